@@ -515,8 +515,9 @@ typedef struct pl_task_api {
    * others wait. */
   pl_error* (*prepare)(pl_task* self);
   /* (optional, both or none) State without which the parameters are meaningless and which the options do
-   * not determine, such as a vocabulary made from data. Constant once the task is open; every checkpoint
-   * stores it. Borrowed-object. */
+   * not determine, such as a vocabulary made from data, or running statistics. Every checkpoint stores the
+   * state of its time, of rank 0: what changes in training must do so equally on all ranks. Borrowed-object,
+   * until the next call. */
   pl_error* (*extra_state)(pl_task* self, const void** out, uint64_t* bytes);
   /* Receives it before prepare and open if the values come from a checkpoint. The task must use it and not
    * make its own. An error if it contradicts the options. */

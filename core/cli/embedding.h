@@ -1,7 +1,7 @@
 /* embedding.h - the program as a library, for a process that brings a plugin of its own: Python, whose tasks
  * are classes of the user's.
  *
- * libpipeline.so is the whole program but for main(), and exports these two functions. They are for the
+ * libpipeline.so is the whole program but for main(), and exports these functions. They are for the
  * Python package of the same version, which is installed beside it, and change with it: a plugin in a library
  * needs only pipeline.h. */
 #ifndef PIPELINE_CLI_EMBEDDING_H
@@ -20,12 +20,17 @@ typedef struct pl_embedding {
   const char* const* command;
   pl_plugin_entry_fn entry; /* of this process's own plugin; NULL: none */
   const char* file;         /* where its code is, for messages */
+  /* What pipeline_data_fingerprint() asks: a callback in Python cannot return a struct. */
+  void (*data_fingerprint)(pl_task* task, pl_str* out);
 } pl_embedding;
 
 /* Runs a command line, whose first word is the program's name. Returns the exit code: 0 done, 1 failed, 2
  * wrong usage or configuration, or a diverged run, 75 stopped by a signal. May be called again, by the same
  * thread. */
 PL_EXPORT int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding);
+
+/* The slot data_fingerprint of this process's own tasks. */
+PL_EXPORT pl_str pipeline_data_fingerprint(pl_task* task);
 
 /* The last call into all plugins: when no pipeline_main() follows. */
 PL_EXPORT void pipeline_end(void);

@@ -105,7 +105,15 @@ int run(std::vector<std::string> arguments) {
   return action();
 }
 
+void (*data_fingerprint)(pl_task* task, pl_str* out) = nullptr;
+
 }  // namespace
+
+pl_str pipeline_data_fingerprint(pl_task* task) {
+  pl_str out{};
+  data_fingerprint(task, &out);
+  return out;
+}
 
 int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
   launch::keep_freed_memory();
@@ -114,6 +122,7 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
   started.arguments.assign(argv + 1, argv + argc);
   if (embedding) {
     started.prefix = embedding->prefix;
+    data_fingerprint = embedding->data_fingerprint;
     started.command.clear();
     for (const char* const* word = embedding->command; *word; ++word) started.command.emplace_back(*word);
   }

@@ -70,7 +70,7 @@ class Sized(Structure):
         """The same of options, of which none may be ignored."""
         size, known = c_uint32.from_address(address).value, ctypes.sizeof(cls)
         args = cls.received(address)
-        if args.reserved or (size > known and any(ctypes.string_at(address + known, size - known))):
+        if getattr(args, "reserved", 0) or (size > known and any(ctypes.string_at(address + known, size - known))):
             raise ValueError(f"{cls.__name__} sets an option that this package does not know: both must be of one version")
         return args
 
@@ -175,19 +175,42 @@ class EvaluateArgs(Sized):
 class EvaluationSink(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
                 ("value", _function(ERROR, c_void_p, Str, Str, c_double, c_double)),
-                ("record", _function(ERROR, c_void_p, c_uint64, Str, c_void_p, c_uint64)),
+                ("record", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64)),
                 ("sample", _function(ERROR, c_void_p, c_uint64, Str))]
 
 
 class PredictionSink(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
                 ("row", _function(ERROR, c_void_p, c_uint64, POINTER(Str), c_uint64)),
-                ("file", _function(ERROR, c_void_p, c_uint64, Str, c_void_p, c_uint64))]
+                ("file", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64))]
 
 
 class Metric(Sized):
     _fields_ = [("struct_size", c_uint32), ("aggregate", c_uint32), ("better", c_uint32), ("reserved", c_uint32),
                 ("name", Str), ("source", Str), ("help", Str)]
+
+
+class Value(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("group", Str), ("name", Str), ("sum", c_double),
+                ("weight", c_double)]
+
+
+class Record(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("sample_id", c_uint64), ("key", Str),
+                ("bytes", c_void_p), ("size", c_uint64)]
+
+
+class ReportArgs(Sized):
+    _fields_ = [("struct_size", c_uint32), ("split", c_uint32), ("purpose", c_uint32), ("reserved", c_uint32),
+                ("values", POINTER(Value)), ("value_count", c_uint64), ("records", POINTER(Record)),
+                ("record_count", c_uint64)]
+
+
+class ReportSink(Sized):
+    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
+                ("figure", _function(ERROR, c_void_p, Str, c_double, c_uint32)),
+                ("text", _function(ERROR, c_void_p, Str)),
+                ("file", _function(ERROR, c_void_p, Str, c_void_p, c_uint64))]
 
 
 # What a slot returns and takes; all begin with the task, create with the host.
@@ -200,7 +223,7 @@ SLOTS = {
     "open": _function(ERROR, c_void_p),
     "sample_count": _function(ERROR, c_void_p, c_uint32, POINTER(c_uint64)),
     "sample_costs": _function(ERROR, c_void_p, c_uint32, POINTER(c_uint64), c_uint64, POINTER(c_double)),
-    "data_fingerprint": c_void_p,  # returns a struct, which a callback of ctypes cannot
+    "data_fingerprint": c_void_p,  # returns a struct, which a callback of ctypes cannot: see Embedding
     "load": _function(ERROR, c_void_p, c_void_p, POINTER(c_void_p)),
     "batch_info": _function(ERROR, c_void_p, c_void_p, c_void_p),
     "batch_free": _function(None, c_void_p, c_void_p),
@@ -214,7 +237,7 @@ SLOTS = {
     "evaluate": _function(ERROR, c_void_p, c_void_p, c_void_p, c_void_p),
     "metric_count": _function(c_uint64, c_void_p),
     "metric": _function(ERROR, c_void_p, c_uint64, c_void_p),
-    "report": c_void_p,
+    "report": _function(ERROR, c_void_p, c_void_p, c_void_p),
     "prediction_columns": _function(ERROR, c_void_p, POINTER(POINTER(Str)), POINTER(c_uint64)),
     "sample_name": _function(ERROR, c_void_p, c_uint32, c_uint64, POINTER(Str)),
     "predict": _function(ERROR, c_void_p, c_void_p, c_void_p, c_void_p),
@@ -234,11 +257,12 @@ class Plugin(Sized):
 
 
 ENTRY = _function(c_void_p, c_void_p, POINTER(c_void_p))
+FINGERPRINT = _function(None, c_void_p, POINTER(Str))
 
 
 class Embedding(Structure):  # core/cli/embedding.h
     _fields_ = [("prefix", ctypes.c_char_p), ("command", POINTER(ctypes.c_char_p)), ("entry", ENTRY),
-                ("file", ctypes.c_char_p)]
+                ("file", ctypes.c_char_p), ("data_fingerprint", FINGERPRINT)]
 
 
 def string(text):

@@ -12,6 +12,7 @@ from .host import PACKAGE, ConfigError, Host
 
 _library = None
 _tables = []  # entered plugins stay
+_kept = []  # callbacks that the library has
 
 
 def program():
@@ -109,15 +110,21 @@ def _main(words, file, name, find_class):
         host = Host(address)
         try:
             from .table import Table
-            table = Table(host, find_class(), file)
+            slot = ctypes.cast(_library.pipeline_data_fingerprint, ctypes.c_void_p)
+            table = Table(host, find_class(), file, slot)
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:
             error[0] = host.from_exception(failure, file, abi.ERROR_CONFIG)
             return None
-    _tables.append(entry)
+
+    @abi.FINGERPRINT
+    def fingerprint(task, out):
+        _tables[-1].data_fingerprint(task, out)
+    _kept.extend((entry, fingerprint))
     command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]
-    embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"))
+    embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"),
+                              fingerprint)
     arguments = ["pipeline", *words]
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,7 +4,10 @@ import ctypes
 import os
 import traceback
 
+import torch
+
 from . import abi
+from .tensors import View
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -38,18 +41,21 @@ class Host:
         """What a slot returns for an exception; never NULL."""
         if isinstance(error, HostError):
             return error.pointer
-        text = str(error) if isinstance(error, ConfigError) else describe(error, task_file)
-        return self.error(abi.ERROR_CONFIG if isinstance(error, ConfigError) else code, text)
+        return self.error(abi.ERROR_CONFIG if isinstance(error, ConfigError) else code, message_of(error, task_file))
+
+
+def message_of(error, task_file):
+    return str(error) if isinstance(error, ConfigError) else describe(error, task_file)
 
 
 def describe(error, task_file):
-    """The exception as text: where in the user's file first, then the traceback without this package's frames."""
+    """The exception as text: where in the user's file first, then the traceback, without this package's frames if it has
+    others."""
     told = traceback.TracebackException.from_exception(error)
     part = told
     while part is not None:
-        frames = [frame for frame in part.stack if not frame.filename.startswith(PACKAGE + os.sep)
-                  and not frame.filename.startswith("<frozen")]
-        part.stack = traceback.StackSummary.from_list(frames)
+        frames = [frame for frame in part.stack if not frame.filename.startswith((PACKAGE + os.sep, "<frozen"))]
+        part.stack = traceback.StackSummary.from_list(frames or part.stack)
         part = part.__cause__ or part.__context__
     what = "".join(told.format_exception_only()).strip()
     own = [frame for frame in told.stack if frame.filename == task_file]
@@ -71,16 +77,11 @@ class Context:
             self._host.log(self._pointer, abi.LOG_LEVELS[level], abi.string(part))
 
     def metric(self, name, total, weight):
-        self._host.metric(self._pointer, abi.string(name), total, weight)
-
-    def metric_tensor(self, name, view, weight):
-        self._host.metric_tensor(self._pointer, abi.string(name), ctypes.byref(view), weight)
-
-    def progress(self, what, done, total):
-        self._host.progress(self._pointer, abi.string(what), done, total)
-
-    def cancelled(self):
-        return bool(self._host.cancelled(self._pointer))
+        if isinstance(total, torch.Tensor):
+            view = View(total.reshape(()).float())
+            self._host.metric_tensor(self._pointer, abi.string(name), ctypes.byref(view.raw), weight)
+        else:
+            self._host.metric(self._pointer, abi.string(name), total, weight)
 
     def seed(self, name, *numbers):
         return self._host.seed(self._pointer, abi.string(name), *(list(numbers) + [0, 0, 0])[:3])

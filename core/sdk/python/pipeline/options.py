@@ -66,7 +66,7 @@ class Schema:
     def _struct(self, key, kind, field):
         facts = field.metadata
         struct = abi.Option.new(type=kind, key=self._strings(key), unit=self._strings(facts.get("unit", "")),
-                                help=self._strings(facts.get("help", "")))
+                                help=self._strings(facts.get("help") or f"the field {key} of {self._class.__qualname__}"))
         default = _default(field)
         if default is dataclasses.MISSING:
             struct.flags |= abi.OPTION_REQUIRED

@@ -43,6 +43,7 @@ class ParameterTable:
         self._sink = None
         self._lock = threading.Lock()  # autograd has a thread for each device
         for name, tensor in model.named_parameters():
+            name = name.replace("_orig_mod.", "")  # of torch.compile: a checkpoint fits the model without it
             info = Parameter(name, tuple(tensor.shape), tensor.requires_grad, tensor.dim() >= 2, unit_of(tensor))
             describe(info)
             self.tensors.append(tensor)

@@ -49,24 +49,6 @@ def autocast_of(device, compute):
     return lambda: torch.autocast(device.type, dtype=compute if narrow else torch.bfloat16, enabled=narrow)
 
 
-class Buffers:
-    """A model's tensors that are not parameters. Checkpoints do not contain them, so training must not change them."""
-
-    def __init__(self, model, device):
-        self._buffers = []
-        for name, buffer in model.named_buffers():
-            if buffer.device != device:
-                buffer.data = buffer.to(device)
-            self._buffers.append((name, buffer, buffer._version))
-
-    def check_unchanged(self):
-        for name, buffer, version in self._buffers:
-            if buffer._version != version:
-                raise RuntimeError(
-                    f"buffer {name} was changed in training, and no checkpoint would have it: make it a parameter, or use "
-                    "a layer without running statistics, such as LayerNorm or GroupNorm in place of BatchNorm")
-
-
 def cell(value):
     """A value of a prediction's row as text."""
     if isinstance(value, torch.Tensor) and value.numel() == 1:

@@ -3,11 +3,14 @@
 import ctypes
 import inspect
 import itertools
+import pathlib
 
 import torch
 
 from . import abi, runtime
-from .host import ConfigError, Context
+from .buffers import Buffers, pack, unpack
+from .evaluation import Results, report
+from .host import ConfigError, Context, message_of
 from .options import Schema
 from .parameters import ParameterTable
 from .task import Task
@@ -31,6 +34,7 @@ class TaskObject:
         self.batches, self._numbers = {}, itertools.count(1)
         self.units = self.parameters = None
         self._loss = None
+        self._restored = {}  # buffers of the checkpoint that this object begins with
         self._checked = False
         task.options, task._context = options, self.context
 
@@ -49,17 +53,40 @@ class TaskObject:
         model = task.build_model()
         if not isinstance(model, torch.nn.Module):
             raise TypeError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
-        layers = list(task.layers(model))
-        self.units = Units(self.host, model, layers, self.flag(abi.RUN_ACTIVATION_CHECKPOINTING))
-        if self.flag(abi.RUN_ACTIVATION_CHECKPOINTING) and not layers:
-            raise ConfigError("train.activation_checkpointing is on, but layers() of this task names none: "
-                                      "switch it off, or write layers()")
+        # What is compiled as a whole is one unit: hooks in the middle of it would break its graph.
+        compiled = isinstance(model, torch._dynamo.OptimizedModule) or model._compiled_call_impl is not None
+        layers = [] if compiled else list(task.layers(model))
+        recompute = self.flag(abi.RUN_ACTIVATION_CHECKPOINTING)
+        if recompute and not layers:
+            why = "the model is compiled as a whole: compile its layers instead, layer.compile()" if compiled \
+                else "layers() of this task names none: write it"
+            raise ConfigError(f"train.activation_checkpointing = true: {why}, or switch this off")
+        self.units = Units(self.host, model, layers, recompute)
         self.parameters = ParameterTable(self.host, model, self.units.unit_of, task.describe_parameter)
-        self.buffers = runtime.Buffers(model, task.device)
+        self.buffers = Buffers(model, task.device, self._why_buffers_may_not_change())
+        self.buffers.restore(self._restored)
         task.model = model.train()
+
+    def prepare(self):
+        self.task.prepare()
+
+    def extra_state(self, out, size):
+        state = self.task.extra_state()
+        changed = self.buffers.changed()
+        self._state = pack(state, changed) if state or changed else b""
+        out[0] = ctypes.cast(ctypes.c_char_p(self._state), ctypes.c_void_p)
+        size[0] = len(self._state)
+
+    def set_extra_state(self, data, size):
+        state, self._restored = unpack(ctypes.string_at(data, size))
+        if state:
+            self.task.set_extra_state(state)
 
     def sample_count(self, split, out):
         out[0] = self.task.sample_count(abi.SPLITS[split])
+
+    def data_fingerprint(self):
+        return self.strings(str(self.task.data_fingerprint()))
 
     def sample_costs(self, split, ids, count, out):
         for i, cost in enumerate(self.task.costs(abi.SPLITS[split], ids[:count])):
@@ -120,21 +147,26 @@ class TaskObject:
                 loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
         finally:
             self.parameters.deliver_to(None)
-        self.buffers.check_unchanged()
+        self.buffers.check_changes()
         self._loss = View(loss)
         out[0] = self._loss.raw
 
     def evaluate(self, number, args, sink):
-        sink, batch = abi.EvaluationSink.received(sink), self.batches[number]
-
-        def send(name, total, weight):
-            self.host.check(sink.value(sink.user, abi.string(""), abi.string(name), float(total), float(weight)))
+        batch = self.batches[number]
+        results = Results(self.host, abi.EvaluationSink.received(sink), batch)
+        to_show = abi.EvaluateArgs.received_args(args).samples_to_show
 
         def work(data):
-            send("loss", self._checked_loss(data), batch.weight)
+            results.add("loss", self._checked_loss(data))
             for name, value in self.task.evaluate(data).items():
-                send(name, *(value if isinstance(value, tuple) else (value, batch.weight)))
+                results.add(name, value)
+            if to_show and overrides(type(self.task), "show"):
+                results.show(self.task.show(data), to_show)
         self._without_gradients(batch, work)
+
+    def report(self, args, sink):
+        args = abi.ReportArgs.received(args)
+        report(self.host, self.task, args, abi.ReportSink.received(sink))
 
     def metric_count(self):
         return len(self.task.metrics)
@@ -164,7 +196,20 @@ class TaskObject:
                 self.host.check(sink.row(sink.user, sample, fields, len(texts)))
         self._without_gradients(batch, work)
 
+    def export_model(self, folder):
+        self._begin(False)
+        with torch.no_grad():
+            self.task.export(pathlib.Path(folder.text()))
+
     # ------------------------------------------------------------------------------------------------ parts
+
+    def _why_buffers_may_not_change(self):
+        if self.run.world_size > 1:
+            return ("which would differ between the processes: train on one, or use a layer without running statistics, "
+                    "such as GroupNorm in place of BatchNorm, or keep it in eval()")
+        if self.flag(abi.RUN_ACTIVATION_CHECKPOINTING):
+            return "and recomputed layers would change it twice: set train.activation_checkpointing = false"
+        return None
 
     def _begin(self, training):
         if not self._checked:
@@ -192,10 +237,14 @@ class TaskObject:
         return loss
 
 
+def overrides(task_class, method):
+    return getattr(task_class, method) is not getattr(Task, method)
+
+
 class Table:
     """pl_plugin and pl_task_api of one Task class, for as long as the process lives."""
 
-    def __init__(self, host, task_class, file):
+    def __init__(self, host, task_class, file, fingerprint_slot):
         self._host, self._class, self._file = host, task_class, file
         self._objects, self._numbers = {}, itertools.count(1)
         self.schema = Schema(task_class.Options)
@@ -207,6 +256,9 @@ class Table:
                 self._set(name, type(self._create))
             elif name == "destroy":
                 self._set(name, type(lambda number: self._objects.pop(number, None) and None))
+            elif name == "data_fingerprint":
+                if overrides(task_class, name):
+                    self._api.data_fingerprint = fingerprint_slot
             elif hasattr(TaskObject, name) and self._provides(name):
                 self._set(name, type(self._slot(name, type)))
         summary = (inspect.getdoc(task_class) or task_class.__name__).splitlines()[0]
@@ -223,7 +275,16 @@ class Table:
             return bool(task.columns)
         if slot in ("metric_count", "metric"):
             return bool(task.metrics)
-        return slot != "sample_costs" or hasattr(task, "costs")
+        method = {"sample_costs": "costs"}.get(slot, slot)
+        return slot not in ("sample_costs", "prepare", "report") or overrides(task, method)
+
+    def data_fingerprint(self, number, out):
+        """What the library's slot asks. There is no way to report an error, so it is logged, and fails the call."""
+        task = self._objects[number]
+        try:
+            out[0] = task.data_fingerprint()
+        except BaseException as error:
+            task.context.log("error", message_of(error, self._file))
 
     def _set(self, name, function):
         self._slots.append(function)

@@ -51,8 +51,19 @@ class Task:
 
     # ------------------------------------------------------------------------------------------------ data
 
+    def prepare(self):
+        """Downloads, converts, tokenizes, unless that is done. One process at a time; the others wait."""
+
     def open_data(self):
         """Opens what `batch` reads from."""
+
+    def data_fingerprint(self):
+        """A text that changes when the data does: a continued run refuses other data."""
+        raise NotImplementedError
+
+    def costs(self, split, ids):
+        """The relative cost of each sample, such as its tokens, for batches of similar ones."""
+        raise NotImplementedError
 
     def dataset(self, split):
         """A map-style torch.utils.data.Dataset, in place of sample_count() and batch(); None: no such split.
@@ -106,6 +117,14 @@ class Task:
     def describe_parameter(self, parameter):
         """May change `decay`, `trainable` and `lr_multiplier` of a pipeline.Parameter."""
 
+    def extra_state(self):
+        """Bytes that the parameters are meaningless without, such as a vocabulary made from the data. Every checkpoint has
+        them. What training changes in a model's buffers is saved anyway."""
+        return b""
+
+    def set_extra_state(self, state):
+        """Takes them back, before prepare() and open_data()."""
+
     def loss(self, batch):
         """The sum of the losses of the batch: a scalar in float32 or float64. It is divided by the sum of all weights
         of the step, on all processes."""
@@ -114,8 +133,21 @@ class Task:
     # --------------------------------------------------------------------------------- evaluation, prediction
 
     def evaluate(self, batch):
-        """Values besides the loss: {name: sum}, over weight(batch), or {name: (sum, weight)}."""
+        """Values besides the loss: {name: sum}, over weight(batch), or {name: (sum, weight)}. `metrics` makes figures of
+        them. A tensor with one row for each sample, (B, ...), is a record: report() gets those of all samples."""
         return {}
+
+    def report(self, values, records):
+        """Figures that are no means, such as an area under a curve: {name: value}, or {name: (value, "higher")}.
+
+        values: {name: (sum, weight)} of the whole evaluation. records: {name: tensor of (N, ...)} in sample order; {}
+        where several evaluations are pooled. Called on every process, and in an object that was not opened.
+        """
+        return {}
+
+    def show(self, batch):
+        """Lines of text for each sample of the batch, for the first few of an evaluation in the log."""
+        raise NotImplementedError
 
     def predict(self, batch):
         """A sequence with one row of self.columns for each sample of the batch, in order."""
@@ -124,6 +156,10 @@ class Task:
     def sample_name(self, split, id):
         """A sample's name in tables."""
         return str(id)
+
+    def export(self, folder):
+        """Writes the trained model for other tools: `pipeline export`. Default: model.pt, its state_dict."""
+        torch.save(self.model.state_dict(), folder / "model.pt")
 
     # ----------------------------------------------------------------------------------- given to every task
 
@@ -140,12 +176,9 @@ class Task:
         self._context.log(level, line)
 
     def metric(self, name, total, weight=1.0):
-        """A figure of this training step, in metrics.jsonl: the sum of `total` over the sum of `weight`. A tensor is read
-        one step later, so that nothing waits for the device."""
-        if isinstance(total, torch.Tensor):
-            self._context.metric_tensor(name, total, weight)
-        else:
-            self._context.metric(name, float(total), weight)
+        """A figure of this training step, in metrics.jsonl: the sum of `total` over the sum of `weight`. A tensor, a
+        scalar on the run's device, is read one step later, so that nothing waits for the device."""
+        self._context.metric(name, total, weight)
 
     # ------------------------------------------------------------------------------------------- of this package
 

@@ -59,7 +59,9 @@ class Units:
         self._unit_of = {parameter: 0 if parameter in of_root else self._number[next(iter(who))]
                          for parameter, who in holders.items()}
         for layer, number in self._number.items():
-            layer.forward = self._wrapped(number, layer.forward)
+            # A layer is compiled inside of its unit: the hooks are no part of the graph.
+            method = "forward" if layer._compiled_call_impl is None else "_compiled_call_impl"
+            setattr(layer, method, self._wrapped(number, getattr(layer, method)))
 
     def unit_of(self, parameter):
         return self._unit_of[parameter]
