@@ -69,8 +69,15 @@ int make_new(const NewArgs& args) {
   const fs::path folder = (fs::path(args.output) / args.name).lexically_normal();
   const std::vector<templates::File> files = templates::make_project(kind, language, args.name);
   templates::write_project(folder, files);
-  print(fmt::format("{}: a {} in {}\n", folder.string(), args.kind, language == "c" ? "C" : "C++"));
+  const std::string name = language == "c" ? "C" : language == "c++" ? "C++" : "Python";
+  print(fmt::format("{}: a {} in {}\n", folder.string(), args.kind, name));
   for (const templates::File& file : files) print(fmt::format("  {}\n", file.path.string()));
+  if (language == "python") {
+    print(fmt::format("Next, with a Python that has torch:\n  cd {0}\n  pipeline check-plugin {1}.py\n"
+                      "  pipeline run {1}.toml\n",
+                      folder.string(), args.name));
+    return kDone;
+  }
   print(fmt::format(
       "Next:\n{}  cd {}\n  cmake -G Ninja -B build && cmake --build build\n  ctest --test-dir build\n"
       "  pipeline run {}.toml\n",
@@ -86,12 +93,13 @@ void add_new(CLI::App& app, Action& action) {
       app.add_subcommand("new", "Makes a folder with a plugin of your own, which builds and trains");
   verb->add_option("KIND", args->kind, "what it is")->required()->type_name("task|strategy|backend");
   verb->add_option("PLUGIN_NAME", args->name, "the plugin's name, also of its folder")->required();
-  verb->add_option("--language", args->language, "default: c++; a backend is made in nothing else")
-      ->type_name("c|c++");
+  verb->add_option("--language", args->language, "default: c++; a strategy: c, too; a task: c or python, too")
+      ->type_name("c|c++|python");
   verb->add_option("--output", args->output, "make the folder in this one; default: the current folder")
       ->type_name("FOLDER");
   verb->footer(
-      "Examples:\n  pipeline new task my_task\n  pipeline new task my_task --language c --output ~/plugins");
+      "Examples:\n  pipeline new task my_task\n  pipeline new task my_task --language python\n"
+      "  pipeline new strategy my_strategy --language c --output ~/plugins");
   when_chosen(*verb, action, [=] { return make_new(*args); });
 }
 

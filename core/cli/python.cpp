@@ -19,8 +19,6 @@
 namespace pipeline::cli {
 namespace {
 
-constexpr const char* kPlugin = "python";
-
 struct PythonTask {
   std::string file, of_class;  // of_class: empty where the file has one
   std::string interpreter;
@@ -34,18 +32,21 @@ std::string default_interpreter() {
 }
 
 std::optional<PythonTask> python_task(const config::Config& stage) {
-  if (stage.find_string("task.plugin") != kPlugin) return std::nullopt;
-  const auto file = stage.unchecked_string("task.file", true);
-  if (!file)
+  if (stage.find_string("task.plugin") != kPythonTask) return std::nullopt;
+  // A run's own config.toml has all options, those that are not set as "".
+  const std::string file = stage.unchecked_string("task.file", true);
+  std::string interpreter = stage.unchecked_string("task.python", false);
+  if (interpreter.empty()) interpreter = default_interpreter();
+  else if (interpreter.find('/') != std::string::npos) interpreter = stage.unchecked_string("task.python", true);
+  if (file.empty())
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
                     "the task's class",
                     stage.file()));
-  return PythonTask{
-      .file = *file,
-      .of_class = stage.unchecked_string("task.class", false).value_or(""),
-      .interpreter = stage.unchecked_string("task.python", true).value_or(default_interpreter())};
+  return PythonTask{.file = file,
+                    .of_class = stage.unchecked_string("task.class", false),
+                    .interpreter = interpreter};
 }
 
 [[noreturn]] void become(const PythonTask& task) {
@@ -65,7 +66,7 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
 }  // namespace
 
 void go_on_as_python(const config::Config& config) {
-  if (plugins::Plugin::in_process(plugins::Kind::kTask, kPlugin)) return;
+  if (plugins::Plugin::in_process(plugins::Kind::kTask, kPythonTask)) return;
   std::optional<PythonTask> named;
   for (const config::Config& stage : train::stages_of(config)) {
     const std::optional<PythonTask> task = python_task(stage);
@@ -81,8 +82,20 @@ void go_on_as_python(const config::Config& config) {
 }
 
 void go_on_as_python(const std::string& file) {
-  if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, kPlugin))
+  if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, kPythonTask))
     become({.file = std::filesystem::absolute(file), .of_class = {}, .interpreter = default_interpreter()});
+}
+
+std::string about_python_tasks() {
+  return "task python: a class in a Python file of yours, which derives from pipeline.Task\n\n"
+         "[task]\n"
+         "plugin  \"python\"\n"
+         "file    path    required  the Python file that has the task's class\n"
+         "class   string            the class; needed where the file has several\n"
+         "python  string            the Python to run it with, a path or a name in PATH; default: of VIRTUAL_ENV, "
+         "or python3\n\n"
+         "and the fields of the class's Options: pipeline explain my_task.py\n"
+         "A task to begin with: pipeline new task my_task --language python\n";
 }
 
 }  // namespace pipeline::cli

@@ -59,6 +59,9 @@ struct ConfigArgs {
 void go_on_as_python(const config::Config& config);
 // The same for a verb that is given that file. Returns if the file is none of Python's.
 void go_on_as_python(const std::string& file);
+// What task.plugin is then, and its options that every such task has.
+inline constexpr const char* kPythonTask = "python";
+std::string about_python_tasks();
 
 // A verb's registry: folders from the command line, the configuration, the environment and beside the
 // program.

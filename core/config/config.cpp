@@ -271,10 +271,10 @@ pl_config Config::plugin(std::string_view table, std::span<const pl_option> opti
   return pl_config(prefix, sources_->file, std::move(settings));
 }
 
-std::optional<std::string> Config::unchecked_string(std::string_view key, bool path) const {
+std::string Config::unchecked_string(std::string_view key, bool path) const {
   const Table table = sources_->merged(stage_);
   const auto found = table.entries.find(std::string(key));
-  if (found == table.entries.end() || found->second.value.kind != Literal::Kind::kString) return std::nullopt;
+  if (found == table.entries.end() || found->second.value.kind != Literal::Kind::kString) return "";
   const std::string& text = found->second.value.text;
   return path ? absolute_path(text, found->second.origin.base) : text;
 }

@@ -92,9 +92,9 @@ class Config : public Settings {
   pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {},
                    std::span<const ModelOption> model = {}) const;
 
-  // A string of a plugin's table before there is a schema to check it with, `path`: made absolute. nullopt:
-  // not given, or no string.
-  std::optional<std::string> unchecked_string(std::string_view key, bool path) const;
+  // A string of a plugin's table before there is a schema to check it with; path: made absolute. Empty: not
+  // given, or no string.
+  std::string unchecked_string(std::string_view key, bool path) const;
 
   // The file it was loaded from, as the user wrote it; of a run's folder, the one in it.
   const std::string& file() const;

@@ -18,6 +18,8 @@ namespace {
 
 using plugins::Kind;
 
+constexpr std::string_view kPython = "python";
+
 struct Replacement {
   std::string text, by;
 };
@@ -65,6 +67,16 @@ const std::vector<Template>& templates() {
            "A task in C99, without LibTorch: `y = w x + b` is fitted to data that a formula yields. The\n"
            "data are in `@NAME@_data.c`; parameters, loss and gradients in `@NAME@_model.c`; the rest in\n"
            "`@NAME@.c`."},
+      {.kind = Kind::kTask,
+       .language = "python",
+       .folder = "plugins/template/",
+       .files = {"template.py"},
+       .name = "template",
+       .config = "task_python.toml",
+       .components = "",
+       .arguments = "",
+       .compared = "--strategies single,sharded:3 --processes 1,2",
+       .about = ""},
       {.kind = Kind::kStrategy,
        .language = "c++",
        .folder = "plugins/template/",
@@ -124,7 +136,7 @@ constexpr Taken kTaken[] = {
     {"all auto clean core depend edit_cache help install none package package_source pipeline plugin_helpers "
      "rebuild_cache test c dl m pthread rt torch torch_cpu c10",
      "it means something else in a configuration or to CMake"},
-    {"ddp gloo nccl protein sharded shm single summarization template vlm",
+    {"ddp gloo nccl protein python sharded shm single summarization template vlm",
      "a plugin of this name comes with pipeline"},
     {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "
      "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept "
@@ -161,6 +173,17 @@ std::string upper(std::string_view name) {
   return text;
 }
 
+// my_task: MyTask
+std::string class_name(std::string_view name) {
+  std::string text;
+  bool begins = true;
+  for (const char c : name) {
+    if (c != '_') text += begins && c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+    begins = c == '_';
+  }
+  return text;
+}
+
 // What turns the tree's plugin into the user's. "shm" is also what the backend's classes and functions of the
 // system are about: only its name is replaced.
 std::vector<Replacement> renaming(const Template& from, std::string_view name) {
@@ -171,7 +194,9 @@ std::vector<Replacement> renaming(const Template& from, std::string_view name) {
             {"shm works", own + " works"},
             {"backends/common/", "common/"},
             {"backends/shm/", ""}};
-  return {{std::string(from.name), own}, {upper(from.name), upper(name)}};
+  std::vector<Replacement> by{{std::string(from.name), own}, {upper(from.name), upper(name)}};
+  if (from.language == kPython) by.push_back({"Template", class_name(name)});
+  return by;
 }
 
 std::string text_of(const std::string& path) { return std::string(sources().at(path)); }
@@ -223,6 +248,10 @@ std::vector<File> make_project(Kind kind, std::string_view language, std::string
       {"@FOLDER@", std::string(plugins::kind_folder(kind))},
       {"@NAME@", own}};
   files.push_back({own + ".toml", replaced(text_of(folder + std::string(from.config)), fill)});
+  if (language == kPython) {
+    files.push_back({"README.md", replaced(text_of(folder + "README_python.md"), fill)});
+    return files;
+  }
   files.push_back({"CMakeLists.txt", replaced(text_of(folder + "CMakeLists.txt"), fill)});
   files.push_back({"README.md", replaced(text_of(folder + "README.md"), fill)});
   if (is_strategy) files.push_back({"own_losses.cmake", text_of(folder + "own_losses.cmake")});

@@ -1,6 +1,7 @@
 """The host's functions, and errors on their way over the ABI."""
 
 import ctypes
+import errno
 import os
 import traceback
 
@@ -41,7 +42,17 @@ class Host:
         """What a slot returns for an exception; never NULL."""
         if isinstance(error, HostError):
             return error.pointer
-        return self.error(abi.ERROR_CONFIG if isinstance(error, ConfigError) else code, message_of(error, task_file))
+        return self.error(_code_of(error) or code, message_of(error, task_file))
+
+
+def _code_of(error):
+    if isinstance(error, ConfigError):
+        return abi.ERROR_CONFIG
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return abi.ERROR_OUT_OF_MEMORY
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return abi.ERROR_NO_SPACE
+    return None
 
 
 def message_of(error, task_file):
@@ -59,6 +70,8 @@ def describe(error, task_file):
         part = part.__cause__ or part.__context__
     what = "".join(told.format_exception_only()).strip()
     own = [frame for frame in told.stack if frame.filename == task_file]
+    if isinstance(error, SyntaxError) and error.filename:  # the traceback is the parser's
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}\n{error.text or ''}".rstrip()
     where = (own or list(told.stack) or [None])[-1]
     what = f"{where.filename}:{where.lineno}: {what}" if where else f"{task_file}: {what}"
     return what if not told.stack else what + "\n" + "".join(told.format()).rstrip()

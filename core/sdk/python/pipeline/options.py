@@ -37,8 +37,8 @@ _OWN = {
                  help="the Python file that has the task's class"),
     "class": dict(type=abi.OPTION_STRING, default='""', flags=0,
                   help="the class; needed where the file has several"),
-    "python": dict(type=abi.OPTION_PATH, default='""', flags=abi.OPTION_MAY_CHANGE,
-                   help="the Python to run it with; default: of VIRTUAL_ENV, or python3"),
+    "python": dict(type=abi.OPTION_STRING, default='""', flags=abi.OPTION_MAY_CHANGE,
+                   help="the Python to run it with, a path or a name in PATH; default: of VIRTUAL_ENV, or python3"),
 }
 
 

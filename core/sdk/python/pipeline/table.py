@@ -10,7 +10,7 @@ import torch
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
 from .evaluation import Results, report
-from .host import ConfigError, Context, message_of
+from .host import ConfigError, Context
 from .options import Schema
 from .parameters import ParameterTable
 from .task import Task
@@ -49,6 +49,8 @@ class TaskObject:
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
         self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
         task.open_data()
+        if overrides(type(task), "data_fingerprint"):
+            self.fingerprint = self.strings(str(task.data_fingerprint()))  # the slot itself cannot report an error
         torch.manual_seed(task.seed("initialize"))
         model = task.build_model()
         if not isinstance(model, torch.nn.Module):
@@ -84,9 +86,6 @@ class TaskObject:
 
     def sample_count(self, split, out):
         out[0] = self.task.sample_count(abi.SPLITS[split])
-
-    def data_fingerprint(self):
-        return self.strings(str(self.task.data_fingerprint()))
 
     def sample_costs(self, split, ids, count, out):
         for i, cost in enumerate(self.task.costs(abi.SPLITS[split], ids[:count])):
@@ -233,7 +232,7 @@ class TaskObject:
         if loss.dim() != 0:
             raise ValueError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
         if loss.dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64")
+            raise TypeError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
         return loss
 
 
@@ -279,12 +278,7 @@ class Table:
         return slot not in ("sample_costs", "prepare", "report") or overrides(task, method)
 
     def data_fingerprint(self, number, out):
-        """What the library's slot asks. There is no way to report an error, so it is logged, and fails the call."""
-        task = self._objects[number]
-        try:
-            out[0] = task.data_fingerprint()
-        except BaseException as error:
-            task.context.log("error", message_of(error, self._file))
+        out[0] = self._objects[number].fingerprint
 
     def _set(self, name, function):
         self._slots.append(function)

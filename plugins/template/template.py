@@ -1,4 +1,4 @@
-"""plugins/template/template.cpp in Python: the same data, the same units, so the same bits."""
+"""A task in Python: learns y = sin(x) from noisy samples. template.cpp beside it is the same in C++, to the bit."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Network(torch.nn.Module):
         return self.out(torch.tanh(self.hidden(x)))
 
 
-class Sine(pipeline.Task):
+class Template(pipeline.Task):
     """Learns a sine from noisy samples"""
 
     @dataclass
@@ -59,4 +59,4 @@ class Sine(pipeline.Task):
 
 
 if __name__ == "__main__":
-    pipeline.main(Sine)
+    pipeline.main(Template)

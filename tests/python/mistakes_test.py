@@ -1,0 +1,114 @@
+"""What goes wrong in a user's file is one message, which begins with the file and its line; nothing hangs."""
+import job
+
+BEGIN = """
+import pipeline, sys, threading, time, torch
+from dataclasses import dataclass
+from torch import nn
+class Mine(pipeline.Task):
+    def dataset(self, split):
+        return {"train": torch.randn(16, 4), "val": torch.randn(4, 4)}.get(split)
+    def build_model(self):
+        return nn.Linear(4, 1)
+    def loss(self, batch):
+        return self.model(batch).square().sum()
+"""
+
+
+class MistakesTest(job.Job):
+    def said(self, code, lines="", verb="run", begin=BEGIN, config=None, **sets):
+        """What `pipeline run` says of the task with these lines; its first line of an error."""
+        (self.folder / "mine.py").write_text(begin + lines)
+        self.configure("mine.py")
+        if config:
+            path = self.folder / "train.toml"
+            path.write_text(path.read_text().replace(*config))
+        said = self.pipeline(verb, "train.toml", code=code, **sets)
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(errors), 1, said)
+        return errors[0], said
+
+    def assert_error(self, message, lines="", code=1, **more):
+        error, said = self.said(code, lines, **more)
+        self.assertRegex(error, message)
+        return said
+
+    def test_exceptions_name_the_line_and_show_the_traceback(self):
+        said = self.assert_error(r"^error: \S*mine.py:13: ZeroDivisionError: division by zero$", """
+    def loss(self, batch): return 1 / 0
+""")
+        self.assertIn("in loss", said)
+        self.assertNotIn("core/sdk/python", said)
+        self.assertNotIn("lib/pipeline/python", said)
+
+    def test_every_slot(self):
+        for slot, signature in (("open_data", "self"), ("sample_count", "self, split"), ("batch", "self, split, ids, epoch"),
+                                ("weight", "self, batch, samples"), ("build_model", "self"), ("layers", "self, model"),
+                                ("describe_parameter", "self, parameter"), ("evaluate", "self, batch"),
+                                ("report", "self, values, records"), ("extra_state", "self"), ("prepare", "self"),
+                                ("data_fingerprint", "self"), ("tokens", "self, batch")):
+            with self.subTest(slot):
+                self.assert_error(r"mine.py:13: NameError: name 'oops'", f"""
+    def {slot}({signature}): oops
+""", run__dir=slot)
+
+    def test_losses_that_are_none(self):
+        for loss, message in (("self.model(batch)", r"shape \(2, 1\), must return the sum, a scalar"),
+                              ("3.0", "returned float, must return a tensor"),
+                              ("batch.sum()", "does not lead back to any parameter"),
+                              ("self.model(batch).sum().half()", "float16, must return a sum in float32 or float64")):
+            with self.subTest(loss):
+                self.assert_error(message, f"""
+    def loss(self, batch): return {loss}
+""")
+
+    def test_sys_exit_is_an_error(self):
+        self.assert_error(r"mine.py:13: SystemExit: 0", """
+    def loss(self, batch): sys.exit(0)
+""")
+
+    def test_files_and_classes(self):
+        self.assert_error("mine.py:2: ModuleNotFoundError: No module named 'nothing'", code=2, begin="\nimport nothing\n")
+        self.assert_error("mine.py:1: SyntaxError", code=2, begin="class\n")
+        self.assert_error("mine.py: has no class that derives from pipeline.Task", code=2, begin="import pipeline\n")
+        self.assert_error("has several tasks: set task.class to one of Mine, Other", "class Other(Mine): pass\n", code=2)
+        self.assert_error("there is no such file", code=2, config=("mine.py", "main.py"))
+        self.assert_error("task.file is required", code=2, config=("file =", "# file ="))
+        self.assert_error("task.python = python9: cannot be started", code=2, task__python="python9")
+
+    def test_options(self):
+        self.assert_error(r"train.toml:4: task.widht = 3: unknown key", """
+    @dataclass
+    class Options:
+        width: int = 3
+""", code=2, config=("file =", "widht = 3\nfile ="))
+        self.assert_error(r"task.width = 0: must be at least 1|task.width = 0: ", """
+    @dataclass
+    class Options:
+        width: int = pipeline.option(3, minimum=1)
+""", code=2, config=("file =", "width = 0\nfile ="))
+        self.assert_error("Options must be a dataclass: write @dataclass above it", """
+    class Options:
+        width = 3
+""", code=2)
+
+    def test_a_missing_method_is_named(self):
+        self.assert_error("Mine needs build_model", code=1, begin=BEGIN.replace("def build_model", "def make_model"))
+
+    def test_threads_that_never_end_hang_nothing(self):
+        (self.folder / "mine.py").write_text(BEGIN + """
+    def open_data(self):
+        threading.Thread(target=lambda: time.sleep(1000)).start()
+""")
+        self.configure("mine.py")
+        self.assertIn("done: run", self.pipeline("run", "train.toml"))
+
+    def test_a_batch_that_changes_between_calls_is_found(self):
+        (self.folder / "mine.py").write_text(BEGIN + """
+    def batch(self, split, ids, epoch): return torch.randn(len(ids), 4)
+""")
+        self.assertIn("the same ids, loaded again, gave another loss", self.pipeline("check-plugin", "mine.py", code=1))
+
+
+if __name__ == "__main__":
+    job.main()

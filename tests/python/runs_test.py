@@ -1,0 +1,99 @@
+"""Runs of tasks in Python have the bits of the same task in C++, under every strategy, and after a kill."""
+import os
+import signal
+import subprocess
+import time
+
+import job
+
+MODELS = job.ROOT / "tests/python/models.py"
+
+
+class RunsTest(job.Job):
+    def assert_alike(self, strategies, processes, **sets):
+        """compare finds the losses of all runs equal to the bit."""
+        text = self.pipeline("compare", "train.toml", "--strategies", strategies, "--processes", processes,
+                             "--rounds", "1", **sets)
+        rows = [line for line in text.splitlines() if "equal to the bit in 8 steps" in line]
+        runs = len(strategies.split(",")) * len(processes.split(","))
+        without_single_on_two = runs - ("single" in strategies and "2" in processes)
+        self.assertEqual(len(rows), without_single_on_two - 1, text)
+
+    def test_the_template_has_the_bits_of_the_one_in_cpp(self):
+        self.configure(job.ROOT / "plugins/template/template.py")
+        self.pipeline("run", "train.toml")
+        in_python = self.losses(), self.checkpoint()
+        (self.folder / "train.toml").write_text(
+            (self.folder / "train.toml").read_text().replace('"python"', '"template"').replace("file =", "# file ="))
+        self.pipeline("run", "train.toml", run__dir="cpp")
+        self.assertEqual(in_python[0], self.losses("cpp"))
+        self.assertTrue(in_python[1] == self.checkpoint("cpp"), "the checkpoints differ")
+
+    def test_shared_weights_and_layers(self):
+        self.configure(MODELS, **{"class": "Tied"})
+        self.assert_alike("single,ddp,sharded:2,sharded:3", "1,2")
+
+    def test_recomputed_layers_have_the_same_bits_under_stage_3(self):
+        self.configure(MODELS, **{"class": "Tied", "frozen": "blocks.1"})
+        self.pipeline("run", "train.toml", run__dir="kept")
+        self.pipeline("run", "train.toml", run__dir="recomputed", train__activation_checkpointing="true",
+                      strategy__plugin="sharded", strategy__zero_stage=3, launch__processes=2)
+        self.assertEqual(self.losses("kept"), self.losses("recomputed"))
+
+    def test_unused_weights_and_dropout(self):
+        self.configure(MODELS, **{"class": "Recurrent"})
+        self.assert_alike("single,sharded:1,sharded:3", "1,2")
+
+    def test_compiled_layers_under_stage_3(self):
+        self.configure(MODELS, **{"class": "Tied", "compile": "layers"})
+        self.assert_alike("single,sharded:3", "1,2")
+
+    def test_a_compiled_model_has_the_parameters_of_the_model(self):
+        self.configure(MODELS, **{"class": "Tied", "compile": "model"})
+        self.pipeline("run", "train.toml", run__dir="compiled")
+        said = self.pipeline("evaluate", "compiled", task__compile="nothing")
+        self.assertRegex(said, r"loss +\S+")
+        for compiled, plain in zip(self.losses("compiled"), self.plain_losses(), strict=True):
+            self.assertAlmostEqual(compiled, plain, delta=1e-5)
+
+    def plain_losses(self):
+        self.pipeline("run", "train.toml", run__dir="plain", task__compile="nothing")
+        return self.losses("plain")
+
+    def test_running_statistics_survive_a_kill(self):
+        self.configure(MODELS, **{"class": "Pictures"})
+        self.pipeline("run", "train.toml", run__dir="whole")
+        slow = {"train.max_steps": 8, "run.dir": "killed", "observe.log_every": 1}
+        words = [job.PIPELINE, "run", "train.toml"] + [w for k, v in slow.items() for w in ("--set", f"{k}={v}")]
+        process = subprocess.Popen(words, cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+        folder = self.folder / "killed/checkpoints/step-00000004/manifest.json"
+        deadline = time.monotonic() + 60
+        while not folder.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        self.assertTrue(folder.exists())
+        last = self.folder / "killed/checkpoints/step-00000008"
+        if last.exists():  # it was quicker than the signal
+            self.run_words("rm", "-r", str(last), "killed/summary.json")
+        self.pipeline("run", "killed")
+        self.assertEqual(self.losses("whole"), self.losses("killed"))
+        self.assertTrue(self.checkpoint("whole") == self.checkpoint("killed"), "the checkpoints differ")
+
+    def test_running_statistics_that_would_differ_are_refused(self):
+        self.configure(MODELS, **{"class": "Pictures"})
+        said = self.pipeline("run", "train.toml", code=2, launch__processes=2, strategy__plugin="ddp")
+        self.assertIn("error: training changes the buffer 1.num_batches_tracked, which would differ between the processes", said)
+        self.assert_alike("single,ddp", "1,2", task__norm="group")
+
+    def test_narrow_computation_follows_the_wide_one(self):
+        self.configure(MODELS, **{"class": "Tied"})
+        self.pipeline("run", "train.toml", run__dir="wide")
+        for precision in ("bf16", "bf16_mixed"):
+            self.pipeline("run", "train.toml", run__dir=precision, train__precision=precision)
+            for narrow, wide in zip(self.losses(precision)[:4], self.losses("wide")[:4], strict=True):
+                self.assertAlmostEqual(narrow, wide, delta=0.02 * wide)
+
+
+if __name__ == "__main__":
+    job.main()
