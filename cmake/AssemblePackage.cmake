@@ -45,11 +45,11 @@ foreach(library IN LISTS libraries)
     print(${share}/explain/${name}.txt explain ${name})
   endif()
 endforeach()
-# From here on they find it where bin/pipeline says, or in lib/torch: in no folder of this machine.
+# From here on they find it where bin/pipeline says, or in lib/torch: in no folder of this machine. A wheel has libraries of its own.
 foreach(library IN LISTS libraries)
   unset(runpath) # which is set only if there is one
   file(READ_ELF ${library} RUNPATH runpath)
-  if(runpath)
-    file(RPATH_SET FILE ${library} NEW_RPATH "\$ORIGIN/../../../torch/lib")
+  if(library MATCHES "/plugins/" AND runpath)
+    file(RPATH_SET FILE ${library} NEW_RPATH "\$ORIGIN/../../../torch/lib:\$ORIGIN/../../libraries")
   endif()
 endforeach()

@@ -9,10 +9,19 @@ Derive from Task in a file of your own and name it in a configuration:
 `pipeline run train.toml` then runs it in your Python.
 """
 
-from .command import main, run
-from .host import ConfigError
-from .options import option
-from .parameters import Parameter
-from .task import Metric, Task
+import importlib
 
-__all__ = ["ConfigError", "Metric", "Parameter", "Task", "main", "option", "run"]
+# torch is imported with the first of these, after start.torch_folder() has seen that it is the right one.
+_HOME = {"ConfigError": "host", "Metric": "task", "Parameter": "parameters", "Task": "task", "main": "command",
+         "option": "options", "run": "command"}
+__all__ = list(_HOME)
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .start import torch_folder
+    torch_folder()
+    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+    globals()[name] = value
+    return value
