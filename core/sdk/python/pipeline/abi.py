@@ -144,7 +144,7 @@ class Gradient(Sized):
 
 class GradientSink(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("user", c_void_p),
-                ("ready", _function(ERROR, c_void_p, POINTER(Gradient)))]
+                ("ready", _function(ERROR, c_void_p, c_void_p))]  # pl_gradient*
 
 
 class UnitHooks(Sized):

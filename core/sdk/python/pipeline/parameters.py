@@ -8,7 +8,7 @@ import threading
 import torch
 
 from . import abi
-from .tensors import View, current_stream, from_host
+from .tensors import View, current_stream, dtype_code, from_host
 
 _owned = {}  # gradients that a strategy owns, by number
 _numbers = itertools.count(1)
@@ -40,7 +40,6 @@ class ParameterTable:
         self._shapes = []
         self.tensors, self.infos = [], []
         self._hooks = {}  # by index: of those that are bound
-        self._sink = None
         self._lock = threading.Lock()  # autograd has a thread for each device
         for name, tensor in model.named_parameters():
             name = name.replace("_orig_mod.", "")  # of torch.compile: a checkpoint fits the model without it
@@ -48,6 +47,7 @@ class ParameterTable:
             describe(info)
             self.tensors.append(tensor)
             self.infos.append(info)
+        self.deliver_to(None)
 
     def fill(self, index, out):
         info = self.infos[index]
@@ -60,19 +60,19 @@ class ParameterTable:
     def bind(self, index, value, grad):
         """From now on the model computes with the strategy's memory; what it had allocated is freed."""
         tensor, info = self.tensors[index], self.infos[index]
+        hook = None
         with torch.no_grad():
             tensor.grad = None
             if value.data:
                 tensor.data = from_host(value)
             tensor.requires_grad_(info.trainable)
-            hook = None
             if info.trainable:
                 if hasattr(tensor, "grad_dtype"):
                     tensor.grad_dtype = None  # a gradient that is summed in float32 stays in float32
-                accumulates = bool(grad.data)
-                if accumulates:
+                if grad.data:
                     tensor.grad = from_host(grad)
-                hook = tensor.register_post_accumulate_grad_hook(lambda t: self._ready(index, t, accumulates))
+                deliver = self._accumulating(index, tensor) if grad.data else self._handing_over(index, tensor)
+                hook = tensor.register_post_accumulate_grad_hook(deliver)
         earlier, self._hooks[index] = self._hooks.get(index), hook
         if earlier is not None:
             earlier.remove()
@@ -84,23 +84,59 @@ class ParameterTable:
 
     def deliver_to(self, sink):
         """Gradients go to this pl_gradient_sink from now on; None: a backward pass is an error."""
-        self._sink = sink
+        self._ready, self._user = (sink.ready, sink.user) if sink else (self._nowhere, None)
 
-    def _ready(self, index, tensor, accumulates):
-        if self._sink is None:
-            raise RuntimeError(f"a gradient of {self.infos[index].name} was computed outside of training")
-        if tensor.grad is None:
-            return
-        with self._lock:
-            gradient = abi.Gradient.new(index=index, stream=current_stream(tensor.device))
-            value = tensor.grad
-            if not accumulates:  # handed over: the strategy's from here on, even if it fails
-                tensor.grad = None
-                if value.dtype == torch.float64:
-                    value = value.to(tensor.dtype)
+    @staticmethod
+    def _nowhere(user, gradient):
+        raise RuntimeError("a gradient was computed outside of training")
+
+    # Both hooks run once for each parameter and micro-batch: what does not change is made before.
+
+    def _accumulating(self, index, tensor):
+        bound = tensor.grad
+        view = View(bound)
+        gradient = abi.Gradient.new(index=index, tensor=ctypes.pointer(view.raw))
+        send = self._sender(gradient, tensor.device)
+
+        def deliver(parameter):
+            if parameter.grad is not bound:
+                raise RuntimeError(f"the gradient of {self.infos[index].name} was replaced by another tensor")
+            send()
+        return deliver
+
+    def _handing_over(self, index, tensor):
+        view = View(tensor)
+        raw = view.raw
+        gradient = abi.Gradient.new(index=index, tensor=ctypes.pointer(raw), release=_release)
+        send = self._sender(gradient, tensor.device)
+
+        def deliver(parameter):
+            value = parameter.grad
+            if value is None:
+                return
+            parameter.grad = None  # the strategy's from here on, even if it fails
+            if value.dtype is not view.dtype:
+                if value.dtype is torch.float64:
+                    value = value.to(parameter.dtype)
+                raw.dtype, view.dtype = dtype_code(value.dtype), value.dtype
+            if not value.is_contiguous():
                 value = value.contiguous()
-                gradient.owner, gradient.release = next(_numbers), _release
-                _owned[gradient.owner] = value
-            view = View(value)
-            gradient.tensor = ctypes.pointer(view.raw)
-            self._host.check(self._sink.ready(self._sink.user, ctypes.byref(gradient)))
+            raw.data = value.data_ptr()
+            gradient.owner = number = next(_numbers)
+            _owned[number] = value
+            send()
+        return deliver
+
+    def _sender(self, gradient, device):
+        address = ctypes.addressof(gradient)
+
+        def send():
+            error = self._ready(self._user, address)
+            if error:
+                self._host.check(error)
+
+        def send_in_order(kept=gradient):  # autograd has a thread for each device
+            with self._lock:
+                kept.stream = current_stream(device)
+                send()
+        return send if device.type == "cpu" else send_in_order

@@ -43,6 +43,13 @@ def apply_run_settings(threads, reproducible):
     torch.sin(torch.zeros(16))
 
 
+def seed(number, device):
+    """torch.manual_seed() for the devices of this run; that one notes a traceback for each kind of device."""
+    torch.default_generator.manual_seed(number)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(number)
+
+
 def autocast_of(device, compute):
     """() -> a context in which matrix products run in `compute`."""
     narrow = compute in (torch.bfloat16, torch.float16)

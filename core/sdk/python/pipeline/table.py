@@ -134,7 +134,7 @@ class TaskObject:
     def train(self, number, args, out):
         args = abi.TrainArgs.received_args(args)
         self._begin(True)
-        torch.manual_seed(args.seed)
+        runtime.seed(args.seed, self.task.device)
         batch = on_device(self.batches[number].data, self.task.device)
         self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
         try:
@@ -220,7 +220,7 @@ class TaskObject:
 
     def _without_gradients(self, batch, work):
         self._begin(False)
-        torch.manual_seed(self.task.seed("evaluate"))
+        runtime.seed(self.task.seed("evaluate"), self.task.device)
         guard = torch.no_grad if abi.PURPOSES[self.run.purpose] == "train" else torch.inference_mode
         with guard(), self.units.forward_pass(), self.autocast():
             work(on_device(batch.data, self.task.device))

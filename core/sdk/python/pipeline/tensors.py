@@ -40,6 +40,11 @@ def dtype_of(code):
     return _DTYPES[code.code, code.bits]
 
 
+def dtype_code(dtype):
+    """The pl_dtype of a torch.dtype."""
+    return abi.Dtype(*_CODES[dtype], 1)
+
+
 def device_of(device):
     """The torch.device of a pl_device."""
     return torch.device("cuda", device.id) if device.type == abi.DEVICE_CUDA else torch.device("cpu")
@@ -59,10 +64,10 @@ class View:
     """A pl_tensor that borrows the memory of a contiguous tensor; keep it as long as the other side may read it."""
 
     def __init__(self, tensor):
-        self.tensor = tensor.detach()
+        self.tensor, self.dtype = tensor.detach(), tensor.dtype
         self.shape = (c_int64 * tensor.dim())(*tensor.shape)
         device = abi.Device(abi.DEVICE_CUDA, tensor.device.index) if tensor.is_cuda else abi.Device(abi.DEVICE_CPU, 0)
-        self.raw = abi.Tensor(tensor.data_ptr(), device, tensor.dim(), abi.Dtype(*_CODES[tensor.dtype], 1), self.shape,
+        self.raw = abi.Tensor(tensor.data_ptr(), device, tensor.dim(), dtype_code(tensor.dtype), self.shape,
                               None, 0)
 
 
