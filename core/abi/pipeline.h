@@ -209,6 +209,9 @@ typedef struct pl_run_info {
   uint64_t micro_batches; /* per optimizer step, all ranks together */
   pl_str run_dir;         /* the run's own folder; empty if there is none */
   pl_str cache_dir;       /* for prepared data, shared by runs; may not exist yet */
+  /* 1.3: processes that a task may start to make its batches, for a language whose threads take turns; 0: none. */
+  uint32_t loader_processes;
+  uint32_t reserved;
 } pl_run_info;
 
 #define PL_LOG_DEBUG 1u

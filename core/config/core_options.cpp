@@ -111,6 +111,9 @@ constexpr pl_option kOptions[] = {
 
     option("loader.workers", kInt, "4", "threads that load batches ahead; 0: load between steps",
            in("threads"), at_least(0), at_most(256), kMayChange),
+    option("loader.processes", kInt, "0",
+           "processes that make the batches of a task in Python; 0: the threads of loader.workers do",
+           in("processes"), at_least(0), at_most(256), kMayChange),
     option("loader.prefetch", kInt, "2", "micro-batches kept ready per worker", in("micro-batches"),
            at_least(1), at_most(1024), kMayChange),
     option("loader.pin_memory", kBool, "true", "load into pinned memory if a CUDA device is used",

@@ -306,6 +306,7 @@ def parse():
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--processes", type=int, nargs="+", help="(2 4 for memory, 2 for speed)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=f"of: {', '.join(repr(name) for name in [*OURS, *THEIRS])}")
+    parser.add_argument("--python", action="store_true", help="ours is a task in Python, causal_lm_task.py, with the peers' model")
     parser.add_argument("--backend", default="auto", help="of ours (auto); theirs is always Gloo")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of ours, strategy.bucket_mib=4")
     parser.add_argument("--threads", type=int, default=1, help="of each process")

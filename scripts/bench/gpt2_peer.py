@@ -6,7 +6,7 @@ import json
 import torch
 from accelerate import Accelerator
 from peer_loop import answer_requests, fused_adamw
-from transformers import GPT2LMHeadModel
+from transformers import AutoModelForCausalLM
 
 IGNORED = -100
 
@@ -39,8 +39,7 @@ def main():
 
     torch.set_num_threads(arguments.threads)
     accelerator = Accelerator(cpu=True)
-    model = GPT2LMHeadModel.from_pretrained(
-        arguments.model, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    model = AutoModelForCausalLM.from_pretrained(arguments.model)
     with open(arguments.examples) as file:
         examples = [json.loads(line) for line in file]
     loader = torch.utils.data.DataLoader(

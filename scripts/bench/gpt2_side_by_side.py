@@ -22,13 +22,18 @@ MAX_SUMMARY = 64  # tokens
 
 
 def make_model(folder, arguments):
-    """A randomly initialised GPT-2 as a Hugging Face folder, with GPT-2's own vocabulary."""
+    """A randomly initialised model as a Hugging Face folder, with GPT-2's own vocabulary and without dropout."""
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
 
     torch.manual_seed(1)
-    config = GPT2Config(n_layer=arguments.layers, n_head=arguments.heads, n_embd=arguments.width)
-    GPT2LMHeadModel(config).save_pretrained(folder)
+    if getattr(arguments, "llama", False):  # 94 million parameters
+        config = LlamaConfig(hidden_size=640, intermediate_size=1792, num_hidden_layers=12, num_attention_heads=10, vocab_size=50257,
+                             tie_word_embeddings=True)
+    else:
+        config = GPT2Config(n_layer=arguments.layers, n_head=arguments.heads, n_embd=arguments.width, resid_pdrop=0.0, embd_pdrop=0.0,
+                            attn_pdrop=0.0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     vocabulary = Path(gpt2_vocabulary.fetch())
     shutil.copy(vocabulary / "encoder.json", folder / "vocab.json")
     shutil.copy(vocabulary / "vocab.bpe", folder / "merges.txt")
@@ -78,13 +83,18 @@ class Examples:
         return result
 
 
-def config_of(arguments, model, most, all_tokens, train, more=""):
-    """`most`: tokens of an example, the end of text included, which is a target, not an input. `train`: more lines of [train]."""
-    return f"""
-[run]
-device = "cpu"
-cache_dir = "cache"
-[task]
+def task_in_python(model, all_tokens):
+    return f"""[task]
+plugin = "python"
+file = "{Path(__file__).with_name("causal_lm_task.py")}"
+python = "{sys.executable}"
+model = "{model}"
+all_tokens = {str(all_tokens).lower()}
+"""
+
+
+def task_in_cpp(arguments, model, most, all_tokens):
+    return f"""[task]
 plugin = "summarization"
 [task.data]
 train = "pairs.jsonl"
@@ -102,6 +112,17 @@ max_tokens = {most - 1}
 max_summary_tokens = {MAX_SUMMARY}
 separator = {json.dumps(SEPARATOR)}
 loss = "{"all" if all_tokens else "summary"}"
+"""
+
+
+def config_of(arguments, model, most, all_tokens, train, more=""):
+    """`most`: tokens of an example, the end of text included, which is a target, not an input. `train`: more lines of [train]."""
+    init_from = "" if arguments.python else f'init_from = "{model}"'
+    return f"""
+[run]
+device = "cpu"
+cache_dir = "cache"
+{task_in_python(model, all_tokens) if arguments.python else task_in_cpp(arguments, model, most, all_tokens)}
 [optimizer]
 lr = 1e-4
 beta2 = 0.95
@@ -109,7 +130,7 @@ weight_decay = 0.1
 [schedule]
 kind = "constant"
 [train]
-init_from = "{model}"
+{init_from}
 global_batch = {arguments.batch}
 {train}
 [loader]
@@ -119,10 +140,10 @@ threads = {arguments.threads}
 {more}"""
 
 
-def write_config(folder, model, arguments, steps):
+def write_config(folder, model, arguments, steps, name="bench.toml"):
     # The last step is never reached: a run that ends reports it sooner.
     train = f'precision = "fp32"\nmicro_batch = {arguments.batch}\nclip_grad_norm = 0.0\nmax_steps = {steps + 9}'
-    config = folder / "bench.toml"
+    config = folder / name
     config.write_text(config_of(arguments, model, arguments.most, arguments.language_model, train, "[checkpoint]\nbackground = false\n"))
     return config
 
@@ -139,6 +160,9 @@ def main():
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--grouped", action="store_true", help="examples sorted by length before batching, for both")
     parser.add_argument("--language-model", action="store_true", help="full sequences of 1,024 tokens, loss over all of them")
+    parser.add_argument("--python", action="store_true", help="ours is a task in Python, causal_lm_task.py, with the peer's model")
+    parser.add_argument("--beside-cpp", action="store_true", help="with --python: the peer is the task in C++")
+    parser.add_argument("--llama", action="store_true", help="with --python: a Llama of 94 million parameters")
     parser.add_argument("--batch", type=int, help="examples per step (8; 4 for --language-model, where 8 take the peer beyond 23 GB)")
     parser.add_argument("--most", type=int, help="tokens per example (512; 1024 for --language-model)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="for each of the two (all cores)")
@@ -161,9 +185,17 @@ def main():
         examples = maker.language_model(pairs, count) if arguments.language_model else maker.summarization(pairs, count, arguments.grouped)
         (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair, _ in examples))
         (folder / "tokens.jsonl").write_text("".join(json.dumps(example) + "\n" for _, example in examples))
-        ours_command = [arguments.pipeline, "run", write_config(folder, model, arguments, steps), "--set", "run.dir=run"]
-        ours, theirs = take_turns(lambda: Pipeline(folder, ours_command),
-                                  lambda: Peer("transformers", peer_command(folder, model, arguments)), arguments.turns, arguments.steps)
+        def ours(name="run"):
+            config = write_config(folder, model, arguments, steps, f"{name}.toml")
+            return Pipeline(folder, [arguments.pipeline, "run", config, "--set", f"run.dir={name}"], name)
+
+        def in_cpp():
+            arguments.python = False
+            return ours("cpp")
+
+        def transformers():
+            return Peer("transformers", peer_command(folder, model, arguments))
+        ours, theirs = take_turns(ours, in_cpp if arguments.beside_cpp else transformers, arguments.turns, arguments.steps)
         report(ours, theirs, steps * arguments.batch, sum(len(e["tokens"]) for _, e in examples[arguments.batch :]))
 
 

@@ -37,6 +37,7 @@ class Contestant:
     """
 
     ahead = 0
+    padding = 0.0  # its share of the positions, where it is told
 
     def __init__(self):
         self.seconds, self.cpu, self.covered, self.losses, self.peak, self.device = [], [], [], [], 0, None
@@ -70,14 +71,16 @@ class Contestant:
 
 
 class Pipeline(Contestant):
-    """command: a `pipeline run` whose run.dir is `folder`/run."""
+    """command: a `pipeline run` whose run.dir is `folder`/`run`."""
 
     name, ahead = "pipeline", 1
 
-    def __init__(self, folder, command):
+    def __init__(self, folder, command, run="run"):
         super().__init__()
-        self.log = folder / "pipeline.log"
-        self.metrics = folder / "run" / "metrics.jsonl"
+        self.log = folder / f"{run}.log"
+        self.metrics = folder / run / "metrics.jsonl"
+        if run != "run":
+            self.name = run
         self.read = 0
         self.process = subprocess.Popen(command, cwd=folder, stdout=self.log.open("w"), stderr=subprocess.STDOUT)
 
@@ -140,6 +143,7 @@ class Peer(Contestant):
         answer = self.answer()
         self.tokens += answer["tokens"]
         self.padded += answer["padded_tokens"]
+        self.padding = 1 - self.tokens / self.padded
         return answer["losses"]
 
 
@@ -207,7 +211,7 @@ def report(ours, theirs, examples, tokens):
     for c in (theirs, ours):
         total = sum(c.seconds)
         print(f"{c.name:13} {examples / total:7.3f} examples/s  {tokens / total:8.1f} tokens/s  "
-              f"padding {100 * (1 - theirs.tokens / theirs.padded) if c is theirs else 0:4.1f}%  peak {c.peak / 2**30:5.2f} GiB")
+              f"padding {100 * c.padding:4.1f}%  peak {c.peak / 2**30:5.2f} GiB")
     first, worst = abs(ours.losses[0] / theirs.losses[0] - 1), max(abs(a / b - 1) for a, b in zip(ours.losses, theirs.losses))
     print(f"speed {sum(theirs.seconds) / sum(ours.seconds):.2f} times theirs "
           f"(turns: {' '.join(f'{b / a:.2f}' for a, b in zip(ours.seconds, theirs.seconds))}; by CPU time "

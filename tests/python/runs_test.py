@@ -51,7 +51,7 @@ class RunsTest(job.Job):
     def test_a_compiled_model_has_the_parameters_of_the_model(self):
         self.configure(MODELS, **{"class": "Tied", "compile": "model"})
         self.pipeline("run", "train.toml", run__dir="compiled")
-        said = self.pipeline("evaluate", "compiled", task__compile="nothing")
+        said = self.pipeline("evaluate", "compiled", "--split", "val", task__compile="nothing")
         self.assertRegex(said, r"loss +\S+")
         for compiled, plain in zip(self.losses("compiled"), self.plain_losses(), strict=True):
             self.assertAlmostEqual(compiled, plain, delta=1e-5)

@@ -170,7 +170,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       .micro_batch = training ? plan_.micro_batch : 0,
       .micro_batches = training ? plan_.micro_batches : 0,
       .run_dir = {run_dir_.data(), run_dir_.size()},
-      .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
+      .cache_dir = {cache_dir_.data(), cache_dir_.size()},
+      .loader_processes = static_cast<uint32_t>(config_.get_int("loader.processes"))};
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
@@ -263,7 +264,10 @@ std::vector<MetricSum> Session::read_metrics(const std::vector<LateMetric>& late
   return sums;
 }
 
-unsigned Session::workers() const { return static_cast<unsigned>(config_.get_int("loader.workers")); }
+// A process that makes batches is kept busy by a thread that waits for it.
+unsigned Session::workers() const {
+  return static_cast<unsigned>(std::max(config_.get_int("loader.workers"), config_.get_int("loader.processes")));
+}
 
 std::vector<const config::PluginConfig*> Session::plugin_configs() const {
   std::vector<const config::PluginConfig*> configs{&*task_config_, &*strategy_config_};

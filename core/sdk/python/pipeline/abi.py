@@ -100,7 +100,7 @@ class RunInfo(Sized):
                 ("local_world_size", c_int32), ("device", Device), ("stream", Stream),
                 ("parameter_dtype", Dtype), ("compute_dtype", Dtype), ("seed", c_uint64),
                 ("global_batch", c_uint64), ("micro_batch", c_uint64), ("micro_batches", c_uint64),
-                ("run_dir", Str), ("cache_dir", Str)]
+                ("run_dir", Str), ("cache_dir", Str), ("loader_processes", c_uint32), ("reserved", c_uint32)]
 
 
 class Host(Sized):

@@ -11,6 +11,7 @@ from . import abi
 from .host import PACKAGE, ConfigError, Host
 
 _library = None
+_loading = None  # the file whose class is being loaded
 _tables = []  # entered plugins stay
 _kept = []  # callbacks that the library has
 
@@ -21,7 +22,10 @@ def program():
     if len(words) < 2 or not words[0].startswith("--task=") or not words[1].startswith("--class="):
         raise SystemExit("error: this folder is started by `pipeline`; the package in it is for `import pipeline`")
     file, name = words[0][len("--task="):], words[1][len("--class="):]
-    _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
+    if words[2:] and words[2].startswith("--loader="):
+        from .loading import serve
+        return serve(int(words[2][len("--loader="):]), file, lambda: load_class(file, name))
+    return _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
 
 
 def main(task):
@@ -65,17 +69,25 @@ def _file_of(task):
 
 def load_class(file, name):
     """The Task class of that name in the file, or the only one."""
+    global _loading
     from .task import Task
+    if not file:
+        raise ConfigError("other processes of the run cannot load a class that is only in a notebook: move it to a file, and "
+                          "import it from there")
     if not os.path.isfile(file):
         raise ConfigError(f"task.file = {file}: there is no such file")
     module_name = os.path.splitext(os.path.basename(file))[0]
+    if module_name in sys.modules or module_name in sys.builtin_module_names:
+        raise ConfigError(f"task.file = {file}: Python has a module {module_name} already: give the file another name")
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None:
         raise ConfigError(f"task.file = {file}: must be a Python file, NAME.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    _loading = file
     spec.loader.exec_module(module)
+    _loading = None
     classes = {key: value for key, value in vars(module).items() if isinstance(value, type)
                and issubclass(value, Task) and value.__module__ == module_name}
     if name:
@@ -99,6 +111,9 @@ def _prefix():
 
 def _main(words, file, name, find_class):
     global _library
+    if _loading:
+        raise ConfigError(f"{_loading} starts a run while it is loaded, as other processes of a run do: begin that part with "
+                          'if __name__ == "__main__":')
     prefix = _prefix()
     if _library is None:
         _library = ctypes.CDLL(os.path.join(prefix, "lib/pipeline/libpipeline.so"))
@@ -111,7 +126,7 @@ def _main(words, file, name, find_class):
         try:
             from .table import Table
             slot = ctypes.cast(_library.pipeline_data_fingerprint, ctypes.c_void_p)
-            table = Table(host, find_class(), file, slot)
+            table = Table(host, find_class(), file, slot, command if file else None)
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:

@@ -25,6 +25,14 @@ class HostError(Exception):
         self.pointer = pointer
 
 
+class WorkerError(Exception):
+    """An error of another process, with its code and message."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
 class Host:
     """The functions of one process; [any-thread] but for `metric`."""
 
@@ -42,10 +50,12 @@ class Host:
         """What a slot returns for an exception; never NULL."""
         if isinstance(error, HostError):
             return error.pointer
-        return self.error(_code_of(error) or code, message_of(error, task_file))
+        return self.error(code_of(error) or code, message_of(error, task_file))
 
 
-def _code_of(error):
+def code_of(error):
+    if isinstance(error, WorkerError):
+        return error.code
     if isinstance(error, ConfigError):
         return abi.ERROR_CONFIG
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
@@ -56,7 +66,7 @@ def _code_of(error):
 
 
 def message_of(error, task_file):
-    return str(error) if isinstance(error, ConfigError) else describe(error, task_file)
+    return str(error) if isinstance(error, (ConfigError, WorkerError)) else describe(error, task_file)
 
 
 def describe(error, task_file):

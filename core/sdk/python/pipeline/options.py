@@ -54,10 +54,13 @@ class Schema:
         structs += [self._struct(key, kind, field) for key, kind, field in self._fields]
         self.structs = (abi.Option * len(structs))(*structs)
 
-    def values(self, host, config):
-        """The user's options, checked by the host, as an instance of the class."""
-        read = {key: _read(host, config, key, kind) for key, kind, _ in self._fields}
-        return _build(self._class, "", read) if self._class else None
+    def read(self, host, config):
+        """The user's options by key, checked by the host."""
+        return {key: _read(host, config, key, kind) for key, kind, _ in self._fields}
+
+    def build(self, values):
+        """Options by key as an instance of the class."""
+        return _build(self._class, "", values) if self._class else None
 
     def _own(self, key, type, default, flags, help):
         return abi.Option.new(type=type, flags=flags, key=self._strings(key),

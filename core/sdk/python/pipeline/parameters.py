@@ -130,13 +130,13 @@ class ParameterTable:
     def _sender(self, gradient, device):
         address = ctypes.addressof(gradient)
 
-        def send():
+        def send(kept=gradient):  # what is at the address must live as long as this function
             error = self._ready(self._user, address)
             if error:
                 self._host.check(error)
 
-        def send_in_order(kept=gradient):  # autograd has a thread for each device
+        def send_in_order():  # autograd has a thread for each device
             with self._lock:
-                kept.stream = current_stream(device)
+                gradient.stream = current_stream(device)
                 send()
         return send if device.type == "cpu" else send_in_order

@@ -4,6 +4,7 @@ import ctypes
 import inspect
 import itertools
 import pathlib
+import threading
 
 import torch
 
@@ -11,6 +12,7 @@ from . import abi, runtime
 from .buffers import Buffers, pack, unpack
 from .evaluation import Results, report
 from .host import ConfigError, Context
+from .loading import Loaders
 from .options import Schema
 from .parameters import ParameterTable
 from .task import Task
@@ -27,7 +29,8 @@ class _Batch:
 class TaskObject:
     """One pl_task: a task with what the host borrows from it."""
 
-    def __init__(self, host, context, task, options):
+    def __init__(self, host, context, task, options, schema, loader_command):
+        """options: by key. loader_command: what starts a process that loads; None: there can be none."""
         self.host, self.context, self.task = host, Context(host, context), task
         self.run = self.context.info
         self.strings = abi.Strings()
@@ -36,7 +39,9 @@ class TaskObject:
         self._loss = None
         self._restored = {}  # buffers of the checkpoint that this object begins with
         self._checked = False
-        task.options, task._context = options, self.context
+        self._options, self._given_state = options, b""
+        self._loader_command, self._loaders, self._lock = loader_command, None, threading.Lock()
+        task.options, task._context = schema.build(options), self.context
 
     def flag(self, flag):
         return bool(self.run.flags & flag)
@@ -82,6 +87,7 @@ class TaskObject:
     def set_extra_state(self, data, size):
         state, self._restored = unpack(ctypes.string_at(data, size))
         if state:
+            self._given_state = state
             self.task.set_extra_state(state)
 
     def sample_count(self, split, out):
@@ -98,7 +104,8 @@ class TaskObject:
         if max(ids) >= count:
             raise IndexError(f"sample {max(ids)} of split {split}, which has {count}")
         with torch.no_grad():
-            batch = _Batch(ids, self.task.batch(split, ids, args.epoch))
+            make = self._in_processes().load if self.run.loader_processes else self.task.batch
+            batch = _Batch(ids, make(split, ids, args.epoch))
             batch.weight = float(self.task.weight(batch.data, len(ids)))
             batch.tokens, batch.positions = int(self.task.tokens(batch.data)), int(self.task.positions(batch.data))
             if self.flag(abi.RUN_PIN_MEMORY):
@@ -200,7 +207,21 @@ class TaskObject:
         with torch.no_grad():
             self.task.export(pathlib.Path(folder.text()))
 
+    def close(self):
+        if self._loaders:
+            self._loaders.close()
+
     # ------------------------------------------------------------------------------------------------ parts
+
+    def _in_processes(self):
+        with self._lock:
+            if not self._loaders:
+                if not self._loader_command:
+                    raise ConfigError(f"loader.processes = {self.run.loader_processes}: other processes cannot load a class that "
+                                      "is only in a notebook: move it to a file, or use the threads of loader.workers alone")
+                self._loaders = Loaders(self.run.loader_processes, self._loader_command, self.context, self._options,
+                                        self._given_state)
+            return self._loaders
 
     def _why_buffers_may_not_change(self):
         if self.run.world_size > 1:
@@ -243,8 +264,8 @@ def overrides(task_class, method):
 class Table:
     """pl_plugin and pl_task_api of one Task class, for as long as the process lives."""
 
-    def __init__(self, host, task_class, file, fingerprint_slot):
-        self._host, self._class, self._file = host, task_class, file
+    def __init__(self, host, task_class, file, fingerprint_slot, loader_command):
+        self._host, self._class, self._file, self._loader_command = host, task_class, file, loader_command
         self._objects, self._numbers = {}, itertools.count(1)
         self.schema = Schema(task_class.Options)
         self._strings = abi.Strings()
@@ -254,7 +275,7 @@ class Table:
             if name == "create":
                 self._set(name, type(self._create))
             elif name == "destroy":
-                self._set(name, type(lambda number: self._objects.pop(number, None) and None))
+                self._set(name, type(self._destroy))
             elif name == "data_fingerprint":
                 if overrides(task_class, name):
                     self._api.data_fingerprint = fingerprint_slot
@@ -288,11 +309,15 @@ class Table:
         try:
             task = self._class()
             number = next(self._numbers)
-            self._objects[number] = TaskObject(self._host, context, task, self.schema.values(self._host, config))
+            self._objects[number] = TaskObject(self._host, context, task, self.schema.read(self._host, config), self.schema,
+                                               self._loader_command)
             out[0] = number
             return None
         except BaseException as error:
             return self._host.from_exception(error, self._file)
+
+    def _destroy(self, number):
+        self._objects.pop(number).close()
 
     def _slot(self, name, type):
         method = getattr(TaskObject, name)
