@@ -209,7 +209,8 @@ typedef struct pl_run_info {
   uint64_t micro_batches; /* per optimizer step, all ranks together */
   pl_str run_dir;         /* the run's own folder; empty if there is none */
   pl_str cache_dir;       /* for prepared data, shared by runs; may not exist yet */
-  /* 1.3: processes that a task may start to make its batches, for a language whose threads take turns; 0: none. */
+  /* 1.3: processes that a task may start to make its batches, for a language whose threads take turns; 0:
+   * none. */
   uint32_t loader_processes;
   uint32_t reserved;
 } pl_run_info;
@@ -349,8 +350,8 @@ typedef struct pl_gradient_sink {
  * a time. Between enter and leave the unit's values are at the addresses they were bound to, for work on
  * pl_run_info.stream; outside, their contents are undefined. A unit's gradients are delivered before it is
  * left in the backward pass. Units may overlap and may be entered again; unit 0 is the one for what the whole
- * pass uses, such as an embedding that is also the head. After an error the micro-batch is over: no more units
- * are entered or left.
+ * pass uses, such as an embedding that is also the head. After an error the micro-batch is over: no more
+ * units are entered or left.
  *
  * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same
  * order, forward and backward. A model whose micro-batches use different units, e.g. text with or without

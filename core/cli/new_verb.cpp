@@ -73,9 +73,10 @@ int make_new(const NewArgs& args) {
   print(fmt::format("{}: a {} in {}\n", folder.string(), args.kind, name));
   for (const templates::File& file : files) print(fmt::format("  {}\n", file.path.string()));
   if (language == "python") {
-    print(fmt::format("Next, with a Python that has torch:\n  cd {0}\n  pipeline check-plugin {1}.py\n"
-                      "  pipeline run {1}.toml\n",
-                      folder.string(), args.name));
+    print(
+        fmt::format("Next, with a Python that has torch:\n  cd {0}\n  pipeline check-plugin {1}.py\n"
+                    "  pipeline run {1}.toml\n",
+                    folder.string(), args.name));
     return kDone;
   }
   print(fmt::format(

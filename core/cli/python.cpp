@@ -37,17 +37,18 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   // A run's own config.toml has all options, those that are not set as "".
   const std::string file = stage.unchecked_string("task.file", true);
   std::string interpreter = stage.unchecked_string("task.python", false);
-  if (interpreter.empty()) interpreter = default_interpreter();
-  else if (interpreter.find('/') != std::string::npos) interpreter = stage.unchecked_string("task.python", true);
+  if (interpreter.empty())
+    interpreter = default_interpreter();
+  else if (interpreter.find('/') != std::string::npos)
+    interpreter = stage.unchecked_string("task.python", true);
   if (file.empty())
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
                     "the task's class",
                     stage.file()));
-  return PythonTask{.file = file,
-                    .of_class = stage.unchecked_string("task.class", false),
-                    .interpreter = interpreter};
+  return PythonTask{
+      .file = file, .of_class = stage.unchecked_string("task.class", false), .interpreter = interpreter};
 }
 
 [[noreturn]] void become(const PythonTask& task) {
@@ -93,7 +94,8 @@ std::string about_python_tasks() {
          "plugin  \"python\"\n"
          "file    path    required  the Python file that has the task's class\n"
          "class   string            the class; needed where the file has several\n"
-         "python  string            the Python to run it with, a path or a name in PATH; default: of VIRTUAL_ENV, "
+         "python  string            the Python to run it with, a path or a name in PATH; default: of "
+         "VIRTUAL_ENV, "
          "or python3\n\n"
          "and the fields of the class's Options: pipeline explain my_task.py\n"
          "A task to begin with: pipeline new task my_task --language python\n";

@@ -46,7 +46,9 @@ class RunsTest(job.Job):
 
     def test_compiled_layers_under_stage_3(self):
         self.configure(MODELS, **{"class": "Tied", "compile": "layers"})
-        self.assert_alike("single,sharded:3", "1,2")
+        self.pipeline("run", "train.toml", run__dir="alone")
+        self.pipeline("run", "train.toml", run__dir="sharded", strategy__plugin="sharded", strategy__zero_stage=3, launch__processes=2)
+        self.assertEqual(self.losses("alone"), self.losses("sharded"))
 
     def test_a_compiled_model_has_the_parameters_of_the_model(self):
         self.configure(MODELS, **{"class": "Tied", "compile": "model"})
@@ -87,12 +89,13 @@ class RunsTest(job.Job):
         self.assert_alike("single,ddp", "1,2", task__norm="group")
 
     def test_narrow_computation_follows_the_wide_one(self):
+        # A logit is about 16, which bfloat16 rounds by up to 0.06, and these losses are about exp(-logit): 6%.
         self.configure(MODELS, **{"class": "Tied"})
         self.pipeline("run", "train.toml", run__dir="wide")
         for precision in ("bf16", "bf16_mixed"):
             self.pipeline("run", "train.toml", run__dir=precision, train__precision=precision)
             for narrow, wide in zip(self.losses(precision)[:4], self.losses("wide")[:4], strict=True):
-                self.assertAlmostEqual(narrow, wide, delta=0.02 * wide)
+                self.assertAlmostEqual(narrow, wide, delta=0.06 * wide)
 
 
 if __name__ == "__main__":

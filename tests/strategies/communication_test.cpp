@@ -152,8 +152,8 @@ TEST(Communication, IsWhatTheReadmeSays) {
       };
       expect_sent(options(1), gradient + weight);
       expect_sent(options(2), kOnARank * gradient + weight);
-      // Of unit 0 and those in the two slots some are still there when they are needed again: at most as many as
-      // there are places whenever a pass turns round.
+      // Of unit 0 and those in the two slots some are still there when they are needed again: at most as many
+      // as there are places whenever a pass turns round.
       const double most = 2, least = 2 * (kUnits - 3.0) / kUnits;
       const double weights = (most + least) / 2, spread = (most - least) / 2;
       expect_sent(options(3), kOnARank * (gradient + weights * weight),

@@ -219,7 +219,8 @@ size_t collectives_started(const Rank& rank) {
   return flights.empty() ? 0 : flights.back().sequence;
 }
 
-// With two slots, units 1 and 3 share one, and units 2 and 4. Unit 2 is two collectives, since part of it is frozen.
+// With two slots, units 1 and 3 share one, and units 2 and 4. Unit 2 is two collectives, since part of it is
+// frozen.
 TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
   on_ranks(2, [](const Rank& rank) {
     RunOptions options = stage3(false, 2);

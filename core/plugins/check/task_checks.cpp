@@ -76,7 +76,8 @@ void training_is_reproducible(const CheckArgs& args) {
   if (!same_bits(first, second)) throw Error("the same batch and seed gave another loss or other gradients");
   if (!same_bits(first, open.train(load(open, open.some_ids()))))
     throw Error(
-        "the same ids, loaded again, gave another loss: what is random in a sample must follow from the run's "
+        "the same ids, loaded again, gave another loss: what is random in a sample must follow from the "
+        "run's "
         "seed, its id and the epoch");
   OpenTask again(args);
   if (!same_bits(first, again.train(load(again, again.some_ids()))))

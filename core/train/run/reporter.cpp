@@ -128,10 +128,11 @@ void Reporter::advise(const StepRecord& record) {
   worked_ += record.seconds;
   if (advised_ || seen_ < kAdviceAfter || waited_ <= kAdviceShare * worked_) return;
   advised_ = true;
-  log_.warning(
-      fmt::format("{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch (of a task "
-                  "in Python, loader.processes), put the data on a faster disk, or let the task prepare more of it in advance",
-                  100 * waited_ / worked_));
+  log_.warning(fmt::format(
+      "{:.0f}% of the time goes into waiting for data: raise loader.workers or loader.prefetch (of a task "
+      "in Python, loader.processes), put the data on a faster disk, or let the task prepare more of it in "
+      "advance",
+      100 * waited_ / worked_));
 }
 
 }  // namespace pipeline::train

@@ -266,7 +266,8 @@ std::vector<MetricSum> Session::read_metrics(const std::vector<LateMetric>& late
 
 // A process that makes batches is kept busy by a thread that waits for it.
 unsigned Session::workers() const {
-  return static_cast<unsigned>(std::max(config_.get_int("loader.workers"), config_.get_int("loader.processes")));
+  return static_cast<unsigned>(
+      std::max(config_.get_int("loader.workers"), config_.get_int("loader.processes")));
 }
 
 std::vector<const config::PluginConfig*> Session::plugin_configs() const {

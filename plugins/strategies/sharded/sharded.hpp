@@ -42,7 +42,9 @@ struct ShardedConfig {
     o("reduction", reduction, "dtype in which gradients are sent; bf16 halves the bytes; sums are in fp32")
         .choices({"fp32", "bf16"});
     o("overlap", overlap, "send during the backward pass, gather during the forward pass").may_change();
-    o("unit_slots", unit_slots, "stage 3: units, besides unit 0, whose weights are held whole at once").min(1).may_change();
+    o("unit_slots", unit_slots, "stage 3: units, besides unit 0, whose weights are held whole at once")
+        .min(1)
+        .may_change();
     o("offload", offload, "keep optimizer state in pinned host memory; needs CUDA").may_change();
   }
 };

@@ -28,8 +28,7 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
   const auto options = at::TensorOptions().dtype(dtype).device(peers_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     // Nobody may read what no unit has put there.
-    slots_[slot].memory =
-        at::full({lengths[slot]}, std::numeric_limits<double>::quiet_NaN(), options);
+    slots_[slot].memory = at::full({lengths[slot]}, std::numeric_limits<double>::quiet_NaN(), options);
   }
 }
 

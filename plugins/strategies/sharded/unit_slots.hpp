@@ -16,9 +16,9 @@
 namespace pipeline::strategies {
 
 // Memory for the weights of a few units. Unit 0 has a slot of its own: what the whole pass uses, such as an
-// embedding that is also the head, stays in place, and may be in use while layers come and go. The k-th of the
-// others is always in slot k mod `slots`, at the same addresses. A unit is put together from the ranks' shards before it is used, unless it is still there from
-// the last time. [collective]
+// embedding that is also the head, stays in place, and may be in use while layers come and go. The k-th of
+// the others is always in slot k mod `slots`, at the same addresses. A unit is put together from the ranks'
+// shards before it is used, unless it is still there from the last time. [collective]
 class UnitSlots {
  public:
   UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
