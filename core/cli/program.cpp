@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -18,6 +19,7 @@
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
 #include "core/launch/process.hpp"
+#include "core/launch/rank_env.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 
@@ -105,6 +107,23 @@ int run(std::vector<std::string> arguments) {
   return action();
 }
 
+// What a run sets for its libraries is not the caller's: in a notebook the next run would report it as the
+// user's.
+class KeptEnvironment {
+ public:
+  KeptEnvironment() = default;
+  KeptEnvironment(const KeptEnvironment&) = delete;
+  KeptEnvironment& operator=(const KeptEnvironment&) = delete;
+  ~KeptEnvironment() {
+    for (const auto& [name, value] : launch::own_variables())
+      if (!before_.contains(name)) ::unsetenv(name.c_str());
+    for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
+  }
+
+ private:
+  launch::Variables before_ = launch::own_variables();
+};
+
 void (*data_fingerprint)(pl_task* task, pl_str* out) = nullptr;
 
 }  // namespace
@@ -116,6 +135,7 @@ pl_str pipeline_data_fingerprint(pl_task* task) {
 }
 
 int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
+  const KeptEnvironment kept;
   launch::keep_freed_memory();
   launch::raise_file_limit();
   Program started = program();

@@ -90,7 +90,8 @@ TEST_F(RegistryTest, AMisspeltNameIsAnsweredWithTheNearestAndTheFolders) {
             "for tasks/newer_minro.so "
             "and newer_minro.so in:\n  " +
                 (folder_ / "").string() + " (test)");
-  EXPECT_THAT(error_of(registry(), Kind::kTask, "protein"), HasSubstr("; there are: good, newer_minor\n"));
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "protein"),
+              HasSubstr("; there are: good, newer_minor, python\n"));
   EXPECT_THAT(error_of(registry({"none"}), Kind::kTask, "protein"), HasSubstr("; there is no task at all\n"));
   EXPECT_THAT(error_of(registry({"none"}), Kind::kTask, "protein"), HasSubstr("none (test, not there)"));
 }
@@ -99,7 +100,8 @@ TEST_F(RegistryTest, WhatACheckoutCanBuildIsKnownBeforeItIs) {
   put("good", "tasks");
   std::ofstream(folder_ / "plugins.txt") << "tasks/protein\ntasks/vlm\nstrategies/ddp\n";
   EXPECT_THAT(error_of(registry(), Kind::kTask, "protien"), HasSubstr("; did you mean \"protein\"?\n"));
-  EXPECT_THAT(error_of(registry(), Kind::kTask, "xxxxxx"), HasSubstr("; there are: good, protein, vlm\n"));
+  EXPECT_THAT(error_of(registry(), Kind::kTask, "xxxxxx"),
+              HasSubstr("; there are: good, protein, python, vlm\n"));
   EXPECT_THAT(error_of(registry(), Kind::kTask, "vlm"),
               HasSubstr("; it is not built: run the command with "));
   EXPECT_THAT(error_of(registry(), Kind::kStrategy, "dpd"), HasSubstr("; did you mean \"ddp\"?\n"));

@@ -12,7 +12,8 @@ namespace pipeline::train {
 namespace {
 
 constexpr size_t kRateSteps = 10;      // rates are means over this many steps
-constexpr uint64_t kAdviceAfter = 20;  // steps; the first ones always wait
+constexpr uint64_t kAdviceFrom = 10;   // steps: the first ones always wait
+constexpr uint64_t kAdviceAfter = 20;  // steps
 constexpr double kAdviceShare = 0.2;
 
 struct Rates {
@@ -124,6 +125,7 @@ std::string Reporter::line(const StepRecord& record, double elapsed_seconds, Mem
 }
 
 void Reporter::advise(const StepRecord& record) {
+  if (seen_ <= kAdviceFrom) return;
   waited_ += record.data_wait_seconds;
   worked_ += record.seconds;
   if (advised_ || seen_ < kAdviceAfter || waited_ <= kAdviceShare * worked_) return;

@@ -4,7 +4,6 @@ import ctypes
 import inspect
 import itertools
 import pathlib
-import threading
 
 import torch
 
@@ -40,7 +39,7 @@ class TaskObject:
         self._restored = {}  # buffers of the checkpoint that this object begins with
         self._checked = False
         self._options, self._given_state = options, b""
-        self._loader_command, self._loaders, self._lock = loader_command, None, threading.Lock()
+        self._loader_command, self._loaders = loader_command, None
         task.options, task._context = schema.build(options), self.context
 
     def flag(self, flag):
@@ -53,6 +52,8 @@ class TaskObject:
         task.device = runtime.open_device(run)
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
         self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
+        if run.loader_processes and abi.PURPOSES[run.purpose] in ("train", "evaluate", "predict"):
+            self._start_loaders(run.loader_processes)  # they start while this goes on
         task.open_data()
         if overrides(type(task), "data_fingerprint"):
             self.fingerprint = self.strings(str(task.data_fingerprint()))  # the slot itself cannot report an error
@@ -104,7 +105,7 @@ class TaskObject:
         if max(ids) >= count:
             raise IndexError(f"sample {max(ids)} of split {split}, which has {count}")
         with torch.no_grad():
-            make = self._in_processes().load if self.run.loader_processes else self.task.batch
+            make = self._loaders.load if self._loaders else self.task.batch
             batch = _Batch(ids, make(split, ids, args.epoch))
             batch.weight = float(self.task.weight(batch.data, len(ids)))
             batch.tokens, batch.positions = int(self.task.tokens(batch.data)), int(self.task.positions(batch.data))
@@ -213,15 +214,11 @@ class TaskObject:
 
     # ------------------------------------------------------------------------------------------------ parts
 
-    def _in_processes(self):
-        with self._lock:
-            if not self._loaders:
-                if not self._loader_command:
-                    raise ConfigError(f"loader.processes = {self.run.loader_processes}: other processes cannot load a class that "
-                                      "is only in a notebook: move it to a file, or use the threads of loader.workers alone")
-                self._loaders = Loaders(self.run.loader_processes, self._loader_command, self.context, self._options,
-                                        self._given_state)
-            return self._loaders
+    def _start_loaders(self, count):
+        if not self._loader_command:
+            raise ConfigError(f"loader.processes = {count}: other processes cannot load a class that is only in a notebook: move "
+                              "it to a file, or use the threads of loader.workers alone")
+        self._loaders = Loaders(count, self._loader_command, self.context, self._options, self._given_state)
 
     def _why_buffers_may_not_change(self):
         if self.run.world_size > 1:
