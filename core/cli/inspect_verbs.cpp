@@ -65,7 +65,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
   auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
   CLI::App* verb = app.add_subcommand(
       "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
-  verb->add_option("PLUGIN", *file, "the library, NAME.so, or a Python file with a task")->required();
+  verb->add_option("PLUGIN", *file, "the library, NAME.so, or a Python file with a task, FILE.py or FILE.py:Class")->required();
   verb->add_option("--config", args->config,
                    "a configuration with options for this plugin; needed if an option is required")
       ->type_name("FILE");
@@ -77,8 +77,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
       ->check(at_least(1));
   verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
   when_chosen(*verb, action, [=]() -> int {
-    go_on_as_python(*file);
-    args->plugin = *file;
+    args->plugin = go_on_as_python(*file);
     args->limit = std::chrono::seconds(*seconds);
     // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
     const auto print = [](const std::string& line) {
@@ -157,7 +156,7 @@ void add_explain(CLI::App& app, Action& action) {
   auto readme = std::make_shared<std::string>();
   CLI::App* verb =
       app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
-  verb->add_option("NAME", *name, "a plugin, a Python file with a task, core (default), or a core table");
+  verb->add_option("NAME", *name, "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
   verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
@@ -170,10 +169,7 @@ void add_explain(CLI::App& app, Action& action) {
       "pipeline explain --schema > pipeline.schema.json");
   when_chosen(*verb, action, [=]() -> int {
     plugins::Registry registry = make_registry(*paths, {});
-    if (!*schema && readme->empty()) {
-      go_on_as_python(*name);
-      return explain(registry, *name);
-    }
+    if (!*schema && readme->empty()) return explain(registry, go_on_as_python(*name));
     const auto core = config::core_options();
     std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
                         : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))

@@ -83,9 +83,14 @@ void go_on_as_python(const config::Config& config) {
   if (named) become(*named);
 }
 
-void go_on_as_python(const std::string& file) {
+std::string go_on_as_python(const std::string& name) {
+  const size_t colon = name.rfind(".py:");
+  const std::string file = colon == name.npos ? name : name.substr(0, colon + 3);
   if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, kPythonTask))
-    become({.file = std::filesystem::absolute(file), .of_class = {}, .interpreter = default_interpreter()});
+    become({.file = std::filesystem::absolute(file),
+            .of_class = colon == name.npos ? "" : name.substr(colon + 4),
+            .interpreter = default_interpreter()});
+  return file;
 }
 
 std::string about_python_tasks() {

@@ -57,8 +57,8 @@ struct ConfigArgs {
 // same command line: it loads this program as a library. Returns if no task is, or if this process is Python
 // already.
 void go_on_as_python(const config::Config& config);
-// The same for a verb that is given that file. Returns if the file is none of Python's.
-void go_on_as_python(const std::string& file);
+// The same for a verb that is given that file, FILE.py or FILE.py:Class. Returns the file, whatever it is.
+std::string go_on_as_python(const std::string& name);
 // What task.plugin is then, and its options that every such task has.
 inline constexpr const char* kPythonTask = "python";
 std::string about_python_tasks();

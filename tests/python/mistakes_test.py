@@ -71,8 +71,11 @@ class MistakesTest(job.Job):
         self.assert_error("mine.py:2: ModuleNotFoundError: No module named 'nothing'", code=2, begin="\nimport nothing\n")
         self.assert_error("mine.py:1: SyntaxError", code=2, begin="class\n")
         self.assert_error("mine.py: has no class that derives from pipeline.Task", code=2, begin="import pipeline\n")
-        self.assert_error("has several tasks: set task.class to one of Mine, Other", "class Other(Mine): pass\n", code=2)
+        self.assert_error("has several tasks, Mine, Other: name one in task.class, or as mine.py:Mine", "class Other(Mine): pass\n", code=2)
         self.assert_error("there is no such file", code=2, config=("mine.py", "main.py"))
+        (self.folder / "typing.py").write_text(BEGIN)
+        self.assert_error("Python has a module typing already: give the file another name", code=2, config=("mine.py", "typing.py"))
+        self.assert_error("mine.py starts a run while it is loaded", "pipeline.main(Mine)\n", code=2)
         self.assert_error("task.file is required", code=2, config=("file =", "# file ="))
         self.assert_error("task.python = python9: cannot be started", code=2, task__python="python9")
 

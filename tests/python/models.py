@@ -127,3 +127,19 @@ class Tied(pipeline.Task):
 
     def loss(self, batch):
         return nn.functional.cross_entropy(self.model(batch).flatten(0, 1), batch.flatten(), reduction="sum")
+
+
+class Sparse(pipeline.Task):
+    """Gradients of an embedding that name the rows they are for"""
+
+    def sample_count(self, split):
+        return {"train": 64, "val": 16}.get(split, 0)
+
+    def batch(self, split, ids, epoch):
+        return torch.stack([torch.randint(50, (6,), generator=self.generator("words", len(split), i)) for i in ids])
+
+    def build_model(self):
+        return nn.Sequential(nn.Embedding(50, 8, sparse=True), nn.Linear(8, 1))
+
+    def loss(self, batch):
+        return (self.model(batch).sum((1, 2)) - batch.sum(1) / 50).square().sum()

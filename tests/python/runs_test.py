@@ -44,6 +44,10 @@ class RunsTest(job.Job):
         self.configure(MODELS, **{"class": "Recurrent"})
         self.assert_alike("single,sharded:1,sharded:3", "1,2")
 
+    def test_sparse_gradients(self):
+        self.configure(MODELS, **{"class": "Sparse"})
+        self.assert_alike("single,ddp,sharded:3", "1,2")
+
     def test_compiled_layers_under_stage_3(self):
         self.configure(MODELS, **{"class": "Tied", "compile": "layers"})
         self.pipeline("run", "train.toml", run__dir="alone")

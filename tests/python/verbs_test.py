@@ -15,6 +15,8 @@ class VerbsTest(job.Job):
         said = self.pipeline("explain", str(TEMPLATE))
         self.assertIn("Learns a sine from noisy samples", said)
         self.assertRegex(said, r"noise +number +0.1 +standard deviation of the noise on y")
+        self.assertIn("what torch.compile gets", self.pipeline("explain", f"{MODELS}:Tied"))
+        self.assertIn("checks passed", self.pipeline("check-plugin", f"{MODELS}:Sparse"))
         self.assertIn("pipeline explain my_task.py", self.pipeline("explain", "python"))
         self.assertIn("memory", self.pipeline("plan", "train.toml"))
         self.assertIn("18 checks passed", self.pipeline("check-plugin", str(TEMPLATE)))

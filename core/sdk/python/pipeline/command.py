@@ -96,7 +96,8 @@ def load_class(file, name):
                               + (f", but {', '.join(sorted(classes))}" if classes else ""))
         return classes[name]
     if len(classes) != 1:
-        raise ConfigError(f"{file}: " + (f"has several tasks: set task.class to one of {', '.join(sorted(classes))}"
+        raise ConfigError(f"{file}: " + (f"has several tasks, {', '.join(sorted(classes))}: name one in task.class, or as "
+                                         f"{os.path.basename(file)}:{min(classes)}"
                                          if classes else "has no class that derives from pipeline.Task"))
     return next(iter(classes.values()))
 

@@ -115,6 +115,8 @@ class ParameterTable:
             if value is None:
                 return
             parameter.grad = None  # the strategy's from here on, even if it fails
+            if value.layout is not torch.strided:  # of nn.Embedding(sparse=True)
+                value = value.to_dense()
             if value.dtype is not view.dtype:
                 if value.dtype is torch.float64:
                     value = value.to(parameter.dtype)
