@@ -39,6 +39,21 @@ for step in range(int(sys.argv[1])):
     optimizer.step()
     optimizer.zero_grad()
 """
+SLOW_DATA = """
+import torch, pipeline
+from torch import nn
+class SlowData(pipeline.Task):
+    def sample_count(self, split): return 100000 if split == "train" else 0
+    def batch(self, split, ids, epoch):
+        if BUSY:
+            for id in ids:  # a millisecond or so of Python for each sample, as an augmentation that is written in it takes
+                sum(i * i for i in range(20000))
+        return torch.ones(len(ids), 256)
+    def build_model(self): return nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.Tanh())])
+    def loss(self, batch):
+        for _ in range(REPEATS): x = self.model(batch)
+        return x.square().sum()
+"""
 CONFIG = """
 [task]
 plugin = "python"
@@ -67,28 +82,52 @@ def seconds(words, folder):
     return time.perf_counter() - begin
 
 
+def milliseconds(contestants, folder, steps, rounds):
+    """The median of each: contestants are functions from a number of steps to a command line."""
+    times = [[] for _ in contestants]
+    for _ in range(rounds):
+        for command, found in zip(contestants, times):
+            few = seconds(command(steps // 10), folder)
+            found.append((seconds(command(steps), folder) - few) / (steps - steps // 10) * 1000)
+    return [statistics.median(found) for found in times]
+
+
+def written(folder, **texts):
+    for name, text in texts.items():
+        with open(os.path.join(folder, name.replace("__", ".")), "w", encoding="utf-8") as out:
+            out.write(text)
+
+
+def overhead(pipeline, rounds):
+    for kind, name, steps in (("sine", "the sine, 4 tensors", 3000), ("deep", "1,000 tensors of one number", 100)):
+        with tempfile.TemporaryDirectory() as folder:
+            written(folder, task__py=TASK.replace("KIND", kind), loop__py=LOOP.replace("KIND", kind), train__toml=CONFIG)
+            mine, plain = milliseconds([lambda n: [*pipeline, "--set", f"train.max_steps={n}"],
+                                        lambda n: [sys.executable, "loop.py", str(n)]], folder, steps, rounds)
+            print(f"{name}: {mine:.2f} ms a step, a plain loop {plain:.2f} ms: {mine - plain:+.2f} ms")
+
+
+def slow_data(pipeline, rounds):
+    with tempfile.TemporaryDirectory() as folder:
+        made = SLOW_DATA.replace("REPEATS", "20")
+        written(folder, task__py=made.replace("BUSY", "True"), idle__py=made.replace("BUSY", "False"), train__toml=CONFIG)
+
+        def kind(*settings):
+            return lambda n: [*pipeline, "--set", f"train.max_steps={n}", *(word for setting in settings for word in ("--set", setting))]
+        idle, threads, processes = milliseconds([kind("task.file=idle.py"), kind(), kind("loader.processes=1")], folder, 40, rounds)
+        print(f"batches of 64 samples that take a millisecond of Python each: {threads:.0f} ms a step with threads, {processes:.0f} ms with "
+              f"loader.processes = 1, {idle:.0f} ms if batches took no time")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     os.environ["VIRTUAL_ENV"] = sys.prefix
-    for kind, name, steps in (("sine", "the sine, 4 tensors", 3000), ("deep", "1,000 tensors of one number", 100)):
-        with tempfile.TemporaryDirectory() as folder:
-            for file, text in (("task.py", TASK), ("loop.py", LOOP), ("train.toml", CONFIG)):
-                with open(os.path.join(folder, file), "w", encoding="utf-8") as out:
-                    out.write(text.replace("KIND", kind))
-            def ours(count):
-                return seconds([arguments.pipeline, "run", "train.toml", "--fresh", "--set", f"train.max_steps={count}"], folder)
-            def loop(count):
-                return seconds([sys.executable, "loop.py", str(count)], folder)
-            times = {ours: [], loop: []}
-            for _ in range(arguments.rounds):
-                for each, found in times.items():
-                    few = each(steps // 10)
-                    found.append((each(steps) - few) / (steps - steps // 10) * 1000)
-            mine, plain = (statistics.median(found) for found in times.values())
-            print(f"{name}: {mine:.2f} ms a step, a plain loop {plain:.2f} ms: {mine - plain:+.2f} ms")
+    pipeline = [arguments.pipeline, "run", "train.toml", "--fresh"]
+    overhead(pipeline, arguments.rounds)
+    slow_data(pipeline, arguments.rounds)
 
 
 if __name__ == "__main__":

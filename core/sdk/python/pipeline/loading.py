@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from .abi import ERROR_FAILED
 from .host import WorkerError, code_of, message_of
 from .options import Schema
 
@@ -96,6 +97,9 @@ class Loaders:
         loader = self._idle.get()
         try:
             return loader.load(self._context, split, ids, epoch)
+        except WorkerError as error:
+            loader.failure = error  # whichever batch comes next to it: this is what ends the run
+            raise
         finally:
             self._idle.put(loader)
 
@@ -113,8 +117,11 @@ class _Loader:
             self._process = subprocess.Popen([*command, f"--loader={theirs.fileno()}"], pass_fds=[theirs.fileno()],
                                              stdin=subprocess.DEVNULL)
         self._settings = settings  # to be sent with the first request
+        self.failure = None
 
     def load(self, context, split, ids, epoch):
+        if self.failure:
+            raise self.failure
         what = f"samples {', '.join(map(str, ids[:8]))}{', ...' if len(ids) > 8 else ''} of split {split}, epoch {epoch}"
         try:
             if self._settings:
@@ -127,7 +134,7 @@ class _Loader:
         except WorkerError as error:
             raise WorkerError(error.code, f"{error}\nin a process of loader.processes, which makes a batch of {what}") from None
         except (EOFError, OSError) as error:
-            raise RuntimeError(f"a process of loader.processes {self.end()} while it made a batch of {what}") from error
+            raise WorkerError(ERROR_FAILED, f"a process of loader.processes {self.end()} while it made a batch of {what}") from error
         try:
             return _unpacked(text, places, file)
         finally:
