@@ -15,6 +15,19 @@ class Mine(pipeline.Task):
 """
 
 
+IN_TURN = """
+import importlib, sys
+sys.path[:0] = [".", sys.argv[1]]
+import pipeline
+for name in sys.argv[2:]:
+    print("case", name, flush=True)
+    try:
+        pipeline.run("train.toml", importlib.import_module(name).Mine, run__dir=name)
+    except RuntimeError:
+        pass
+"""
+
+
 class MistakesTest(job.Job):
     def said(self, code, lines="", verb="run", begin=BEGIN, config=None, **sets):
         """What `pipeline run` says of the task with these lines; its first line of an error."""
@@ -33,6 +46,19 @@ class MistakesTest(job.Job):
         self.assertRegex(error, message)
         return said
 
+    def assert_errors(self, cases):
+        """cases: {name: (lines, message)}. One process runs them all: it imports torch once."""
+        self.configure("case.py")
+        for name, (lines, _) in cases.items():
+            (self.folder / f"{name}.py").write_text(BEGIN + lines)
+        said = self.run_words(job.PYTHON, "-c", IN_TURN, str(job.ROOT / "build/release/lib/pipeline/python"), *cases)
+        parts = {part.split("\n", 1)[0]: part for part in said.split("case ")[1:]}
+        for name, (_, message) in cases.items():
+            with self.subTest(name):
+                errors = [line for line in parts[name].splitlines() if line.startswith("error: ")]
+                self.assertEqual(len(errors), 1, parts[name])
+                self.assertRegex(errors[0], message)
+
     def test_exceptions_name_the_line_and_show_the_traceback(self):
         said = self.assert_error(r"^error: \S*mine.py:13: ZeroDivisionError: division by zero$", """
     def loss(self, batch): return 1 / 0
@@ -42,25 +68,20 @@ class MistakesTest(job.Job):
         self.assertNotIn("lib/pipeline/python", said)
 
     def test_every_slot(self):
-        for slot, signature in (("open_data", "self"), ("sample_count", "self, split"), ("batch", "self, split, ids, epoch"),
-                                ("weight", "self, batch, samples"), ("build_model", "self"), ("layers", "self, model"),
-                                ("describe_parameter", "self, parameter"), ("evaluate", "self, batch"),
-                                ("report", "self, values, records"), ("extra_state", "self"), ("prepare", "self"),
-                                ("data_fingerprint", "self"), ("tokens", "self, batch")):
-            with self.subTest(slot):
-                self.assert_error(r"mine.py:13: NameError: name 'oops'", f"""
-    def {slot}({signature}): oops
-""", run__dir=slot)
+        signatures = {"open_data": "self", "sample_count": "self, split", "batch": "self, split, ids, epoch",
+                      "weight": "self, batch, samples", "build_model": "self", "layers": "self, model",
+                      "describe_parameter": "self, parameter", "evaluate": "self, batch", "report": "self, values, records",
+                      "extra_state": "self", "prepare": "self", "data_fingerprint": "self", "tokens": "self, batch"}
+        self.assert_errors({f"in_{slot}": (f"\n    def {slot}({signature}): oops\n", rf"in_{slot}.py:13: NameError: name 'oops'")
+                            for slot, signature in signatures.items()})
 
     def test_losses_that_are_none(self):
-        for loss, message in (("self.model(batch)", r"shape \(2, 1\), must return the sum, a scalar"),
-                              ("3.0", "returned float, must return a tensor"),
-                              ("batch.sum()", "does not lead back to any parameter"),
-                              ("self.model(batch).sum().half()", "float16, must return a sum in float32 or float64")):
-            with self.subTest(loss):
-                self.assert_error(message, f"""
-    def loss(self, batch): return {loss}
-""")
+        cases = (("self.model(batch)", r"shape \(2, 1\), must return the sum, a scalar"),
+                 ("3.0", "returned float, must return a tensor"),
+                 ("batch.sum()", "does not lead back to any parameter"),
+                 ("self.model(batch).sum().half()", "float16, must return a sum in float32 or float64"))
+        self.assert_errors({f"loss_{number}": (f"\n    def loss(self, batch): return {loss}\n", message)
+                            for number, (loss, message) in enumerate(cases)})
 
     def test_sys_exit_is_an_error(self):
         self.assert_error(r"mine.py:13: SystemExit: 0", """
