@@ -65,7 +65,9 @@ void add_check_plugin(CLI::App& app, Action& action) {
   auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
   CLI::App* verb = app.add_subcommand(
       "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
-  verb->add_option("PLUGIN", *file, "the library, NAME.so, or a Python file with a task, FILE.py or FILE.py:Class")->required();
+  verb->add_option("PLUGIN", *file,
+                   "the library, NAME.so, or a Python file with a task, FILE.py or FILE.py:Class")
+      ->required();
   verb->add_option("--config", args->config,
                    "a configuration with options for this plugin; needed if an option is required")
       ->type_name("FILE");
@@ -156,7 +158,9 @@ void add_explain(CLI::App& app, Action& action) {
   auto readme = std::make_shared<std::string>();
   CLI::App* verb =
       app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
-  verb->add_option("NAME", *name, "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
+  verb->add_option(
+      "NAME", *name,
+      "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
   verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
       ->type_name("FOLDER")
       ->allow_extra_args(false);

@@ -42,7 +42,8 @@ TEST_F(UnknownNames, MisspeltKeysAndTables) {
             "observe, optimizer, "
             "plugins, run, schedule, stage, strategy, task or train");
   EXPECT_EQ(problem("[loader]\nzebra = 1"),
-            "x.toml:3: loader.zebra = 1: unknown key: [loader] has workers, prefetch, pin_memory, shuffle, "
+            "x.toml:3: loader.zebra = 1: unknown key: [loader] has workers, processes, prefetch, pin_memory, "
+            "shuffle, "
             "group_by_length or "
             "group_window");
   EXPECT_EQ(problem("train.zebra = 1"),
