@@ -54,9 +54,9 @@ def buffers(name, processes, arguments):
     elsewhere = 2 * embedding if arguments.precision == "bf16" else 0
     if name != "sharded 3":
         return each * embedding - elsewhere + 3 * bucket * (2 - 1 / processes)
-    # The ring's two places: the unit of the embeddings, and a block. It is largest at the head, where no bucket is in flight yet.
+    # The slots: unit 0, which has the embeddings, and two blocks. It is largest at the head, where no bucket is in flight yet.
     block = 12 * arguments.width**2 + 13 * arguments.width
-    return -elsewhere + each * (embedding + embedding + 1026 * arguments.width + block)
+    return -elsewhere + each * (embedding + embedding + 1026 * arguments.width + 2 * block)
 
 
 def proc(pid, file):
