@@ -155,6 +155,15 @@ std::string Vocabulary::about_table(const std::string& table) const {
   return "unknown table: there is " + alternatives(siblings);
 }
 
+// A run keeps the options of the strategy and backend that it had; on another number of processes it may have
+// others.
+bool Vocabulary::was_of_another_plugin(std::string_view key) const {
+  const size_t dot = key.find('.');
+  const std::string_view table = key.substr(0, dot);
+  if (dot == key.npos || (table != "strategy" && table != "backend")) return false;
+  return !owners_ || owners_(table).contains(std::string(key.substr(dot + 1)));
+}
+
 void Vocabulary::check(const Table& table, const std::function<bool(std::string_view)>& skip,
                        Problems& problems) const {
   std::vector<std::string_view> unknown;
@@ -172,6 +181,7 @@ void Vocabulary::check(const Table& table, const std::function<bool(std::string_
     if ((skip(key) && value_above(key) == nullptr) || is_key(key)) continue;
     // What stands in an unknown table is reported with it, unless there is more to say.
     if (is_below_unknown(key) && our_name_for_key(key).empty()) continue;
+    if (entry.origin.kept && was_of_another_plugin(key)) continue;
     problems.add(entry.origin,
                  format_problem(entry.origin, key, shown(entry.value), about_key(key, entry.value)));
   }

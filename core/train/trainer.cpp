@@ -306,6 +306,10 @@ void Trainer::train_step() {
   const StepFacts facts = sum_over_ranks(processes_, mine);
   lap(Cost::ranks);
   now.weight = facts.weight;
+  if (facts.weight <= 0 && !std::exchange(told_of_no_weight_, true))
+    log_.warning(fmt::format(
+        "step {}: the weights of its samples, such as their target tokens, add up to 0: it trains nothing",
+        step + 1));
   record.tokens = facts.tokens;
   record.positions = facts.positions;
   record.flops = facts.flops;

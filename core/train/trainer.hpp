@@ -107,6 +107,7 @@ class Trainer {
   double waited_ = 0;                // for data, by this rank in the last step
   bool time_is_up_ = false;          // train.max_seconds, as all ranks agreed
   bool save_is_owed_ = false;        // one was due when updates were skipped
+  bool told_of_no_weight_ = false;   // that a step trains nothing
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was

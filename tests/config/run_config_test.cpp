@@ -61,6 +61,22 @@ TEST_F(RunConfig, ADefaultThatWasKeptWasNotSet) {
   EXPECT_EQ(config.show("run.dir"), "\"runs/x\"");
 }
 
+// On another number of processes "auto" may be another strategy, and no backend.
+TEST_F(RunConfig, OptionsOfTheStrategyThatItHadAreNoneOfAnother) {
+  const std::string text = "[task]\nplugin = 't'\n[strategy]\nplugin = 'auto'\noverlap = true\nzebra = 1\n";
+  const FindOwners owners = [](std::string_view) -> Owners { return {{"overlap", {"ddp"}}}; };
+  const auto problems = [&](const std::string& file) {
+    return problems_of([&] { load_run(file).plugin("strategy", task_options(), owners); });
+  };
+  write("x.toml", text);
+  EXPECT_NE(problems("x.toml").find("overlap = true: unknown key: it is an option of the strategy ddp"),
+            std::string::npos);
+  write("runs/x/config.toml", text);
+  EXPECT_EQ(problems("runs/x").find("overlap"), std::string::npos) << problems("runs/x");
+  EXPECT_NE(problems("runs/x").find("strategy.zebra = 1: unknown key"), std::string::npos)
+      << problems("runs/x");
+}
+
 // Nothing that follows a model takes its place; what must be of the model does.
 TEST_F(RunConfig, ADefaultThatWasKeptIsAValueThatItHad) {
   const Config config = load_text("[task]\nplugin = 't'\ndata.train = 'a.csv'\n");

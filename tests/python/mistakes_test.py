@@ -83,6 +83,47 @@ class MistakesTest(job.Job):
         self.assert_errors({f"loss_{number}": (f"\n    def loss(self, batch): return {loss}\n", message)
                             for number, (loss, message) in enumerate(cases)})
 
+    def test_what_would_be_wrong_in_silence(self):
+        cases = {
+            "buffer": ("""
+    def build_model(self):
+        model = nn.Linear(4, 1)
+        model.register_buffer("seen", torch.zeros(1))
+        return model
+    def loss(self, batch):
+        self.model.seen = self.model.seen + 1
+        return self.model(batch).square().sum()
+""", "buffer seen was replaced by another tensor, which no checkpoint would have: change it in place"),
+            "parameter": ("""
+    def loss(self, batch):
+        self.model.bias = nn.Parameter(torch.zeros(1))
+        return self.model(batch).square().sum() + self.model.weight.sum() * 0
+""", "parameter bias was replaced during the run"),
+            "model": ("""
+    def loss(self, batch):
+        self.model = nn.Linear(4, 1)
+        return self.model(batch).square().sum()
+""", "self.model was replaced during the run|does not lead back"),
+            "weight": ("\n    def weight(self, batch, samples): return float('nan')\n", r"weight\(\) returned nan, must return a finite number"),
+            "weights": ("\n    def weight(self, batch, samples): return torch.ones(3)\n", r"weight\(\) returned tensor\(.*must return a number"),
+            "count": ("\n    def sample_count(self, split): return 0.5\n", r"sample_count\('\w+'\) returned 0.5, must return a whole number"),
+            "misspelt": ("\n    def describe_parameter(self, parameter): parameter.trianable = False\n", "a parameter has no trianable: name, shape, trainable"),
+            "metric": ("\n    metrics = {'share': pipeline.Metric('x', better='hihger')}\n", "'hihger' is none of lower, higher"),
+        }
+        self.assert_errors(cases)
+
+    def test_a_weight_that_is_used_outside_of_its_layer(self):
+        self.assert_error("0.weight was used without calling the layer|0.bias was used without calling the layer", """
+    def build_model(self): return nn.ModuleList([nn.Linear(4, 1)])
+    def loss(self, batch): return nn.functional.linear(batch, self.model[0].weight, self.model[0].bias).square().sum()
+""", strategy__plugin="sharded", strategy__zero_stage=3)
+
+    def test_steps_without_weight_are_told(self):
+        (self.folder / "mine.py").write_text(BEGIN + "\n    def weight(self, batch, samples): return 0\n")
+        self.configure("mine.py")
+        said = self.pipeline("run", "train.toml", code=2)
+        self.assertIn("step 1: the weights of its samples, such as their target tokens, add up to 0: it trains nothing", said)
+
     def test_sys_exit_is_an_error(self):
         self.assert_error(r"mine.py:13: SystemExit: 0", """
     def loss(self, batch): sys.exit(0)

@@ -13,7 +13,7 @@ class Pictures(pipeline.Task):
 
     @dataclass
     class Options:
-        norm: str = pipeline.option("batch", help="kind of norm", choices=("batch", "group"))
+        norm: str = pipeline.option("batch", help="kind of norm", choices=("batch", "group", "frozen"))
 
     metrics = {"accuracy": pipeline.Metric("share of pictures told apart", better="higher")}
 
@@ -29,7 +29,8 @@ class Pictures(pipeline.Task):
         return torch.utils.data.TensorDataset(pictures[:, None], classes)
 
     def build_model(self):
-        norm = nn.BatchNorm2d(8) if self.options.norm == "batch" else nn.GroupNorm(2, 8)
+        norm = nn.GroupNorm(2, 8) if self.options.norm == "group" else nn.BatchNorm2d(8)
+        norm.train(self.options.norm != "frozen")
         return nn.Sequential(nn.Conv2d(1, 8, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 2))
 
     def loss(self, batch):

@@ -92,6 +92,10 @@ class RunsTest(job.Job):
         self.assertIn("error: training changes the buffer 1.num_batches_tracked, which would differ between the processes", said)
         self.assert_alike("single,ddp", "1,2", task__norm="group")
 
+    def test_what_is_in_eval_stays_there(self):
+        self.configure(MODELS, **{"class": "Pictures", "norm": "frozen"})
+        self.assert_alike("single,ddp", "1,2")
+
     def test_narrow_computation_follows_the_wide_one(self):
         # A logit is about 16, which bfloat16 rounds by up to 0.06, and these losses are about exp(-logit): 6%.
         self.configure(MODELS, **{"class": "Tied"})

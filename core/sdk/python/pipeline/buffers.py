@@ -6,7 +6,7 @@ import struct
 
 import torch
 
-from .host import ConfigError
+from .host import ConfigError, TaskError
 
 
 class Buffers:
@@ -15,6 +15,11 @@ class Buffers:
     def __init__(self, model, device, refusal):
         """refusal: why training may change none; None: it may."""
         self._refusal = refusal
+        self._places = []  # (module, name in it, buffer, full name)
+        for prefix, module in model.named_modules():
+            for name, buffer in module._buffers.items():
+                if buffer is not None:
+                    self._places.append((module, name, buffer, f"{prefix}.{name}".lstrip(".")))
         self._saved = set(model.state_dict(keep_vars=True))
         self._buffers = {}
         for name, buffer in model.named_buffers():
@@ -29,10 +34,14 @@ class Buffers:
 
     def check_changes(self):
         """After a micro-batch of training."""
+        for module, name, buffer, full_name in self._places:
+            if module._buffers.get(name) is not buffer:
+                raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
+                                   "in place, as self.buffer.copy_(value) does")
         changed = self.changed()
         lost = next((name for name in changed if name not in self._saved), None)
         if lost is not None:
-            raise RuntimeError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
+            raise TaskError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
                                "it: register it with persistent=True")
         if changed and self._refusal:
             raise ConfigError(f"training changes the buffer {next(iter(changed))}, {self._refusal}")

@@ -5,6 +5,7 @@ import ctypes
 import torch
 
 from . import abi
+from .host import TaskError
 
 
 class Results:
@@ -22,7 +23,7 @@ class Results:
     def _add_records(self, name, rows):
         ids = self._batch.ids
         if len(rows) != len(ids):
-            raise ValueError(f"evaluate() returned {name} of shape {tuple(rows.shape)} for a batch of {len(ids)} samples: must be "
+            raise TaskError(f"evaluate() returned {name} of shape {tuple(rows.shape)} for a batch of {len(ids)} samples: must be "
                              "a sum, or have one row for each sample")
         rows = rows.detach().to("cpu", torch.float64).contiguous()
         header = b"".join(size.to_bytes(8, "little") for size in rows.shape[1:])

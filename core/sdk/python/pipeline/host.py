@@ -25,6 +25,10 @@ class HostError(Exception):
         self.pointer = pointer
 
 
+class TaskError(Exception):
+    """The user's class breaks a rule of this package: the message says which, so no traceback is shown."""
+
+
 class WorkerError(Exception):
     """An error of another process, with its code and message."""
 
@@ -66,7 +70,7 @@ def code_of(error):
 
 
 def message_of(error, task_file):
-    return str(error) if isinstance(error, (ConfigError, WorkerError)) else describe(error, task_file)
+    return str(error) if isinstance(error, (ConfigError, TaskError, WorkerError)) else describe(error, task_file)
 
 
 def describe(error, task_file):

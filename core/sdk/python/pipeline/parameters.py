@@ -8,6 +8,7 @@ import threading
 import torch
 
 from . import abi
+from .host import TaskError
 from .tensors import View, current_stream, dtype_code, from_host
 
 _owned = {}  # gradients that a strategy owns, by number
@@ -30,20 +31,29 @@ class Parameter:
     unit: int
     lr_multiplier: float = 1.0
 
+    def __setattr__(self, name, value):
+        if name not in self.__dataclass_fields__:
+            raise AttributeError(f"a parameter has no {name}: {', '.join(self.__dataclass_fields__)}")
+        super().__setattr__(name, value)
+
+
+def _plain(name):
+    """Without what torch.compile puts in: a checkpoint fits the model that is not compiled, too."""
+    return name.replace("_orig_mod.", "")
+
 
 class ParameterTable:
     """All parameters of a model, by index. A tensor under two names is one parameter, under the first."""
 
-    def __init__(self, host, model, unit_of, describe):
-        self._host = host
+    def __init__(self, host, model, units, describe):
+        self._host, self._units = host, units
         self._strings = abi.Strings()
         self._shapes = []
         self.tensors, self.infos = [], []
         self._hooks = {}  # by index: of those that are bound
         self._lock = threading.Lock()  # autograd has a thread for each device
         for name, tensor in model.named_parameters():
-            name = name.replace("_orig_mod.", "")  # of torch.compile: a checkpoint fits the model without it
-            info = Parameter(name, tuple(tensor.shape), tensor.requires_grad, tensor.dim() >= 2, unit_of(tensor))
+            info = Parameter(_plain(name), tuple(tensor.shape), tensor.requires_grad, tensor.dim() >= 2, units.unit_of(tensor))
             describe(info)
             self.tensors.append(tensor)
             self.infos.append(info)
@@ -80,7 +90,15 @@ class ParameterTable:
     def check_bound(self):
         for index, info in enumerate(self.infos):
             if index not in self._hooks:
-                raise RuntimeError(f"parameter {info.name} was not bound before the first batch")
+                raise TaskError(f"parameter {info.name} was not bound before the first batch")
+
+    def check_kept(self, model):
+        """That the model still has the parameters that the strategy trains."""
+        now = {_plain(name): tensor for name, tensor in model.named_parameters()}
+        for tensor, info in zip(self.tensors, self.infos):
+            if now.get(info.name) is not tensor:
+                raise TaskError(f"parameter {info.name} was replaced during the run, and the strategy trains the tensor that "
+                                   "build_model() made: change its values in place")
 
     def deliver_to(self, sink):
         """Gradients go to this pl_gradient_sink from now on; None: a backward pass is an error."""
@@ -88,7 +106,7 @@ class ParameterTable:
 
     @staticmethod
     def _nowhere(user, gradient):
-        raise RuntimeError("a gradient was computed outside of training")
+        raise TaskError("a gradient was computed outside of training")
 
     # Both hooks run once for each parameter and micro-batch: what does not change is made before.
 
@@ -100,12 +118,12 @@ class ParameterTable:
 
         def deliver(parameter):
             if parameter.grad is not bound:
-                raise RuntimeError(f"the gradient of {self.infos[index].name} was replaced by another tensor")
+                raise TaskError(f"the gradient of {self.infos[index].name} was replaced by another tensor")
             send()
         return deliver
 
     def _handing_over(self, index, tensor):
-        view = View(tensor)
+        view, info = View(tensor), self.infos[index]
         raw = view.raw
         gradient = abi.Gradient.new(index=index, tensor=ctypes.pointer(raw), release=_release)
         send = self._sender(gradient, tensor.device)
@@ -115,6 +133,7 @@ class ParameterTable:
             if value is None:
                 return
             parameter.grad = None  # the strategy's from here on, even if it fails
+            self._units.check_entered(info.unit, info.name)
             if value.layout is not torch.strided:  # of nn.Embedding(sparse=True)
                 value = value.to_dense()
             if value.dtype is not view.dtype:

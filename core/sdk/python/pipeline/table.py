@@ -3,6 +3,7 @@
 import ctypes
 import inspect
 import itertools
+import math
 import pathlib
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
 from .evaluation import Results, report
-from .host import ConfigError, Context
+from .host import ConfigError, Context, TaskError
 from .loading import Loaders
 from .options import Schema
 from .parameters import ParameterTable
@@ -60,7 +61,7 @@ class TaskObject:
         torch.manual_seed(task.seed("initialize"))
         model = task.build_model()
         if not isinstance(model, torch.nn.Module):
-            raise TypeError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
+            raise TaskError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
         # What is compiled as a whole is one unit: hooks in the middle of it would break its graph.
         compiled = isinstance(model, torch._dynamo.OptimizedModule) or model._compiled_call_impl is not None
         layers = [] if compiled else list(task.layers(model))
@@ -70,15 +71,19 @@ class TaskObject:
                 else "layers() of this task names none: write it"
             raise ConfigError(f"train.activation_checkpointing = true: {why}, or switch this off")
         self.units = Units(self.host, model, layers, recompute)
-        self.parameters = ParameterTable(self.host, model, self.units.unit_of, task.describe_parameter)
+        self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter)
         self.buffers = Buffers(model, task.device, self._why_buffers_may_not_change())
         self.buffers.restore(self._restored)
-        task.model = model.train()
+        # A part that build_model() put into eval() stays there; from_pretrained() returns all of a model so.
+        self._always_eval = [module for module in model.modules() if not module.training] if model.training else []
+        self._model = task.model = model
+        self._set_mode(True)
 
     def prepare(self):
         self.task.prepare()
 
     def extra_state(self, out, size):
+        self.parameters.check_kept(self._model)
         state = self.task.extra_state()
         changed = self.buffers.changed()
         self._state = pack(state, changed) if state or changed else b""
@@ -92,7 +97,15 @@ class TaskObject:
             self.task.set_extra_state(state)
 
     def sample_count(self, split, out):
-        out[0] = self.task.sample_count(abi.SPLITS[split])
+        out[0] = self._count(abi.SPLITS[split])
+
+    def _count(self, split):
+        count = self.task.sample_count(split)
+        if count is None:
+            return 0
+        if not isinstance(count, int) or count < 0:
+            raise TaskError(f"sample_count({split!r}) returned {count!r}, must return a whole number; 0: no such split")
+        return count
 
     def sample_costs(self, split, ids, count, out):
         for i, cost in enumerate(self.task.costs(abi.SPLITS[split], ids[:count])):
@@ -101,19 +114,29 @@ class TaskObject:
     def load(self, args, out):
         args = abi.LoadArgs.received_args(args)
         split, ids = abi.SPLITS[args.split], args.ids[:args.count]
-        count = self.task.sample_count(split)
+        count = self._count(split)
         if max(ids) >= count:
             raise IndexError(f"sample {max(ids)} of split {split}, which has {count}")
         with torch.no_grad():
             make = self._loaders.load if self._loaders else self.task.batch
             batch = _Batch(ids, make(split, ids, args.epoch))
-            batch.weight = float(self.task.weight(batch.data, len(ids)))
+            batch.weight = self._weight(batch)
             batch.tokens, batch.positions = int(self.task.tokens(batch.data)), int(self.task.positions(batch.data))
             if self.flag(abi.RUN_PIN_MEMORY):
                 batch.data = pinned(batch.data)
         number = next(self._numbers)
         self.batches[number] = batch
         out[0] = number
+
+    def _weight(self, batch):
+        weight = self.task.weight(batch.data, len(batch.ids))
+        try:
+            value = float(weight)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TaskError(f"weight() returned {weight!r}, must return a number") from error
+        if not 0 <= value < math.inf:
+            raise TaskError(f"weight() returned {value}, must return a finite number of at least 0: the loss's sum is divided by it")
+        return value
 
     def batch_info(self, number, out):
         batch = self.batches[number]
@@ -149,7 +172,7 @@ class TaskObject:
             with self.units.forward_pass(), self.autocast():
                 loss = self._checked_loss(batch)
             if not loss.requires_grad:
-                raise ValueError("the loss does not lead back to any parameter")
+                raise TaskError("the loss does not lead back to any parameter")
             with self.units.backward_pass():
                 loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
         finally:
@@ -180,6 +203,9 @@ class TaskObject:
 
     def metric(self, index, out):
         name, metric = list(self.task.metrics.items())[index]
+        for given, known in ((metric.aggregate, abi.AGGREGATES), (metric.better, abi.BETTER)):
+            if given not in known:
+                raise ConfigError(f"metrics[{name!r}]: {given!r} is none of {', '.join(known)}")
         abi.Metric.new(aggregate=abi.AGGREGATES[metric.aggregate], better=abi.BETTER[metric.better],
                        name=self.strings(name), source=self.strings(metric.source), help=self.strings(metric.help)).fill(out)
 
@@ -196,7 +222,7 @@ class TaskObject:
         def work(data):
             rows = list(self.task.predict(data))
             if len(rows) != len(batch.ids):
-                raise ValueError(f"predict() returned {len(rows)} rows for a batch of {len(batch.ids)} samples")
+                raise TaskError(f"predict() returned {len(rows)} rows for a batch of {len(batch.ids)} samples")
             for sample, row in zip(batch.ids, rows):
                 texts = [abi.string(runtime.cell(value)) for value in row]
                 fields = (abi.Str * len(texts))(*texts)
@@ -232,9 +258,17 @@ class TaskObject:
         if not self._checked:
             self.parameters.check_bound()
             self._checked = True
+        if self.task.model is not self._model:
+            raise TaskError("self.model was replaced during the run: the strategy trains the one that build_model() made")
         if self.task.training != training:
-            self.task.model.train(training)
+            self.parameters.check_kept(self._model)
+            self._set_mode(training)
         self.task.training = training
+
+    def _set_mode(self, training):
+        self._model.train(training)
+        for module in self._always_eval:
+            module.training = False
 
     def _without_gradients(self, batch, work):
         self._begin(False)
@@ -246,11 +280,11 @@ class TaskObject:
     def _checked_loss(self, batch):
         loss = self.task.loss(batch)
         if not isinstance(loss, torch.Tensor):
-            raise TypeError(f"loss() returned {type(loss).__name__}, must return a tensor: the sum over the batch")
+            raise TaskError(f"loss() returned {type(loss).__name__}, must return a tensor: the sum over the batch")
         if loss.dim() != 0:
-            raise ValueError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
+            raise TaskError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
         if loss.dtype not in (torch.float32, torch.float64):
-            raise TypeError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
+            raise TaskError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
         return loss
 
 

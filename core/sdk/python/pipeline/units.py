@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.checkpoint import checkpoint
 
 from . import abi
+from .host import TaskError
 
 
 class _Identity(torch.autograd.Function):
@@ -47,6 +48,7 @@ class Units:
         self._host, self._recompute = host, recompute
         self._hooks = None
         self._open = []  # in the backward pass: (unit, whether it leaves by itself)
+        self._entered = set()  # in this forward pass
         holders = {}  # of each parameter: the layers, or None for the rest of the model, that have it
         inside = {module: layer for layer in layers for module in layer.modules()}
         for module in model.modules():
@@ -66,11 +68,18 @@ class Units:
     def unit_of(self, parameter):
         return self._unit_of[parameter]
 
+    def check_entered(self, unit, parameter):
+        """Of a gradient: where a strategy holds one unit at a time, a weight that was used outside of its layer had no values."""
+        if self._hooks is not None and unit not in self._entered:
+            raise TaskError(f"{parameter} was used without calling the layer that it belongs to: only within such a call does "
+                               "this strategy hold its values; call the layer, or let layers() name another")
+
     def set_hooks(self, hooks):
         self._hooks = hooks
 
     @contextlib.contextmanager
     def forward_pass(self):
+        self._entered = {0} if self.has_root else set()
         self._root("enter", abi.PASS_FORWARD)
         yield
         self._root("leave", abi.PASS_FORWARD)
@@ -95,6 +104,7 @@ class Units:
     def _run(self, unit, forward, args, kwargs):
         # Even without hooks, a unit sums its own gradients of an input before others are added to them: otherwise
         # a sum of three would have another order, and other bits.
+        self._entered.add(unit)
         self._call("enter", unit, abi.PASS_FORWARD)
         (args, kwargs), leaves = _through(lambda: self._close(lambda other, _: other == unit), (args, kwargs))
         if self._recompute and torch.is_grad_enabled():
