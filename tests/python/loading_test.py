@@ -22,6 +22,8 @@ class Mine(pipeline.Task):
             raise ValueError("no such picture")
         if 17 in ids and self.options.fault == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.options.fault == "lambda":
+            return lambda: 1
         if self.options.fault == "log":
             self.log(f"process {os.getpid()}")
         x = torch.stack([torch.rand(3, generator=self.generator("x", epoch, i)) for i in ids])
@@ -65,6 +67,10 @@ class LoadingTest(job.Job):
         self.assertRegex(said, r"error: \S*mine.py:19: ValueError: no such picture\n")
         self.assertIn("in batch", said)
         self.assertRegex(said, r"in a process of loader.processes, which makes a batch of samples [\d, ]*\b17\b[\d, ]* of split train, epoch 0")
+
+    def test_what_cannot_be_handed_over(self):
+        self.assertRegex(self.run_in_processes("lambda", code=1), "error: task python: loader.processes: batch.. returned what cannot be handed over "
+                                                                  "to another process: Can't pickle")
 
     def test_a_killed_process_names_the_samples(self):
         said = self.run_in_processes("die", code=1)

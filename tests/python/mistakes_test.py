@@ -108,6 +108,8 @@ class MistakesTest(job.Job):
             "weights": ("\n    def weight(self, batch, samples): return torch.ones(3)\n", r"weight\(\) returned tensor\(.*must return a number"),
             "count": ("\n    def sample_count(self, split): return 0.5\n", r"sample_count\('\w+'\) returned 0.5, must return a whole number"),
             "misspelt": ("\n    def describe_parameter(self, parameter): parameter.trianable = False\n", "a parameter has no trianable: name, shape, trainable"),
+            "stream": ("\n    def dataset(self, split): return iter([1, 2])\n", r"dataset\('train'\) returned list_iterator, must return a map-style dataset"),
+            "columns": ("\n    columns = 'yz'\n", "columns = 'yz': must be a sequence of names"),
             "metric": ("\n    metrics = {'share': pipeline.Metric('x', better='hihger')}\n", "'hihger' is none of lower, higher"),
         }
         self.assert_errors(cases)

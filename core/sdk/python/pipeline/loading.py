@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from .abi import ERROR_FAILED
-from .host import WorkerError, code_of, message_of
+from .host import TaskError, WorkerError, code_of, message_of
 from .options import Schema
 
 _ALIGNMENT = 64  # bytes, of each tensor
@@ -52,7 +52,10 @@ def _packed(batch):
     """(the pickle, what _tensor() needs for each tensor, a file with their elements)."""
     text = io.BytesIO()
     pickler = _Pickler(text)
-    pickler.dump(batch)
+    try:
+        pickler.dump(batch)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise TaskError(f"loader.processes: batch() returned what cannot be handed over to another process: {error}") from error
     flat, places, size = [], [], 0
     for tensor in pickler.tensors:
         # All that the strides span, as it lies: with other strides the model's sums would have other bits.

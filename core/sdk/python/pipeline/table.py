@@ -299,6 +299,8 @@ class Table:
         self._host, self._class, self._file, self._loader_command = host, task_class, file, loader_command
         self._objects, self._numbers = {}, itertools.count(1)
         self.schema = Schema(task_class.Options)
+        if isinstance(task_class.columns, str):
+            raise ConfigError(f"columns = {task_class.columns!r}: must be a sequence of names, as ({task_class.columns!r},)")
         self._strings = abi.Strings()
         self._slots = []
         self._api = abi.TaskApi.new()

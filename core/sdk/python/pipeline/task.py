@@ -3,6 +3,8 @@
 import torch
 from torch.utils.data import default_collate
 
+from .host import TaskError
+
 
 class Metric:
     """How a value of `evaluate` becomes a figure.
@@ -188,5 +190,9 @@ class Task:
         if not hasattr(self, "_datasets"):
             self._datasets = {}
         if split not in self._datasets:
-            self._datasets[split] = self.dataset(split)
+            dataset = self.dataset(split)
+            if dataset is not None and not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+                raise TaskError(f"dataset({split!r}) returned {type(dataset).__name__}, must return a map-style dataset, with a length "
+                                "and samples by number, or None")
+            self._datasets[split] = dataset
         return self._datasets[split]
