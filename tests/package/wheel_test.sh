@@ -47,7 +47,7 @@ ends 0 "done: runs/template" pipeline run "$installed/pipeline/share/pipeline/co
 pipeline new task my_task --language python >/dev/null
 cd my_task
 ends 0 "done: runs/my_task" pipeline run my_task.toml --set train.max_steps=20 --set launch.processes=2 --set strategy.plugin=sharded
-ends 0 "0.0 s" python my_task.py evaluate my_task.toml --split val
+ends 0 "evaluation-val.json" python my_task.py evaluate my_task.toml --split val
 for library in "$installed"/pipeline/lib/pipeline/plugins/*/*.so "$installed"/pipeline/lib/pipeline/*.so; do
   LD_LIBRARY_PATH=$torch/torch/lib ldd "$library"
 done >../linked
