@@ -120,11 +120,12 @@ class MistakesTest(job.Job):
     def loss(self, batch): return nn.functional.linear(batch, self.model[0].weight, self.model[0].bias).square().sum()
 """, strategy__plugin="sharded", strategy__zero_stage=3)
 
-    def test_steps_without_weight_are_told(self):
-        (self.folder / "mine.py").write_text(BEGIN + "\n    def weight(self, batch, samples): return 0\n")
+    def test_steps_without_weight_and_misspelt_methods_are_told(self):
+        (self.folder / "mine.py").write_text(BEGIN + "\n    def weight(self, batch, samples): return 0\n    def evalute(self, batch): return {}\n")
         self.configure("mine.py")
         said = self.pipeline("run", "train.toml", code=2)
         self.assertIn("step 1: the weights of its samples, such as their target tokens, add up to 0: it trains nothing", said)
+        self.assertIn("warning: nothing calls Mine.evalute: did you mean evaluate?", said)
 
     def test_sys_exit_is_an_error(self):
         self.assert_error(r"mine.py:13: SystemExit: 0", """

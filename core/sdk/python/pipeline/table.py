@@ -1,6 +1,7 @@
 """The C table of a Task class: each slot calls the task, and no exception leaves it."""
 
 import ctypes
+import difflib
 import inspect
 import itertools
 import math
@@ -50,6 +51,8 @@ class TaskObject:
 
     def open(self):
         task, run = self.task, self.run
+        for own, known in misspelt(type(task)):
+            self.context.log("warning", f"nothing calls {type(task).__name__}.{own}: did you mean {known}?")
         task.device = runtime.open_device(run)
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
         self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
@@ -290,6 +293,15 @@ class TaskObject:
 
 def overrides(task_class, method):
     return getattr(task_class, method) is not getattr(Task, method)
+
+
+def misspelt(task_class):
+    """(name, what it is nearly called) of methods and fields that look like those of Task."""
+    known = [name for name in vars(Task) if not name.startswith("_")]
+    own = {name for each in task_class.__mro__ if issubclass(each, Task) and each is not Task for name in vars(each)}
+    for name in sorted(own - set(known)):
+        for near in difflib.get_close_matches(name, known, 1, 0.88):
+            yield name, near
 
 
 class Table:
