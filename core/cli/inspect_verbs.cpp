@@ -93,7 +93,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
 namespace {
 
 [[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
-  std::set<std::string> known{"core", kPythonTask};
+  std::set<std::string> known{"core", plugins::kPythonTask};
   for (const pl_option& option : config::core_options()) {
     const std::string_view key = view(option.key);
     known.emplace(key.substr(0, key.find('.')));
@@ -133,7 +133,7 @@ int explain(plugins::Registry& registry, const std::string& name) {
     if (std::find(names.begin(), names.end(), name) != names.end()) describe(registry.find(kind, name));
   }
   if (const plugins::Plugin* own = plugins::Plugin::in_process(name)) describe(*own);
-  if (name == kPythonTask) return std::fputs(about_python_tasks().c_str(), stdout), kDone;
+  if (name == plugins::kPythonTask) return std::fputs(about_python_tasks().c_str(), stdout), kDone;
   if (!found) refuse(registry, name);
   return kDone;
 }

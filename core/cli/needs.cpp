@@ -66,7 +66,7 @@ std::vector<std::string> needed_targets(const CLI::App& app, const std::vector<s
     targets = {};
   }
   targets.erase("");
-  targets.erase(kPythonTask);
+  targets.erase(plugins::kPythonTask);
   return {targets.begin(), targets.end()};
 }
 

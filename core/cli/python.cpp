@@ -33,7 +33,7 @@ std::string default_interpreter() {
 }
 
 std::optional<PythonTask> python_task(const config::Config& stage) {
-  if (stage.find_string("task.plugin") != kPythonTask) return std::nullopt;
+  if (stage.find_string("task.plugin") != plugins::kPythonTask) return std::nullopt;
   // A run's own config.toml has all options, those that are not set as "".
   const std::string file = stage.unchecked_string("task.file", true);
   std::string interpreter = stage.unchecked_string("task.python", false);
@@ -68,7 +68,7 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
 }  // namespace
 
 void go_on_as_python(const config::Config& config) {
-  if (plugins::Plugin::in_process(plugins::Kind::kTask, kPythonTask)) return;
+  if (plugins::Plugin::in_process(plugins::Kind::kTask, plugins::kPythonTask)) return;
   std::optional<PythonTask> named;
   for (const config::Config& stage : train::stages_of(config)) {
     const std::optional<PythonTask> task = python_task(stage);
@@ -86,7 +86,7 @@ void go_on_as_python(const config::Config& config) {
 std::string go_on_as_python(const std::string& name) {
   const size_t colon = name.rfind(".py:");
   const std::string file = colon == name.npos ? name : name.substr(0, colon + 3);
-  if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, kPythonTask))
+  if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, plugins::kPythonTask))
     become({.file = std::filesystem::absolute(file),
             .of_class = colon == name.npos ? "" : name.substr(colon + 4),
             .interpreter = default_interpreter()});

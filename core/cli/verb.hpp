@@ -59,8 +59,7 @@ struct ConfigArgs {
 void go_on_as_python(const config::Config& config);
 // The same for a verb that is given that file, FILE.py or FILE.py:Class. Returns the file, whatever it is.
 std::string go_on_as_python(const std::string& name);
-// What task.plugin is then, and its options that every such task has.
-inline constexpr const char* kPythonTask = "python";
+// The options that every task in Python has.
 std::string about_python_tasks();
 
 // A verb's registry: folders from the command line, the configuration, the environment and beside the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -20,6 +21,12 @@ std::string_view table_of(std::string_view key) {
 std::string_view last_part(std::string_view key) {
   const size_t dot = key.rfind('.');
   return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+// The plugin's table, and the option's name in it: "strategy" and "overlap".
+std::pair<std::string, std::string> split(const std::string& key) {
+  const size_t dot = key.find('.');
+  return {key.substr(0, dot), dot == std::string::npos ? "" : key.substr(dot + 1)};
 }
 
 // "is an option of the strategy ddp or sharded: name that in strategy.plugin"
@@ -87,8 +94,7 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   if (!ours.empty()) return "unknown key: write " + std::string(ours);
   if (const std::string_view why = why_needless(key); !why.empty())
     return "unknown key: leave it out: " + std::string(why);
-  const size_t dot = key.find('.');
-  const std::string table = key.substr(0, dot), option = dot == std::string::npos ? "" : key.substr(dot + 1);
+  const auto [table, option] = split(key);
   const Owners owners = owners_ ? owners_(table) : Owners();
   if (const auto found = owners.find(option); found != owners.end())
     return "unknown key: it " + owned_by(table, found->second) + ", or leave the option out";
@@ -157,11 +163,10 @@ std::string Vocabulary::about_table(const std::string& table) const {
 
 // A run keeps the options of the strategy and backend that it had; on another number of processes it may have
 // others.
-bool Vocabulary::was_of_another_plugin(std::string_view key) const {
-  const size_t dot = key.find('.');
-  const std::string_view table = key.substr(0, dot);
-  if (dot == key.npos || (table != "strategy" && table != "backend")) return false;
-  return !owners_ || owners_(table).contains(std::string(key.substr(dot + 1)));
+bool Vocabulary::was_of_another_plugin(const std::string& key) const {
+  const auto [table, option] = split(key);
+  if (table != "strategy" && table != "backend") return false;
+  return owners_ && owners_(table).contains(option);
 }
 
 void Vocabulary::check(const Table& table, const std::function<bool(std::string_view)>& skip,

@@ -38,7 +38,7 @@ class Vocabulary {
   // The name that was probably meant by an unknown table or one above it; "" if the table is known.
   std::string closest_table(std::string_view table) const;
   const std::string* value_above(std::string_view key) const;
-  bool was_of_another_plugin(std::string_view key) const;
+  bool was_of_another_plugin(const std::string& key) const;
 
   std::vector<std::string> keys_;  // full
   FindOwners owners_;

@@ -22,6 +22,9 @@ enum class Kind : uint32_t {
   kBackend = PL_PLUGIN_BACKEND
 };
 
+// task.plugin of a class in Python, which no library has: the user's Python brings it.
+inline constexpr const char* kPythonTask = "python";
+
 inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend};
 
 // "task"; also the configuration table that names such a plugin.

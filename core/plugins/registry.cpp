@@ -148,8 +148,7 @@ void Registry::not_found(Kind kind, std::string_view name) const {
   for (std::string& built : names(kind)) built_or_not.insert(std::move(built));
   for (const SearchFolder& folder : folders_)
     for (std::string& other : can_be_built(folder.path, kind)) built_or_not.insert(std::move(other));
-  if (kind == Kind::kTask && !built_or_not.empty())
-    built_or_not.insert("python");  // the user's Python brings it
+  if (kind == Kind::kTask && !built_or_not.empty()) built_or_not.insert(kPythonTask);
   const std::vector<std::string> known(built_or_not.begin(), built_or_not.end());
   std::string meant = config::closest(name, known);
   std::string hint = meant == name

@@ -9,6 +9,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PIPELINE = os.environ.get("PIPELINE", str(ROOT / "build/release/bin/pipeline"))
+PACKAGE = str(ROOT / "build/release/lib/pipeline/python")
 PYTHON = os.environ.get("PIPELINE_PYTHON", "")
 
 CONFIG = """

@@ -89,7 +89,7 @@ class LoadingTest(job.Job):
         path = self.folder / "train.toml"
         path.write_text(path.read_text().replace("file =", "# file ="))
         cell = "import sys; sys.path.insert(0, %r)\n%s\nfor key in ('loader.processes', 'launch.processes'):\n" % (
-            str(job.ROOT / "build/release/lib/pipeline/python"), TASK)
+            job.PACKAGE, TASK)
         cell += "    try: pipeline.run('train.toml', Mine, **{key: 2})\n    except RuntimeError as error: print('refused', key)\n"
         said = self.run_words(job.PYTHON, "-c", cell)
         self.assertEqual(said.count("refused"), 2, said)

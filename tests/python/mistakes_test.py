@@ -51,7 +51,7 @@ class MistakesTest(job.Job):
         self.configure("case.py")
         for name, (lines, _) in cases.items():
             (self.folder / f"{name}.py").write_text(BEGIN + lines)
-        said = self.run_words(job.PYTHON, "-c", IN_TURN, str(job.ROOT / "build/release/lib/pipeline/python"), *cases)
+        said = self.run_words(job.PYTHON, "-c", IN_TURN, job.PACKAGE, *cases)
         parts = {part.split("\n", 1)[0]: part for part in said.split("case ")[1:]}
         for name, (_, message) in cases.items():
             with self.subTest(name):

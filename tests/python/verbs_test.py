@@ -44,7 +44,7 @@ class VerbsTest(job.Job):
 
     def test_the_file_is_a_program(self):
         self.configure(TEMPLATE)
-        path = {"PYTHONPATH": str(job.ROOT / "build/release/lib/pipeline/python")}
+        path = {"PYTHONPATH": job.PACKAGE}
         self.environment.update(path)
         self.run_words(job.PYTHON, str(TEMPLATE), "run", "train.toml", "--set", "launch.processes=2", "--set",
                        "strategy.plugin=ddp", "--set", "run.dir=two")

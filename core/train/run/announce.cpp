@@ -107,7 +107,7 @@ void warn_of_unused_options(const Session& session) {
   if (!config.get_bool("loader.group_by_length"))
     unused("loader.group_window", because("loader.group_by_length"));
   if (session.workers() == 0) unused("loader.prefetch", because("loader.workers"));
-  if (session.task_plugin().name() != "python")
+  if (session.task_plugin().name() != plugins::kPythonTask)
     unused("loader.processes",
            session.task_plugin().label() + " makes its batches in threads: loader.workers");
   if (config.get_int("observe.empty_cache_every") > 0 && session.run_info().device.type == PL_DEVICE_CPU)

@@ -37,12 +37,12 @@ class Buffers:
         for module, name, buffer, full_name in self._places:
             if module._buffers.get(name) is not buffer:
                 raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
-                                   "in place, as self.buffer.copy_(value) does")
+                                "in place, as self.buffer.copy_(value) does")
         changed = self.changed()
         lost = next((name for name in changed if name not in self._saved), None)
         if lost is not None:
             raise TaskError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
-                               "it: register it with persistent=True")
+                            "it: register it with persistent=True")
         if changed and self._refusal:
             raise ConfigError(f"training changes the buffer {next(iter(changed))}, {self._refusal}")
 

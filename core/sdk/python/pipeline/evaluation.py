@@ -24,7 +24,7 @@ class Results:
         ids = self._batch.ids
         if len(rows) != len(ids):
             raise TaskError(f"evaluate() returned {name} of shape {tuple(rows.shape)} for a batch of {len(ids)} samples: must be "
-                             "a sum, or have one row for each sample")
+                            "a sum, or have one row for each sample")
         rows = rows.detach().to("cpu", torch.float64).contiguous()
         header = b"".join(size.to_bytes(8, "little") for size in rows.shape[1:])
         for sample, row in zip(ids, rows):

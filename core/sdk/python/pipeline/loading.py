@@ -11,7 +11,6 @@ import pickle
 import queue
 import signal
 import subprocess
-import time
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection
 
@@ -207,8 +206,6 @@ def _reported(connection, file, work):
     """work(); its failure is the end of this process, and then of the run."""
     try:
         return work()
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        raise
     except BaseException as error:
         connection.send(("failed", code_of(error), message_of(error, file)))
         raise SystemExit(0) from None

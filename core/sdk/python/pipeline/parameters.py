@@ -98,7 +98,7 @@ class ParameterTable:
         for tensor, info in zip(self.tensors, self.infos):
             if now.get(info.name) is not tensor:
                 raise TaskError(f"parameter {info.name} was replaced during the run, and the strategy trains the tensor that "
-                                   "build_model() made: change its values in place")
+                                "build_model() made: change its values in place")
 
     def deliver_to(self, sink):
         """Gradients go to this pl_gradient_sink from now on; None: a backward pass is an error."""

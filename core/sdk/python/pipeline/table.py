@@ -30,8 +30,8 @@ class _Batch:
 class TaskObject:
     """One pl_task: a task with what the host borrows from it."""
 
-    def __init__(self, host, context, task, options, schema, loader_command):
-        """options: by key. loader_command: what starts a process that loads; None: there can be none."""
+    def __init__(self, host, context, task, options, loader_command):
+        """options: by key, for the processes that load. loader_command: what starts one; None: there can be none."""
         self.host, self.context, self.task = host, Context(host, context), task
         self.run = self.context.info
         self.strings = abi.Strings()
@@ -42,7 +42,7 @@ class TaskObject:
         self._checked = False
         self._options, self._given_state = options, b""
         self._loader_command, self._loaders = loader_command, None
-        task.options, task._context = schema.build(options), self.context
+        task._context = self.context
 
     def flag(self, flag):
         return bool(self.run.flags & flag)
@@ -353,9 +353,10 @@ class Table:
     def _create(self, host, context, config, out):
         try:
             task = self._class()
+            options = self.schema.read(self._host, config)
+            task.options = self.schema.build(options)
             number = next(self._numbers)
-            self._objects[number] = TaskObject(self._host, context, task, self.schema.read(self._host, config), self.schema,
-                                               self._loader_command)
+            self._objects[number] = TaskObject(self._host, context, task, options, self._loader_command)
             out[0] = number
             return None
         except BaseException as error:

@@ -72,7 +72,7 @@ class Units:
         """Of a gradient: where a strategy holds one unit at a time, a weight that was used outside of its layer had no values."""
         if self._hooks is not None and unit not in self._entered:
             raise TaskError(f"{parameter} was used without calling the layer that it belongs to: only within such a call does "
-                               "this strategy hold its values; call the layer, or let layers() name another")
+                            "this strategy hold its values; call the layer, or let layers() name another")
 
     def set_hooks(self, hooks):
         self._hooks = hooks
