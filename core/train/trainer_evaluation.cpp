@@ -37,6 +37,10 @@ bool Trainer::evaluate_now() {
     log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
   };
   request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
+  request.failed = [&] {
+    session_.release_values();
+    save(true);  // what was trained is not lost to an error in the evaluation
+  };
   const auto result = evaluate(processes_, session_.task(), request);
   session_.release_values();
   log_.console().status({});
@@ -46,7 +50,7 @@ bool Trainer::evaluate_now() {
   const std::string& name = config_.get_string("evaluate.best_metric");
   const Figure* figure = result->find(name);
   if (figure == nullptr) {
-    save(true);  // what was trained is not lost to a misspelt name
+    save(true);  // nor to a misspelt name
     std::string names;
     for (const Figure& f : result->figures) names += (names.empty() ? "" : ", ") + f.name;
     throw config_.error("evaluate.best_metric",
@@ -79,9 +83,11 @@ void Trainer::record_evaluation(const Evaluation& result) {
   nlohmann::ordered_json json{
       {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
   for (const Figure& figure : result.figures) {
-    if (json.contains(figure.name))
+    if (json.contains(figure.name)) {
+      save(true);
       throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
                               session_.task_plugin().label(), figure.name));
+    }
     json[figure.name] = figure.value;
   }
   if (records_) records_->evaluation(json);

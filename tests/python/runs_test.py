@@ -44,6 +44,25 @@ class RunsTest(job.Job):
         self.configure(MODELS, **{"class": "Recurrent"})
         self.assert_alike("single,sharded:1,sharded:3", "1,2")
 
+    def test_an_error_in_the_last_evaluation_loses_nothing(self):
+        begin = f"import sys\nsys.path.insert(0, '{job.ROOT}/plugins/template')\nfrom template import Template\nclass Mine(Template):\n"
+        cases = {"show": ("def show(self, batch): return [1 / (1 - self._context.info.rank)] * 2", "ZeroDivisionError"),  # on one rank alone
+                 "report": ("def report(self, values, records): raise ValueError('of the report')", "ValueError: of the report")}
+        for slot, (method, message) in cases.items():
+            with self.subTest(slot):
+                (self.folder / "mine.py").write_text(f"{begin}    {method}\n")
+                self.configure("mine.py")
+                settings = dict(run__dir=slot, launch__processes=2, strategy__plugin="sharded", strategy__zero_stage=3, evaluate__every=0,
+                                checkpoint__every=0, evaluate__samples=100)
+                said = self.pipeline("run", "train.toml", code=1, **settings)
+                errors = [line for line in said.splitlines() if line.startswith("error: ")]
+                self.assertEqual(len(errors), 1, said)
+                self.assertIn(message, said)
+                self.assertEqual(len(self.losses(slot)), 8)
+                self.assertTrue(self.checkpoint(slot))
+                (self.folder / "mine.py").write_text(begin + "    pass\n")
+                self.assertIn("evaluation after step 8", self.pipeline("run", "train.toml", **settings))
+
     def test_sparse_gradients(self):
         self.configure(MODELS, **{"class": "Sparse"})
         self.assert_alike("single,ddp,sharded:3", "1,2")

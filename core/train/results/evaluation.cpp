@@ -81,9 +81,10 @@ struct Share {
     NLOHMANN_DEFINE_TYPE_INTRUSIVE(Batch, samples, values, records, shown)
   };
   bool cancelled = false;
+  bool failed = false;
   std::vector<Batch> batches;
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Share, cancelled, batches)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE(Share, cancelled, failed, batches)
 };
 
 constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
@@ -106,8 +107,8 @@ Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const pl
   return result;
 }
 
-// The batches of a round in the order of their samples, over all ranks. nullopt: cancelled.
-std::optional<std::vector<Share::Batch>> merge(ProcessGroup& processes, Share mine) {
+// What all ranks made of a round, by rank.
+std::vector<Share> exchange(ProcessGroup& processes, Share mine) {
   std::vector<Share> all;
   if (processes.world().size == 1) {
     all.push_back(std::move(mine));
@@ -115,7 +116,30 @@ std::optional<std::vector<Share::Batch>> merge(ProcessGroup& processes, Share mi
     for (const nlohmann::json& share : processes.exchange("evaluate", mine))
       all.push_back(share.get<Share>());
   }
-  if (std::ranges::any_of(all, &Share::cancelled)) return std::nullopt;
+  return all;
+}
+
+// Does this rank's part of a round. Where the task fails on any rank, all end together.
+std::vector<Share> play(ProcessGroup& processes, const EvaluationRequest& request,
+                        const std::function<void(Share&)>& part) {
+  Share mine;
+  std::exception_ptr failure;
+  try {
+    part(mine);
+  } catch (const Error&) {
+    failure = std::current_exception();
+    mine.failed = true;
+  }
+  std::vector<Share> all = exchange(processes, std::move(mine));
+  const auto failed = std::ranges::find_if(all, &Share::failed);
+  if (failed == all.end()) return all;
+  if (request.failed) request.failed();
+  if (failure) std::rethrow_exception(failure);
+  throw Error(PL_ERROR_PEER, fmt::format("the evaluation failed on rank {}", failed - all.begin()));
+}
+
+// The batches of a round in the order of their samples.
+std::vector<Share::Batch> merge(std::vector<Share> all) {
   std::vector<Share::Batch> batches;
   for (uint64_t i = 0; i < kBatchesPerRound; ++i)
     for (Share& share : all)
@@ -232,14 +256,14 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
   std::vector<plugins::EvaluationRecord> records;
   uint64_t samples = 0;
   for (uint64_t begin = 0; begin < total; begin += round) {
-    Share mine;
-    for (uint64_t i = 0; i < kBatchesPerRound && !mine.cancelled; ++i)
-      mine.cancelled = !dealt.next([&](const plugins::Batch& batch, uint64_t first) {
-        mine.batches.push_back(run(task, request, batch, first));
-      });
-    auto batches = merge(processes, std::move(mine));
-    if (!batches) return std::nullopt;
-    for (Share::Batch& batch : *batches) {
+    std::vector<Share> shares = play(processes, request, [&](Share& mine) {
+      for (uint64_t i = 0; i < kBatchesPerRound && !mine.cancelled; ++i)
+        mine.cancelled = !dealt.next([&](const plugins::Batch& batch, uint64_t first) {
+          mine.batches.push_back(run(task, request, batch, first));
+        });
+    });
+    if (std::ranges::any_of(shares, &Share::cancelled)) return std::nullopt;
+    for (Share::Batch& batch : merge(std::move(shares))) {
       for (const plugins::EvaluationValue& value : batch.values) sums.add(value);
       std::ranges::move(batch.records, std::back_inserter(records));
       for (const auto& [id, text] : batch.shown)
@@ -248,8 +272,10 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
     }
     if (request.progress) request.progress(samples, total);
   }
-  Evaluation result =
-      conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
+  Evaluation result;
+  play(processes, request, [&](Share&) {
+    result = conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
+  });
   result.samples = total;
   result.available = available;
   result.seconds = now_seconds() - began;

@@ -35,6 +35,7 @@ struct EvaluationRequest {
   std::function<bool()> cancelled;                              // asked between batches
   std::function<void(uint64_t done, uint64_t total)> progress;  // in samples
   std::function<void(uint64_t sample_id, std::string_view text)> show;
+  std::function<void()> failed;  // on all ranks, when the task failed on one: before evaluate() throws
 };
 
 // As the session's configuration says it; of the callbacks only `cancelled` is set.
@@ -102,7 +103,7 @@ Evaluation conclude(plugins::Task& task, uint32_t split, uint32_t purpose, const
                     std::vector<plugins::Metric> metrics, std::vector<plugins::EvaluationRecord> records);
 
 // All ranks call it and get the same. nullopt: cancelled on one of them. `progress` and `show` are called on
-// all.
+// all. What the task throws on one rank ends all of them here, the others with PL_ERROR_PEER.
 std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
                                    const EvaluationRequest& request);
 
