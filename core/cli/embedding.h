@@ -29,6 +29,10 @@ typedef struct pl_embedding {
  * thread. */
 PL_EXPORT int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding);
 
+/* The error that the last pipeline_main() has printed, without "error: "; "" if it has printed none, as where
+ * other processes of the run have. Valid until the next call of pipeline_main(). */
+PL_EXPORT const char* pipeline_error(void);
+
 /* The slot data_fingerprint of this process's own tasks. */
 PL_EXPORT pl_str pipeline_data_fingerprint(pl_task* task);
 

@@ -27,9 +27,12 @@ using namespace pipeline;
 
 namespace {
 
+std::string last_error;
+
 // The first line of a problem says that it is one, and where there are many processes, whose; what follows
 // explains it.
 void print_problem(const std::string& text) {
+  last_error += (last_error.empty() ? "" : "\n") + printable(text);
   const int rank = launch::rank_in_environment();
   fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", printable(text));
 }
@@ -136,6 +139,7 @@ pl_str pipeline_data_fingerprint(pl_task* task) {
 
 int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
   const KeptEnvironment kept;
+  last_error.clear();
   launch::keep_freed_memory();
   launch::raise_file_limit();
   Program started = program();
@@ -165,5 +169,7 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
     return report_error(Error(error.what()));
   }
 }
+
+const char* pipeline_error() { return last_error.c_str(); }
 
 void pipeline_end() { plugins::shutdown_plugins(); }

@@ -69,7 +69,7 @@ class LoadingTest(job.Job):
         self.assertRegex(said, r"in a process of loader.processes, which makes a batch of samples [\d, ]*\b17\b[\d, ]* of split train, epoch 0")
 
     def test_what_cannot_be_handed_over(self):
-        self.assertRegex(self.run_in_processes("lambda", code=1), "error: task python: loader.processes: batch.. returned what cannot be handed over "
+        self.assertRegex(self.run_in_processes("lambda", code=1), "error: \\S*mine.py: loader.processes: batch.. returned what cannot be handed over "
                                                                   "to another process: Can't pickle")
 
     def test_a_killed_process_names_the_samples(self):

@@ -114,6 +114,49 @@ class MistakesTest(job.Job):
         }
         self.assert_errors(cases)
 
+    def test_what_methods_return(self):
+        cases = {
+            "names": ("\n    def layers(self, model): return ['weight']\n", r"names.py: layers\(\) returned weight, which is no module of the model"),
+            "foreign": ("\n    def layers(self, model): return [nn.Linear(4, 1)]\n", r"layers\(\) returned Linear, which is no module of the model"),
+            "twice": ("""
+    def build_model(self): return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    def layers(self, model): return [model[0], model[0]]
+""", r"layers\(\) returned 0 twice"),
+            "inside": ("""
+    def build_model(self): return nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 1))
+    def layers(self, model): return [model[0], model[0][0]]
+""", r"layers\(\) returned 0 twice, or with another of them inside"),
+            "rate": ("\n    def describe_parameter(self, parameter): parameter.lr_multiplier = '2'\n",
+                     r"rate.py:13: ValueError: lr_multiplier = '2': must be a finite number"),
+            "frozen": ("""
+    def build_model(self): return nn.Linear(4, 1).requires_grad_(False)
+    def loss(self, batch): return self.model(batch).square().sum()
+""", "frozen.py: all parameters are frozen: there is nothing to train"),
+            "nothing": ("\n    def evaluate(self, batch): pass\n", r"nothing.py: evaluate\(\) returned NoneType, must return a dict"),
+            "tokens": ("\n    def tokens(self, batch): pass\n", "tokens.py: load: what the task returned cannot be used: TypeError: int"),
+            "report": ("\n    def report(self, values, records): return {'auc': 'high'}\n",
+                       "report.py: report: what the task returned cannot be used: ValueError: could not convert string to float: 'high'"),
+            "samples": ("\n    def dataset(self, split): return [None] * 16\n",
+                        r"samples.py: default_collate\(\) makes no batch of these samples: default_collate: batch must contain .*; write collate\(\)"),
+        }
+        self.assert_errors(cases)
+
+    def test_a_metric_that_evaluate_does_not_return_is_told(self):
+        (self.folder / "mine.py").write_text(BEGIN + "\n    metrics = {'share': pipeline.Metric('x')}\n")
+        self.configure("mine.py")
+        self.assertIn("warning: metrics['share']: evaluate() returns no 'share', so there is no such figure", self.pipeline("run", "train.toml"))
+
+    def test_what_check_plugin_finds(self):
+        cases = (("def batch(self, split, ids, epoch): return torch.randn(len(ids), 4)", "the same ids, loaded again, gave another loss"),
+                 ("def loss(self, batch): return self.model(batch).square().mean()", "it must be the sum over the batch, and looks like a mean"),
+                 ("""def build_model(self): return nn.ModuleList([nn.Linear(4, 1)])
+    def loss(self, batch): return nn.functional.linear(batch, self.model[0].weight).square().sum()""",
+                  "FAIL values of a unit are used only while it is open: .*0.weight was used without calling the layer"))
+        for lines, message in cases:
+            with self.subTest(message):
+                (self.folder / "mine.py").write_text(f"{BEGIN}\n    {lines}\n")
+                self.assertRegex(self.pipeline("check-plugin", "mine.py", code=1), message)
+
     def test_a_weight_that_is_used_outside_of_its_layer(self):
         self.assert_error("0.weight was used without calling the layer|0.bias was used without calling the layer", """
     def build_model(self): return nn.ModuleList([nn.Linear(4, 1)])
@@ -155,13 +198,19 @@ class MistakesTest(job.Job):
     class Options:
         width: int = pipeline.option(3, minimum=1)
 """, code=2, config=("file =", "width = 0\nfile ="))
-        self.assert_error("Options must be a dataclass: write @dataclass above it", """
+        self.assert_error("mine.py: Mine.Options.widths: <class .tuple.> is no type of an option", """
+    @dataclass
+    class Options:
+        widths: tuple = (3, 4)
+""", code=2)
+        self.assert_error("mine.py: Mine.Options must be a dataclass: write @dataclass above it", """
     class Options:
         width = 3
 """, code=2)
 
     def test_a_missing_method_is_named(self):
-        self.assert_error("Mine needs build_model", code=1, begin=BEGIN.replace("def build_model", "def make_model"))
+        self.assert_error("mine.py: Mine needs build_model", begin=BEGIN.replace("def build_model", "def make_model"))
+        self.assert_error("mine.py: Mine needs loss", begin=BEGIN.replace("def loss", "def cost"))
 
     def test_threads_that_never_end_hang_nothing(self):
         (self.folder / "mine.py").write_text(BEGIN + """
@@ -170,13 +219,6 @@ class MistakesTest(job.Job):
 """)
         self.configure("mine.py")
         self.assertIn("done: run", self.pipeline("run", "train.toml"))
-
-    def test_a_batch_that_changes_between_calls_is_found(self):
-        (self.folder / "mine.py").write_text(BEGIN + """
-    def batch(self, split, ids, epoch): return torch.randn(len(ids), 4)
-""")
-        self.assertIn("the same ids, loaded again, gave another loss", self.pipeline("check-plugin", "mine.py", code=1))
-
 
 if __name__ == "__main__":
     job.main()

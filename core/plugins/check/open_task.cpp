@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
@@ -46,6 +48,13 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
     task_.initialize(index, parameters_[index].value);
   }
   for (size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
+  if (!how.by_unit) return;
+  hooks_ = sized<pl_unit_hooks>();
+  hooks_.user = this;
+  hooks_.enter = enter;
+  hooks_.leave = leave;
+  task_.set_unit_hooks(hooks_);
+  for (const Storage& storage : parameters_) hide(storage.unit);
 }
 
 std::vector<uint64_t> OpenTask::some_ids(uint32_t split) const {
@@ -63,6 +72,7 @@ void OpenTask::allocate(const pl_parameter& parameter) {
   for (const int64_t size : storage.shape) count *= static_cast<size_t>(size);
   storage.value.resize(count);
   storage.gradient.resize(count);
+  storage.unit = parameter.unit;
 }
 
 void OpenTask::bind(size_t index, const pl_parameter& parameter) {
@@ -134,6 +144,31 @@ void OpenTask::add(const pl_gradient& gradient) {
   if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
   for (size_t i = 0; i < storage.gradient.size(); ++i) storage.gradient[i] += data[i];
   gradient.release(gradient.owner);
+}
+
+pl_error* OpenTask::enter(void* user, uint32_t unit, uint32_t) noexcept {
+  return guard([&] {
+    auto& open = *static_cast<OpenTask*>(user);
+    if (open.open_units_[unit]++ > 0) return;
+    for (Storage& storage : open.parameters_)
+      if (storage.unit == unit) std::ranges::copy(std::exchange(storage.kept, {}), storage.value.begin());
+  });
+}
+
+pl_error* OpenTask::leave(void* user, uint32_t unit, uint32_t) noexcept {
+  return guard([&] {
+    auto& open = *static_cast<OpenTask*>(user);
+    if (open.open_units_[unit] <= 0) throw Error(fmt::format("unit {} is left, and was not entered", unit));
+    if (--open.open_units_[unit] == 0) open.hide(unit);
+  });
+}
+
+void OpenTask::hide(uint32_t unit) {
+  for (Storage& storage : parameters_) {
+    if (storage.unit != unit || !storage.kept.empty()) continue;
+    storage.kept = storage.value;
+    std::ranges::fill(storage.value, std::numeric_limits<float>::quiet_NaN());
+  }
 }
 
 void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {

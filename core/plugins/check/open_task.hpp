@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "core/plugins/check/subject.hpp"
@@ -18,6 +19,7 @@ struct OpenHow {
       1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
   bool backwards = false;  // initial values from the last parameter on
   bool hints = false;      // flags that nobody knows, and who does not may ignore
+  bool by_unit = false;  // values are NaN outside of their unit, as under a strategy that holds one at a time
 };
 
 // A task that is open and bound to storage of its own. Stays where it is, since the task has its address.
@@ -44,6 +46,8 @@ class OpenTask {
   struct Storage {
     std::vector<int64_t> shape;
     std::vector<float> value, gradient;
+    uint32_t unit = 0;
+    std::vector<float> kept;  // `value`, while its unit is not open
     std::vector<uint16_t> narrow_value, narrow_gradient;
   };
 
@@ -51,6 +55,9 @@ class OpenTask {
   void bind(size_t index, const pl_parameter& parameter);
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
   void add(const pl_gradient& gradient);
+  static pl_error* enter(void* user, uint32_t unit, uint32_t pass) noexcept;
+  static pl_error* leave(void* user, uint32_t unit, uint32_t pass) noexcept;
+  void hide(uint32_t unit);
   void add_rows(Storage& storage, const pl_gradient& gradient);
 
   const OpenHow how_;
@@ -59,6 +66,8 @@ class OpenTask {
   bool gave_rows_ = false;
   pl_tensor loss_{};
   std::vector<Storage> parameters_;
+  std::map<uint32_t, int> open_units_;  // how often each is entered
+  pl_unit_hooks hooks_{};
 };
 
 }  // namespace pipeline::plugins

@@ -111,6 +111,18 @@ void trains_in_bf16(const CheckArgs& args) {
     throw Error(fmt::format("the loss is {} in bf16 and {} in float32", seen[0], expected[0]));
 }
 
+// As under a strategy that holds the values of one unit at a time.
+void units_hold_what_they_use(const CheckArgs& args) {
+  OpenTask whole(args, {.gradients = Gradients::kHandedOver});
+  if (!whole.task().has_unit_hooks()) throw Skip{"it has no units"};
+  OpenTask by_unit(args, {.gradients = Gradients::kHandedOver, .by_unit = true});
+  if (!same_bits(whole.train(load(whole, whole.some_ids())),
+                 by_unit.train(load(by_unit, by_unit.some_ids()))))
+    throw Error(
+        "with values that are there only while their unit is open, the loss or gradients are others: "
+        "something is used outside of its unit");
+}
+
 // Added up in another order, so not to the bit.
 void gradients_can_come_in_rows(const CheckArgs& args) {
   OpenTask whole(args, {.gradients = Gradients::kHandedOver}), rows(args, {.gradients = Gradients::kInRows});
@@ -242,6 +254,34 @@ bool contains(const Evaluated& all, std::string_view name) {
                              [&](const EvaluationValue& v) { return v.group.empty() && v.name == name; });
 }
 
+double loss_of(OpenTask& open, std::vector<uint64_t> ids) {
+  double loss = 0;
+  auto args = sized<pl_evaluate_args>();
+  args.purpose = PL_PURPOSE_VALIDATE;
+  const Batch batch = open.task().load({PL_SPLIT_TRAIN, PL_PURPOSE_VALIDATE, ids, 0});
+  open.task().evaluate(batch, args, {.value = [&](const EvaluationValue& value) {
+                         if (value.name == "loss" && value.group.empty()) loss += value.sum;
+                       }});
+  return loss;
+}
+
+// The sums of all micro-batches are added: those of means would be too small, and depend on the micro-batch.
+// A loss in which samples act upon each other is neither a sum nor between the two.
+void losses_are_sums(const CheckArgs& args) {
+  constexpr double kFarBelow = 0.9, kRounding = 1e-3;
+  OpenTask open(args);
+  const std::vector<uint64_t> ids = open.some_ids();
+  if (ids.size() < 2) throw Skip{"it has one sample"};
+  const double first = loss_of(open, {ids[0]}), second = loss_of(open, {ids[1]}), both = loss_of(open, ids);
+  const auto [low, high] = std::minmax(first, second);
+  if (low > 0 && both >= low * (1 - kRounding) && both <= high * (1 + kRounding) &&
+      both < kFarBelow * (first + second))
+    throw Error(
+        fmt::format("the loss of two samples is {:.6g}, and of each alone {:.6g} and {:.6g}: it must be "
+                    "the sum over the batch, and looks like a mean",
+                    both, first, second));
+}
+
 // While training a task may leave out costly values; a full evaluation has them all.
 void evaluates(const CheckArgs& args) {
   OpenTask open(args);
@@ -342,6 +382,7 @@ std::vector<Promise> task_promises() {
           {"the same ids and seed give the same loss and gradients, bit for bit", training_is_reproducible},
           {"training works in bf16, too", trains_in_bf16},
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over},
+          {"values of a unit are used only while it is open", units_hold_what_they_use},
           {"gradients in rows add up to the whole ones", gradients_can_come_in_rows},
           {"a loss stays what it is until the next step", a_loss_lasts_until_the_next_step},
           {"initial values do not depend on the order", initial_values_come_in_any_order},
@@ -349,6 +390,7 @@ std::vector<Promise> task_promises() {
           {"batches can be loaded by several threads at once", loads_concurrently},
           {"options that it does not know are refused", new_options_are_not_ignored},
           {"evaluation reports the loss and what its metrics need", evaluates},
+          {"the loss of a batch is a sum", losses_are_sums},
           {"a report is a function of the evaluation's values", reports_alike},
           {"a prediction has one row for each sample", predicts},
           {"extra state is taken back and used", takes_its_extra_state}};

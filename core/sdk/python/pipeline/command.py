@@ -46,14 +46,15 @@ def run(config, task, **values):
     """Trains: what `pipeline run config` does, in this process.
 
     values: what --set would set, as in run("train.toml", MyTask, train__max_steps=100); the two underscores are the dot.
-    Raises RuntimeError unless the run ends with exit code 0; its messages are on the console.
+    Raises RuntimeError, with the run's error, unless the run ends with exit code 0.
     """
     words = ["run", os.fspath(config)]
     for key, value in values.items():
         words += ["--set", f"{key.replace('__', '.')}={_toml(value)}"]
     code = _main(words, _file_of(task), task.__name__, lambda: task)
     if code != 0:
-        raise RuntimeError(f"pipeline {' '.join(words)} ended with exit code {code}: see the messages above")
+        error = _library.pipeline_error().decode(errors="replace") or "see the messages above"
+        raise RuntimeError(f"pipeline {' '.join(words)} ended with exit code {code}: {error}")
 
 
 def _toml(value):
@@ -119,6 +120,7 @@ def _main(words, file, name, find_class):
     if _library is None:
         _library = ctypes.CDLL(os.path.join(prefix, "lib/pipeline/libpipeline.so"))
         _library.pipeline_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(abi.Embedding)]
+        _library.pipeline_error.restype = ctypes.c_char_p
         atexit.register(_library.pipeline_end)
 
     @abi.ENTRY
@@ -131,7 +133,7 @@ def _main(words, file, name, find_class):
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:
-            error[0] = host.from_exception(failure, file, abi.ERROR_CONFIG)
+            error[0] = host.from_exception(failure, file, code=abi.ERROR_CONFIG)
             return None
 
     @abi.FINGERPRINT
@@ -139,6 +141,8 @@ def _main(words, file, name, find_class):
         _tables[-1].data_fingerprint(task, out)
     _kept.extend((entry, fingerprint))
     command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]
+    if words[:1] == ["check-plugin"]:  # whose checks are children of this process, and would each import it
+        importlib.import_module("torch._inductor.config")
     embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"),
                               fingerprint)
     arguments = ["pipeline", *words]

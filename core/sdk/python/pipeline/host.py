@@ -50,11 +50,11 @@ class Host:
         if error:
             raise HostError(error)
 
-    def from_exception(self, error, task_file, code=abi.ERROR_FAILED):
-        """What a slot returns for an exception; never NULL."""
+    def from_exception(self, error, task_file, where="", code=abi.ERROR_FAILED):
+        """What a slot returns for an exception; never NULL. where: of one that this package raises over the user's values."""
         if isinstance(error, HostError):
             return error.pointer
-        return self.error(code_of(error) or code, message_of(error, task_file))
+        return self.error(code_of(error) or code, message_of(error, task_file, where))
 
 
 def code_of(error):
@@ -69,11 +69,13 @@ def code_of(error):
     return None
 
 
-def message_of(error, task_file):
-    return str(error) if isinstance(error, (ConfigError, TaskError, WorkerError)) else describe(error, task_file)
+def message_of(error, task_file, where=""):
+    if isinstance(error, TaskError):
+        return f"{task_file}: {error}" if task_file else str(error)
+    return str(error) if isinstance(error, (ConfigError, WorkerError)) else describe(error, task_file, where)
 
 
-def describe(error, task_file):
+def describe(error, task_file, where=""):
     """The exception as text: where in the user's file first, then the traceback, without this package's frames if it has
     others."""
     told = traceback.TracebackException.from_exception(error)
@@ -86,8 +88,11 @@ def describe(error, task_file):
     own = [frame for frame in told.stack if frame.filename == task_file]
     if isinstance(error, SyntaxError) and error.filename:  # the traceback is the parser's
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}\n{error.text or ''}".rstrip()
-    where = (own or list(told.stack) or [None])[-1]
-    what = f"{where.filename}:{where.lineno}: {what}" if where else f"{task_file}: {what}"
+    last = (own or list(told.stack) or [None])[-1]
+    if last is None or last.filename.startswith(PACKAGE + os.sep):
+        what = ": ".join(part for part in (task_file, where, what) if part)
+    else:
+        what = f"{last.filename}:{last.lineno}: {what}"
     return what if not told.stack else what + "\n" + "".join(told.format()).rstrip()
 
 

@@ -7,7 +7,7 @@ import pathlib
 import typing
 
 from . import abi
-from .host import ConfigError
+from .host import ConfigError, TaskError
 
 _SCALARS = {bool: abi.OPTION_BOOL, int: abi.OPTION_INT, float: abi.OPTION_FLOAT, str: abi.OPTION_STRING,
             pathlib.Path: abi.OPTION_PATH}
@@ -93,7 +93,7 @@ class Schema:
 def _fields(options_class, prefix):
     """(key, ABI type, field) of each option; a field that is a dataclass is a table."""
     if not dataclasses.is_dataclass(options_class):
-        raise TypeError(f"{options_class.__qualname__} must be a dataclass: write @dataclass above it")
+        raise TaskError(f"{options_class.__qualname__} must be a dataclass: write @dataclass above it")
     types = typing.get_type_hints(options_class)
     for field in dataclasses.fields(options_class):
         key, annotation = prefix + field.name, types[field.name]
@@ -104,7 +104,7 @@ def _fields(options_class, prefix):
         if typing.get_origin(annotation) is list:
             kind = _LISTS.get(typing.get_args(annotation)[0])
         if kind is None:
-            raise TypeError(f"{options_class.__qualname__}.{field.name}: {annotation!r} is no type of an option: bool, "
+            raise TaskError(f"{options_class.__qualname__}.{field.name}: {annotation!r} is no type of an option: bool, "
                             "int, float, str, pathlib.Path, a list of one of the last four, or a dataclass")
         yield key, kind, field
 

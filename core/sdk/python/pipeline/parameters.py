@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import itertools
+import math
 import threading
 
 import torch
@@ -34,6 +35,8 @@ class Parameter:
     def __setattr__(self, name, value):
         if name not in self.__dataclass_fields__:
             raise AttributeError(f"a parameter has no {name}: {', '.join(self.__dataclass_fields__)}")
+        if name == "lr_multiplier" and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+            raise ValueError(f"lr_multiplier = {value!r}: must be a finite number of at least 0")
         super().__setattr__(name, value)
 
 

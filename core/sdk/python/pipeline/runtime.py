@@ -1,5 +1,7 @@
 """A run's settings in torch, process-wide, and which torch it is."""
 
+import sys
+
 import torch
 
 from . import abi
@@ -33,7 +35,10 @@ def apply_run_settings(threads, reproducible):
                 torch.set_num_interop_threads(1)
             except RuntimeError:  # can be set once, and a plugin has
                 pass
-    torch.use_deterministic_algorithms(reproducible)
+    if reproducible or "torch._inductor" in sys.modules:
+        torch.use_deterministic_algorithms(reproducible)  # imports torch._inductor, which takes most of a second
+    else:
+        torch._C._set_deterministic_algorithms(False)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.deterministic = reproducible
     torch.backends.cudnn.benchmark = not reproducible

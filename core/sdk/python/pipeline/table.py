@@ -6,6 +6,7 @@ import inspect
 import itertools
 import math
 import pathlib
+import sys
 
 import torch
 
@@ -39,7 +40,7 @@ class TaskObject:
         self.units = self.parameters = None
         self._loss = None
         self._restored = {}  # buffers of the checkpoint that this object begins with
-        self._checked = False
+        self._checked = self._told = False
         self._options, self._given_state = options, b""
         self._loader_command, self._loaders = loader_command, None
         task._context = self.context
@@ -66,8 +67,8 @@ class TaskObject:
         if not isinstance(model, torch.nn.Module):
             raise TaskError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
         # What is compiled as a whole is one unit: hooks in the middle of it would break its graph.
-        compiled = isinstance(model, torch._dynamo.OptimizedModule) or model._compiled_call_impl is not None
-        layers = [] if compiled else list(task.layers(model))
+        compiled = _is_compiled(model)
+        layers = [] if compiled else _checked_layers(task.layers(model), model)
         recompute = self.flag(abi.RUN_ACTIVATION_CHECKPOINTING)
         if recompute and not layers:
             why = "the model is compiled as a whole: compile its layers instead, layer.compile()" if compiled \
@@ -175,7 +176,8 @@ class TaskObject:
             with self.units.forward_pass(), self.autocast():
                 loss = self._checked_loss(batch)
             if not loss.requires_grad:
-                raise TaskError("the loss does not lead back to any parameter")
+                raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
+                                else "all parameters are frozen: there is nothing to train")
             with self.units.backward_pass():
                 loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
         finally:
@@ -191,11 +193,25 @@ class TaskObject:
 
         def work(data):
             results.add("loss", self._checked_loss(data))
-            for name, value in self.task.evaluate(data).items():
+            values = self.task.evaluate(data)
+            if not isinstance(values, dict):
+                raise TaskError(f"evaluate() returned {type(values).__name__}, must return a dict of sums")
+            for name, value in values.items():
                 results.add(name, value)
+            self._tell_of_missing(values)
             if to_show and overrides(type(self.task), "show"):
                 results.show(self.task.show(data), to_show)
         self._without_gradients(batch, work)
+
+    def _tell_of_missing(self, values):
+        """Of metrics that nothing is computed of."""
+        if self._told:
+            return
+        self._told = True
+        for name, metric in self.task.metrics.items():
+            source = metric.source or name
+            if source not in values and source != "loss":
+                self.context.log("warning", f"metrics[{name!r}]: evaluate() returns no {source!r}, so there is no such figure")
 
     def report(self, args, sink):
         args = abi.ReportArgs.received(args)
@@ -291,6 +307,26 @@ class TaskObject:
         return loss
 
 
+def _is_compiled(model):
+    dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
+    return dynamo is not None and isinstance(model, dynamo.OptimizedModule) or model._compiled_call_impl is not None
+
+
+def _checked_layers(layers, model):
+    """layers() of a task as a list."""
+    layers = list(layers)
+    names = {module: name for name, module in model.named_modules()}
+    for layer in layers:
+        if not isinstance(layer, torch.nn.Module) or layer not in names:
+            raise TaskError(f"layers() returned {layer if isinstance(layer, str) else type(layer).__name__}, which is no module of "
+                            "the model that build_model() made")
+    for layer in layers:
+        others = sum(module in layer.modules() for module in layers) + layers.count(layer) - 2
+        if others:
+            raise TaskError(f"layers() returned {names[layer]} twice, or with another of them inside")
+    return layers
+
+
 def overrides(task_class, method):
     return getattr(task_class, method) is not getattr(Task, method)
 
@@ -375,5 +411,5 @@ class Table:
                 method(self._objects[number], *args)
                 return None
             except BaseException as error:
-                return self._host.from_exception(error, self._file)
+                return self._host.from_exception(error, self._file, f"{name}: what the task returned cannot be used")
         return call

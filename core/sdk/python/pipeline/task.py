@@ -72,11 +72,14 @@ class Task:
 
         Samples depend on their index alone; what is random in one takes self.generator(...).
         """
-        raise NotImplementedError(f"{type(self).__name__} needs sample_count() and batch(), or dataset()")
+        raise TaskError(f"{type(self).__name__} needs sample_count() and batch(), or dataset()")
 
     def collate(self, samples):
         """Makes a batch of a list of samples of the dataset."""
-        return default_collate(samples)
+        try:
+            return default_collate(samples)
+        except (TypeError, RuntimeError) as error:
+            raise TaskError(f"default_collate() makes no batch of these samples: {error}; write collate()") from error
 
     def sample_count(self, split):
         """Samples of the split; 0: there is none."""
@@ -108,7 +111,7 @@ class Task:
 
     def build_model(self):
         """A new torch.nn.Module, on the CPU. torch's default generator is seeded."""
-        raise NotImplementedError(f"{type(self).__name__} needs build_model()")
+        raise TaskError(f"{type(self).__name__} needs build_model()")
 
     def layers(self, model):
         """The modules that a strategy may hold one at a time, and whose activations may be recomputed, in the order in
@@ -130,7 +133,7 @@ class Task:
     def loss(self, batch):
         """The sum of the losses of the batch: a scalar in float32 or float64. It is divided by the sum of all weights
         of the step, on all processes."""
-        raise NotImplementedError(f"{type(self).__name__} needs loss()")
+        raise TaskError(f"{type(self).__name__} needs loss()")
 
     # --------------------------------------------------------------------------------- evaluation, prediction
 
@@ -153,7 +156,7 @@ class Task:
 
     def predict(self, batch):
         """A sequence with one row of self.columns for each sample of the batch, in order."""
-        raise NotImplementedError(f"{type(self).__name__} needs predict()")
+        raise TaskError(f"{type(self).__name__} needs predict()")
 
     def sample_name(self, split, id):
         """A sample's name in tables."""
