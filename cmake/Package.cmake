@@ -16,8 +16,10 @@ install(EXPORT pipeline-tasks NAMESPACE pipeline:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/pipelineConfig.cmake.in ${CMAKE_BINARY_DIR}/pipelineConfig.cmake INSTALL_DESTINATION ${package_dir})
 # The ABI's major version decides: a newer minor loads older plugins and the other way round.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/pipelineConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/TorchVersion.cmake
+     CONTENT "set(PIPELINE_TORCH_VERSION ${PIPELINE_TORCH_VERSION})\nset(PIPELINE_TORCH_VARIANT ${PIPELINE_TORCH_VARIANT})\n")
 install(FILES ${CMAKE_BINARY_DIR}/pipelineConfig.cmake ${CMAKE_BINARY_DIR}/pipelineConfigVersion.cmake
-              cmake/Plugin.cmake cmake/plugin.map cmake/TorchWheel.cmake cmake/TorchVersion.cmake
+              cmake/Plugin.cmake cmake/plugin.map cmake/TorchWheel.cmake ${CMAKE_BINARY_DIR}/TorchVersion.cmake
         DESTINATION ${package_dir})
 
 # `cpack --config build/release/CPackConfig.cmake -B DIR` makes packages of what `cmake --install` installs (scripts/package builds it

@@ -12,7 +12,7 @@
 namespace pipeline::backends::nccl {
 namespace {
 
-constexpr int kCudaOfTheWheel = 13000;  // PIPELINE_TORCH_VARIANT, as drivers count
+constexpr int kCudaOfTheWheel = PIPELINE_TORCH_CUDA;  // as drivers count
 
 std::string cuda_version(int number) { return concat(number / 1000, '.', number % 1000 / 10); }
 

@@ -31,15 +31,9 @@ constexpr int kNoDevice = 100;        // CUDA_ERROR_NO_DEVICE
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
 
-// The CUDA that LibTorch here is built for, as drivers count ("cu130": 13000), and the oldest device that its
-// wheel has code for.
-constexpr int cuda_of(std::string_view variant) {
-  int number = 0;
-  for (const char c : variant)
-    if (c >= '0' && c <= '9') number = 10 * number + (c - '0');
-  return 100 * number;
-}
-constexpr int kCudaNeeded = cuda_of(PIPELINE_TORCH_VARIANT);
+// The CUDA that LibTorch here is built for, as drivers count, and the oldest device that its wheel has code
+// for.
+constexpr int kCudaNeeded = PIPELINE_TORCH_CUDA;
 constexpr int kOldestMajor = 7, kOldestMinor = 5;
 static_assert(kCudaNeeded >= 10000, "LibTorch's variant names no CUDA");
 

@@ -2,9 +2,12 @@
 root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd -P)
 cache=${XDG_CACHE_HOME:-${HOME:-~}/.cache}/pipeline
 build=$root/build/release
-[[ $(<"$root/cmake/TorchVersion.cmake") =~ PIPELINE_TORCH_VERSION\ ([0-9.]+).*PIPELINE_TORCH_VARIANT\ ([a-z0-9]+) ]]
-torch_dir=$cache/torch-${BASH_REMATCH[1]}
-torch_wheel=${BASH_REMATCH[1]}+${BASH_REMATCH[2]}
+[[ $(<"$root/cmake/TorchVersion.cmake") =~ PIPELINE_TORCH_VERSION\ ([0-9.]+).*PIPELINE_TORCH_VARIANT\ ([a-z0-9]+).*PIPELINE_TORCH_OTHER\ ([a-z0-9.+]+) ]]
+torch_pinned=${BASH_REMATCH[1]}+${BASH_REMATCH[2]} torch_other=${BASH_REMATCH[3]}
+torch_choice=$root/build/torch-wheel # where scripts/setup/torch --from chose the other one
+torch_wheel=$torch_pinned
+if [[ -f $torch_choice ]]; then torch_wheel=$(<"$torch_choice"); fi
+torch_dir=$cache/torch-${torch_wheel%+*}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {

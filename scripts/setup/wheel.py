@@ -35,6 +35,11 @@ def libraries(files):
     return {name: paths[name] for name in sorted(needed) if not EXPECTED.fullmatch(name) and not name.startswith("libpipeline")}
 
 
+def torch_of(file):
+    """The torch that a TorchVersion.cmake names: 2.11.0+cu130."""
+    return "+".join(re.findall(r"^set\(PIPELINE_TORCH_(?:VERSION|VARIANT) (\S+)\)", file.read_text(), re.M))
+
+
 def oldest_libc(files):
     """The glibc that these need, (2, N)."""
     versions = [(2, 17)]
@@ -47,7 +52,9 @@ def oldest_libc(files):
 def main(tree, folder):
     tree, root = pathlib.Path(tree), pathlib.Path(__file__).resolve().parents[2]
     version = re.search(r"^project\(.*VERSION ([\d.]+)", (root / "CMakeLists.txt").read_text(), re.M | re.S)[1]
-    torch = "+".join(re.findall(r"set\(PIPELINE_TORCH_V\w+ (\S+)\)", (root / "cmake/TorchVersion.cmake").read_text()))
+    torch = torch_of(tree / "lib/cmake/pipeline/TorchVersion.cmake")
+    if torch != torch_of(root / "cmake/TorchVersion.cmake"):
+        version += f"+torch{torch.split('+')[0]}"
     own = programs(tree)
     along = libraries(own)
     libc = oldest_libc([*own, *along.values()])

@@ -25,7 +25,7 @@ cat >bin/pip <<'STEP'
 echo install >>"$WORK/steps"
 [[ -d $TMPDIR ]] && cd "${0%/*}/../lib/python3.11/site-packages"
 for argument; do
-  [[ ! -f $argument ]] || sed -nE 's/^([a-z-]+)==([0-9]+).*/\1 \2/p' "$argument" | while read -r name version; do mkdir -p "${name//-/_}-$version.dist-info"; done
+  [[ ! $argument =~ ^([a-z-]+)==([0-9.]+)$ ]] || mkdir -p "${BASH_REMATCH[1]//-/_}-${BASH_REMATCH[2]}.dist-info"
 done
 STEP
 printf '#!/bin/sh\nprintf "a b c d\\n0 0 0 99999\\n"\n' >bin/df

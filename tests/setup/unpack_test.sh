@@ -82,11 +82,29 @@ from site
 expect "a library that is not there" "$status $(grep -c "cpu.txt: .*site has no torch/lib.so" output)" "1 1"
 sed -i 's/2/3/' site/torch/version.py
 from site
-expect "another version" "$status $(grep -c "site holds torch .*, and the plugins are built for $torch_wheel" output)" "1 1"
+expect "another version" "$status $(grep -c "site holds torch .*, and the project is built and tested with $torch_pinned and $torch_other" output)" "1 1"
 from nowhere
 expect "no torch there" "$status $(grep -c 'there is no torch in nowhere' output)" "1 1"
+
+# The other version that the project works with is this checkout's choice.
+chosen() { (. checkout/scripts/setup/lib.sh && echo "$torch_wheel ${torch_dir##*/}"); }
+mkdir -p checkout/build/release
+touch checkout/build/release/.built site/torch/lib.so
+printf "__version__ = '%s'\n" "$torch_other" >site/torch/version.py
+from site
+expect "the other version" "$status $(chosen) $(ls checkout/build/release/.built 2>/dev/null)" "0 $torch_other torch-${torch_other%+*} "
+status=0
+checkout/scripts/setup/torch >output 2>&1 || status=$?
+expect "it stays" "$status $(chosen) $(<output)" "0 $torch_other torch-${torch_other%+*} "
+rm site/torch/lib.so
+checkout/scripts/setup/torch >output 2>&1 || status=$?
+expect "it was taken away, too" "$status $(grep -c 'or go back to .* (scripts/setup/torch --pinned)' output)" "1 1"
+touch site/torch/lib.so
+printf "__version__ = '%s'\n" "$torch_pinned" >site/torch/version.py
+from site
+expect "back to the pinned one" "$(chosen)" "$torch_pinned torch-${torch_pinned%+*}"
+
 rm "$torch_dir/torch" && mkdir "$torch_dir/torch"
-sed -i 's/3/2/' site/torch/version.py
 from site
 expect "never over an unpacked one" "$status $(grep -c 'holds an unpacked torch already' output)" "1 1"
 
