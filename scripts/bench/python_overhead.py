@@ -4,6 +4,7 @@ A turn trains twice, for few and for many steps: the difference is the steps' ow
 """
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -53,6 +54,25 @@ class SlowData(pipeline.Task):
     def loss(self, batch):
         for _ in range(REPEATS): x = self.model(batch)
         return x.square().sum()
+"""
+COMPILED = """
+import torch, pipeline
+from torch import nn
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(256), nn.Linear(256, 1024), nn.Linear(1024, 256)
+    def forward(self, x): return x + self.down(nn.functional.gelu(self.up(self.norm(x)), approximate="tanh"))
+class Compiled(pipeline.Task):
+    def sample_count(self, split): return 100000 if split == "train" else 0
+    def batch(self, split, ids, epoch): return torch.ones(len(ids), 32, 256)
+    def build_model(self):
+        model = nn.Sequential(nn.ModuleList(Block() for _ in range(6)))
+        model.forward = lambda x: [x := block(x) for block in model[0]][-1]
+        if "KIND" == "layers":
+            for block in model[0]: block.compile()
+        return torch.compile(model) if "KIND" == "model" else model
+    def loss(self, batch): return self.model(batch).square().sum()
 """
 CONFIG = """
 [task]
@@ -119,6 +139,23 @@ def slow_data(pipeline, rounds):
               f"loader.processes = 1, {idle:.0f} ms if batches took no time")
 
 
+def compiled(pipeline, rounds):
+    """What torch.compile takes before the first step, with its cache empty and filled, and gives from then on."""
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = ("nothing", "layers", "model")
+        written(folder, train__toml=CONFIG, **{f"{kind}__py": COMPILED.replace("KIND", kind) for kind in kinds})
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "cache")
+
+        def run(kind):
+            return lambda n: [*pipeline, "--set", f"train.max_steps={n}", "--set", f"task.file={kind}.py"]
+        for kind in kinds[1:]:
+            shutil.rmtree(os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
+            plain, cold, warm = (seconds(run(which)(1), folder) for which in ("nothing", kind, kind))
+            print(f"torch.compile of {kind}: the first step comes {cold - plain:.1f} s later, {warm - plain:.1f} s with a filled cache")
+        times = milliseconds([run(kind) for kind in kinds], folder, 40, rounds)
+        print(f"a step: {times[0]:.0f} ms, {times[1]:.0f} ms with compiled layers, {times[2]:.0f} ms with a compiled model")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True)
@@ -128,6 +165,7 @@ def main():
     pipeline = [arguments.pipeline, "run", "train.toml", "--fresh"]
     overhead(pipeline, arguments.rounds)
     slow_data(pipeline, arguments.rounds)
+    compiled(pipeline, arguments.rounds)
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ class MistakesTest(job.Job):
         self.configure("mine.py")
         said = self.pipeline("run", "train.toml", code=2)
         self.assertIn("step 1: the weights of its samples, such as their target tokens, add up to 0: it trains nothing", said)
-        self.assertIn("warning: nothing calls Mine.evalute: did you mean evaluate?", said)
+        self.assertEqual(said.count("warning: nothing calls Mine.evalute: did you mean evaluate?"), 1)
 
     def test_sys_exit_is_an_error(self):
         self.assert_error(r"mine.py:13: SystemExit: 0", """

@@ -120,8 +120,8 @@ std::vector<Share> exchange(ProcessGroup& processes, Share mine) {
 }
 
 // Does this rank's part of a round. Where the task fails on any rank, all end together.
-std::vector<Share> play(ProcessGroup& processes, const EvaluationRequest& request,
-                        const std::function<void(Share&)>& part) {
+std::vector<Share> do_round(ProcessGroup& processes, const EvaluationRequest& request,
+                            const std::function<void(Share&)>& part) {
   Share mine;
   std::exception_ptr failure;
   try {
@@ -256,7 +256,7 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
   std::vector<plugins::EvaluationRecord> records;
   uint64_t samples = 0;
   for (uint64_t begin = 0; begin < total; begin += round) {
-    std::vector<Share> shares = play(processes, request, [&](Share& mine) {
+    std::vector<Share> shares = do_round(processes, request, [&](Share& mine) {
       for (uint64_t i = 0; i < kBatchesPerRound && !mine.cancelled; ++i)
         mine.cancelled = !dealt.next([&](const plugins::Batch& batch, uint64_t first) {
           mine.batches.push_back(run(task, request, batch, first));
@@ -273,7 +273,7 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
     if (request.progress) request.progress(samples, total);
   }
   Evaluation result;
-  play(processes, request, [&](Share&) {
+  do_round(processes, request, [&](Share&) {
     result = conclude(task, request.split, request.purpose, sums, task.metrics(), std::move(records));
   });
   result.samples = total;

@@ -55,10 +55,32 @@ def seed(number, device):
         torch.cuda.default_generators[device.index].manual_seed(number)
 
 
+def is_narrow(dtype):
+    return dtype in (torch.bfloat16, torch.float16)
+
+
 def autocast_of(device, compute):
     """() -> a context in which matrix products run in `compute`."""
-    narrow = compute in (torch.bfloat16, torch.float16)
+    narrow = is_narrow(compute)
     return lambda: torch.autocast(device.type, dtype=compute if narrow else torch.bfloat16, enabled=narrow)
+
+
+def widen_norms(model):
+    """BatchNorm and its like take weights in the dtype of their running statistics alone, float32; autocast leaves them as they are."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase):
+            module.forward = _with_wide_weights(module, module.forward)
+
+
+def _with_wide_weights(module, forward):
+    def run(*inputs):
+        kept = dict(module._parameters)
+        module._parameters.update({name: value.float() for name, value in kept.items() if value is not None})
+        try:
+            return forward(*inputs)
+        finally:
+            module._parameters.update(kept)
+    return run
 
 
 def cell(value):

@@ -22,6 +22,9 @@ from .tensors import View, dtype_of, from_host, on_device, pinned
 from .units import Units
 
 
+_told_of = set()  # classes whose misspelt methods were named
+
+
 class _Batch:
     def __init__(self, ids, data):
         self.ids, self.data = ids, data
@@ -52,8 +55,10 @@ class TaskObject:
 
     def open(self):
         task, run = self.task, self.run
-        for own, known in misspelt(type(task)):
-            self.context.log("warning", f"nothing calls {type(task).__name__}.{own}: did you mean {known}?")
+        if type(task) not in _told_of:
+            _told_of.add(type(task))
+            for own, known in misspelt(type(task)):
+                self.context.log("warning", f"nothing calls {type(task).__name__}.{own}: did you mean {known}?")
         task.device = runtime.open_device(run)
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
         self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
@@ -74,6 +79,8 @@ class TaskObject:
             why = "the model is compiled as a whole: compile its layers instead, layer.compile()" if compiled \
                 else "layers() of this task names none: write it"
             raise ConfigError(f"train.activation_checkpointing = true: {why}, or switch this off")
+        if runtime.is_narrow(dtype_of(run.compute_dtype)):
+            runtime.widen_norms(model)
         self.units = Units(self.host, model, layers, recompute)
         self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter)
         self.buffers = Buffers(model, task.device, self._why_buffers_may_not_change())
