@@ -72,7 +72,7 @@ class MistakesTest(job.Job):
                       "weight": "self, batch, samples", "build_model": "self", "layers": "self, model",
                       "describe_parameter": "self, parameter", "evaluate": "self, batch", "report": "self, values, records",
                       "extra_state": "self", "prepare": "self", "data_fingerprint": "self", "tokens": "self, batch"}
-        self.assert_errors({f"in_{slot}": (f"\n    def {slot}({signature}): oops\n", rf"in_{slot}.py:13: NameError: name 'oops'")
+        self.assert_errors({f"in_{slot}": (f"\n    def {slot}({signature}): oops\n    def set_extra_state(self, state): pass\n", rf"in_{slot}.py:13: NameError: name 'oops'")
                             for slot, signature in signatures.items()})
 
     def test_losses_that_are_none(self):
@@ -110,6 +110,20 @@ class MistakesTest(job.Job):
             "misspelt": ("\n    def describe_parameter(self, parameter): parameter.trianable = False\n", "a parameter has no trianable: name, shape, trainable"),
             "stream": ("\n    def dataset(self, split): return iter([1, 2])\n", r"dataset\('train'\) returned list_iterator, must return a map-style dataset"),
             "columns": ("\n    columns = 'yz'\n", "columns = 'yz': must be a sequence of names"),
+            "teacher": ("""
+    def build_model(self): return nn.ModuleList([nn.Linear(4, 1), nn.Linear(4, 1).requires_grad_(False)])
+    def loss(self, batch):
+        with torch.no_grad():
+            self.model[1].weight.lerp_(self.model[0].weight, 0.1)
+        return (self.model[0](batch) - self.model[1](batch)).square().sum()
+""", "parameter 1.weight was changed by the task, in place: the optimizer alone changes parameters"),
+            "complex": ("\n    def build_model(self): return nn.ParameterList([torch.zeros(2, dtype=torch.complex64)])\n",
+                        "parameter 0 is torch.complex64, must be float32, bfloat16 or float16"),
+            "meta": ("\n    def build_model(self): return nn.Linear(4, 1, device='meta')\n", "parameter weight is on the device meta: build_model.. must make"),
+            "lazy": ("\n    def build_model(self): return nn.LazyLinear(1)\n", "parameter weight has no shape yet"),
+            "leaves": ("\n    def loss(self, batch): import os; os._exit(0)\n", "leaves.py:13: SystemExit: 0"),
+            "state": ("\n    def extra_state(self): return 'text'\n    def set_extra_state(self, state): pass\n", r"extra_state\(\) returned str, must return bytes"),
+            "unread": ("\n    def extra_state(self): return b'x'\n", r"extra_state\(\) needs set_extra_state\(\)"),
             "metric": ("\n    metrics = {'share': pipeline.Metric('x', better='hihger')}\n", "'hihger' is none of lower, higher"),
         }
         self.assert_errors(cases)
@@ -133,9 +147,14 @@ class MistakesTest(job.Job):
     def loss(self, batch): return self.model(batch).square().sum()
 """, "frozen.py: all parameters are frozen: there is nothing to train"),
             "nothing": ("\n    def evaluate(self, batch): pass\n", r"nothing.py: evaluate\(\) returned NoneType, must return a dict"),
-            "tokens": ("\n    def tokens(self, batch): pass\n", "tokens.py: load: what the task returned cannot be used: TypeError: int"),
-            "report": ("\n    def report(self, values, records): return {'auc': 'high'}\n",
-                       "report.py: report: what the task returned cannot be used: ValueError: could not convert string to float: 'high'"),
+            "tokens": ("\n    def tokens(self, batch): pass\n", r"tokens.py: tokens\(\) returned None, must return a number"),
+            "weigh": ("\n    def weight(self, batch, samples): return '3'\n", r"weight\(\) returned '3', must return a number"),
+            "missing": ("\n    def batch(self, split, ids, epoch): pass\n", r"batch\(\) returned None"),
+            "signature": ("\n    def weight(self, batch): return 1\n", r"signature.py: load: TypeError: Mine.weight\(\) takes 2 positional arguments but 3 were given"),
+            "value": ("\n    def evaluate(self, batch): return {'a': 'x'}\n", r"evaluate\(\) returned 'x' for 'a', must return a sum or \(sum, weight\)"),
+            "figure": ("\n    def report(self, values, records): return {'auc': 'high'}\n", r"report\(\) returned 'high' for 'auc', must return a number or"),
+            "nothing_reported": ("\n    def report(self, values, records): pass\n", r"report\(\) returned NoneType, must return a dict"),
+            "described": ("\n    metrics = {'a': 'help'}\n", r"metrics\['a'\] is 'help', must be a pipeline.Metric"),
             "samples": ("\n    def dataset(self, split): return [None] * 16\n",
                         r"samples.py: default_collate\(\) makes no batch of these samples: default_collate: batch must contain .*; write collate\(\)"),
         }
@@ -148,7 +167,7 @@ class MistakesTest(job.Job):
 
     def test_what_check_plugin_finds(self):
         cases = (("def batch(self, split, ids, epoch): return torch.randn(len(ids), 4)", "the same ids, loaded again, gave another loss"),
-                 ("def loss(self, batch): return self.model(batch).square().mean()", "it must be the sum over the batch, and looks like a mean"),
+                 ("def loss(self, batch): return self.model(batch).square().mean()", "the mean of those that each has alone, .* it must be the sum over the batch"),
                  ("""def build_model(self): return nn.ModuleList([nn.Linear(4, 1)])
     def loss(self, batch): return nn.functional.linear(batch, self.model[0].weight).square().sum()""",
                   "FAIL values of a unit are used only while it is open: .*0.weight was used without calling the layer"))
@@ -202,6 +221,11 @@ class MistakesTest(job.Job):
     @dataclass
     class Options:
         widths: tuple = (3, 4)
+""", code=2)
+        self.assert_error("mine.py: Mine.Options.file: every task in Python has this key", """
+    @dataclass
+    class Options:
+        file: str = "x"
 """, code=2)
         self.assert_error("mine.py: Mine.Options must be a dataclass: write @dataclass above it", """
     class Options:

@@ -1,4 +1,5 @@
 """Runs of tasks in Python have the bits of the same task in C++, under every strategy, and after a kill."""
+import json
 import os
 import signal
 import subprocess
@@ -105,10 +106,21 @@ class RunsTest(job.Job):
         self.assertEqual(self.losses("whole"), self.losses("killed"))
         self.assertTrue(self.checkpoint("whole") == self.checkpoint("killed"), "the checkpoints differ")
 
+    def test_a_checkpoint_has_the_running_statistics_that_the_run_evaluated_with(self):
+        for name in ("Pictures", "Averaged"):
+            with self.subTest(name):
+                self.configure(MODELS, **{"class": name})
+                self.pipeline("run", "train.toml", run__dir=name)
+                last = json.loads((self.folder / name / "eval.jsonl").read_text().splitlines()[-1])
+                self.pipeline("evaluate", name, "--split", "val")
+                again = json.loads((self.folder / name / "evaluation-val.json").read_text())
+                self.assertEqual(last["loss"], again["figures"]["loss"])
+
     def test_running_statistics_that_would_differ_are_refused(self):
-        self.configure(MODELS, **{"class": "Pictures"})
-        said = self.pipeline("run", "train.toml", code=2, launch__processes=2, strategy__plugin="ddp")
-        self.assertIn("error: training changes the buffer 1.num_batches_tracked, which would differ between the processes", said)
+        for name, buffer in (("Averaged", "2.mean"), ("Pictures", "1.running_mean")):
+            self.configure(MODELS, **{"class": name})
+            said = self.pipeline("run", "train.toml", code=2, launch__processes=2, strategy__plugin="ddp")
+            self.assertIn(f"error: training changes the buffer {buffer}, which would differ between the processes", said)
         self.assert_alike("single,ddp", "1,2", task__norm="group")
 
     def test_what_is_in_eval_stays_there(self):

@@ -30,6 +30,13 @@ class VerbsTest(job.Job):
         self.assertRegex(self.pipeline("evaluate", "run", "--split", "val"), r"accuracy +1\.0\d+\n +auc +1\.0\d+\n")
         self.assertRegex(self.pipeline("evaluate", "run", "--split", "val", launch__processes=2), r"accuracy +1\.0\d+\n +auc +1\.0\d+\n")
         self.pipeline("export", "run")
+        (self.folder / "mine.py").write_text(f"import sys\nsys.path.insert(0, '{MODELS.parent}')\nimport models\n"
+                                             "class Mine(models.Pictures):\n    columns = ('kind',)\n    def export(self, folder): pass\n"
+                                             "    def predict(self, batch): return batch[1]\n")
+        mine = dict(task__file="mine.py", task__class="Mine")
+        self.assertRegex(self.pipeline("export", "run", "--output", "empty", code=1, **mine), r"error: \S*mine.py: export\(\) wrote nothing")
+        said = self.pipeline("predict", "run", "--split", "val", "--output", "rows.csv", code=1, **mine)
+        self.assertRegex(said, r"error: \S*mine.py: predict\(\) returned the row tensor\(\d\), must return a sequence with 1 value")
         loaded = self.run_words(job.PYTHON, "-c", "import torch; print(sorted(torch.load('run/export/model.pt')))")
         self.assertIn("'1.running_mean'", loaded)
 

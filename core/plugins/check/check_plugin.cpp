@@ -105,7 +105,12 @@ CheckReport check_plugin(const CheckArgs& args, const std::function<void(const s
   else
     std::ranges::move(promises_of(kind), std::back_inserter(promises));
   for (const Promise& promise : promises) {
-    report.checks.push_back(run(promise, args));
+    const bool is_moot = std::ranges::any_of(report.checks, [&](const Check& check) {
+      return check.name == promise.needs && check.outcome == Outcome::kFailed;
+    });
+    report.checks.push_back(
+        is_moot ? Check{promise.name, Outcome::kSkipped, fmt::format("it needs that {}", promise.needs)}
+                : run(promise, args));
     say(line_of(report.checks.back()));
   }
   say(summary(report));

@@ -60,6 +60,7 @@ std::string logged_error();
 struct Promise {
   std::string name;
   std::function<void(const CheckArgs& args)> test;
+  std::string needs = {};  // the promise without which this one says nothing; empty: none
 };
 
 std::vector<Promise> library_promises();

@@ -1,12 +1,25 @@
 """A model's tensors that are not parameters, such as BatchNorm's running statistics."""
 
 import ctypes
+import hashlib
 import json
 import struct
 
 import torch
 
 from .host import ConfigError, TaskError
+
+
+_LOOKS = 2  # micro-batches after which all values are compared; later those alone whose version has changed
+
+
+def _bytes(tensor):
+    value = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(value.data_ptr(), value.numel() * value.element_size())
+
+
+def _digest(tensor):
+    return hashlib.blake2b(_bytes(tensor), digest_size=16).digest()
 
 
 class Buffers:
@@ -26,11 +39,25 @@ class Buffers:
             if buffer.device != device:
                 buffer.data = buffer.to(device)
             self._buffers[name] = buffer
+        self._changed = set()
         self._versions = {name: buffer._version for name, buffer in self._buffers.items()}
+        self._digests = {name: _digest(buffer) for name, buffer in self._buffers.items()}
+        self._looked = 0
 
     def changed(self):
-        """Those that are not as build_model() made them."""
-        return {name: buffer for name, buffer in self._buffers.items() if buffer._version != self._versions[name]}
+        """Those that are not as build_model() made them. By their values: batch_norm(), among others, raises no version."""
+        for name, buffer in self._buffers.items():
+            if name not in self._changed and _digest(buffer) != self._digests[name]:
+                self._changed.add(name)
+        return {name: self._buffers[name] for name in self._buffers if name in self._changed}
+
+    def _just_changed(self):
+        """The same after a micro-batch. What layers do to their buffers shows in the first ones."""
+        if self._looked < _LOOKS:
+            self._looked += 1
+            return self.changed()
+        self._changed.update(name for name, buffer in self._buffers.items() if buffer._version != self._versions[name])
+        return self._changed
 
     def check_changes(self):
         """After a micro-batch of training."""
@@ -38,7 +65,7 @@ class Buffers:
             if module._buffers.get(name) is not buffer:
                 raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
                                 "in place, as self.buffer.copy_(value) does")
-        changed = self.changed()
+        changed = self._just_changed()
         lost = next((name for name in changed if name not in self._saved), None)
         if lost is not None:
             raise TaskError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
@@ -55,16 +82,16 @@ class Buffers:
                     has = "no such buffer" if buffer is None else f"{buffer.dtype} of shape {tuple(buffer.shape)}"
                     raise ConfigError(f"the checkpoint has a buffer {name}, {value.dtype} of shape {tuple(value.shape)}; this "
                                       f"model has {has}")
-                buffer.copy_(value)  # its version now differs: the next checkpoint has it, too
+                buffer.copy_(value)
+                self._changed.add(name)  # the next checkpoint has it, too
 
 
 def pack(state, buffers):
     """Bytes for a checkpoint: the length of a JSON header, which names the buffers, the header, `state`, the buffers."""
     parts, described = [state], {}
     for name, buffer in buffers.items():
-        value = buffer.detach().cpu().contiguous()
-        described[name] = [str(value.dtype).removeprefix("torch."), list(value.shape)]
-        parts.append(ctypes.string_at(value.data_ptr(), value.numel() * value.element_size()))
+        described[name] = [str(buffer.dtype).removeprefix("torch."), list(buffer.shape)]
+        parts.append(_bytes(buffer))
     header = json.dumps({"state": len(state), "buffers": described}).encode()
     return b"".join([struct.pack("<Q", len(header)), header, *parts])
 

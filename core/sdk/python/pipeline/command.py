@@ -1,6 +1,7 @@
 """Python as the process of a run: finds the user's class and runs the program, libpipeline.so, with it."""
 
 import atexit
+import contextlib
 import ctypes
 import importlib.util
 import inspect
@@ -48,8 +49,13 @@ def run(config, task, **values):
     values: what --set would set, as in run("train.toml", MyTask, train__max_steps=100); the two underscores are the dot.
     Raises RuntimeError, with the run's error, unless the run ends with exit code 0.
     """
+    from .task import Task
+    if not (isinstance(task, type) and issubclass(task, Task) and task is not Task):
+        raise TypeError(f"task is {task!r}, must be a class that derives from pipeline.Task, not an object of it")
     words = ["run", os.fspath(config)]
     for key, value in values.items():
+        if value is None:
+            raise TypeError(f"{key} is None: leave it out for the default")
         words += ["--set", f"{key.replace('__', '.')}={_toml(value)}"]
     code = _main(words, _file_of(task), task.__name__, lambda: task)
     if code != 0:
@@ -148,7 +154,24 @@ def _main(words, file, name, find_class):
     arguments = ["pipeline", *words]
     sys.stdout.flush()
     sys.stderr.flush()
-    return _library.pipeline_main(len(arguments), _array(arguments), ctypes.byref(embedding))
+    with _no_way_out():
+        return _library.pipeline_main(len(arguments), _array(arguments), ctypes.byref(embedding))
+
+
+@contextlib.contextmanager
+def _no_way_out():
+    """os._exit() in a user's method is an error, as sys.exit() is: the run would end with its code, 0 perhaps, and no word."""
+    leave, own = os._exit, os.getpid()
+
+    def exit_of_method(code):
+        if os.getpid() == own:
+            raise SystemExit(code)
+        leave(code)  # of a child
+    os._exit = exit_of_method
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 def _array(words):

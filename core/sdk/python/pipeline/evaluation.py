@@ -8,6 +8,12 @@ from . import abi
 from .host import TaskError
 
 
+def checked_dict(values, method):
+    if not isinstance(values, dict):
+        raise TaskError(f"{method}() returned {type(values).__name__}, must return a dict")
+    return values
+
+
 class Results:
     """Those of one batch."""
 
@@ -17,8 +23,12 @@ class Results:
     def add(self, name, value):
         if isinstance(value, torch.Tensor) and value.dim() > 0:
             return self._add_records(name, value)
-        total, weight = value if isinstance(value, tuple) else (value, self._batch.weight)
-        self._host.check(self._sink.value(self._sink.user, abi.string(""), abi.string(name), float(total), float(weight)))
+        try:
+            total, weight = value if isinstance(value, tuple) else (value, self._batch.weight)
+            total, weight = float(total), float(weight)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"evaluate() returned {value!r} for {name!r}, must return a sum or (sum, weight)") from error
+        self._host.check(self._sink.value(self._sink.user, abi.string(""), abi.string(name), total, weight))
 
     def _add_records(self, name, rows):
         ids = self._batch.ids
@@ -33,6 +43,9 @@ class Results:
             self._host.check(self._sink.record(self._sink.user, sample, abi.string(name), data, len(data)))
 
     def show(self, texts, count):
+        texts = list(texts)
+        if len(texts) != len(self._batch.ids):
+            raise TaskError(f"show() returned {len(texts)} texts for a batch of {len(self._batch.ids)} samples")
         for sample, text in list(zip(self._batch.ids, texts))[:count]:
             self._host.check(self._sink.sample(self._sink.user, sample, abi.string(str(text))))
 
@@ -53,6 +66,11 @@ def report(host, task, args, sink):
     rows = {}
     for record in args.records[:args.record_count]:
         rows.setdefault(record.key.text(), []).append(_row(record))
-    for name, value in task.report(values, {name: torch.stack(each) for name, each in rows.items()}).items():
-        value, better = value if isinstance(value, tuple) else (value, "lower")
-        host.check(sink.figure(sink.user, abi.string(name), float(value), abi.BETTER[better]))
+    figures = checked_dict(task.report(values, {name: torch.stack(each) for name, each in rows.items()}), "report")
+    for name, figure in figures.items():
+        try:
+            value, better = figure if isinstance(figure, tuple) else (figure, "lower")
+            value, better = float(value), abi.BETTER[better]
+        except (TypeError, ValueError, KeyError) as error:
+            raise TaskError(f'report() returned {figure!r} for {name!r}, must return a number or (number, "higher")') from error
+        host.check(sink.figure(sink.user, abi.string(name), value, better))

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import operator
 import os
 import traceback
 
@@ -109,6 +110,8 @@ class Context:
             self._host.log(self._pointer, abi.LOG_LEVELS[level], abi.string(part))
 
     def metric(self, name, total, weight):
+        if not isinstance(name, str) or not isinstance(total, (int, float, torch.Tensor)) or not isinstance(weight, (int, float)):
+            raise TypeError(f"metric({name!r}, {total!r}, {weight!r}): must be given a name, a number or tensor of one, and a number")
         if isinstance(total, torch.Tensor):
             view = View(total.reshape(()).float())
             self._host.metric_tensor(self._pointer, abi.string(name), ctypes.byref(view.raw), weight)
@@ -116,4 +119,7 @@ class Context:
             self._host.metric(self._pointer, abi.string(name), total, weight)
 
     def seed(self, name, *numbers):
-        return self._host.seed(self._pointer, abi.string(name), *(list(numbers) + [0, 0, 0])[:3])
+        if not isinstance(name, str) or len(numbers) > 3:
+            raise TypeError(f"seed or generator of {(name, *numbers)!r}: must be given a name and at most three whole numbers")
+        numbers = [operator.index(number) for number in numbers]
+        return self._host.seed(self._pointer, abi.string(name), *(numbers + [0, 0, 0])[:3])

@@ -50,6 +50,9 @@ class Schema:
         self._keep = []  # what the structs point to
         self._strings = abi.Strings()
         self._fields = list(_fields(options_class, "")) if options_class else []
+        for key, _, _ in self._fields:
+            if key in _OWN:
+                raise TaskError(f"{options_class.__qualname__}.{key}: every task in Python has this key: give it another name")
         structs = [self._own(key, **facts) for key, facts in _OWN.items()]
         structs += [self._struct(key, kind, field) for key, kind, field in self._fields]
         self.structs = (abi.Option * len(structs))(*structs)

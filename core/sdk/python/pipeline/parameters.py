@@ -45,6 +45,15 @@ def _plain(name):
     return name.replace("_orig_mod.", "")
 
 
+def _check_kind(name, tensor):
+    if isinstance(tensor, torch.nn.parameter.UninitializedParameter):
+        raise TaskError(f"parameter {name} has no shape yet: build_model() must run a batch through its lazy modules first")
+    if tensor.device.type != "cpu":
+        raise TaskError(f"parameter {name} is on the device {tensor.device}: build_model() must make the model on the CPU, and with values")
+    if tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise TaskError(f"parameter {name} is {tensor.dtype}, must be float32, bfloat16 or float16: what is not trained can be a buffer")
+
+
 class ParameterTable:
     """All parameters of a model, by index. A tensor under two names is one parameter, under the first."""
 
@@ -56,6 +65,7 @@ class ParameterTable:
         self._hooks = {}  # by index: of those that are bound
         self._lock = threading.Lock()  # autograd has a thread for each device
         for name, tensor in model.named_parameters():
+            _check_kind(name, tensor)
             info = Parameter(_plain(name), tuple(tensor.shape), tensor.requires_grad, tensor.dim() >= 2, units.unit_of(tensor))
             describe(info)
             self.tensors.append(tensor)
@@ -94,6 +104,14 @@ class ParameterTable:
         for index, info in enumerate(self.infos):
             if index not in self._hooks:
                 raise TaskError(f"parameter {info.name} was not bound before the first batch")
+        self._versions = [tensor._version for tensor in self.tensors]
+
+    def check_unchanged(self):
+        """After a micro-batch: a strategy may keep the values elsewhere, and other processes have their own."""
+        for tensor, version, info in zip(self.tensors, self._versions, self.infos):
+            if tensor._version != version:
+                raise TaskError(f"parameter {info.name} was changed by the task, in place: the optimizer alone changes parameters; what "
+                                "follows them, such as a moving average, is a buffer")
 
     def check_kept(self, model):
         """That the model still has the parameters that the strategy trains."""

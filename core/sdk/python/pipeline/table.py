@@ -5,6 +5,7 @@ import difflib
 import inspect
 import itertools
 import math
+import operator
 import pathlib
 import sys
 
@@ -12,12 +13,12 @@ import torch
 
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
-from .evaluation import Results, report
+from .evaluation import Results, checked_dict, report
 from .host import ConfigError, Context, TaskError
 from .loading import Loaders
 from .options import Schema
 from .parameters import ParameterTable
-from .task import Task
+from .task import Metric, Task
 from .tensors import View, dtype_of, from_host, on_device, pinned
 from .units import Units
 
@@ -89,17 +90,28 @@ class TaskObject:
         self._always_eval = [module for module in model.modules() if not module.training] if model.training else []
         self._model = task.model = model
         self._set_mode(True)
+        if overrides(type(task), "extra_state"):
+            if not overrides(type(task), "set_extra_state"):
+                raise TaskError("extra_state() needs set_extra_state(), which takes it back")
+            self._checked_state()  # what is wrong with it is better known before the first checkpoint is due
 
     def prepare(self):
         self.task.prepare()
 
     def extra_state(self, out, size):
         self.parameters.check_kept(self._model)
-        state = self.task.extra_state()
+        self.buffers.check_changes()
         changed = self.buffers.changed()
+        state = self._checked_state()
         self._state = pack(state, changed) if state or changed else b""
         out[0] = ctypes.cast(ctypes.c_char_p(self._state), ctypes.c_void_p)
         size[0] = len(self._state)
+
+    def _checked_state(self):
+        state = self.task.extra_state()
+        if not isinstance(state, bytes):
+            raise TaskError(f"extra_state() returned {type(state).__name__}, must return bytes")
+        return state
 
     def set_extra_state(self, data, size):
         state, self._restored = unpack(ctypes.string_at(data, size))
@@ -114,12 +126,19 @@ class TaskObject:
         count = self.task.sample_count(split)
         if count is None:
             return 0
-        if not isinstance(count, int) or count < 0:
+        try:
+            whole = operator.index(count)
+        except TypeError:
+            whole = -1
+        if whole < 0:
             raise TaskError(f"sample_count({split!r}) returned {count!r}, must return a whole number; 0: no such split")
-        return count
+        return whole
 
     def sample_costs(self, split, ids, count, out):
-        for i, cost in enumerate(self.task.costs(abi.SPLITS[split], ids[:count])):
+        costs = list(self.task.costs(abi.SPLITS[split], ids[:count]))
+        if len(costs) != count:
+            raise TaskError(f"costs() returned {len(costs)} numbers for {count} samples")
+        for i, cost in enumerate(costs):
             out[i] = cost
 
     def load(self, args, out):
@@ -131,23 +150,17 @@ class TaskObject:
         with torch.no_grad():
             make = self._loaders.load if self._loaders else self.task.batch
             batch = _Batch(ids, make(split, ids, args.epoch))
-            batch.weight = self._weight(batch)
-            batch.tokens, batch.positions = int(self.task.tokens(batch.data)), int(self.task.positions(batch.data))
+            if batch.data is None:
+                raise TaskError("batch() returned None, must return a batch")
+            batch.weight = _number(self.task.weight(batch.data, len(ids)), "weight()")
+            if not 0 <= batch.weight < math.inf:
+                raise TaskError(f"weight() returned {batch.weight}, must return a finite number of at least 0: the loss's sum is divided by it")
+            batch.tokens, batch.positions = (int(_number(each(batch.data), f"{each.__name__}()")) for each in (self.task.tokens, self.task.positions))
             if self.flag(abi.RUN_PIN_MEMORY):
                 batch.data = pinned(batch.data)
         number = next(self._numbers)
         self.batches[number] = batch
         out[0] = number
-
-    def _weight(self, batch):
-        weight = self.task.weight(batch.data, len(batch.ids))
-        try:
-            value = float(weight)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise TaskError(f"weight() returned {weight!r}, must return a number") from error
-        if not 0 <= value < math.inf:
-            raise TaskError(f"weight() returned {value}, must return a finite number of at least 0: the loss's sum is divided by it")
-        return value
 
     def batch_info(self, number, out):
         batch = self.batches[number]
@@ -190,6 +203,7 @@ class TaskObject:
         finally:
             self.parameters.deliver_to(None)
         self.buffers.check_changes()
+        self.parameters.check_unchanged()
         self._loss = View(loss)
         out[0] = self._loss.raw
 
@@ -200,9 +214,7 @@ class TaskObject:
 
         def work(data):
             results.add("loss", self._checked_loss(data))
-            values = self.task.evaluate(data)
-            if not isinstance(values, dict):
-                raise TaskError(f"evaluate() returned {type(values).__name__}, must return a dict of sums")
+            values = checked_dict(self.task.evaluate(data), "evaluate")
             for name, value in values.items():
                 results.add(name, value)
             self._tell_of_missing(values)
@@ -212,7 +224,7 @@ class TaskObject:
 
     def _tell_of_missing(self, values):
         """Of metrics that nothing is computed of."""
-        if self._told:
+        if self._told or overrides(type(self.task), "report"):  # which may make a figure of anything
             return
         self._told = True
         for name, metric in self.task.metrics.items():
@@ -229,6 +241,8 @@ class TaskObject:
 
     def metric(self, index, out):
         name, metric = list(self.task.metrics.items())[index]
+        if not isinstance(metric, Metric):
+            raise TaskError(f"metrics[{name!r}] is {metric!r}, must be a pipeline.Metric(\"what it is\")")
         for given, known in ((metric.aggregate, abi.AGGREGATES), (metric.better, abi.BETTER)):
             if given not in known:
                 raise ConfigError(f"metrics[{name!r}]: {given!r} is none of {', '.join(known)}")
@@ -246,10 +260,7 @@ class TaskObject:
         sink, batch = abi.PredictionSink.received(sink), self.batches[number]
 
         def work(data):
-            rows = list(self.task.predict(data))
-            if len(rows) != len(batch.ids):
-                raise TaskError(f"predict() returned {len(rows)} rows for a batch of {len(batch.ids)} samples")
-            for sample, row in zip(batch.ids, rows):
+            for sample, row in zip(batch.ids, _checked_rows(self.task.predict(data), len(batch.ids), self.task.columns)):
                 texts = [abi.string(runtime.cell(value)) for value in row]
                 fields = (abi.Str * len(texts))(*texts)
                 self.host.check(sink.row(sink.user, sample, fields, len(texts)))
@@ -259,6 +270,8 @@ class TaskObject:
         self._begin(False)
         with torch.no_grad():
             self.task.export(pathlib.Path(folder.text()))
+        if not any(pathlib.Path(folder.text()).iterdir()):
+            raise TaskError(f"export() wrote nothing into {folder.text()}")
 
     def close(self):
         if self._loaders:
@@ -312,6 +325,34 @@ class TaskObject:
         if loss.dtype not in (torch.float32, torch.float64):
             raise TaskError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
         return loss
+
+
+def _number(value, what):
+    if not isinstance(value, str):
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    raise TaskError(f"{what} returned {value!r}, must return a number")
+
+
+def _checked_rows(rows, count, columns):
+    """What predict() returned, row by row."""
+    if not hasattr(rows, "__iter__"):
+        raise TaskError(f"predict() returned {type(rows).__name__}, must return a row for each sample")
+    rows = list(rows)
+    if len(rows) != count:
+        raise TaskError(f"predict() returned {len(rows)} rows for a batch of {count} samples")
+    for row in rows:
+        if isinstance(row, str) or not hasattr(row, "__len__") or isinstance(row, torch.Tensor) and row.dim() == 0:
+            raise TaskError(f"predict() returned the row {row!r}, must return a sequence with {len(columns)} value(s) for each sample: "
+                            "[(value,), ...] for one column")
+        if len(row) != len(columns):
+            raise TaskError(f"predict() returned the row {row!r}, which has {len(row)} values for {len(columns)} columns")
+        for name, value in zip(columns, row):
+            if getattr(value, "ndim", 0) > 0 and value.size != 1 if not isinstance(value, torch.Tensor) else value.numel() != 1:
+                raise TaskError(f"predict() returned {value!r} in the column {name}, must return a text or one number")
+    return rows
 
 
 def _is_compiled(model):
@@ -418,5 +459,5 @@ class Table:
                 method(self._objects[number], *args)
                 return None
             except BaseException as error:
-                return self._host.from_exception(error, self._file, f"{name}: what the task returned cannot be used")
+                return self._host.from_exception(error, self._file, name)
         return call
