@@ -8,4 +8,5 @@ if(PIPELINE_TORCH_WHEEL) # which of them, from scripts/setup/build
   set(PIPELINE_TORCH_VERSION ${CMAKE_MATCH_1})
   set(PIPELINE_TORCH_VARIANT ${CMAKE_MATCH_2})
 endif()
-string(REGEX REPLACE "[^0-9]" "" PIPELINE_TORCH_CUDA "${PIPELINE_TORCH_VARIANT}00") # as drivers count: cu130 is 13000
+# As drivers count: cu132 is 13020.
+string(REGEX REPLACE "^cu([0-9]+)([0-9])$" "\\10\\20" PIPELINE_TORCH_CUDA "${PIPELINE_TORCH_VARIANT}")

@@ -14,7 +14,7 @@ static int is_hidden(void) {
 }
 
 EXPORTED int cuInit(unsigned flags) { return flags != 0 ? 1 : is_hidden() ? 100 : 0; }
-EXPORTED int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+EXPORTED int cuDriverGetVersion(int* version) { return *version = 90000, 0; }  // for any LibTorch
 EXPORTED int cuDeviceGetCount(int* count) { return *count = 1, 0; }
 EXPORTED int cuDeviceGet(int* device, int index) { return *device = index, index == 0 ? 0 : 101; }
 EXPORTED int cuDeviceGetName(char* name, int size, int device) {

@@ -1,5 +1,6 @@
-"""Compiles the kernels of plugins/tasks/common/transformer/cuda by NVRTC, which needs no device, for all that they are meant for. None may keep
-anything in local memory: they have fewer registers where blocks are large (__launch_bounds__).
+"""Compiles the kernels of plugins/models/transformer/cuda by NVRTC, which needs no device, for all that they are meant for. None may keep
+anything in local memory: they have fewer registers where blocks are large (__launch_bounds__). So it is with the pinned torch's NVRTC;
+with that of another the kernels must compile.
 
 PIPELINE_PYTHON names the interpreter that has the packages of tests/parity/requirements.txt: NVRTC is one that torch brings. Exit code 77:
 skipped, for the reason printed.
@@ -10,7 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-KERNELS = Path(__file__).resolve().parents[2] / "plugins/tasks/common/transformer/cuda"
+KERNELS = Path(__file__).resolve().parents[2] / "plugins/models/transformer/cuda"
+PINS = Path(__file__).resolve().parents[2] / "scripts/setup/wheels/cuda.txt"
 ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
 
@@ -45,6 +47,9 @@ def main():
     if wanted := os.environ.pop("PIPELINE_PYTHON", None):
         os.execv(wanted, [wanted] + sys.argv)
     library, files = nvrtc(), sorted(KERNELS.glob("*.cu"))
+    version = ctypes.c_int(), ctypes.c_int()
+    assert library.nvrtcVersion(*map(ctypes.byref, version)) == 0
+    is_pinned = f"nvidia-cuda-nvrtc=={version[0].value}.{version[1].value}." in PINS.read_text()
     assert files, f"there are no kernels in {KERNELS}"
     for architecture in ARCHITECTURES:
         for path in files:
@@ -53,7 +58,7 @@ def main():
             in_memory = [int(n) for n in re.findall(r"(\d+) bytes stack frame", log)]
             registers = [int(n) for n in re.findall(r"Used (\d+) registers", log)]
             assert len(names) == len(in_memory) == len(registers) > 0, log
-            assert not any(in_memory), f"{path.name} for {architecture}:\n{log}"
+            assert not (is_pinned and any(in_memory)), f"{path.name} for {architecture}:\n{log}"
             print(f"{architecture}: " + ", ".join(f"{name} {count} registers" for name, count in zip(names, registers)))
 
 

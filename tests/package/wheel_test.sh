@@ -18,7 +18,7 @@ cpack --config "$build/CPackConfig.cmake" -G TGZ -B packed >cpack.log 2>&1 || {
 mkdir tree
 tar -xzf packed/*.tar.gz -C tree --strip-components=1
 wheel=$(python3 "$here/../../scripts/setup/wheel.py" tree .)
-expect "its name" "$(grep -cE '^pipeline-[0-9.]+-py3-none-manylinux_2_[0-9]+_x86_64.whl$' <<<"$wheel")" 1
+expect "its name" "$(grep -cE '^pipeline-[0-9.]+(\+torch[0-9.]+)?-py3-none-manylinux_2_[0-9]+_x86_64.whl$' <<<"$wheel")" 1
 python3 -m venv environment
 environment/bin/pip install --quiet --no-deps --no-index "$wheel"
 installed=$(echo "$PWD"/environment/lib/python3*/site-packages)

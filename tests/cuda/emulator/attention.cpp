@@ -1,6 +1,7 @@
 // LibTorch's fused attention for CUDA, emulated: what it takes and refuses, and what it computes (in float32,
 // head by head).
 #include <ATen/ATen.h>
+#include <torch/headeronly/version.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -165,7 +166,12 @@ Five flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
            const std::optional<at::Tensor>& q_starts, const std::optional<at::Tensor>& k_starts,
            int64_t most_q, int64_t most_k, double dropout, bool causal, bool, std::optional<double> scale,
            std::optional<int64_t> left, std::optional<int64_t> right, const std::optional<at::Tensor>& seen,
-           const std::optional<at::Tensor>& slopes) {
+           const std::optional<at::Tensor>& slopes
+#if TORCH_VERSION_MINOR >= 15
+           ,
+           const std::optional<at::Tensor>& /*blocks*/, std::optional<int64_t> /*splits*/
+#endif
+) {
   TORCH_CHECK(q_starts && k_starts && !scale && !left && !right && !slopes, "emulated for ragged batches");
   return forward(sequences(q, k, v, *q_starts, *k_starts, most_q, most_k, seen, dropout, causal,
                            default_generator().current_seed()));
