@@ -1,0 +1,92 @@
+// Chat templates: what is refused, and what is bounded. What they write is compared with jinja2's by
+// tests/parity/chat_template_parity.py.
+#include "plugins/models/chat/template.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pipeline::chat {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+std::string written(const std::string& source, const ordered_json& variables = ordered_json::object()) {
+  return Template(source, "chat.jinja").render(variables, 0).text;
+}
+
+// What a template is refused with, when it is read or rendered.
+std::string problem_of(const std::string& source, const ordered_json& variables = ordered_json::object()) {
+  try {
+    return "no error, but: " + written(source, variables);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+TEST(ChatTemplate, WritesAConversationAndSaysWhatTheAssistantWrote) {
+  const Template made(
+      "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
+      "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+      "chat.jinja");
+  const Rendered rendered = made.render({{"messages",
+                                          {{{"role", "user"}, {"content", "é?"}},
+                                           {{"role", "assistant"}, {"content", "yes"}},
+                                           {{"role", "assistant"}, {"content", "no"}}}}},
+                                        0);
+  EXPECT_EQ(rendered.text, "[user]é?[assistant]yes</s>[assistant]no</s>");
+  EXPECT_THAT(rendered.generated, ElementsAre(Pair(20, 27), Pair(38, 44)));
+}
+
+TEST(ChatTemplate, NamesFileAndLineOfWhatIsNotRead) {
+  EXPECT_EQ(problem_of("a\n{% if x %}\n{{ y|nofilter }}{% endif %}"),
+            "chat.jinja, line 3 of its chat template: the filter nofilter is not read here");
+  EXPECT_THAT(problem_of("{% include 'other' %}"), HasSubstr("line 1 of its chat template: {% include %} is not read"));
+  EXPECT_THAT(problem_of("{% for a in b recursive %}{% endfor %}"), HasSubstr("recursive loops are not read"));
+  EXPECT_THAT(problem_of("\n\n{% if a %}"), HasSubstr("line 3 of its chat template: the template ends where {% endif %}"));
+  EXPECT_THAT(problem_of("{{ 'é'|upper }}"), HasSubstr("letters that are not ASCII's"));
+}
+
+TEST(ChatTemplate, NamesTheLineOfWhatGoesWrongAndWhatItRefuses) {
+  EXPECT_EQ(problem_of("a\n{{ messages[0].role + 1 }}", {{"messages", {{{"role", "user"}}}}}),
+            "chat.jinja, line 2 of its chat template: a str + an int");
+  EXPECT_EQ(problem_of("{{ raise_exception('roles must alternate') }}"),
+            "chat.jinja, line 1 of its chat template: it refuses the conversation: roles must alternate");
+  EXPECT_THAT(problem_of("{{ tools[0] }}"), HasSubstr("tools is not defined, and has no items"));
+}
+
+// A template is anybody's text.
+TEST(ChatTemplate, EndsWhateverATemplateDoes) {
+  const std::string too_much = "takes too many steps, or writes too much";
+  EXPECT_THAT(problem_of("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"), HasSubstr(too_much));
+  EXPECT_THAT(problem_of("{% set ns = namespace(s='abcdefghijklmnop') %}{% for i in range(90) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"),
+              HasSubstr(too_much));
+  EXPECT_THAT(problem_of("{% set ns = namespace(l=[1]) %}{% for i in range(90) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"),
+              HasSubstr("lists and dicts hold too much"));
+  EXPECT_THAT(problem_of("{% set ns = namespace(l=[1]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}"),
+              HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{% set ns = namespace(l={}) %}{% for i in range(200) %}{% set ns.l = {'a': ns.l.items} %}{% endfor %}"),
+              HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{% set ns = namespace() %}{% set ns.a = [ns] %}"), HasSubstr("a namespace holds no other"));
+  EXPECT_THAT(problem_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{{ 'a' * 99999999999 }}"), HasSubstr(too_much));
+  EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), HasSubstr("nested too deeply"));
+  std::string blocks;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
+  EXPECT_THAT(problem_of(blocks), HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
+  EXPECT_THAT(problem_of("{% for i in [1] %}{% macro f() %}{{ i }}{% endmacro %}{% endfor %}"), HasSubstr("a macro stands within a loop"));
+}
+
+TEST(ChatTemplate, TellsTheTimeThatItIsGiven) {
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  EXPECT_EQ(written("{{ strftime_now('%d %b %Y') }}"), "01 Jan 1970");
+}
+
+}  // namespace
+}  // namespace pipeline::chat
