@@ -1,4 +1,4 @@
-// Where and in which type the operations of plugins/tasks/common are tried.
+// Where and in which type the operations of plugins/models are tried.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -94,7 +94,7 @@ std::vector<Words> commands(const std::string& markdown) {
 
 void write_model(const fs::path& folder, const std::string& config) {
   write_text(folder / "config.json", config);
-  fs::copy_file(kRoot / "tests/tokenizer/fixtures/tokenizer.json", folder / "tokenizer.json",
+  fs::copy_file(kRoot / "tests/models/tokenizer/fixtures/tokenizer.json", folder / "tokenizer.json",
                 fs::copy_options::overwrite_existing);
   write_text(folder / "model.safetensors", std::string("\x02\0\0\0\0\0\0\0{}", 10));
 }

@@ -105,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(All, Readme,
                          testing::Values("README.md", "configs/README.md", "core/README.md",
                                          "scripts/bench/README.md", "plugins/strategies/README.md",
                                          "plugins/tasks/protein/README.md",
-                                         "plugins/tasks/protein/data/README.md",
+                                         "plugins/data/structures/README.md",
                                          "plugins/tasks/summarization/README.md"));
 INSTANTIATE_TEST_SUITE_P(Guides, Readme, testing::ValuesIn(guides()));
 

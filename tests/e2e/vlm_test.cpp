@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
-#include "tests/tokenizer/trained_sentence_piece.hpp"
+#include "tests/models/tokenizer/trained_sentence_piece.hpp"
 
 namespace pipeline::tests {
 namespace {

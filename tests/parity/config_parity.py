@@ -1,6 +1,6 @@
 """Walks all fields of transformers' configuration classes: each is changed in a folder's config.json, and `pipeline check` must say what is
 promised here: the option that follows it, that it has no effect, or its name in a refusal. A field that is not listed here fails: decide
-what becomes of it in the model's table (plugins/tasks/common/hugging_face/config_fields.hpp) first. The unchanged folders also train.
+what becomes of it in the model's table (plugins/models/hugging_face/config_fields.hpp) first. The unchanged folders also train.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """

@@ -1,4 +1,4 @@
-"""Writes tests/gpt2/fixtures/tiny.json: what transformers computes for the tiny model of gpt2_reference.py."""
+"""Writes tests/models/language/gpt2/fixtures/tiny.json: what transformers computes for the tiny model of gpt2_reference.py."""
 
 import json
 import pathlib
@@ -54,7 +54,7 @@ def main():
             for p in prompts]
         for penalty in (0.0, 1.0, 2.0)
     }
-    path = pathlib.Path(__file__).parent.parent / "gpt2" / "fixtures" / "tiny.json"
+    path = pathlib.Path(__file__).parent.parent / "models/language/gpt2/fixtures" / "tiny.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(fixture, indent=1) + "\n")
 

@@ -1,4 +1,4 @@
-"""Records what Pillow and transformers make of pictures, as the fixtures of tests/vlm: run with requirements.txt installed.
+"""Records what Pillow and transformers make of pictures, as the fixtures of tests/data/images: run with requirements.txt installed.
 
 pictures/*: files of every format and mode. fixtures/pictures.json: their pixels by Pillow. fixtures/squares.json: pictures of a formula,
 resized, and as the processors of CLIP, SigLIP and LLaVA leave them. fixtures/damaged.json: a bit changed in a GIF or PNG, and the sum of
@@ -18,7 +18,7 @@ from transformers import LlavaImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "vlm")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/images")
 
 
 def exif(orientation, endian):

@@ -1,4 +1,4 @@
-"""Records what Hugging Face's `tokenizers` does, as the fixtures of tests/tokenizer: run with tokenizer-requirements.txt installed.
+"""Records what Hugging Face's `tokenizers` does, as the fixtures of tests/models/tokenizer: run with tokenizer-requirements.txt installed.
 
 tokenizer.json and merges.txt: a tokenizer trained on tokenizer_samples.TRAINING. cases.json: texts with their pieces and ids, and ids with
 their texts. kinds/: small tokenizers of SmolLM's and Llama 3's form, and the ids that they give the texts of cases.json.

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/cache_folder.hpp"
+#include "plugins/data/files/cache_folder.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::files {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 #include <algorithm>
 #include <bit>

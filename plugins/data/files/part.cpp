@@ -1,8 +1,8 @@
-#include "plugins/tasks/common/files/part.hpp"
+#include "plugins/data/files/part.hpp"
 
 #include <sstream>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 
 namespace pipeline::files {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 
 namespace pipeline::files {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/text_file.hpp"
+#include "plugins/data/files/text_file.hpp"
 
 #include <algorithm>
 

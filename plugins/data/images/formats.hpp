@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 
 // What the files of the formats and decode_image have between them.
-namespace pipeline::vlm {
+namespace pipeline::images {
 
 using Bytes = std::span<const uint8_t>;
 
@@ -45,4 +45,4 @@ void check_size(const char* format, int64_t width, int64_t height, const DecodeO
 // "FORMAT, WxH: PROBLEM", or without a size that is not known yet (0).
 ImageError broken(const char* format, int64_t width, int64_t height, const std::string& problem);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

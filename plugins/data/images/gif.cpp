@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "plugins/tasks/vlm/images/formats.hpp"
+#include "plugins/data/images/formats.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 // Rows in the order in which a frame has them.
@@ -209,4 +209,4 @@ class GifReader {
 
 Decoded decode_gif(Bytes bytes, const DecodeOptions& options) { return GifReader(bytes).read(options); }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

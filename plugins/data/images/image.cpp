@@ -1,14 +1,14 @@
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "plugins/tasks/vlm/images/formats.hpp"
-#include "plugins/tasks/vlm/images/orientation.hpp"
+#include "plugins/data/images/formats.hpp"
+#include "plugins/data/images/orientation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 bool has_at(Bytes bytes, size_t at, std::string_view text) {
@@ -77,4 +77,4 @@ Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& option
   return upright({decoded.width, decoded.height, std::move(decoded.pixels)}, decoded.orientation.value);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 
 // RGB, row by row, three bytes a pixel.
 struct Image {
@@ -54,4 +54,4 @@ Image decode_image(std::span<const std::byte> bytes, const DecodeOptions& option
 // A PNG file with these pixels.
 std::string encode_png(const Image& image);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

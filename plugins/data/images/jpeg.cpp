@@ -11,10 +11,10 @@
 #include <algorithm>
 #include <string>
 
-#include "plugins/tasks/vlm/images/formats.hpp"
-#include "plugins/tasks/vlm/images/orientation.hpp"
+#include "plugins/data/images/formats.hpp"
+#include "plugins/data/images/orientation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 // Of a progressive file: each costs a pass over all pixels, even if it is empty. Encoders make up to 18; a
@@ -159,4 +159,4 @@ class JpegReader {
 
 Decoded decode_jpeg(Bytes bytes, const DecodeOptions& options) { return JpegReader(bytes).read(options); }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

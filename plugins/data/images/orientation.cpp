@@ -1,11 +1,11 @@
-#include "plugins/tasks/vlm/images/orientation.hpp"
+#include "plugins/data/images/orientation.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 // EXIF data are a TIFF file: numbers in the byte order that its first bytes state, read within its bounds.
@@ -103,4 +103,4 @@ Image upright(Image image, int orientation) {
   return result;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

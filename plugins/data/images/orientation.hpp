@@ -1,8 +1,8 @@
 #pragma once
 
-#include "plugins/tasks/vlm/images/formats.hpp"
+#include "plugins/data/images/formats.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 
 // The orientation that EXIF data state, or, where these have none, XMP data: as Pillow's exif_transpose has
 // it.
@@ -11,4 +11,4 @@ Orientation stated_orientation(Bytes exif, Bytes xmp);
 // The picture as it is to be looked at.
 Image upright(Image image, int orientation);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/vlm/images/formats.hpp"
-#include "plugins/tasks/vlm/images/orientation.hpp"
+#include "plugins/data/images/formats.hpp"
+#include "plugins/data/images/orientation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 // Read by us: how the picture is to be turned. Of what else is not the picture only the sums are checked.
@@ -233,4 +233,4 @@ std::string encode_png(const Image& image) {
   return bytes;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

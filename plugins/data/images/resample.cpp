@@ -1,6 +1,6 @@
 // Pillow's resampling of 8-bit pictures (its Resample.c), so that pixels are the same to the bit: across and
 // down, one after the other, with weights of 22 fractional bits and 8 bits a value between the two.
-#include "plugins/tasks/vlm/images/resample.hpp"
+#include "plugins/data/images/resample.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 constexpr int kFractionBits = 22;  // a sum of weights may leave 0..255 by a factor of two, and has a sign
@@ -207,4 +207,4 @@ Image resample(const Image& image, int64_t width, int64_t height, const Window& 
   return now;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

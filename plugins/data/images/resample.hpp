@@ -1,8 +1,8 @@
 #pragma once
 
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 
 // A part of a picture, in pixels.
 struct Window {
@@ -16,4 +16,4 @@ enum class Filter : uint8_t { kBicubic, kBilinear };
 Image resample(const Image& image, int64_t width, int64_t height, const Window& window,
                Filter filter = Filter::kBicubic);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

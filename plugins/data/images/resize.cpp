@@ -1,10 +1,10 @@
-#include "plugins/tasks/vlm/images/resize.hpp"
+#include "plugins/data/images/resize.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 // LLaVA's expand2square.
@@ -85,4 +85,4 @@ void resize_image(const Image& image, const ResizeOptions& options, float* out) 
   }
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

@@ -3,10 +3,10 @@
 #include <array>
 #include <cstdint>
 
-#include "plugins/tasks/vlm/images/image.hpp"
-#include "plugins/tasks/vlm/images/resample.hpp"
+#include "plugins/data/images/image.hpp"
+#include "plugins/data/images/resample.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 
 // How a picture becomes a square.
 enum class ResizeMode : uint8_t {
@@ -32,4 +32,4 @@ Image squared(const Image& image, const ResizeOptions& options);
 // The same as (3, size, size) numbers, each (value / 255 - mean) / deviation.
 void resize_image(const Image& image, const ResizeOptions& options, float* out);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

@@ -4,10 +4,10 @@
 
 #include <memory>
 
-#include "plugins/tasks/vlm/images/formats.hpp"
-#include "plugins/tasks/vlm/images/orientation.hpp"
+#include "plugins/data/images/formats.hpp"
+#include "plugins/data/images/orientation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::images {
 namespace {
 
 struct DeleteDemuxer {
@@ -68,4 +68,4 @@ Decoded decode_webp(Bytes bytes, const DecodeOptions& options) {
   return decoded;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::images

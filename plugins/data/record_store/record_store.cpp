@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/record_store/record_store.hpp"
+#include "plugins/data/record_store/record_store.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
 
 namespace pipeline::records {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/record_store/record_writer.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::records {
 namespace {

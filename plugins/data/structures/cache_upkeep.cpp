@@ -1,14 +1,14 @@
-#include "plugins/tasks/protein/data/cache_upkeep.hpp"
+#include "plugins/data/structures/cache_upkeep.hpp"
 
 #include <filesystem>
 #include <regex>
 #include <system_error>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/structure_record.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/pdb_columns.hpp"
-#include "plugins/tasks/protein/data/protein_chains.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/structures/pdb_columns.hpp"
+#include "plugins/data/structures/protein_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/file_content.hpp"
+#include "plugins/data/structures/file_content.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "plugins/tasks/common/files/text_file.hpp"
+#include "plugins/data/files/text_file.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 
 namespace pipeline::protein {
 

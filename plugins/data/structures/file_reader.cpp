@@ -1,10 +1,10 @@
-#include "plugins/tasks/protein/data/file_reader.hpp"
+#include "plugins/data/structures/file_reader.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <new>
 
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 
 namespace pipeline::protein {
 namespace {

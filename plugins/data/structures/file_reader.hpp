@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/structure_record.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::protein {
 

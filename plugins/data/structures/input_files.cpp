@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/input_files.hpp"
+#include "plugins/data/structures/input_files.hpp"
 
 #include <sys/stat.h>
 
@@ -13,10 +13,10 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/protein/data/cache_upkeep.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/structures/cache_upkeep.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/protein/data/file_content.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/structures/file_content.hpp"
 
 namespace pipeline::protein {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/structure_library.hpp"
+#include "plugins/data/structures/structure_library.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/protein/data/cache_upkeep.hpp"
-#include "plugins/tasks/protein/data/ordered_workers.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/structures/cache_upkeep.hpp"
+#include "plugins/data/structures/ordered_workers.hpp"
 
 namespace pipeline::protein {
 namespace {

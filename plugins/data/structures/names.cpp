@@ -1,11 +1,11 @@
-#include "plugins/tasks/protein/data/names.hpp"
+#include "plugins/data/structures/names.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/pdb_columns.hpp"
+#include "plugins/data/structures/pdb_columns.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein::pdb {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/protein_chains.hpp"
+#include "plugins/data/structures/protein_chains.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,7 @@
 
 #include <gemmi/model.hpp>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 

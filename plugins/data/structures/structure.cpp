@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 #include <gemmi/resinfo.hpp>
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/structure_library.hpp"
+#include "plugins/data/structures/structure_library.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,10 +12,10 @@
 
 #include <unistd.h>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/names.hpp"
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/names.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 
 namespace pipeline::protein {
 namespace {

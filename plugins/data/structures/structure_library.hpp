@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/protein/data/file_content.hpp"
-#include "plugins/tasks/protein/data/file_reader.hpp"
-#include "plugins/tasks/protein/data/input_files.hpp"
-#include "plugins/tasks/protein/data/structure_record.hpp"
+#include "plugins/data/structures/file_content.hpp"
+#include "plugins/data/structures/file_reader.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::protein {
 

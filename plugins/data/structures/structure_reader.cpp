@@ -1,9 +1,9 @@
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 
 #include <algorithm>
 #include <new>
 
-#include "plugins/tasks/protein/data/protein_chains.hpp"
+#include "plugins/data/structures/protein_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

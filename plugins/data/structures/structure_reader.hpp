@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/protein/data/file_content.hpp"
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/file_content.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 

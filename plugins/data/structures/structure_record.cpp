@@ -1,9 +1,9 @@
-#include "plugins/tasks/protein/data/structure_record.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 #include <cstring>
 #include <filesystem>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::protein {
 namespace {

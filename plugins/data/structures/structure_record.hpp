@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/protein/data/structure.hpp"
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 
 namespace pipeline::protein {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/text_pairs/csv_reader.hpp"
+#include "plugins/data/text_pairs/csv_reader.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 
 namespace pipeline::text_pairs {
 

@@ -1,12 +1,12 @@
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 
 #include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "plugins/tasks/common/files/regular_file.hpp"
-#include "plugins/tasks/common/files/text_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/files/text_file.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

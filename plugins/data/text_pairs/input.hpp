@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::text_pairs {
 

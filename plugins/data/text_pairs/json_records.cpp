@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

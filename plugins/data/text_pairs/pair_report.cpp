@@ -1,11 +1,11 @@
-#include "plugins/tasks/common/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/pair_report.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 
 namespace pipeline::text_pairs {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,9 +8,9 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/text_pairs/csv_reader.hpp"
-#include "plugins/tasks/common/text_pairs/input.hpp"
-#include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/csv_reader.hpp"
+#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/common/text_pairs/input.hpp"
-#include "plugins/tasks/common/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/pair_report.hpp"
 
 namespace pipeline::text_pairs {
 

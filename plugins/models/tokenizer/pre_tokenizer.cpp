@@ -17,7 +17,7 @@ struct CodePointRange {
   uint32_t last;
 };
 
-#include "plugins/tasks/common/tokenizer/unicode_ranges.inc"
+#include "plugins/models/tokenizer/unicode_ranges.inc"
 
 // The property White_Space, which has not changed since Unicode 6.3.
 constexpr CodePointRange kSpaces[] = {{0x9, 0xd},       {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},

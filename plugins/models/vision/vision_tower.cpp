@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/model/vision_tower.hpp"
+#include "plugins/models/vision/vision_tower.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -9,7 +9,7 @@
 
 #include "hugging_face/config_file.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 namespace {
 
 using transformer::Gelu;
@@ -29,7 +29,7 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t patch) {
 
 }  // namespace
 
-void VisionConfig::check() const {
+void Config::check() const {
   using namespace hugging_face;
   constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
   if (kind != "clip" && kind != "siglip")
@@ -52,8 +52,7 @@ void VisionConfig::check() const {
               "\": must be \"quick_gelu\", \"gelu\" or \"gelu_pytorch_tanh\"");
 }
 
-VisionTower::VisionTower(const VisionConfig& config, language::Place place)
-    : config_(config), place_(std::move(place)) {
+Tower::Tower(const Config& config, language::Place place) : config_(config), place_(std::move(place)) {
   config_.check();
   ParameterRegistry& registry = *place_.registry;
   const int64_t width = config_.hidden_size;
@@ -92,7 +91,7 @@ VisionTower::VisionTower(const VisionConfig& config, language::Place place)
   }
 }
 
-at::Tensor VisionTower::embedded(const at::Tensor& pixels, at::ScalarType compute) const {
+at::Tensor Tower::embedded(const at::Tensor& pixels, at::ScalarType compute) const {
   const int64_t pictures = pixels.size(0), width = config_.hidden_size, patches = config_.patches();
   const at::Tensor place = positions_.narrow(0, config_.tokens() - patches, patches);
   const at::Tensor x = transformer::linear_residual(
@@ -104,8 +103,8 @@ at::Tensor VisionTower::embedded(const at::Tensor& pixels, at::ScalarType comput
   return at::layer_norm(whole, {width}, first_norm_.weight, first_norm_.bias, first_norm_.eps);
 }
 
-at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pass,
-                                 const std::function<void(const Tensors& parameters)>& in_unit) const {
+at::Tensor Tower::features(const at::Tensor& pixels, const ForwardPass& pass,
+                           const std::function<void(const Tensors& parameters)>& in_unit) const {
   const int64_t pictures = pixels.size(0), tokens = config_.tokens(), patches = config_.patches();
   transformer::Ragged rows;
   std::vector<int64_t> wanted;
@@ -130,13 +129,13 @@ at::Tensor VisionTower::features(const at::Tensor& pixels, const ForwardPass& pa
   return transformer::run_layers(layers_, x, layers, pass, *place_.registry, wanted);
 }
 
-bool VisionTower::is_trainable(uint32_t unit) const {
+bool Tower::is_trainable(uint32_t unit) const {
   const auto& parameters = place_.registry->of_unit(unit);
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const at::Tensor& t) { return t.requires_grad(); });
 }
 
-at::Tensor VisionTower::skip(const ForwardPass& pass) const {
+at::Tensor Tower::skip(const ForwardPass& pass) const {
   at::Tensor seen = at::zeros({0}, positions_.options().requires_grad(false));
   if (pass.units == nullptr) return seen;
   for (uint32_t u = place_.first_unit; u < place_.first_unit + units(); ++u)
@@ -145,7 +144,7 @@ at::Tensor VisionTower::skip(const ForwardPass& pass) const {
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for a backward pass.
-double VisionTower::flops(int64_t pictures, bool with_backward) const {
+double Tower::flops(int64_t pictures, bool with_backward) const {
   const auto rows = static_cast<double>(config_.tokens()), width = static_cast<double>(config_.hidden_size),
              inner = static_cast<double>(config_.intermediate_size);
   const double layer = rows * (8 * width * width + 4 * width * inner) + 4 * rows * rows * width;
@@ -154,4 +153,4 @@ double VisionTower::flops(int64_t pictures, bool with_backward) const {
          (patches + static_cast<double>(layers_.size()) * layer);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

@@ -13,10 +13,10 @@
 #include "language/language_model.hpp"
 #include "transformer/layer.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 
 // As in the vision part of a Hugging Face config.json; the defaults are those of CLIP's ViT-B/32.
-struct VisionConfig {
+struct Config {
   std::string kind = "clip";  // or "siglip"
   int64_t image_size = 224;   // pixels of each side
   int64_t patch_size = 32;
@@ -41,11 +41,11 @@ struct VisionConfig {
 // neither of the first two. Parameters carry the names of Hugging Face's state dict behind "vision.", but
 // that query, key and value are one ("encoder.layers.0.self_attn.qkv.weight") and the patches' weight is a
 // matrix (3 p p, C). Own unit 0 is the embedding, layer i is unit i + 1.
-class VisionTower {
+class Tower {
  public:
-  VisionTower(const VisionConfig& config, language::Place place);
+  Tower(const Config& config, language::Place place);
 
-  const VisionConfig& config() const { return config_; }
+  const Config& config() const { return config_; }
   // How many units it takes.
   uint32_t units() const { return 1 + static_cast<uint32_t>(config_.num_hidden_layers); }
 
@@ -62,7 +62,7 @@ class VisionTower {
   at::Tensor embedded(const at::Tensor& pixels, at::ScalarType compute) const;
   bool is_trainable(uint32_t unit) const;
 
-  VisionConfig config_;
+  Config config_;
   language::Place place_;
   transformer::Linear patches_;
   at::Tensor class_, positions_;  // (C), (tokens, C)
@@ -70,4 +70,4 @@ class VisionTower {
   std::vector<transformer::Layer> layers_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/vlm/images/image.hpp"
-#include "plugins/tasks/vlm/images/resize.hpp"
+#include "plugins/data/images/image.hpp"
+#include "plugins/data/images/resize.hpp"
 
 namespace {
 
-using namespace pipeline::vlm;
+using namespace pipeline::images;
 
 std::string read_file(const char* path) {
   std::ifstream file(path, std::ios::binary);

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/protein/data/structure_library.hpp"
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/structures/structure_library.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Stands for libcaffe2_nvrtc.so, through which plugins compile and start kernels of their own: what it
-// "compiles" are the kernels of plugins/tasks/common/transformer/cuda as they were compiled for the CPU, into
+// "compiles" are the kernels of plugins/models/transformer/cuda as they were compiled for the CPU, into
 // this library.
 #include <c10/util/Half.h>
 

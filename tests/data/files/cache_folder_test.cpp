@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/files/cache_folder.hpp"
+#include "plugins/data/files/cache_folder.hpp"
 
 #include <sys/stat.h>
 
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::files {

@@ -1,5 +1,5 @@
 // What went wrong with data or a disk, as the error that leaves a task.
-#include "plugins/tasks/common/files/data_errors.hpp"
+#include "plugins/data/files/data_errors.hpp"
 
 #include <gtest/gtest.h>
 

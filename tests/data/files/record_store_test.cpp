@@ -9,10 +9,10 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_files.hpp"
 

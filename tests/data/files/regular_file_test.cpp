@@ -1,5 +1,5 @@
 // Files of a model's folder, and what may stand in their place.
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::files {

@@ -6,13 +6,13 @@
 
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
-#include "tests/vlm/pictures.hpp"
+#include "tests/data/images/pictures.hpp"
 
 namespace {
 
 using namespace pipeline::tests;
-using pipeline::vlm::DecodeOptions;
-using pipeline::vlm::ImageError;
+using pipeline::images::DecodeOptions;
+using pipeline::images::ImageError;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 

@@ -3,12 +3,12 @@
 
 #include <thread>
 
-#include "tests/vlm/pictures.hpp"
+#include "tests/data/images/pictures.hpp"
 
 namespace {
 
 using namespace pipeline::tests;
-using pipeline::vlm::Image;
+using pipeline::images::Image;
 
 // Other releases of the lossy formats' libraries round otherwise.
 int tolerance(const std::string& name) { return name.ends_with(".jpg") || name.ends_with(".webp") ? 1 : 0; }
@@ -45,7 +45,7 @@ TEST(Decode, DamageIsNeverTakenForPixels) {
     try {
       const Image image = decode(bytes, {.background = std::nullopt});
       seen = ::crc32(0, image.pixels.data(), static_cast<uInt>(image.pixels.size()));
-    } catch (const pipeline::vlm::ImageError&) {
+    } catch (const pipeline::images::ImageError&) {
       if (name.ends_with(".png")) continue;
     }
     EXPECT_EQ(seen, record.at("seen"));

@@ -3,11 +3,11 @@
 #include <cstdlib>
 #include <span>
 
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 
 namespace {
 
-using namespace pipeline::vlm;
+using namespace pipeline::images;
 
 void require(bool holds, const char* what) {
   if (holds) return;

@@ -8,23 +8,23 @@
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 #include "tests/support/test_files.hpp"
 
 // Files of every format and mode, and what Pillow and transformers make of them and of pictures of a formula;
 // see tests/parity/record_images.py.
 namespace pipeline::tests {
 
-inline const std::string kVlmFolder = PIPELINE_SOURCE_DIR "/tests/vlm/";
+inline const std::string kImagesFolder = PIPELINE_SOURCE_DIR "/tests/data/images/";
 
 inline nlohmann::json recorded(const std::string& name) {
-  return nlohmann::json::parse(read_all(kVlmFolder + "fixtures/" + name));
+  return nlohmann::json::parse(read_all(kImagesFolder + "fixtures/" + name));
 }
 
-inline std::string picture(const std::string& name) { return read_all(kVlmFolder + "pictures/" + name); }
+inline std::string picture(const std::string& name) { return read_all(kImagesFolder + "pictures/" + name); }
 
-inline vlm::Image decode(const std::string& bytes, const vlm::DecodeOptions& options = {}) {
-  return vlm::decode_image(std::as_bytes(std::span(bytes)), options);
+inline images::Image decode(const std::string& bytes, const images::DecodeOptions& options = {}) {
+  return images::decode_image(std::as_bytes(std::span(bytes)), options);
 }
 
 inline std::vector<uint8_t> from_hex(const std::string& text) {

@@ -1,14 +1,14 @@
-#include "plugins/tasks/vlm/images/resize.hpp"
+#include "plugins/data/images/resize.hpp"
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/images/resample.hpp"
-#include "tests/vlm/pictures.hpp"
+#include "plugins/data/images/resample.hpp"
+#include "tests/data/images/pictures.hpp"
 
 namespace {
 
 using namespace pipeline::tests;
-using namespace pipeline::vlm;
+using namespace pipeline::images;
 
 // The same formula as in tests/parity/record_images.py.
 Image patterned(int64_t width, int64_t height) {

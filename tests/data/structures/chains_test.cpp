@@ -1,7 +1,7 @@
 // What is a protein chain, and what is not.
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/pdb_text.hpp"
+#include "tests/data/structures/pdb_text.hpp"
 
 namespace pipeline::protein {
 namespace {

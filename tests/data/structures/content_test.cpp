@@ -8,8 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/gzip.hpp"
-#include "tests/protein_data/pdb_text.hpp"
+#include "tests/data/structures/gzip.hpp"
+#include "tests/data/structures/pdb_text.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/input_files.hpp"
+#include "plugins/data/structures/input_files.hpp"
 
 #include <sys/stat.h>
 
@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "tests/protein_data/ordinary_user.hpp"
+#include "plugins/data/files/error.hpp"
+#include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::protein {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure_library.hpp"
-#include "tests/protein_data/pdb_text.hpp"
+#include "plugins/data/structures/structure_library.hpp"
+#include "tests/data/structures/pdb_text.hpp"
 
 namespace pipeline::protein {
 

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/file_reader.hpp"
+#include "plugins/data/structures/file_reader.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/data/ordered_workers.hpp"
+#include "plugins/data/structures/ordered_workers.hpp"
 
 namespace pipeline::protein {
 namespace {

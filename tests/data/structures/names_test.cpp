@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/names.hpp"
+#include "plugins/data/structures/names.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/pdb_text.hpp"
+#include "tests/data/structures/pdb_text.hpp"
 
 namespace pipeline::protein {
 namespace {

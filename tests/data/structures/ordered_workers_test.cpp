@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/ordered_workers.hpp"
+#include "plugins/data/structures/ordered_workers.hpp"
 
 #include <atomic>
 #include <stdexcept>

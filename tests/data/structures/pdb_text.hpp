@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure_reader.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::protein {

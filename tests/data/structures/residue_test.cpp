@@ -1,8 +1,8 @@
 // Which residues come out of a chain, and with what.
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/data/structure.hpp"
-#include "tests/protein_data/pdb_text.hpp"
+#include "plugins/data/structures/structure.hpp"
+#include "tests/data/structures/pdb_text.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/library_folder.hpp"
+#include "tests/data/structures/library_folder.hpp"
 
 namespace pipeline::protein {
 namespace {

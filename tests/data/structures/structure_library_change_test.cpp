@@ -8,12 +8,12 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/protein/data/cache_upkeep.hpp"
-#include "plugins/tasks/protein/data/input_files.hpp"
-#include "tests/protein_data/gzip.hpp"
-#include "tests/protein_data/library_folder.hpp"
-#include "tests/protein_data/ordinary_user.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/structures/cache_upkeep.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "tests/data/structures/gzip.hpp"
+#include "tests/data/structures/library_folder.hpp"
+#include "tests/data/structures/ordinary_user.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
-#include "tests/protein_data/gzip.hpp"
-#include "tests/protein_data/library_folder.hpp"
+#include "tests/data/structures/gzip.hpp"
+#include "tests/data/structures/library_folder.hpp"
 
 namespace pipeline::protein {
 namespace {

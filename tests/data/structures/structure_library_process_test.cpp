@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/library_folder.hpp"
-#include "tests/protein_data/ordinary_user.hpp"
+#include "tests/data/structures/library_folder.hpp"
+#include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/child_process.hpp"
 
 namespace pipeline::protein {

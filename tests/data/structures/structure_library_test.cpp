@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/data/structure_library.hpp"
+#include "plugins/data/structures/structure_library.hpp"
 
 #include <cstdio>
 #include <filesystem>
@@ -6,9 +6,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein_data/gzip.hpp"
-#include "tests/protein_data/library_folder.hpp"
-#include "tests/protein_data/ordinary_user.hpp"
+#include "tests/data/structures/gzip.hpp"
+#include "tests/data/structures/library_folder.hpp"
+#include "tests/data/structures/ordinary_user.hpp"
 
 namespace pipeline::protein {
 namespace {

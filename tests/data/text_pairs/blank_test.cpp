@@ -1,4 +1,4 @@
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 #include <gtest/gtest.h>
 

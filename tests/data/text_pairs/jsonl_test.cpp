@@ -1,9 +1,9 @@
-#include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/text_pairs/reading.hpp"
+#include "tests/data/text_pairs/reading.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

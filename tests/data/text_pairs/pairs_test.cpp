@@ -1,10 +1,10 @@
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "tests/text_pairs/reading.hpp"
+#include "tests/data/text_pairs/reading.hpp"
 
 namespace pipeline::text_pairs {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::text_pairs {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/tokenizer/fixtures.hpp"
+#include "tests/models/tokenizer/fixtures.hpp"
 
 namespace pipeline::text {
 namespace {

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
-#include "tests/tokenizer/fixtures.hpp"
+#include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/word_cache.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/tokenizer/fixtures.hpp"
+#include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/character_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"

@@ -13,7 +13,7 @@ namespace pipeline::tests {
 
 // What Hugging Face's `tokenizers` wrote and answered; see tests/parity/record_tokenizer.py.
 inline std::string fixture(const std::string& name) {
-  return PIPELINE_SOURCE_DIR "/tests/tokenizer/fixtures/" + name;
+  return PIPELINE_SOURCE_DIR "/tests/models/tokenizer/fixtures/" + name;
 }
 
 struct EncodeCase {

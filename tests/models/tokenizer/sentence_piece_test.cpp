@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/models/tokenizer/trained_sentence_piece.hpp"
 #include "tests/support/test_files.hpp"
-#include "tests/tokenizer/trained_sentence_piece.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 
 namespace pipeline::text {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
-#include "tests/tokenizer/fixtures.hpp"
+#include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 

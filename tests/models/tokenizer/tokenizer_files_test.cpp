@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/tokenizer/fixtures.hpp"
+#include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "tests/protein/made_up_chains.hpp"
+#include "tests/tasks/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
-#include "tests/protein/gradient_check.hpp"
-#include "tests/protein/low_precision.hpp"
-#include "tests/protein/proteins.hpp"
-#include "tests/transformer/gradients.hpp"
+#include "tests/models/transformer/gradients.hpp"
+#include "tests/tasks/protein/gradient_check.hpp"
+#include "tests/tasks/protein/low_precision.hpp"
+#include "tests/tasks/protein/proteins.hpp"
 
 namespace pipeline::protein::testing {
 namespace {

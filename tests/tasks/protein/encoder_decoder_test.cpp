@@ -7,10 +7,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "tests/protein/gradient_check.hpp"
-#include "tests/protein/low_precision.hpp"
-#include "tests/protein/proteins.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/tasks/protein/gradient_check.hpp"
+#include "tests/tasks/protein/low_precision.hpp"
+#include "tests/tasks/protein/proteins.hpp"
 
 namespace pipeline::protein::testing {
 namespace {

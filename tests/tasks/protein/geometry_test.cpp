@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein/proteins.hpp"
+#include "tests/tasks/protein/proteins.hpp"
 
 namespace pipeline::protein::testing {
 namespace {

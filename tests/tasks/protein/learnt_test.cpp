@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/protein/made_up_chains.hpp"
+#include "tests/tasks/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/protein/proteins.hpp"
-#include "tests/transformer/gradients.hpp"
+#include "tests/models/transformer/gradients.hpp"
+#include "tests/tasks/protein/proteins.hpp"
 
 namespace pipeline::protein::testing {
 namespace {

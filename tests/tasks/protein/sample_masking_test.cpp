@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
-#include "plugins/tasks/protein/data/structure.hpp"
-#include "tests/protein/made_up_chains.hpp"
+#include "plugins/data/structures/structure.hpp"
+#include "tests/tasks/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

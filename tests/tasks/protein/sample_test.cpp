@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "plugins/tasks/protein/task/masking.hpp"
-#include "tests/protein/made_up_chains.hpp"
+#include "tests/tasks/protein/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -45,7 +45,7 @@ TEST(Porter, ShortWordsAndRunsOfYStand) {
 }
 
 TEST(Porter, EqualsNltkOnRecordedWords) {
-  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/summarization/fixtures/stems.txt");
+  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/tasks/summarization/fixtures/stems.txt");
   std::string word, stem;
   int words = 0;
   while (file >> word >> stem) {

@@ -90,7 +90,7 @@ TEST(Rouge, UnknownTypesAreRefusedByName) {
 TEST(Rouge, EqualsRougeScoreOnRecordedTexts) {
   const std::vector<std::string> types = {"rouge1", "rouge2", "rouge3", "rougeL", "rougeLsum"};
   const Scorer scorers[] = {Scorer(types, false), Scorer(types, true)};
-  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/summarization/fixtures/rouge.jsonl");
+  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/tasks/summarization/fixtures/rouge.jsonl");
   std::string line;
   int pairs = 0;
   while (std::getline(file, line)) {

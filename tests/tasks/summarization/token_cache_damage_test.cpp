@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
-#include "tests/summarization/token_caching.hpp"
+#include "tests/tasks/summarization/token_caching.hpp"
 
 namespace pipeline::summarization {
 namespace {

@@ -9,9 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/text_pairs/input.hpp"
-#include "tests/summarization/token_caching.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/tasks/summarization/token_caching.hpp"
 
 namespace pipeline::summarization {
 namespace {

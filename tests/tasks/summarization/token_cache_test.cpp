@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/summarization/token_caching.hpp"
+#include "tests/tasks/summarization/token_caching.hpp"
 
 namespace pipeline::summarization {
 namespace {

@@ -166,7 +166,7 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
 }
 
 TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
-  folder_.write("a.png", encode_png({1, 1, {255, 0, 0}}));
+  folder_.write("a.png", images::encode_png({1, 1, {255, 0, 0}}));
   std::string warning;
   Pictures::Options options;
   options.folder = folder_.path();

@@ -36,8 +36,8 @@ json with(json processor, const char* key, json value) {
   return processor;
 }
 
-ResizeOptions options_of(bool is_clip, int64_t size = 224) {
-  ResizeOptions options{.size = size};
+images::ResizeOptions options_of(bool is_clip, int64_t size = 224) {
+  images::ResizeOptions options{.size = size};
   if (!is_clip) options.mean = options.deviation = {0.5, 0.5, 0.5};
   return options;
 }

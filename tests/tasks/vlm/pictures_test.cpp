@@ -7,8 +7,8 @@
 
 #include <array>
 
+#include "tests/data/images/pictures.hpp"
 #include "tests/support/test_files.hpp"
-#include "tests/vlm/pictures.hpp"
 
 namespace pipeline::vlm {
 namespace {

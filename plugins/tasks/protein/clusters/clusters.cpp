@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
 #include "plugins/tasks/protein/clusters/prefilter.hpp"
 #include "plugins/tasks/protein/clusters/sequence_set.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 
 namespace pipeline::protein {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
 
 namespace pipeline::protein {

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <chrono>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/protein/data/ordered_workers.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/structures/ordered_workers.hpp"
 
 namespace pipeline::protein {
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "hugging_face/config_file.hpp"
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "transformer/cross_entropy_head.hpp"

@@ -6,7 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein::esm2 {

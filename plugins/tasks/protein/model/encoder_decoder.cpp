@@ -13,7 +13,7 @@
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"

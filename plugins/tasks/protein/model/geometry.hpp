@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 

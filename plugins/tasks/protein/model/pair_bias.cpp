@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/kept.hpp"
 #include "transformer/kernels/kernels.hpp"

@@ -3,7 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/pair_bias.hpp"
 #include "transformer/embedding.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {

@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <optional>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/protein/data/cache_upkeep.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/structures/cache_upkeep.hpp"
 
 namespace pipeline::protein {
 namespace {

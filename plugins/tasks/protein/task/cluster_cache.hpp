@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::protein {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 #include "plugins/tasks/protein/clusters/clusters.hpp"
 
 namespace pipeline::protein {

@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "plugins/tasks/common/files/data_errors.hpp"
+#include "plugins/data/files/data_errors.hpp"
 #include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {

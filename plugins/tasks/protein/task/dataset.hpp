@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/structures/structure_library.hpp"
 #include "plugins/tasks/protein/clusters/clusters.hpp"
-#include "plugins/tasks/protein/data/structure_library.hpp"
 #include "plugins/tasks/protein/task/cluster_cache.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "plugins/tasks/protein/data/names.hpp"
+#include "plugins/data/structures/names.hpp"
 #include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/task/sample.hpp"
 
 namespace pipeline::protein {

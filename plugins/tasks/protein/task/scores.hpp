@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein {
 

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "hugging_face/weights.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {

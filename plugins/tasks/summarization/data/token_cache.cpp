@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::summarization {
 

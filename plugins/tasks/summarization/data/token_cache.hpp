@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/files/part.hpp"
-#include "plugins/tasks/common/record_store/record_store.hpp"
-#include "plugins/tasks/common/text_pairs/input.hpp"
-#include "plugins/tasks/common/text_pairs/pair_report.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/files/part.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::summarization {
 

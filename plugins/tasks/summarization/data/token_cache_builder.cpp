@@ -9,9 +9,9 @@
 #include <regex>
 #include <thread>
 
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 
 namespace pipeline::summarization {
 namespace {

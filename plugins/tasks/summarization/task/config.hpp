@@ -10,7 +10,7 @@
 #include <string>
 
 #include "language/gpt2.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "transformer/cuda/kernels.hpp"
 

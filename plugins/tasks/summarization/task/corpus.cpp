@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "files/data_errors.hpp"
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 

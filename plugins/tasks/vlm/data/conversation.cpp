@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/common/files/hash128.hpp"
-#include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
 #include "plugins/tasks/vlm/data/turn_records.hpp"

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::vlm {
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <regex>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "plugins/tasks/common/files/part.hpp"
-#include "plugins/tasks/common/record_store/record_store.hpp"
+#include "plugins/data/files/part.hpp"
+#include "plugins/data/record_store/record_store.hpp"
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
 namespace pipeline::vlm {

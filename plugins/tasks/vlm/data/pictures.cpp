@@ -11,8 +11,8 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -72,8 +72,8 @@ Pictures::Pictures(Options options, const files::Hooks& hooks)
 std::vector<std::byte> Pictures::bytes(const std::string& name) const {
   const std::filesystem::path inner = name_within(options_.folder, name);
   if (inner.empty())
-    throw ImageError("leads out of the pictures' folder (" + options_.folder.string() +
-                     "): set task.data.images");
+    throw images::ImageError("leads out of the pictures' folder (" + options_.folder.string() +
+                             "): set task.data.images");
   if (auto found = archives_.read(inner.string())) return std::move(*found);
   return read_file((options_.folder / inner).string());
 }
@@ -90,7 +90,8 @@ void Pictures::note(const std::string& name, const std::string& text) const {
 
 std::string Pictures::png(const std::string& name) const {
   try {
-    return encode_png(squared(decode_image(bytes(name), options_.decode), options_.resize));
+    return images::encode_png(
+        images::squared(images::decode_image(bytes(name), options_.decode), options_.resize));
   } catch (const std::runtime_error&) {
     return {};  // load() has named it
   }
@@ -103,11 +104,11 @@ bool Pictures::load(const std::string& name, float* out,
   try {
     file = bytes(name);
     if (is_known && is_known(files::hash128(text_of(file)))) return true;
-    DecodeOptions decode = options_.decode;
+    images::DecodeOptions decode = options_.decode;
     decode.note = [&](const std::string& text) { note(name, text); };
-    resize_image(decode_image(file, decode), options_.resize, out);
+    images::resize_image(images::decode_image(file, decode), options_.resize, out);
     return true;
-  } catch (const ImageError& error) {
+  } catch (const images::ImageError& error) {
     const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
     problem = shown(name) + ": " + (what.empty() ? error.what() : what);
   } catch (const files::DataError& error) {  // names the file

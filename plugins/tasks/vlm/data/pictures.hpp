@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/images/image.hpp"
+#include "plugins/data/images/resize.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
-#include "plugins/tasks/vlm/images/image.hpp"
-#include "plugins/tasks/vlm/images/resize.hpp"
 
 namespace pipeline::vlm {
 
@@ -26,8 +26,8 @@ class Pictures {
   struct Options {
     std::filesystem::path folder;
     std::vector<std::filesystem::path> archives;  // in which pictures are looked for first
-    DecodeOptions decode;
-    ResizeOptions resize;
+    images::DecodeOptions decode;
+    images::ResizeOptions resize;
     uint64_t most_broken = 0;                           // pictures
     bool is_asked = false;                              // there is one alone, which somebody has named
     std::function<void(const std::string& line)> warn;  // [any-thread]

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
 #include "plugins/tasks/vlm/data/turn_records.hpp"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "plugins/tasks/common/text_pairs/input.hpp"
+#include "plugins/data/text_pairs/input.hpp"
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
 namespace pipeline::vlm {

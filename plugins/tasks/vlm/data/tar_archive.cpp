@@ -13,7 +13,7 @@
 
 #include "core/base/foreign.hpp"
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/files/regular_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::vlm {
 namespace {

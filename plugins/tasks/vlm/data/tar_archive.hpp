@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "plugins/tasks/common/files/hash128.hpp"
+#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/hash128.hpp"
 
 struct archive;
 

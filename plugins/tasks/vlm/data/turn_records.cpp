@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/tasks/common/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
 
 namespace pipeline::vlm {
 namespace {

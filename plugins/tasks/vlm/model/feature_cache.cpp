@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <regex>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 
 namespace pipeline::vlm {
 namespace {

@@ -16,8 +16,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
-#include "plugins/tasks/common/files/cache_folder.hpp"
-#include "plugins/tasks/common/record_store/record_writer.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/record_store/record_writer.hpp"
 
 namespace pipeline::vlm {
 

@@ -36,7 +36,7 @@ std::string old_name(const std::string& name) {
 }
 
 // The tensors of a vision model for a parameter of ours without its prefix; theirs begin with `prefix`.
-std::vector<Piece> vision_pieces(const Parameter& parameter, const VisionConfig& config,
+std::vector<Piece> vision_pieces(const Parameter& parameter, const vision::Config& config,
                                  const std::string& prefix) {
   const std::string name = prefix + after(parameter.name, kVision);
   const int64_t width = config.hidden_size, patch = config.patch_size;
@@ -79,18 +79,18 @@ std::optional<std::string> vision_name(const std::string& name, bool whole) {
 }
 
 // Of CLIPVisionConfig and SiglipVisionConfig.
-const hugging_face::Fields<VisionConfig>& vision_fields() {
+const hugging_face::Fields<vision::Config>& vision_fields() {
   using namespace hugging_face;
-  static const Fields<VisionConfig> kFields{
-      {"image_size", &VisionConfig::image_size},
-      {"patch_size", &VisionConfig::patch_size},
-      {"hidden_size", &VisionConfig::hidden_size},
-      {"num_hidden_layers", &VisionConfig::num_hidden_layers},
-      {"num_attention_heads", &VisionConfig::num_attention_heads},
-      {"intermediate_size", &VisionConfig::intermediate_size},
-      {"layer_norm_eps", &VisionConfig::layer_norm_eps},
-      {"initializer_range", &VisionConfig::initializer_range},
-      {"hidden_act", &VisionConfig::hidden_act},
+  static const Fields<vision::Config> kFields{
+      {"image_size", &vision::Config::image_size},
+      {"patch_size", &vision::Config::patch_size},
+      {"hidden_size", &vision::Config::hidden_size},
+      {"num_hidden_layers", &vision::Config::num_hidden_layers},
+      {"num_attention_heads", &vision::Config::num_attention_heads},
+      {"intermediate_size", &vision::Config::intermediate_size},
+      {"layer_norm_eps", &vision::Config::layer_norm_eps},
+      {"initializer_range", &vision::Config::initializer_range},
+      {"hidden_act", &vision::Config::hidden_act},
       {"num_channels", only({3})},
       {"attention_dropout", only({0.0})},
       {"initializer_factor", kWithoutEffect},
@@ -103,9 +103,9 @@ const hugging_face::Fields<VisionConfig>& vision_fields() {
 }
 
 // Of CLIPConfig and SiglipConfig, of which the vision part alone is used.
-const hugging_face::Fields<VisionConfig>& contrastive_fields() {
+const hugging_face::Fields<vision::Config>& contrastive_fields() {
   using namespace hugging_face;
-  static const Fields<VisionConfig> kFields{
+  static const Fields<vision::Config> kFields{
       {"vision_config", kReadElsewhere},      {"vision_config_dict", kReadElsewhere},
       {"text_config", kWithoutEffect},        {"text_config_dict", kWithoutEffect},
       {"projection_dim", kWithoutEffect},     {"logit_scale_init_value", kWithoutEffect},
@@ -114,8 +114,8 @@ const hugging_face::Fields<VisionConfig>& contrastive_fields() {
   return kFields;
 }
 
-VisionConfig read_vision_tower(const ConfigFile& file) {
-  VisionConfig config;
+vision::Config read_vision_tower(const ConfigFile& file) {
+  vision::Config config;
   config.kind =
       file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip" : "siglip";
   if (!config.is_clip()) {  // transformers' defaults
@@ -128,13 +128,13 @@ VisionConfig read_vision_tower(const ConfigFile& file) {
   return file.checked(config);
 }
 
-VisionConfig read_vision_config(const ConfigFile& file) {
+vision::Config read_vision_config(const ConfigFile& file) {
   const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
   if (type.ends_with("_vision_model")) return read_vision_tower(file);
   const ConfigFile part = file.part("vision_config");
   if (type == "llava") return read_vision_tower(part);
   hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
-                            VisionConfig());
+                            vision::Config());
   // An old form of vision_config, which goes first in transformers.
   if (file.find("vision_config_dict") != nullptr) {
     const ConfigFile old = file.part("vision_config_dict");
@@ -147,7 +147,7 @@ VisionConfig read_vision_config(const ConfigFile& file) {
 }
 
 // `used`: how many of the folder's layers are computed; 0: as many as we have, or more are there.
-void compare_vision(const VisionConfig& ours, const VisionConfig& theirs, int64_t used,
+void compare_vision(const vision::Config& ours, const vision::Config& theirs, int64_t used,
                     hugging_face::Differences& differences) {
   const auto compare = [&](const char* key, const auto& mine, const auto& other) {
     differences.compare(std::string("task.vision.") + key, mine, other);
@@ -169,7 +169,7 @@ std::vector<Piece> projector_pieces(const Parameter& parameter) {
            .transposed = parameter.name.ends_with(".weight")}};
 }
 
-json vision_json(const VisionConfig& config) {
+json vision_json(const vision::Config& config) {
   return {{"model_type", config.is_clip() ? "clip_vision_model" : "siglip_vision_model"},
           {"num_channels", 3},
           {"image_size", config.image_size},
@@ -222,7 +222,7 @@ bool is_llava(const std::string& folder) {
   return ConfigFile(folder + "/config.json").type({"gpt2", "llama", "llava"}) == "llava";
 }
 
-VisionConfig read_vision_folder(const std::string& folder) {
+vision::Config read_vision_folder(const std::string& folder) {
   return read_vision_config(ConfigFile(folder + "/config.json"));
 }
 
@@ -240,7 +240,7 @@ int64_t read_image_token(const std::string& folder) {
 }
 
 void import_vision(const std::string& folder, Vlm& model) {
-  const VisionConfig &ours = model.config().vision, theirs = read_vision_folder(folder);
+  const vision::Config &ours = model.config().vision, theirs = read_vision_folder(folder);
   hugging_face::Differences differences;
   compare_vision(ours, theirs, 0, differences);
   differences.raise(folder);
@@ -299,7 +299,7 @@ const hugging_face::Fields<VlmConfig>& llava_fields() {
 }
 
 // What of a LLaVA's own fields has to agree with its parts.
-void check_llava_fields(const ConfigFile& file, const VisionConfig& vision,
+void check_llava_fields(const ConfigFile& file, const vision::Config& vision,
                         const language::LlamaConfig& text) {
   using hugging_face::only;
   // Without the class token, which SigLIP does not have.
@@ -358,7 +358,7 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
     fail_with(PL_ERROR_UNSUPPORTED,
               "a linear projector cannot be exported: LlavaForConditionalGeneration has two layers "
               "(task.projector.layers)");
-  const VisionConfig& vision = model.config().vision;
+  const vision::Config& vision = model.config().vision;
   const at::Tensor one = at::ones({vision.hidden_size}), zero = at::zeros({vision.hidden_size});
   const std::string norm = "vision_tower.vision_model.post_layernorm.";  // there, and not used
   const int64_t more_tokens = image_token ? 0 : 1;

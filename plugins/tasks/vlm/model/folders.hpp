@@ -19,7 +19,7 @@ void import_vision(const std::string& folder, Vlm& model);
 int64_t import_language(const std::string& folder, Vlm& model);
 
 // What the folders of the parts say of them. Throw Error for what we do not compute.
-VisionConfig read_vision_folder(const std::string& folder);
+vision::Config read_vision_folder(const std::string& folder);
 LanguageConfig read_language_folder(const std::string& folder);
 // The token that stands for a picture in a folder of LLaVA.
 int64_t read_image_token(const std::string& folder);

@@ -13,15 +13,15 @@
 
 #include "language/gpt2.hpp"
 #include "language/llama.hpp"
+#include "plugins/models/vision/vision_tower.hpp"
 #include "plugins/tasks/vlm/model/feature_cache.hpp"
-#include "plugins/tasks/vlm/model/vision_tower.hpp"
 
 namespace pipeline::vlm {
 
 using LanguageConfig = std::variant<language::LlamaConfig, language::Gpt2Config>;
 
 struct VlmConfig {
-  VisionConfig vision;
+  vision::Config vision;
   LanguageConfig language;
   language::LoraConfig lora = {};  // of a Llama
   int64_t projector_layers = 2;    // 1: linear; 2: a GELU between two
@@ -76,7 +76,7 @@ class Vlm {
   at::Tensor features(const VlmBatch& batch, const ForwardPass& pass) const;
   double flops(const VlmBatch& batch) const;
 
-  const VisionTower& vision() const { return *vision_; }
+  const vision::Tower& vision() const { return *vision_; }
   const language::LanguageModel& language() const { return *language_; }
   language::LanguageModel& language() { return *language_; }
 
@@ -89,7 +89,7 @@ class Vlm {
 
   VlmConfig config_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
-  std::optional<VisionTower> vision_;
+  std::optional<vision::Tower> vision_;
   transformer::Linear first_, second_;  // of the projector
   std::unique_ptr<language::LanguageModel> language_;
   std::shared_ptr<FeatureCache> cache_;

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "plugins/tasks/vlm/images/image.hpp"
+#include "plugins/data/images/image.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "transformer/cuda/kernels.hpp"
@@ -23,7 +23,7 @@ struct DataConfig {
               background = "white";
   std::string quotes = "auto";
   double max_broken_share = 0.01, validation_share = 0;
-  int64_t max_pixels = static_cast<int64_t>(kMaxPixels);
+  int64_t max_pixels = static_cast<int64_t>(images::kMaxPixels);
 
   void describe(Options& o) {
     o("train", train,
@@ -64,7 +64,7 @@ struct DataConfig {
 };
 
 struct VisionOptions {
-  VisionConfig vision;
+  vision::Config vision;
   double lr_multiplier = 1;
   std::string resize = "crop", resample = "bicubic";
   std::filesystem::path init_from;
@@ -360,7 +360,7 @@ struct VlmTaskConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    const VisionConfig& v = vision.vision;
+    const vision::Config& v = vision.vision;
     if (v.image_size % v.patch_size != 0)
       errors("vision.patch_size",
              "must divide task.vision.image_size (" + std::to_string(v.image_size) + ")");

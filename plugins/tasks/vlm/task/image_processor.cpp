@@ -101,7 +101,7 @@ bool is_edge(const ConfigFile& file, const char* key, int64_t expected, bool usu
 
 }  // namespace
 
-std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const ResizeOptions& ours,
+std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::ResizeOptions& ours,
                                                    bool is_clip) {
   ImageProcessor result;
   const std::optional<ConfigFile> opened = find_processor(folder, result.file);

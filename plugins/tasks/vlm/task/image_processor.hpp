@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "plugins/tasks/vlm/images/resize.hpp"
+#include "plugins/data/images/resize.hpp"
 
 namespace pipeline::vlm {
 
@@ -19,6 +19,6 @@ struct ImageProcessor {
 // field by which the model would see other numbers than `ours`. `is_clip`: whose defaults count where no
 // class is named.
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
-                                                   const ResizeOptions& ours, bool is_clip);
+                                                   const images::ResizeOptions& ours, bool is_clip);
 
 }  // namespace pipeline::vlm

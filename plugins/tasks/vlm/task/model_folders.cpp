@@ -40,7 +40,7 @@ class Teller {
 };
 
 // `may_leave_out`: the last layers.
-void tell_vision(const Teller& tell, const VisionConfig& theirs, VisionConfig& run, bool may_leave_out) {
+void tell_vision(const Teller& tell, const vision::Config& theirs, vision::Config& run, bool may_leave_out) {
   tell("kind", theirs.kind);
   tell("image_size", theirs.image_size);
   tell("patch_size", theirs.patch_size);
@@ -56,8 +56,8 @@ void tell_vision(const Teller& tell, const VisionConfig& theirs, VisionConfig& r
 }
 
 // What the user has not set follows the folder; what cannot be followed is refused.
-void tell_pictures(const ModelOptions& say, const fs::path& folder, const VisionConfig& theirs) {
-  const ResizeOptions ours = resize_options({.vision = theirs});
+void tell_pictures(const ModelOptions& say, const fs::path& folder, const vision::Config& theirs) {
+  const images::ResizeOptions ours = resize_options({.vision = theirs});
   const auto processor = read_image_processor(folder, ours, theirs.is_clip());
   if (!processor) return;
   say("vision.resize", processor->resize, processor->file);
@@ -146,7 +146,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
   text::check_tokenizer(say, config.tokenizer.path);
-  VisionConfig vision = config.vision.vision;
+  vision::Config vision = config.vision.vision;
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const LanguageConfig& theirs) {
     const Teller tell(say, "language.", folder);
@@ -168,7 +168,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
   } else {
     if (!of_vision.empty()) {
-      const VisionConfig theirs = read_vision_folder(of_vision.string());
+      const vision::Config theirs = read_vision_folder(of_vision.string());
       tell_vision(Teller(say, "vision.", of_vision), theirs, vision, true);
       tell_pictures(say, of_vision, theirs);
     }

@@ -4,13 +4,13 @@
 
 namespace pipeline::vlm {
 
-ResizeOptions resize_options(const VisionOptions& vision) {
-  ResizeOptions options;
+images::ResizeOptions resize_options(const VisionOptions& vision) {
+  images::ResizeOptions options;
   options.size = vision.vision.image_size;
-  options.mode = vision.resize == "crop"     ? ResizeMode::kCrop
-                 : vision.resize == "squash" ? ResizeMode::kSquash
-                                             : ResizeMode::kPad;
-  options.filter = vision.resample == "bilinear" ? Filter::kBilinear : Filter::kBicubic;
+  options.mode = vision.resize == "crop"     ? images::ResizeMode::kCrop
+                 : vision.resize == "squash" ? images::ResizeMode::kSquash
+                                             : images::ResizeMode::kPad;
+  options.filter = vision.resample == "bilinear" ? images::Filter::kBilinear : images::Filter::kBicubic;
   if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
   return options;
 }
@@ -28,16 +28,17 @@ json object_in(const text::Files& files, const char* name) {
 }
 
 json image_processor(const VisionOptions& vision) {
-  const ResizeOptions options = resize_options(vision);
+  const images::ResizeOptions options = resize_options(vision);
   const json square = {{"height", options.size}, {"width", options.size}};
-  const bool squashes = options.mode == ResizeMode::kSquash, pads = options.mode == ResizeMode::kPad;
+  const bool squashes = options.mode == images::ResizeMode::kSquash,
+             pads = options.mode == images::ResizeMode::kPad;
   json values = {{"image_processor_type", pads                      ? "LlavaImageProcessor"
                                           : vision.vision.is_clip() ? "CLIPImageProcessor"
                                                                     : "SiglipImageProcessor"},
                  {"do_convert_rgb", true},
                  {"do_resize", true},
                  {"size", squashes ? square : json{{"shortest_edge", options.size}}},
-                 {"resample", options.filter == Filter::kBilinear ? 2 : 3},  // Pillow's numbers
+                 {"resample", options.filter == images::Filter::kBilinear ? 2 : 3},  // Pillow's numbers
                  {"do_center_crop", !squashes},
                  {"crop_size", square},
                  {"do_rescale", true},
@@ -80,8 +81,8 @@ text::Files processor_files(const VisionOptions& vision, const text::Files& carr
   return files;
 }
 
-DecodeOptions decode_options(const DataConfig& data) {
-  DecodeOptions options;
+images::DecodeOptions decode_options(const DataConfig& data) {
+  images::DecodeOptions options;
   options.max_pixels = static_cast<uint64_t>(data.max_pixels);
   if (data.background == "drop") {
     options.background.reset();

@@ -276,7 +276,7 @@ void VlmTask::open_features(Vlm& model) {
   const at::ScalarType compute = to_torch(run().compute_dtype);
   if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
   const VisionOptions& options = config().vision;
-  const VisionConfig& v = options.vision;
+  const vision::Config& v = options.vision;
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",

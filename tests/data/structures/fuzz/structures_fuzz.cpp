@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/tasks/protein/data/structure_reader.hpp"
-#include "plugins/tasks/protein/data/structure_record.hpp"
+#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/base/utf8.hpp"
-#include "plugins/tasks/common/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace {
 

@@ -65,7 +65,7 @@ std::vector<double> checksums(const at::Tensor& tensor) {
 
 const nlohmann::json& fixture() {
   static const nlohmann::json value = [] {
-    std::ifstream file(PIPELINE_SOURCE_DIR "/tests/gpt2/fixtures/tiny.json");
+    std::ifstream file(PIPELINE_SOURCE_DIR "/tests/models/language/gpt2/fixtures/tiny.json");
     return nlohmann::json::parse(file);
   }();
   return value;

@@ -6,7 +6,7 @@
 #include <test_paths.hpp>
 
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
-#include "tests/protein_clusters/sequences.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -16,7 +16,7 @@ LocalAlignment align(std::string_view a, std::string_view b) {
 }
 
 TEST(LocalAlignment, ScoresAreBiopythonsAndCountsTheTextbooks) {
-  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/protein_clusters/fixtures/alignments.txt");
+  std::ifstream file(PIPELINE_SOURCE_DIR "/tests/tasks/protein/clusters/fixtures/alignments.txt");
   int score = 0;
   long long identities = 0, columns = 0, lines = 0;
   std::string a, b;

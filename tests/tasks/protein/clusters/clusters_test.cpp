@@ -3,9 +3,9 @@
 
 #include <thread>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
-#include "tests/protein_clusters/sequences.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {

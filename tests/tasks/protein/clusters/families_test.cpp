@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "tests/protein_clusters/sequences.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <random>
 
-#include "plugins/tasks/common/files/error.hpp"
+#include "plugins/data/files/error.hpp"
 #include "plugins/tasks/protein/clusters/clusters.hpp"
 
 namespace pipeline::protein {

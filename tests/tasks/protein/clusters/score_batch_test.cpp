@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
-#include "tests/protein_clusters/sequences.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {

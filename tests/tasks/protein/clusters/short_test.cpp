@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/tasks/protein/clusters/sequence_set.hpp"
-#include "tests/protein_clusters/sequences.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {

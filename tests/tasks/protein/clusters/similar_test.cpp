@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/common/files/error.hpp"
-#include "tests/protein_clusters/sequences.hpp"
+#include "plugins/data/files/error.hpp"
+#include "tests/tasks/protein/clusters/sequences.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "reference.hpp"
-#include "tests/protein/low_precision.hpp"
 #include "tests/support/unit_recorder.hpp"
+#include "tests/tasks/protein/low_precision.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::protein::testing {

@@ -5,7 +5,7 @@
 
 #include <cctype>
 
-#include "plugins/tasks/protein/data/structure.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::protein::testing {
 
