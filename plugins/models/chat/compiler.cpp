@@ -35,14 +35,16 @@ Value add(Budget& budget, const Value& a, const Value& b) {
     return sum;
   }
   if (a.is_integer() && b.is_integer())
-    return checked(whole(a), whole(b), [](auto x, auto y, auto* z) { return __builtin_add_overflow(x, y, z); });
+    return checked(whole(a), whole(b),
+                   [](auto x, auto y, auto* z) { return __builtin_add_overflow(x, y, z); });
   if (a.is_number() && b.is_number()) return a.number() + b.number();
   throw Problem(fmt::format("{} + {}", a.type(), b.type()));
 }
 
 Value multiply(Budget& budget, const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer())
-    return checked(whole(a), whole(b), [](auto x, auto y, auto* z) { return __builtin_mul_overflow(x, y, z); });
+    return checked(whole(a), whole(b),
+                   [](auto x, auto y, auto* z) { return __builtin_mul_overflow(x, y, z); });
   if (a.is_number() && b.is_number()) return a.number() * b.number();
   if (b.string() || b.list()) return multiply(budget, b, a);
   if (!a.string() && !a.list()) throw Problem(fmt::format("{} * {}", a.type(), b.type()));
@@ -59,7 +61,11 @@ Value divide(const Value& a, const Value& b, char what) {
     return what == 'f' ? quotient : a.number() - quotient * b.number();
   }
   const int64_t x = whole(a), y = whole(b);
-  if (y == -1) return what == 'f' ? Value(checked(int64_t{0}, x, [](auto p, auto q, auto* z) { return __builtin_sub_overflow(p, q, z); })) : Value(int64_t{0});
+  if (y == -1)
+    return what == 'f'
+               ? Value(checked(int64_t{0}, x,
+                               [](auto p, auto q, auto* z) { return __builtin_sub_overflow(p, q, z); }))
+               : Value(int64_t{0});
   const int64_t remainder = (x % y + y) % y;  // has the sign of y
   return what == 'f' ? (x - remainder) / y : remainder;
 }
@@ -108,7 +114,8 @@ Value call(Frame& frame, const Value& called, const Arguments& arguments) {
   frame.budget.spend(called);
   for (const Value& given : arguments.positional) frame.budget.spend(given);
   if (const Function* function = called.function()) return (*function)(arguments);
-  if (const auto* undefined = called.get<Undefined>()) throw Problem(fmt::format("{} is not defined", undefined->name));
+  if (const auto* undefined = called.get<Undefined>())
+    throw Problem(fmt::format("{} is not defined", undefined->name));
   throw Problem(fmt::format("{} cannot be called", called.type()));
 }
 
@@ -138,7 +145,9 @@ class Compiler {
   }
   std::string shown() const {
     constexpr const char* kKinds[] = {"text", "{%", "%}", "{{", "}}", "", "", "", "a string", "", "the end"};
-    return now().text.empty() || now().kind == Token::kString || now().kind == Token::kText ? kKinds[now().kind] : "'" + now().text + "'";
+    return now().text.empty() || now().kind == Token::kString || now().kind == Token::kText
+               ? kKinds[now().kind]
+               : "'" + now().text + "'";
   }
   void expect(std::string_view text) {
     if (!skip(text)) fail(fmt::format("{} stands where '{}' must", shown(), text));
@@ -171,7 +180,8 @@ class Compiler {
     for (;;) {
       const Token token = now();
       if (token.kind == Token::kEnd) {
-        if (ends.size() > 0) fail(fmt::format("the template ends where {{% {} %}} must stand", *ends.begin()));
+        if (ends.size() > 0)
+          fail(fmt::format("the template ends where {{% {} %}} must stand", *ends.begin()));
         break;
       }
       ++at_;
@@ -215,7 +225,8 @@ class Compiler {
       return [inner](Frame& frame) {
         const size_t begin = frame.out.size();
         const Flow flow = inner(frame);
-        if (frame.generated && frame.out.size() > begin) frame.generated->emplace_back(begin, frame.out.size());
+        if (frame.generated && frame.out.size() > begin)
+          frame.generated->emplace_back(begin, frame.out.size());
         return flow;
       };
     }
@@ -352,7 +363,8 @@ class Compiler {
         return [of = names[0], attribute = name()](Frame& frame, Value value) {
           const Value* found = frame.scope.find(of);
           Dict* dict = found ? found->dict() : nullptr;
-          if (dict == nullptr || !dict->is_namespace) throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
+          if (dict == nullptr || !dict->is_namespace)
+            throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
           frame.budget.spend(value);
           if (value.holds_namespace()) throw Problem("a namespace holds no other");
           dict->set(attribute, std::move(value));
@@ -360,16 +372,19 @@ class Compiler {
       }
     } while (skip(",") && now().kind == Token::kName && !is_name("in"));
     if (in_parentheses) expect(")");
-    if (names.size() == 1) return [of = names[0]](Frame& frame, Value value) { frame.scope.set(of, std::move(value)); };
+    if (names.size() == 1)
+      return [of = names[0]](Frame& frame, Value value) { frame.scope.set(of, std::move(value)); };
     return [names](Frame& frame, const Value& value) {
       const std::vector<Value> items = items_of(value);
-      if (items.size() != names.size()) throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
+      if (items.size() != names.size())
+        throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
       for (size_t i = 0; i < names.size(); ++i) frame.scope.set(names[i], items[i]);
     };
   }
 
   Statement macro_statement() {
-    if (scopes_ > 0) fail("a macro stands within a loop, a set or another macro: it is read at the top level alone");
+    if (scopes_ > 0)
+      fail("a macro stands within a loop, a set or another macro: it is read at the top level alone");
     const std::string own = name();
     std::vector<std::pair<std::string, Expression>> parameters;
     expect("(");
@@ -385,23 +400,26 @@ class Compiler {
     return [=](Frame& frame) {
       Scope* outer = &frame.scope;
       Budget* budget = &frame.budget;
-      frame.scope.set(own, Function([=](const Arguments& given) -> Value {
-                        std::string out;
-                        Scope scope(outer);
-                        Frame called{*budget, scope, out, nullptr};
-                        if (given.positional.size() > parameters.size())
-                          throw Problem(fmt::format("{}() takes {} arguments", own, parameters.size()));
-                        for (const auto& [key, value] : given.named.items)
-                          if (std::ranges::none_of(parameters, [&](const auto& p) { return p.first == key; }))
-                            throw Problem(fmt::format("{}() has no parameter {}", own, key));
-                        for (size_t i = 0; i < parameters.size(); ++i) {
-                          const auto& [parameter, otherwise] = parameters[i];
-                          const Value* value = given.find(i, parameter);
-                          scope.set(parameter, value != nullptr ? *value : otherwise ? otherwise(called) : Value(Undefined{parameter}));
-                        }
-                        inner(called);
-                        return out;
-                      }));
+      frame.scope.set(
+          own, Function([=](const Arguments& given) -> Value {
+            std::string out;
+            Scope scope(outer);
+            Frame called{*budget, scope, out, nullptr};
+            if (given.positional.size() > parameters.size())
+              throw Problem(fmt::format("{}() takes {} arguments", own, parameters.size()));
+            for (const auto& item : given.named.items)
+              if (std::ranges::none_of(parameters, [&](const auto& p) { return p.first == item.first; }))
+                throw Problem(fmt::format("{}() has no parameter {}", own, item.first));
+            for (size_t i = 0; i < parameters.size(); ++i) {
+              const auto& [parameter, otherwise] = parameters[i];
+              const Value* value = given.find(i, parameter);
+              scope.set(parameter, value != nullptr ? *value
+                                   : otherwise      ? otherwise(called)
+                                                    : Value(Undefined{parameter}));
+            }
+            inner(called);
+            return out;
+          }));
       return Flow::kNext;
     };
   }
@@ -511,7 +529,8 @@ class Compiler {
         const Value a = left(frame), b = right(frame);
         if (adds) return add(frame.budget, a, b);
         if (!a.is_integer() || !b.is_integer()) return a.number() - b.number();
-        return checked(whole(a), whole(b), [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); });
+        return checked(whole(a), whole(b),
+                       [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); });
       };
     }
     return left;
@@ -566,7 +585,8 @@ class Compiler {
       value = [negates, of = unary(false)](Frame& frame) -> Value {
         const Value number = of(frame);
         if (!number.is_integer()) return negates ? -number.number() : number.number();
-        return negates ? checked(int64_t{0}, whole(number), [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); })
+        return negates ? checked(int64_t{0}, whole(number),
+                                 [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); })
                        : whole(number);
       };
     } else {
@@ -584,7 +604,8 @@ class Compiler {
     const Token token = next();
     if (token.kind == Token::kName) {
       const std::string& word = token.text;
-      if (word == "true" || word == "True" || word == "false" || word == "False") return constant(word == "true" || word == "True");
+      if (word == "true" || word == "True" || word == "false" || word == "False")
+        return constant(word == "true" || word == "True");
       if (word == "none" || word == "None") return constant(nullptr);
       return [word](Frame& frame) -> Value {
         const Value* value = frame.scope.find(word);
@@ -599,7 +620,8 @@ class Compiler {
     if (token.kind == Token::kFloat) return constant(std::strtod(token.text.c_str(), nullptr));
     if (token.kind == Token::kInteger) {
       int64_t number = 0;
-      if (std::from_chars(token.text.data(), token.text.data() + token.text.size(), number).ec != std::errc()) fail("a number is too large");
+      if (std::from_chars(token.text.data(), token.text.data() + token.text.size(), number).ec != std::errc())
+        fail("a number is too large");
       return constant(number);
     }
     if (token.kind == Token::kOperator && token.text == "(") {
@@ -645,21 +667,25 @@ class Compiler {
     for (;;) {
       if (skip(".")) {
         if (now().kind == Token::kInteger) {
-          value = [value, key = primary()](Frame& frame) { return item(frame.budget, value(frame), key(frame)); };
+          value = [value, key = primary()](Frame& frame) {
+            return item(frame.budget, value(frame), key(frame));
+          };
           continue;
         }
         value = [value, of = name()](Frame& frame) { return attribute(frame.budget, value(frame), of); };
       } else if (skip("[")) {
-        value = subscript(std::move(value));
+        value = subscript(value);
       } else if (is_operator("(")) {
-        value = [value, arguments = arguments()](Frame& frame) { return call(frame, value(frame), arguments(frame)); };
+        value = [value, arguments = arguments()](Frame& frame) {
+          return call(frame, value(frame), arguments(frame));
+        };
       } else {
         return value;
       }
     }
   }
 
-  Expression subscript(Expression value) {
+  Expression subscript(const Expression& value) {
     std::vector<Expression> parts;
     bool is_slice = false;
     for (;; is_slice = true) {
@@ -667,7 +693,8 @@ class Compiler {
       if (!skip(":")) break;
     }
     expect("]");
-    if (!is_slice) return [value, key = parts[0]](Frame& frame) { return item(frame.budget, value(frame), key(frame)); };
+    if (!is_slice)
+      return [value, key = parts[0]](Frame& frame) { return item(frame.budget, value(frame), key(frame)); };
     if (parts.size() > 3) fail("a slice has at most three parts");
     parts.resize(3, constant(nullptr));
     return [value, parts](Frame& frame) {
@@ -684,7 +711,8 @@ class Compiler {
       if (skip(")")) break;
       if (is_operator("*") || is_operator("**")) fail("arguments from a list or dict are not read here");
       std::string key;
-      if (now().kind == Token::kName && tokens_[at_ + 1].kind == Token::kOperator && tokens_[at_ + 1].text == "=") {
+      if (now().kind == Token::kName && tokens_[at_ + 1].kind == Token::kOperator &&
+          tokens_[at_ + 1].text == "=") {
         key = name();
         ++at_;
       }
@@ -714,16 +742,18 @@ class Compiler {
           return filter(frame.budget, filtered, given(frame));
         };
       } else if (skip("is")) {
-        value = test(std::move(value));
+        value = test(value);
       } else if (is_operator("(")) {
-        value = [value, arguments = arguments()](Frame& frame) { return call(frame, value(frame), arguments(frame)); };
+        value = [value, arguments = arguments()](Frame& frame) {
+          return call(frame, value(frame), arguments(frame));
+        };
       } else {
         return value;
       }
     }
   }
 
-  Expression test(Expression value) {
+  Expression test(const Expression& value) {
     const bool negated = skip("not");
     const std::string of = name();
     const Test found = test_named(of);
@@ -732,9 +762,13 @@ class Compiler {
     const bool is_word = now().kind == Token::kName;
     if (is_operator("(")) {
       given = arguments();
-    } else if ((is_word && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("if") && !is_name("is") && !is_name("not") && !is_name("in")) ||
-               now().kind == Token::kString || now().kind == Token::kInteger || now().kind == Token::kFloat || is_operator("[") || is_operator("{")) {
-      given = [argument = postfix(primary())](Frame& frame) { return Arguments{.positional = {argument(frame)}, .named = {}}; };
+    } else if ((is_word && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("if") &&
+                !is_name("is") && !is_name("not") && !is_name("in")) ||
+               now().kind == Token::kString || now().kind == Token::kInteger || now().kind == Token::kFloat ||
+               is_operator("[") || is_operator("{")) {
+      given = [argument = postfix(primary())](Frame& frame) {
+        return Arguments{.positional = {argument(frame)}, .named = {}};
+      };
     }
     return [value, found, given, negated](Frame& frame) -> Value {
       const Value tested = value(frame);

@@ -60,7 +60,8 @@ class Lexer {
       text.erase(text.find_last_not_of(kSpace) + 1);
     } else if (sign != '+' && kind != '{') {  // lstrip_blocks
       const size_t line_begin = text.rfind('\n') + 1;
-      if ((line_begin > 0 || starts_line_) && text.find_first_not_of(" \t\f\v", line_begin) == std::string::npos)
+      if ((line_begin > 0 || starts_line_) &&
+          text.find_first_not_of(" \t\f\v", line_begin) == std::string::npos)
         text.erase(line_begin);
     }
     if (!text.empty()) add(Token::kText, std::move(text));
@@ -73,7 +74,8 @@ class Lexer {
     }
     add(kind == '%' ? Token::kBlock : Token::kOutput, "");
     read_tag(kind == '%' ? '%' : '}');
-    if (tokens_.size() >= 3 && tokens_[tokens_.size() - 2].text == "raw" && tokens_[tokens_.size() - 3].kind == Token::kBlock)
+    if (tokens_.size() >= 3 && tokens_[tokens_.size() - 2].text == "raw" &&
+        tokens_[tokens_.size() - 3].kind == Token::kBlock)
       fail("raw blocks are not read here");
   }
 
@@ -173,8 +175,10 @@ class Lexer {
         const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
         uint32_t point = 0;
         const char *begin = source_.c_str() + i + 1, *end = begin + std::min(digits, source_.size() - i - 1);
-        if (std::from_chars(begin, end, point, 16).ptr != begin + digits || point > 0x10ffff || (point >> 11) == 0x1b)
-          fail(fmt::format("\\{} in a string must be followed by {} hexadecimal digits of a character", c, digits));
+        if (std::from_chars(begin, end, point, 16).ptr != begin + digits || point > 0x10ffff ||
+            (point >> 11) == 0x1b)
+          fail(fmt::format("\\{} in a string must be followed by {} hexadecimal digits of a character", c,
+                           digits));
         append_utf8(point, value);
         i += digits;
       } else if (c != '\n') {

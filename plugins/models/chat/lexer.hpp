@@ -10,7 +10,19 @@
 namespace pipeline::chat {
 
 struct Token {
-  enum Kind : uint8_t { kText, kBlock, kBlockEnd, kOutput, kOutputEnd, kName, kInteger, kFloat, kString, kOperator, kEnd };
+  enum Kind : uint8_t {
+    kText,
+    kBlock,
+    kBlockEnd,
+    kOutput,
+    kOutputEnd,
+    kName,
+    kInteger,
+    kFloat,
+    kString,
+    kOperator,
+    kEnd
+  };
   Kind kind;
   std::string text;  // of a string: its value
   int line;

@@ -10,7 +10,8 @@
 
 namespace pipeline::chat {
 
-// Of one rendering. Everything that takes time or memory is spent here first; throws Problem when it is used up.
+// Of one rendering. Everything that takes time or memory is spent here first; throws Problem when it is used
+// up.
 class Budget {
  public:
   // `values`: what is gone through.

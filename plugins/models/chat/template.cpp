@@ -33,7 +33,8 @@ Rendered Template::render(const nlohmann::ordered_json& variables, std::time_t n
     for (const auto& [name, value] : variables.items()) scope.set(name, Value::of(value));
     program_->run(frame);
   } catch (const Problem& problem) {  // of the variables
-    fail_with(PL_ERROR_CONFIG, file_, ": its chat template cannot be given this conversation: ", problem.what());
+    fail_with(PL_ERROR_CONFIG, file_,
+              ": its chat template cannot be given this conversation: ", problem.what());
   } catch (const LineProblem& problem) {
     fail_with(PL_ERROR_CONFIG, file_, ", line ", problem.line, " of its chat template: ", problem.what());
   }

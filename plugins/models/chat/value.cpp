@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 #include <fmt/format.h>
 
@@ -29,8 +28,7 @@ std::string quoted(std::string_view text, char quote, const Escape& escape) {
 }
 
 // Of what holds values of these extents.
-template <class Items>
-Extent around(const Items& extents) {
+Extent around(const std::vector<Extent>& extents) {
   constexpr size_t kDeepest = 100, kMost = 500'000;
   Extent all;
   for (const Extent& each : extents) {
@@ -151,16 +149,19 @@ Value Value::of(const nlohmann::ordered_json& json) {
 }
 
 Value::Value(List value) {
-  value.extent = around(value.items | std::views::transform(&Value::extent));
+  std::vector<Extent> extents;
+  for (const Value& item : value.items) extents.push_back(item.extent());
+  value.extent = around(extents);
   data_ = std::make_shared<const List>(std::move(value));
 }
 
 Value::Value(Dict value) {
-  value.extent = around(value.items | std::views::transform([](const auto& item) {
-                          Extent extent = item.second.extent();
-                          extent.weight += item.first.size() / 16;
-                          return extent;
-                        }));
+  std::vector<Extent> extents;
+  for (const auto& [key, item] : value.items) {
+    extents.push_back(item.extent());
+    extents.back().weight += key.size() / 16;
+  }
+  value.extent = around(extents);
   data_ = std::make_shared<Dict>(std::move(value));
 }
 
@@ -179,7 +180,8 @@ bool Value::holds_namespace() const {
   const auto holds = [](const Value& item) { return item.holds_namespace(); };
   if (const List* all = list()) return std::ranges::any_of(all->items, holds);
   if (const Dict* all = dict())
-    return all->is_namespace || std::ranges::any_of(all->items, [&](const auto& item) { return holds(item.second); });
+    return all->is_namespace ||
+           std::ranges::any_of(all->items, [&](const auto& item) { return holds(item.second); });
   return false;
 }
 
@@ -200,7 +202,7 @@ const std::string& Value::text_of(const char* what) const {
 }
 
 const char* Value::type() const {
-  constexpr const char* kNames[] = {"undefined", "None", "a bool", "an int", "a float",
+  constexpr const char* kNames[] = {"undefined", "None",   "a bool", "an int",    "a float",
                                     "a str",     "a list", "a dict", "a function"};
   return kNames[data_.index()];
 }
@@ -233,7 +235,8 @@ bool less(const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer()) return a.integer("") < b.integer("");
   if (a.is_number() && b.is_number()) return a.number() < b.number();
   if (a.string() && b.string()) return *a.string() < *b.string();  // UTF-8 sorts as its code points do
-  if (a.list() && b.list()) return std::ranges::lexicographical_compare(a.list()->items, b.list()->items, less);
+  if (a.list() && b.list())
+    return std::ranges::lexicographical_compare(a.list()->items, b.list()->items, less);
   throw Problem(fmt::format("{} and {} have no order", a.type(), b.type()));
 }
 
@@ -287,7 +290,8 @@ int64_t length(const Value& value) {
   if (const List* list = value.list()) return static_cast<int64_t>(list->items.size());
   if (const Dict* dict = value.dict()) return static_cast<int64_t>(dict->items.size());
   if (const std::string* string = value.string())
-    return std::ranges::count_if(*string, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+    return std::ranges::count_if(*string,
+                                 [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
   if (value.is_undefined()) return 0;
   throw Problem(fmt::format("{} has no length", value.type()));
 }

@@ -17,8 +17,8 @@ namespace pipeline::chat {
 
 class Value;
 
-// Of lists, dicts and functions in each other. The same item counts as often as it is reached: so much must be
-// gone through to write or compare all.
+// Of lists, dicts and functions in each other. The same item counts as often as it is reached: so much must
+// be gone through to write or compare all.
 struct Extent {
   size_t depth = 0, weight = 1;
 };

@@ -1,5 +1,5 @@
-// Renders for a parity test: a line of JSON, {"template", "variables", "now"}, gives one: {"text", "generated"}
-// or {"error"}.
+// Renders for a parity test: a line of JSON, {"template", "variables", "now"}, gives one: {"text",
+// "generated"} or {"error"}.
 #include <iostream>
 #include <string>
 

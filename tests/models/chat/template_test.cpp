@@ -45,9 +45,12 @@ TEST(ChatTemplate, WritesAConversationAndSaysWhatTheAssistantWrote) {
 TEST(ChatTemplate, NamesFileAndLineOfWhatIsNotRead) {
   EXPECT_EQ(problem_of("a\n{% if x %}\n{{ y|nofilter }}{% endif %}"),
             "chat.jinja, line 3 of its chat template: the filter nofilter is not read here");
-  EXPECT_THAT(problem_of("{% include 'other' %}"), HasSubstr("line 1 of its chat template: {% include %} is not read"));
-  EXPECT_THAT(problem_of("{% for a in b recursive %}{% endfor %}"), HasSubstr("recursive loops are not read"));
-  EXPECT_THAT(problem_of("\n\n{% if a %}"), HasSubstr("line 3 of its chat template: the template ends where {% endif %}"));
+  EXPECT_THAT(problem_of("{% include 'other' %}"),
+              HasSubstr("line 1 of its chat template: {% include %} is not read"));
+  EXPECT_THAT(problem_of("{% for a in b recursive %}{% endfor %}"),
+              HasSubstr("recursive loops are not read"));
+  EXPECT_THAT(problem_of("\n\n{% if a %}"),
+              HasSubstr("line 3 of its chat template: the template ends where {% endif %}"));
   EXPECT_THAT(problem_of("{{ 'é'|upper }}"), HasSubstr("letters that are not ASCII's"));
 }
 
@@ -62,24 +65,34 @@ TEST(ChatTemplate, NamesTheLineOfWhatGoesWrongAndWhatItRefuses) {
 // A template is anybody's text.
 TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   const std::string too_much = "takes too many steps, or writes too much";
-  EXPECT_THAT(problem_of("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"), HasSubstr(too_much));
-  EXPECT_THAT(problem_of("{% set ns = namespace(s='abcdefghijklmnop') %}{% for i in range(90) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"),
+  EXPECT_THAT(problem_of("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"),
               HasSubstr(too_much));
-  EXPECT_THAT(problem_of("{% set ns = namespace(l=[1]) %}{% for i in range(90) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"),
-              HasSubstr("lists and dicts hold too much"));
-  EXPECT_THAT(problem_of("{% set ns = namespace(l=[1]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}"),
+  EXPECT_THAT(problem_of("{% set ns = namespace(s='abcdefghijklmnop') %}{% for i in range(90) %}{% set ns.s "
+                         "= ns.s ~ ns.s %}{% endfor %}"),
+              HasSubstr(too_much));
+  EXPECT_THAT(
+      problem_of(
+          "{% set ns = namespace(l=[1]) %}{% for i in range(90) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"),
+      HasSubstr("lists and dicts hold too much"));
+  EXPECT_THAT(
+      problem_of(
+          "{% set ns = namespace(l=[1]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}"),
+      HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{% set ns = namespace(l={}) %}{% for i in range(200) %}{% set ns.l = {'a': "
+                         "ns.l.items} %}{% endfor %}"),
               HasSubstr("nested too deeply"));
-  EXPECT_THAT(problem_of("{% set ns = namespace(l={}) %}{% for i in range(200) %}{% set ns.l = {'a': ns.l.items} %}{% endfor %}"),
-              HasSubstr("nested too deeply"));
-  EXPECT_THAT(problem_of("{% set ns = namespace() %}{% set ns.a = [ns] %}"), HasSubstr("a namespace holds no other"));
+  EXPECT_THAT(problem_of("{% set ns = namespace() %}{% set ns.a = [ns] %}"),
+              HasSubstr("a namespace holds no other"));
   EXPECT_THAT(problem_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ 'a' * 99999999999 }}"), HasSubstr(too_much));
-  EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), HasSubstr("nested too deeply"));
+  EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
+              HasSubstr("nested too deeply"));
   std::string blocks;
   for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
   EXPECT_THAT(problem_of(blocks), HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
-  EXPECT_THAT(problem_of("{% for i in [1] %}{% macro f() %}{{ i }}{% endmacro %}{% endfor %}"), HasSubstr("a macro stands within a loop"));
+  EXPECT_THAT(problem_of("{% for i in [1] %}{% macro f() %}{{ i }}{% endmacro %}{% endfor %}"),
+              HasSubstr("a macro stands within a loop"));
 }
 
 TEST(ChatTemplate, TellsTheTimeThatItIsGiven) {
