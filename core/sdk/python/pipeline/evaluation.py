@@ -5,13 +5,8 @@ import ctypes
 import torch
 
 from . import abi
+from .checks import checked_dict
 from .host import TaskError
-
-
-def checked_dict(values, method):
-    if not isinstance(values, dict):
-        raise TaskError(f"{method}() returned {type(values).__name__}, must return a dict")
-    return values
 
 
 class Results:

@@ -5,7 +5,6 @@ import difflib
 import inspect
 import itertools
 import math
-import operator
 import pathlib
 import sys
 
@@ -13,7 +12,8 @@ import torch
 
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
-from .evaluation import Results, checked_dict, report
+from .checks import checked_count, checked_dict, checked_layers, checked_loss, checked_number, checked_rows
+from .evaluation import Results, report
 from .host import ConfigError, Context, TaskError
 from .loading import Loaders
 from .options import Schema
@@ -74,7 +74,7 @@ class TaskObject:
             raise TaskError(f"build_model() returned {type(model).__name__}, must return a torch.nn.Module")
         # What is compiled as a whole is one unit: hooks in the middle of it would break its graph.
         compiled = _is_compiled(model)
-        layers = [] if compiled else _checked_layers(task.layers(model), model)
+        layers = [] if compiled else checked_layers(task.layers(model), model)
         recompute = self.flag(abi.RUN_ACTIVATION_CHECKPOINTING)
         if recompute and not layers:
             why = "the model is compiled as a whole: compile its layers instead, layer.compile()" if compiled \
@@ -123,16 +123,7 @@ class TaskObject:
         out[0] = self._count(abi.SPLITS[split])
 
     def _count(self, split):
-        count = self.task.sample_count(split)
-        if count is None:
-            return 0
-        try:
-            whole = operator.index(count)
-        except TypeError:
-            whole = -1
-        if whole < 0:
-            raise TaskError(f"sample_count({split!r}) returned {count!r}, must return a whole number; 0: no such split")
-        return whole
+        return checked_count(self.task.sample_count(split), split)
 
     def sample_costs(self, split, ids, count, out):
         costs = list(self.task.costs(abi.SPLITS[split], ids[:count]))
@@ -152,10 +143,10 @@ class TaskObject:
             batch = _Batch(ids, make(split, ids, args.epoch))
             if batch.data is None:
                 raise TaskError("batch() returned None, must return a batch")
-            batch.weight = _number(self.task.weight(batch.data, len(ids)), "weight()")
+            batch.weight = checked_number(self.task.weight(batch.data, len(ids)), "weight()")
             if not 0 <= batch.weight < math.inf:
                 raise TaskError(f"weight() returned {batch.weight}, must return a finite number of at least 0: the loss's sum is divided by it")
-            batch.tokens, batch.positions = (int(_number(each(batch.data), f"{each.__name__}()")) for each in (self.task.tokens, self.task.positions))
+            batch.tokens, batch.positions = (int(checked_number(each(batch.data), f"{each.__name__}()")) for each in (self.task.tokens, self.task.positions))
             if self.flag(abi.RUN_PIN_MEMORY):
                 batch.data = pinned(batch.data)
         number = next(self._numbers)
@@ -194,7 +185,7 @@ class TaskObject:
         self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
         try:
             with self.units.forward_pass(), self.autocast():
-                loss = self._checked_loss(batch)
+                loss = checked_loss(self.task.loss(batch))
             if not loss.requires_grad:
                 raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
                                 else "all parameters are frozen: there is nothing to train")
@@ -213,7 +204,7 @@ class TaskObject:
         to_show = abi.EvaluateArgs.received_args(args).samples_to_show
 
         def work(data):
-            results.add("loss", self._checked_loss(data))
+            results.add("loss", checked_loss(self.task.loss(data)))
             values = checked_dict(self.task.evaluate(data), "evaluate")
             for name, value in values.items():
                 results.add(name, value)
@@ -260,7 +251,7 @@ class TaskObject:
         sink, batch = abi.PredictionSink.received(sink), self.batches[number]
 
         def work(data):
-            for sample, row in zip(batch.ids, _checked_rows(self.task.predict(data), len(batch.ids), self.task.columns)):
+            for sample, row in zip(batch.ids, checked_rows(self.task.predict(data), len(batch.ids), self.task.columns)):
                 texts = [abi.string(runtime.cell(value)) for value in row]
                 fields = (abi.Str * len(texts))(*texts)
                 self.host.check(sink.row(sink.user, sample, fields, len(texts)))
@@ -316,63 +307,10 @@ class TaskObject:
         with guard(), self.units.forward_pass(), self.autocast():
             work(on_device(batch.data, self.task.device))
 
-    def _checked_loss(self, batch):
-        loss = self.task.loss(batch)
-        if not isinstance(loss, torch.Tensor):
-            raise TaskError(f"loss() returned {type(loss).__name__}, must return a tensor: the sum over the batch")
-        if loss.dim() != 0:
-            raise TaskError(f"loss() returned a tensor of shape {tuple(loss.shape)}, must return the sum, a scalar")
-        if loss.dtype not in (torch.float32, torch.float64):
-            raise TaskError(f"loss() returned {loss.dtype}, must return a sum in float32 or float64, as .float().sum() does")
-        return loss
-
-
-def _number(value, what):
-    if not isinstance(value, str):
-        try:
-            return float(value)
-        except (TypeError, ValueError, RuntimeError):
-            pass
-    raise TaskError(f"{what} returned {value!r}, must return a number")
-
-
-def _checked_rows(rows, count, columns):
-    """What predict() returned, row by row."""
-    if not hasattr(rows, "__iter__"):
-        raise TaskError(f"predict() returned {type(rows).__name__}, must return a row for each sample")
-    rows = list(rows)
-    if len(rows) != count:
-        raise TaskError(f"predict() returned {len(rows)} rows for a batch of {count} samples")
-    for row in rows:
-        if isinstance(row, str) or not hasattr(row, "__len__") or isinstance(row, torch.Tensor) and row.dim() == 0:
-            raise TaskError(f"predict() returned the row {row!r}, must return a sequence with {len(columns)} value(s) for each sample: "
-                            "[(value,), ...] for one column")
-        if len(row) != len(columns):
-            raise TaskError(f"predict() returned the row {row!r}, which has {len(row)} values for {len(columns)} columns")
-        for name, value in zip(columns, row):
-            if getattr(value, "ndim", 0) > 0 and value.size != 1 if not isinstance(value, torch.Tensor) else value.numel() != 1:
-                raise TaskError(f"predict() returned {value!r} in the column {name}, must return a text or one number")
-    return rows
-
 
 def _is_compiled(model):
     dynamo = sys.modules.get("torch._dynamo")  # importing it takes a second
     return dynamo is not None and isinstance(model, dynamo.OptimizedModule) or model._compiled_call_impl is not None
-
-
-def _checked_layers(layers, model):
-    """layers() of a task as a list."""
-    layers = list(layers)
-    names = {module: name for name, module in model.named_modules()}
-    for layer in layers:
-        if not isinstance(layer, torch.nn.Module) or layer not in names:
-            raise TaskError(f"layers() returned {layer if isinstance(layer, str) else type(layer).__name__}, which is no module of "
-                            "the model that build_model() made")
-    for layer in layers:
-        others = sum(module in layer.modules() for module in layers) + layers.count(layer) - 2
-        if others:
-            raise TaskError(f"layers() returned {names[layer]} twice, or with another of them inside")
-    return layers
 
 
 def overrides(task_class, method):
