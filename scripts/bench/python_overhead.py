@@ -152,7 +152,7 @@ def compiled(pipeline, rounds):
             shutil.rmtree(os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
             plain, cold, warm = (seconds(run(which)(1), folder) for which in ("nothing", kind, kind))
             print(f"torch.compile of {kind}: the first step comes {cold - plain:.1f} s later, {warm - plain:.1f} s with a filled cache")
-        times = milliseconds([run(kind) for kind in kinds], folder, 40, rounds)
+        times = milliseconds([run(kind) for kind in kinds], folder, 20, min(rounds, 3))
         print(f"a step: {times[0]:.0f} ms, {times[1]:.0f} ms with compiled layers, {times[2]:.0f} ms with a compiled model")
 
 
