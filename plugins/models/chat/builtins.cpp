@@ -135,6 +135,11 @@ std::string join(Budget& budget, const std::vector<Value>& items, const std::str
   return all;
 }
 
+const Value& given_to(const Arguments& arguments, const char* method) {
+  if (arguments.positional.empty()) throw Problem(fmt::format("{} needs an argument", method));
+  return arguments.positional[0];
+}
+
 Value pairs_of(const Dict& dict) {
   List pairs;
   for (const auto& [key, value] : dict.items) pairs.items.emplace_back(List{{key, value}, true});
@@ -183,16 +188,17 @@ Value string_method(Budget& budget, const std::string& text, const std::string& 
        }},
       {"find",
        [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         const size_t found = s.find(a.positional.at(0).text_of("what find() looks for"));
+         const size_t found = s.find(given_to(a, "find()").text_of("what find() looks for"));
          return found == std::string::npos ? int64_t{-1} : length(Value(s.substr(0, found)));
        }},
       {"count",
        [](Budget&, const std::string& s, const Arguments& a) -> Value {
+         given_to(a, "count()");
          return length(split(s, a, false)) - 1;
        }},
       {"join",
        [](Budget& b, const std::string& s, const Arguments& a) -> Value {
-         return join(b, items_of(a.positional.at(0)), s);
+         return join(b, items_of(given_to(a, "join()")), s);
        }},
       {"isdigit",
        [](Budget&, const std::string& s, const Arguments&) -> Value {
