@@ -32,9 +32,10 @@ std::string last_error;
 // The first line of a problem says that it is one, and where there are many processes, whose; what follows
 // explains it.
 void print_problem(const std::string& text) {
-  last_error += (last_error.empty() ? "" : "\n") + printable(text);
+  const std::string shown = printable(text);
+  last_error += (last_error.empty() ? "" : "\n") + shown;
   const int rank = launch::rank_in_environment();
-  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", printable(text));
+  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", shown);
 }
 
 int report_error(const Error& error) {

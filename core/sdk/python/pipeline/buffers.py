@@ -40,38 +40,41 @@ class Buffers:
                 buffer.data = buffer.to(device)
             self._buffers[name] = buffer
         self._changed = set()
-        self._versions = {name: buffer._version for name, buffer in self._buffers.items()}
-        self._digests = {name: _digest(buffer) for name, buffer in self._buffers.items()}
+        self._as_built = None  # {name: (version, digest)}, from the first micro-batch of training on
         self._looked = 0
 
+    def watch(self):
+        """Before a micro-batch of training."""
+        if self._as_built is None:
+            self._as_built = {name: (buffer._version, _digest(buffer)) for name, buffer in self._buffers.items()}
+
+    def check_micro_batch(self):
+        """After one of training. What layers do to their buffers shows in the first ones."""
+        self._looked += 1
+        self._check(by_value=self._looked <= _LOOKS)
+
     def changed(self):
-        """Those that are not as build_model() made them. By their values: batch_norm(), among others, raises no version."""
-        for name, buffer in self._buffers.items():
-            if name not in self._changed and _digest(buffer) != self._digests[name]:
-                self._changed.add(name)
-        return {name: self._buffers[name] for name in self._buffers if name in self._changed}
+        """Those that are not as build_model() made them, for a checkpoint."""
+        self._check(by_value=True)
+        return {name: buffer for name, buffer in self._buffers.items() if name in self._changed}
 
-    def _just_changed(self):
-        """The same after a micro-batch. What layers do to their buffers shows in the first ones."""
-        if self._looked < _LOOKS:
-            self._looked += 1
-            return self.changed()
-        self._changed.update(name for name, buffer in self._buffers.items() if buffer._version != self._versions[name])
-        return self._changed
-
-    def check_changes(self):
-        """After a micro-batch of training."""
+    def _check(self, by_value):
+        """Finds what has changed and refuses what may not. By value: batch_norm(), among others, raises no version."""
         for module, name, buffer, full_name in self._places:
             if module._buffers.get(name) is not buffer:
                 raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
                                 "in place, as self.buffer.copy_(value) does")
-        changed = self._just_changed()
+        for name, (version, digest) in (self._as_built or {}).items():
+            buffer = self._buffers[name]
+            if name not in self._changed and (_digest(buffer) != digest if by_value else buffer._version != version):
+                self._changed.add(name)
+        changed = [name for name in self._buffers if name in self._changed]
         lost = next((name for name in changed if name not in self._saved), None)
         if lost is not None:
             raise TaskError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
                             "it: register it with persistent=True")
         if changed and self._refusal:
-            raise ConfigError(f"training changes the buffer {next(iter(changed))}, {self._refusal}")
+            raise ConfigError(f"training changes the buffer {changed[0]}, {self._refusal}")
 
     def restore(self, values):
         """From a checkpoint: {name: tensor}."""

@@ -110,13 +110,17 @@ class Context:
             self._host.log(self._pointer, abi.LOG_LEVELS[level], abi.string(part))
 
     def metric(self, name, total, weight):
-        if not isinstance(name, str) or not isinstance(total, (int, float, torch.Tensor)) or not isinstance(weight, (int, float)):
-            raise TypeError(f"metric({name!r}, {total!r}, {weight!r}): must be given a name, a number or tensor of one, and a number")
+        try:
+            name, weight = abi.string(name), float(weight)
+            total = total.reshape(()) if isinstance(total, torch.Tensor) else float(total)
+        except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise TypeError(f"metric({name!r}, {total!r}, {weight!r}): must be given a name, a number or tensor of one, and a "
+                            "number") from error
         if isinstance(total, torch.Tensor):
-            view = View(total.reshape(()).float())
-            self._host.metric_tensor(self._pointer, abi.string(name), ctypes.byref(view.raw), weight)
+            view = View(total.float())
+            self._host.metric_tensor(self._pointer, name, ctypes.byref(view.raw), weight)
         else:
-            self._host.metric(self._pointer, abi.string(name), total, weight)
+            self._host.metric(self._pointer, name, total, weight)
 
     def seed(self, name, *numbers):
         if not isinstance(name, str) or len(numbers) > 3:

@@ -62,7 +62,8 @@ class TaskObject:
                 self.context.log("warning", f"nothing calls {type(task).__name__}.{own}: did you mean {known}?")
         task.device = runtime.open_device(run)
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
-        self.autocast = runtime.autocast_of(task.device, dtype_of(run.compute_dtype))
+        compute = dtype_of(run.compute_dtype)
+        self.autocast = runtime.autocast_of(task.device, compute)
         if run.loader_processes and abi.PURPOSES[run.purpose] in ("train", "evaluate", "predict"):
             self._start_loaders(run.loader_processes)  # they start while this goes on
         task.open_data()
@@ -80,7 +81,7 @@ class TaskObject:
             why = "the model is compiled as a whole: compile its layers instead, layer.compile()" if compiled \
                 else "layers() of this task names none: write it"
             raise ConfigError(f"train.activation_checkpointing = true: {why}, or switch this off")
-        if runtime.is_narrow(dtype_of(run.compute_dtype)):
+        if runtime.is_narrow(compute):
             runtime.widen_norms(model)
         self.units = Units(self.host, model, layers, recompute)
         self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter)
@@ -100,7 +101,6 @@ class TaskObject:
 
     def extra_state(self, out, size):
         self.parameters.check_kept(self._model)
-        self.buffers.check_changes()
         changed = self.buffers.changed()
         state = self._checked_state()
         self._state = pack(state, changed) if state or changed else b""
@@ -180,6 +180,7 @@ class TaskObject:
     def train(self, number, args, out):
         args = abi.TrainArgs.received_args(args)
         self._begin(True)
+        self.buffers.watch()
         runtime.seed(args.seed, self.task.device)
         batch = on_device(self.batches[number].data, self.task.device)
         self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
@@ -193,7 +194,7 @@ class TaskObject:
                 loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
         finally:
             self.parameters.deliver_to(None)
-        self.buffers.check_changes()
+        self.buffers.check_micro_batch()
         self.parameters.check_unchanged()
         self._loss = View(loss)
         out[0] = self._loss.raw
