@@ -24,12 +24,6 @@ bool is_space(std::string_view c) {
   return std::ranges::find(kWide, c) != std::end(kWide);
 }
 
-std::string joined(const std::vector<std::string>& parts, size_t begin, size_t end) {
-  std::string all;
-  for (size_t i = begin; i < end; ++i) all += parts[i];
-  return all;
-}
-
 // `chosen`: the characters to take away; undefined or None: white space.
 std::string stripped(const std::string& text, const Value* chosen, bool left, bool right) {
   const std::vector<std::string> all = characters(text);
@@ -41,7 +35,9 @@ std::string stripped(const std::string& text, const Value* chosen, bool left, bo
   size_t begin = 0, end = all.size();
   while (left && begin < end && goes(all[begin])) ++begin;
   while (right && end > begin && goes(all[end - 1])) --end;
-  return joined(all, begin, end);
+  std::string kept;
+  for (size_t i = begin; i < end; ++i) kept += all[i];
+  return kept;
 }
 
 // Letters of ASCII; others have rules that are not here.
@@ -516,10 +512,6 @@ Filter filter_named(std::string_view name) {
 }
 
 Test test_named(std::string_view name) {
-  static const auto kArgument = [](const Arguments& a) -> const Value& {
-    if (a.positional.empty()) throw Problem("this test needs a value to compare with");
-    return a.positional[0];
-  };
   static const std::unordered_map<std::string_view, Test> kTests{
       {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
       {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
@@ -542,20 +534,13 @@ Test test_named(std::string_view name) {
       {"even", [](const Value& v, const Arguments&) { return v.integer("what is even") % 2 == 0; }},
       {"divisibleby",
        [](const Value& v, const Arguments& a) {
-         const int64_t by = kArgument(a).integer("a divisor");
+         const int64_t by = given_to(a, "this test").integer("a divisor");
          if (by == 0) throw Problem("a division by zero");
          return by != -1 && v.integer("what is divided") % by == 0;
        }},
-      {"equalto", [](const Value& v, const Arguments& a) { return equal(v, kArgument(a)); }},
-      {"ne", [](const Value& v, const Arguments& a) { return !equal(v, kArgument(a)); }},
-      {"in",
-       [](const Value& v, const Arguments& a) {
-         if (const Dict* dict = kArgument(a).dict()) return v.string() && dict->find(*v.string());
-         if (const std::string* string = kArgument(a).string())
-           return string->find(v.text_of("what is looked for")) != std::string::npos;
-         return std::ranges::any_of(items_of(kArgument(a)),
-                                    [&](const Value& each) { return equal(each, v); });
-       }},
+      {"equalto", [](const Value& v, const Arguments& a) { return equal(v, given_to(a, "this test")); }},
+      {"ne", [](const Value& v, const Arguments& a) { return !equal(v, given_to(a, "this test")); }},
+      {"in", [](const Value& v, const Arguments& a) { return contains(given_to(a, "this test"), v); }},
   };
   if (name == "eq" || name == "sameas") name = "equalto";
   const auto found = kTests.find(name);

@@ -16,10 +16,13 @@ using Target = std::function<void(Frame&, Value)>;
 
 int64_t whole(const Value& value) { return value.integer("an operand"); }
 
-template <class Operation>
-int64_t checked(int64_t a, int64_t b, const Operation& operation) {
-  int64_t result;
-  if (operation(a, b, &result)) throw Problem("a number is too large");
+// Python's have no end, and these are refused where they would need more than 64 bits.
+int64_t exact(char operation, int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (operation == '+'   ? __builtin_add_overflow(a, b, &result)
+      : operation == '-' ? __builtin_sub_overflow(a, b, &result)
+                         : __builtin_mul_overflow(a, b, &result))
+    throw Problem("a number is too large");
   return result;
 }
 
@@ -34,17 +37,13 @@ Value add(Budget& budget, const Value& a, const Value& b) {
     sum.items.insert(sum.items.end(), b.list()->items.begin(), b.list()->items.end());
     return sum;
   }
-  if (a.is_integer() && b.is_integer())
-    return checked(whole(a), whole(b),
-                   [](auto x, auto y, auto* z) { return __builtin_add_overflow(x, y, z); });
+  if (a.is_integer() && b.is_integer()) return exact('+', whole(a), whole(b));
   if (a.is_number() && b.is_number()) return a.number() + b.number();
   throw Problem(fmt::format("{} + {}", a.type(), b.type()));
 }
 
 Value multiply(Budget& budget, const Value& a, const Value& b) {
-  if (a.is_integer() && b.is_integer())
-    return checked(whole(a), whole(b),
-                   [](auto x, auto y, auto* z) { return __builtin_mul_overflow(x, y, z); });
+  if (a.is_integer() && b.is_integer()) return exact('*', whole(a), whole(b));
   if (a.is_number() && b.is_number()) return a.number() * b.number();
   if (b.string() || b.list()) return multiply(budget, b, a);
   if (!a.string() && !a.list()) throw Problem(fmt::format("{} * {}", a.type(), b.type()));
@@ -61,20 +60,9 @@ Value divide(const Value& a, const Value& b, char what) {
     return what == 'f' ? quotient : a.number() - quotient * b.number();
   }
   const int64_t x = whole(a), y = whole(b);
-  if (y == -1)
-    return what == 'f'
-               ? Value(checked(int64_t{0}, x,
-                               [](auto p, auto q, auto* z) { return __builtin_sub_overflow(p, q, z); }))
-               : Value(int64_t{0});
+  if (y == -1) return what == 'f' ? Value(exact('-', 0, x)) : Value(int64_t{0});
   const int64_t remainder = (x % y + y) % y;  // has the sign of y
   return what == 'f' ? (x - remainder) / y : remainder;
-}
-
-bool contains(const Value& container, const Value& wanted) {
-  if (const std::string* string = container.string())
-    return string->find(wanted.text_of("what is looked for in a str")) != std::string::npos;
-  if (const Dict* dict = container.dict()) return wanted.string() && dict->find(*wanted.string());
-  return std::ranges::any_of(items_of(container), [&](const Value& item) { return equal(item, wanted); });
 }
 
 bool compare(const std::string& how, const Value& a, const Value& b) {
@@ -124,10 +112,7 @@ class Compiler {
  public:
   explicit Compiler(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  Statement run() {
-    Statement all = body({});
-    return all;
-  }
+  Statement run() { return body({}); }
 
  private:
   using Call = std::function<Arguments(Frame&)>;
@@ -264,6 +249,7 @@ class Compiler {
       return otherwise ? otherwise(frame) : Flow::kNext;
     };
   }
+
   Statement for_statement() {
     Target target = target_of(false);
     expect("in");
@@ -365,7 +351,6 @@ class Compiler {
           Dict* dict = found ? found->dict() : nullptr;
           if (dict == nullptr || !dict->is_namespace)
             throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
-          frame.budget.spend(value);
           if (value.holds_namespace()) throw Problem("a namespace holds no other");
           dict->set(attribute, std::move(value));
         };
@@ -529,8 +514,7 @@ class Compiler {
         const Value a = left(frame), b = right(frame);
         if (adds) return add(frame.budget, a, b);
         if (!a.is_integer() || !b.is_integer()) return a.number() - b.number();
-        return checked(whole(a), whole(b),
-                       [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); });
+        return exact('-', whole(a), whole(b));
       };
     }
     return left;
@@ -585,9 +569,7 @@ class Compiler {
       value = [negates, of = unary(false)](Frame& frame) -> Value {
         const Value number = of(frame);
         if (!number.is_integer()) return negates ? -number.number() : number.number();
-        return negates ? checked(int64_t{0}, whole(number),
-                                 [](auto x, auto y, auto* z) { return __builtin_sub_overflow(x, y, z); })
-                       : whole(number);
+        return negates ? exact('-', 0, whole(number)) : whole(number);
       };
     } else {
       value = primary();

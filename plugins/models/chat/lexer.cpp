@@ -74,9 +74,6 @@ class Lexer {
     }
     add(kind == '%' ? Token::kBlock : Token::kOutput, "");
     read_tag(kind == '%' ? '%' : '}');
-    if (tokens_.size() >= 3 && tokens_[tokens_.size() - 2].text == "raw" &&
-        tokens_[tokens_.size() - 3].kind == Token::kBlock)
-      fail("raw blocks are not read here");
   }
 
   // From - or + on, if there is one, over the end of a tag and what it takes away behind it.

@@ -34,6 +34,7 @@ Extent around(const std::vector<Extent>& extents) {
   for (const Extent& each : extents) {
     all.depth = std::max(all.depth, each.depth);
     all.weight += each.weight;
+    all.holds_namespace |= each.holds_namespace;
     if (all.weight > kMost) throw Problem("lists and dicts hold too much");
   }
   if (++all.depth > kDeepest) throw Problem("lists and dicts are nested too deeply");
@@ -162,6 +163,7 @@ Value::Value(Dict value) {
     extents.back().weight += key.size() / 16;
   }
   value.extent = around(extents);
+  value.extent.holds_namespace |= value.is_namespace;
   data_ = std::make_shared<Dict>(std::move(value));
 }
 
@@ -174,15 +176,6 @@ Extent Value::extent() const {
   if (const std::string* text = string()) return {.depth = 0, .weight = 1 + text->size() / 16};
   if (const auto* callable = pointee<const Callable>()) return callable->extent;
   return list() ? list()->extent : dict() ? dict()->extent : Extent();
-}
-
-bool Value::holds_namespace() const {
-  const auto holds = [](const Value& item) { return item.holds_namespace(); };
-  if (const List* all = list()) return std::ranges::any_of(all->items, holds);
-  if (const Dict* all = dict())
-    return all->is_namespace ||
-           std::ranges::any_of(all->items, [&](const auto& item) { return holds(item.second); });
-  return false;
 }
 
 int64_t Value::integer(const char* what) const {
@@ -229,6 +222,13 @@ bool equal(const Value& a, const Value& b) {
   }
   if (a.function() || b.function()) return a.function() == b.function();
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined());
+}
+
+bool contains(const Value& container, const Value& wanted) {
+  if (const std::string* string = container.string())
+    return string->find(wanted.text_of("what is looked for in a str")) != std::string::npos;
+  if (const Dict* dict = container.dict()) return wanted.string() && dict->find(*wanted.string());
+  return std::ranges::any_of(items_of(container), [&](const Value& item) { return equal(item, wanted); });
 }
 
 bool less(const Value& a, const Value& b) {

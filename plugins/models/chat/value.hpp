@@ -21,6 +21,7 @@ class Value;
 // be gone through to write or compare all.
 struct Extent {
   size_t depth = 0, weight = 1;
+  bool holds_namespace = false;
 };
 
 struct List {
@@ -98,7 +99,7 @@ class Value {
   bool is_namespace() const { return dict() != nullptr && dict()->is_namespace; }
   Extent extent() const;
   size_t weight() const { return extent().weight; }
-  bool holds_namespace() const;  // itself, or in a list, a dict or a function
+  bool holds_namespace() const { return extent().holds_namespace; }  // itself, or within
   // True and False are 1 and 0, as in Python.
   bool is_integer() const { return get<bool>() != nullptr || get<int64_t>() != nullptr; }
   bool is_number() const { return is_integer() || get<double>() != nullptr; }
@@ -122,9 +123,10 @@ class Value {
 
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b);
-bool less(const Value& a, const Value& b);       // throws Problem where Python does
-std::string text(const Value& value);            // str()
-std::string representation(const Value& value);  // repr()
+bool contains(const Value& container, const Value& wanted);  // wanted in container
+bool less(const Value& a, const Value& b);                   // throws Problem where Python does
+std::string text(const Value& value);                        // str()
+std::string representation(const Value& value);              // repr()
 // json.dumps(value, ensure_ascii=False, indent=indent); below 0: on one line.
 std::string json_text(const Value& value, int64_t indent, const std::string& item_separator,
                       const std::string& key_separator, bool sort_keys);
