@@ -47,6 +47,19 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/tests/include/test_paths.hpp CONTENT [
 ]] @ONLY)
 target_include_directories(test_paths INTERFACE ${CMAKE_BINARY_DIR}/tests/include)
 
+# pipeline_parity(NAME [TIMEOUT seconds] argument...): tests/parity/NAME_parity.py with these arguments, a live comparison with a peer in Python.
+function(pipeline_parity name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  find_package(Python3 COMPONENTS Interpreter)
+  if(Python3_FOUND)
+    add_test(NAME ${name}_parity COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/parity/${name}_parity.py ${arg_UNPARSED_ARGUMENTS})
+    set_tests_properties(${name}_parity PROPERTIES LABELS "parity;long" SKIP_RETURN_CODE 77 TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()
+
 function(pipeline_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH;LONG;PURE;RELEASE;THREADS" "TIMEOUT;SANITIZED" "LIBS")
   if(arg_TORCH AND NOT TARGET torch::cpu)

@@ -83,6 +83,8 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{% set ns = namespace() %}{% set ns.a = [ns] %}"),
               HasSubstr("a namespace holds no other"));
+  EXPECT_THAT(problem_of("{% set ns = namespace() %}{% set ns.f = {'a': ns}.items %}"),
+              HasSubstr("a namespace holds no other"));
   EXPECT_THAT(problem_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ 'a' * 99999999999 }}"), HasSubstr(too_much));
   EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
