@@ -1,4 +1,5 @@
-"""gpu-check run: everything that needs a device, cheap and fatal first. Each item is independent: what fails does not stop the rest.
+"""gpu-check run: everything that needs a device, cheap and fatal first. Each item is independent: what fails does not stop the rest, and
+on a real device several run at a time, except those that time something or take all of its memory.
 
 Without a device (a rehearsal) the items run on the emulated one of tests/cuda/emulator as far as they can, benchmarks with tiny jobs on the
 CPU, and those that need a real one are skipped.
@@ -11,7 +12,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 from record import Record, Skipped, table
 from runs import JOBS, UNEVALUATED, Runner, largest_difference
@@ -26,6 +29,7 @@ BANDS = {"fp32": (1e-4, 1e-3), "bf16": (0.01, 0.02), "fp16": (0.01, 0.02)}
 WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
 OUR_KERNELS = "task.cuda_kernels=true"
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
+AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
 # Of a benchmark, beside its own options.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
@@ -46,6 +50,21 @@ def figures_of(text):
     return json.loads(lines[-1])
 
 
+class Reference:
+    """A job's losses and the norms of its gradients on the CPU in float32, found when first asked for."""
+
+    def __init__(self, job, runner):
+        self.job, self.runner, self.lock, self.found = job, runner, Lock(), None
+
+    def curves(self):
+        with self.lock:
+            if not self.found:
+                name = f"{self.job}-cpu"
+                losses = self.runner.train(self.job, name, "train.precision=fp32", "run.device=cpu")
+                self.found = losses, self.runner.norms(name)
+            return self.found
+
+
 class Check:
     def __init__(self, out, name, seconds):
         self.packed = json.loads((GPU / "pack.json").read_text())
@@ -59,7 +78,7 @@ class Check:
             self.environment["FAKE_CUDA_GIB"] = "8"
         self.runner = Runner(str(GPU / "prefix/bin/pipeline"), ROOT / "configs", self.work, self.environment,
                              seconds if self.devices else float("inf"))
-        self.references = {}
+        self.references = {job: Reference(job, self.runner) for job in JOBS}
 
     @staticmethod
     def nvidia_smi():
@@ -75,6 +94,12 @@ class Check:
             return check(figures)
 
         self.record.item(name, in_time)
+
+    def together(self, *items):
+        """Of pairs (name, check), as many at a time as the device takes."""
+        with ThreadPoolExecutor(AT_A_TIME if self.devices else 2) as pool:
+            for done in [pool.submit(self.item, *item) for item in items]:
+                done.result()
 
     def needs_device(self, count=1):
         if len(self.devices) < count:
@@ -150,17 +175,11 @@ class Check:
 
     # 3. Runs.
 
-    def reference(self, job):
-        """Its losses and the norms of its gradients on the CPU in float32."""
-        if job not in self.references:
-            losses = self.runner.train(job, f"{job}-cpu", "train.precision=fp32", "run.device=cpu")
-            self.references[job] = losses, self.runner.norms(f"{job}-cpu")
-        return self.references[job]
-
     def curve(self, job, precision, *sets):
         def check(figures):
-            losses = self.runner.train(job, f"{job}-{precision}", f"train.precision={precision}", *sets)
-            norms, (losses_there, norms_there) = self.runner.norms(f"{job}-{precision}"), self.reference(job)
+            name = "-".join([job, precision, *("ours" for one in sets if one == OUR_KERNELS)])
+            losses = self.runner.train(job, name, f"train.precision={precision}", *sets)
+            norms, (losses_there, norms_there) = self.runner.norms(name), self.references[job].curves()
             figures.update({"losses": largest_difference(losses, losses_there), "norms": largest_difference(norms, norms_there)})
             of_losses, of_norms = BANDS[precision]
             if job in WITH_DROPOUT and precision != "fp32":
@@ -174,7 +193,7 @@ class Check:
         """Twice, killed and continued, and with activations computed again."""
 
         def check(figures):
-            fixed, here = ["run.reproducible=true", *sets], f"same-{len(self.record.content['items'])}"
+            fixed, here = ["run.reproducible=true", *sets], "-".join(["same", job, *(one.rpartition("=")[2] for one in sets)])
             self.runner.train(job, f"{here}/once", *fixed)
             self.runner.train(job, f"{here}/twice", *fixed)
             killed = self.runner.killed_and_continued(job, f"{here}/killed", *fixed)
@@ -331,34 +350,34 @@ class Check:
     def first_part(self):
         self.item("devices and plugins", self.devices_and_plugins)
         self.item("ceilings", self.ceilings)
-        # Apart: what a kernel breaks on a device stays broken in its process.
-        self.item("operations and strategies", self.tests("cuda_test", "-*by_our_kernels"))
-        self.item("operations by our kernels", self.tests("cuda_test", "*by_our_kernels"))
-        self.item("nccl", self.tests("backends_test", "Nccl.*", emulated=False))
-        for job in JOBS:
-            self.item(f"{job} fp32", self.curve(job, "fp32"))
-        self.item("waits per step", self.waits)
-        for job in JOBS:
-            for precision in ("bf16", "fp16"):
-                self.item(f"{job} {precision}", self.curve(job, precision))
-        for precision in ("fp32", "bf16"):
-            self.item(f"summarization {precision}, our kernels", self.curve("summarization", precision, OUR_KERNELS))
+        # Two processes: what a kernel breaks on a device stays broken in its process.
+        self.together(
+            ("operations and strategies", self.tests("cuda_test", "-*by_our_kernels")),
+            ("operations by our kernels", self.tests("cuda_test", "*by_our_kernels")),
+            ("nccl", self.tests("backends_test", "Nccl.*", emulated=False)),
+            *((f"{job} fp32", self.curve(job, "fp32")) for job in JOBS),
+            ("waits per step", self.waits),
+            *((f"{job} {precision}", self.curve(job, precision)) for job in JOBS for precision in ("bf16", "fp16")),
+            *((f"summarization {precision}, our kernels", self.curve("summarization", precision, OUR_KERNELS)) for precision in ("fp32", "bf16")),
+        )
 
     def second_part(self):
-        self.item("a hidden device", self.hidden_device)
-        self.item("two ranks on one device", self.two_ranks_on_one_device)
-        self.item("evaluate, predict, export", self.other_verbs)
+        self.together(
+            ("a hidden device", self.hidden_device),
+            ("two ranks on one device", self.two_ranks_on_one_device),
+            ("evaluate, predict, export", self.other_verbs),
+            *((f"{job} same bits", self.same_bits(job))
+              for job in ("summarization-dropout", "summarization-summary", "protein", "esm2", "vlm", "vlm-frozen")),
+            ("summarization same bits, our kernels", self.same_bits("summarization", OUR_KERNELS)),
+            ("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp")),
+            ("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3")),
+            ("memory errors", self.memory_errors),
+        )
         self.item("plan, memory, use, profile", self.watching)
         self.item("a micro-batch that is too large", self.too_large)
-        for job in ("summarization-dropout", "summarization-summary", "protein", "esm2", "vlm", "vlm-frozen"):
-            self.item(f"{job} same bits", self.same_bits(job))
-        self.item("summarization same bits, our kernels", self.same_bits("summarization", OUR_KERNELS))
-        self.item("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp"))
-        self.item("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3"))
         for name in ("ddp", "sharded 1", "sharded 2", "sharded 3"):
             strategy, *stages = name.split()
             self.item(f"{name} on several devices", self.several_devices(strategy, *(f"strategy.zero_stage={stage}" for stage in stages)))
-        self.item("memory errors", self.memory_errors)
 
     def third_part(self):
         """Compiling the peer takes 60 to 90 s each time, and an item 20 to 30 s more: the last ones may find no time left."""
@@ -377,11 +396,11 @@ class Check:
         self.item("protein encoder-decoder", self.protein("encoder-decoder"))
 
 
-def run(out, part):
+def run(out, part, seconds):
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     name = f"gpu-check-{part}" if part else "gpu-check"
-    check = Check(out, name, PART_SECONDS if part else float("inf"))
+    check = Check(out, name, seconds or (PART_SECONDS if part else float("inf")))
     if not check.devices:
         print("gpu-check: nvidia-smi finds no device: a rehearsal on an emulated one", flush=True)
     parts = {"first": check.first_part, "second": check.second_part, "third": check.third_part, "fourth": check.fourth_part}

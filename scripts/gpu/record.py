@@ -9,6 +9,7 @@ import os
 import textwrap
 import time
 from pathlib import Path
+from threading import Lock
 
 
 class Skipped(Exception):
@@ -16,8 +17,10 @@ class Skipped(Exception):
 
 
 class Record:
+    """Items may end at the same time."""
+
     def __init__(self, path, head):
-        self.path = path
+        self.path, self.lock = path, Lock()
         self.content = {**head, "items": []}
 
     def item(self, name, check):
@@ -30,12 +33,13 @@ class Record:
             verdict, said = "skipped", str(why)
         except Exception as error:  # whatever it is, the rest goes on
             verdict, said = "failed", f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
-        self.content["items"].append({"name": name, "verdict": verdict, "seconds": round(time.perf_counter() - begin, 2),
-                                      "figures": figures, "said": said or ""})
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(self.content, indent=1))
-        os.replace(part, self.path)
-        print(line(self.content["items"][-1]), flush=True)
+        done = {"name": name, "verdict": verdict, "seconds": round(time.perf_counter() - begin, 2), "figures": figures, "said": said or ""}
+        with self.lock:
+            self.content["items"].append(done)
+            part = self.path.with_suffix(".part")
+            part.write_text(json.dumps(self.content, indent=1))
+            os.replace(part, self.path)
+            print(line(done), flush=True)
 
     def verdict(self, verdict):
         return [item for item in self.content["items"] if item["verdict"] == verdict]
