@@ -204,7 +204,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
     if (!cause) throw;
     log.file_only("caused by " + peers::describe(*cause));
     processes->tell(*cause);
-    return train::ProcessGroup::exit_code(*cause);
+    return processes->exit_code(*cause);
   }
 }
 

@@ -34,27 +34,29 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
     const std::string value = before == stored.end() ? "" : to_toml(before->second.value);
     const bool is_followed = !row.origin.followed.empty() && same_value(value, row.origin.followed);
     if (!is_followed && !same_value(value, row.value)) {
-      const bool came = before == stored.end() && is_placement(row.key);
+      // Nobody has set what is new and has its default: this version of the plugin has more options.
+      const bool came =
+          before == stored.end() && (is_placement(row.key) || row.origin.kind == Origin::Kind::kDefault);
       const bool named = row.by_name && row.origin.kind == Origin::Kind::kChange;
       differences.push_back({.key = row.key,
                              .before = value,
                              .now = row.value,
                              .origin = row.origin,
                              .may_change = row.may_change || came || named,
-                             .with_its_plugin = came,
+                             .with_its_plugin = came && is_placement(row.key),
                              .by_name = row.by_name,
                              .named = named});
     }
     if (before != stored.end()) stored.erase(before);
   }
+  // Options that no plugin has any more.
   for (const auto& [key, entry] : stored) {
-    const bool went = is_placement(key);
     differences.push_back({.key = key,
                            .before = to_toml(entry.value),
                            .now = "",
                            .origin = Origin{},
-                           .may_change = went,
-                           .with_its_plugin = went,
+                           .may_change = !key.starts_with("stage."),
+                           .with_its_plugin = is_placement(key),
                            .by_name = false,
                            .named = false});
   }

@@ -222,8 +222,8 @@ void Attempt::append_last_words(std::string& text, const Child& child) const {
   append_lines(text, "the end of " + log.file.string(), log.lines);
 }
 
-// What nobody has said so far. An error of the configuration is every rank's, and rank 0 has printed it if it
-// had it. Where no process of this host is to blame, one of them has told what it knows (ProcessGroup::tell):
+// What nobody has said so far. Of the ranks with an error of the configuration, rank 0 has printed its own.
+// Where no process of this host is to blame, one of them has told what it knows (ProcessGroup::tell):
 // rank 0 to the console, another one here.
 void Attempt::explain_end() {
   if (blamed_ || left_ || explained_) return;
@@ -236,7 +236,8 @@ void Attempt::explain_end() {
     return;
   }
   for (const Child& child : children_) {
-    if (child.verdict != Verdict::peer_failed || !child.output) continue;
+    const bool of_peer = child.verdict == Verdict::peer_failed || child.verdict == Verdict::peer_refused;
+    if (!of_peer || !child.output) continue;
     for (const std::string& line : child.output->tail(kOutputLines)) say_(line);
     explained_ = true;
   }
@@ -246,6 +247,7 @@ int Attempt::exit_code() const {
   if (left_) return 128 + user_signal_;
   Verdict worst = Verdict::finished;
   for (const Child& child : children_) worst = std::max(worst, *child.verdict);
+  if (worst == Verdict::peer_refused) worst = Verdict::config;
   return worst == Verdict::peer_failed ? kExitFailed : code_of(worst);
 }
 

@@ -19,8 +19,9 @@
 
 namespace pipeline::launch {
 
-// Exit code of a rank that ends because another one failed. The supervisor never blames such a rank.
-constexpr int kPeerFailed = 76;
+// Exit codes of a rank that ends because another one failed, and because what failed there would fail again:
+// an error of the configuration. The supervisor never blames such a rank.
+constexpr int kPeerFailed = 76, kPeerRefused = 77;
 
 // Flags from the command line. `local_rank` is what `python -m torch.distributed.launch` adds before the
 // verb: `pipeline --local-rank=1 run x.toml`; under torchrun it must agree with the environment.

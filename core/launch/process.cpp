@@ -103,13 +103,15 @@ const char* hint(int signal, uint64_t oom_kills_before) {
 }  // namespace
 
 int code_of(Verdict verdict) {
-  static constexpr int kCodes[] = {kExitFinished, kExitSaved, kPeerFailed, kExitConfig, kExitFailed};
+  static constexpr int kCodes[] = {kExitFinished, kExitSaved,  kPeerFailed,
+                                   kPeerRefused,  kExitConfig, kExitFailed};
   return kCodes[static_cast<size_t>(verdict)];
 }
 
 Verdict judge(int wait_status) {
   if (WIFEXITED(wait_status))
-    for (const Verdict verdict : {Verdict::finished, Verdict::saved, Verdict::peer_failed, Verdict::config})
+    for (const Verdict verdict :
+         {Verdict::finished, Verdict::saved, Verdict::peer_failed, Verdict::peer_refused, Verdict::config})
       if (WEXITSTATUS(wait_status) == code_of(verdict)) return verdict;
   return Verdict::failed;
 }

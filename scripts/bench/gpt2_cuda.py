@@ -80,6 +80,7 @@ def main():
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--most", type=int, default=1024, help="inputs per sequence")
     parser.add_argument("--threads", type=int, default=4)
+    parser.set_defaults(python=False)  # of gpt2_side_by_side
     arguments = parser.parse_args()
 
     pairs = [json.loads(line) for line in arguments.pairs.read_text().splitlines()]

@@ -27,7 +27,6 @@ BENCH = ROOT / "scripts" / "bench"
 # fp16 differ by up to 0.004 and 0.005, and where the device draws masks of its own (WITH_DROPOUT) norms by up to 0.05.
 BANDS = {"fp32": (1e-4, 1e-3), "bf16": (0.01, 0.02), "fp16": (0.01, 0.02)}
 WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
-OUR_KERNELS = "task.cuda_kernels=true"
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
 # Of a benchmark, beside its own options.
@@ -177,7 +176,7 @@ class Check:
 
     def curve(self, job, precision, *sets):
         def check(figures):
-            name = "-".join([job, precision, *("ours" for one in sets if one == OUR_KERNELS)])
+            name = f"{job}-{precision}"
             losses = self.runner.train(job, name, f"train.precision={precision}", *sets)
             norms, (losses_there, norms_there) = self.runner.norms(name), self.references[job].curves()
             figures.update({"losses": largest_difference(losses, losses_there), "norms": largest_difference(norms, norms_there)})
@@ -288,11 +287,15 @@ class Check:
             raise Skipped("compute-sanitizer is not here")
         run = self.runner.command("run", "summarization", "sanitized", "train.max_steps=3", *UNEVALUATED)
         tests = [GPU / "prefix/tests/bin/cuda_test", "--gtest_filter=*/Kernels.*"]
-        found = []
-        for kind, command in {"memcheck": [*run, "--fresh"], "memcheck, our kernels": [*run, "--set", OUR_KERNELS, "--fresh"],
-                              "racecheck": tests, "synccheck": tests}.items():
-            text = self.runner.output([tool, f"--tool={kind.split(',')[0]}", "--error-exitcode=99", "--print-limit=5", *command])
+        found, codes = [], []
+        # Not errors that the driver returns: LibTorch tries kinds of memory that not every machine has.
+        for kind, command in {"memcheck": [*run, "--fresh"], "racecheck": tests, "synccheck": tests}.items():
+            process = self.runner.start([tool, f"--tool={kind}", "--report-api-errors=no", "--error-exitcode=99", "--print-limit=20", *command])
+            text = self.runner.finish(process)
+            (self.out / f"{kind}.log").write_text(text)
+            codes.append(process.returncode)
             found += [f"{kind}: {line.strip('= ')}" for line in text.splitlines() if "SUMMARY" in line]
+        assert not any(codes), f"ended with {codes}: {'; '.join(found)}"
         return "; ".join(found)
 
     # 6. Speed.
@@ -350,15 +353,14 @@ class Check:
     def first_part(self):
         self.item("devices and plugins", self.devices_and_plugins)
         self.item("ceilings", self.ceilings)
-        # Two processes: what a kernel breaks on a device stays broken in its process.
+        # Our own kernels apart: what one breaks on a device stays broken in its process.
         self.together(
-            ("operations and strategies", self.tests("cuda_test", "-*by_our_kernels")),
-            ("operations by our kernels", self.tests("cuda_test", "*by_our_kernels")),
+            ("operations and strategies", self.tests("cuda_test", "-*/Kernels.*:Emulator.*")),
+            ("our kernels", self.tests("cuda_test", "*/Kernels.*")),
             ("nccl", self.tests("backends_test", "Nccl.*", emulated=False)),
             *((f"{job} fp32", self.curve(job, "fp32")) for job in JOBS),
             ("waits per step", self.waits),
             *((f"{job} {precision}", self.curve(job, precision)) for job in JOBS for precision in ("bf16", "fp16")),
-            *((f"summarization {precision}, our kernels", self.curve("summarization", precision, OUR_KERNELS)) for precision in ("fp32", "bf16")),
         )
 
     def second_part(self):
@@ -368,7 +370,7 @@ class Check:
             ("evaluate, predict, export", self.other_verbs),
             *((f"{job} same bits", self.same_bits(job))
               for job in ("summarization-dropout", "summarization-summary", "protein", "esm2", "vlm", "vlm-frozen")),
-            ("summarization same bits, our kernels", self.same_bits("summarization", OUR_KERNELS)),
+            ("summarization same bits", self.same_bits("summarization")),
             ("summarization ddp same bits", self.same_bits("summarization", "strategy.plugin=ddp")),
             ("summarization sharded 3 same bits", self.same_bits("summarization", "strategy.plugin=sharded", "strategy.zero_stage=3")),
             ("memory errors", self.memory_errors),
@@ -382,13 +384,11 @@ class Check:
     def third_part(self):
         """Compiling the peer takes 60 to 90 s each time, and an item 20 to 30 s more: the last ones may find no time left."""
         self.item("gpt-2, 16 x 1024", self.gpt2("--batch", "16", "--steps", "20"))
-        self.item("gpt-2, 16 x 1024, our kernels", self.gpt2("--batch", "16", "--steps", "20", "--set", OUR_KERNELS))
         self.item("gpt-2's kernels", self.kernels("kernels.csv"))
-        self.item("gpt-2's kernels, our own too", self.kernels("our-kernels.csv", OUR_KERNELS))
-        self.item("gpt-2, 64 x 1024", self.gpt2("--batch", "64", "--steps", "8"))
-        self.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--steps", "20", "--dropout", "0.1"))
         self.item("gpt-2, 8 x 1024", self.gpt2("--batch", "8", "--steps", "30"))
         self.item("gpt-2, summaries only", self.gpt2("--batch", "16", "--steps", "20", "--summaries"))
+        self.item("gpt-2, dropout 0.1", self.gpt2("--batch", "16", "--steps", "20", "--dropout", "0.1"))
+        self.item("gpt-2, 64 x 1024", self.gpt2("--batch", "64", "--steps", "8"))
 
     def fourth_part(self):
         self.item("esm-2 35M", self.protein("esm2-35M"))

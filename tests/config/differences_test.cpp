@@ -1,5 +1,7 @@
 #include "core/config/config.hpp"
 
+#include <gmock/gmock.h>
+
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 
@@ -130,6 +132,24 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
       "run is continued: remove "
       "it, or begin another run from these weights (train.init_from, and another run.dir), or start over "
       "with --fresh");
+}
+
+// Of another version of the task: what it has no more, and what it has with a default.
+TEST_F(Differences, OptionsComeAndGoWithAVersionOfThePlugin) {
+  const Config config = load_text(kBefore),
+               set = load_text(std::string(kBefore) + "task.model.dropout = 0.1\n");
+  const pl_config task = config.plugin("task", task_options()), same = set.plugin("task", task_options());
+  const PluginConfig *plugins[] = {&task}, *plugins_set[] = {&same};
+  std::string before = stored();
+  const size_t at = before.find("dropout");
+  ASSERT_NE(at, std::string::npos) << before;
+  before.replace(at, 7, "gone");
+  const std::vector<Difference> allowed = require_resumable(before, "runs/x", config, plugins);
+  ASSERT_EQ(allowed.size(), 2u);
+  EXPECT_EQ(allowed[0].key, "task.model.dropout");
+  EXPECT_EQ(allowed[1].key, "task.model.gone");
+  EXPECT_THAT(problems_of([&] { require_resumable(before, "runs/x", set, plugins_set); }),
+              ::testing::HasSubstr("task.model.dropout = 0.1: was not set in runs/x"));
 }
 
 TEST_F(Differences, TheStrategysOptionsComeAndGoWithIt) {

@@ -107,19 +107,10 @@ TYPED_TEST(EmulatedRuns, EvaluatePredictAndExport) {
 
 class EmulatedRun : public EmulatedRuns<SmallJob> {};
 
-TEST_F(EmulatedRun, LearnsByOurKernelsAsOnTheCpu) {
-  run("cpu", {"run.device=cpu", "train.precision=fp32"});
-  const std::vector<double> wanted = losses_alone("cpu");
-  for (const auto& [precision, band] : std::map<std::string, double>{{"fp32", 1e-4}, {"bf16", 0.1}}) {
-    run(precision, {"run.device=cuda", "task.cuda_kernels=true", "train.precision=" + precision});
-    const std::vector<double> seen = losses_alone(precision);
-    ASSERT_EQ(seen.size(), wanted.size());
-    for (size_t i = 0; i < seen.size(); ++i)
-      EXPECT_NEAR(seen[i], wanted[i], band * std::abs(wanted[i])) << precision << ", step " << i + 1;
-  }
-  run("recomputed", {"run.device=cuda", "task.cuda_kernels=true", "train.precision=bf16",
-                     "train.activation_checkpointing=true"});
-  EXPECT_EQ(curve("recomputed"), curve("bf16"));
+TEST_F(EmulatedRun, ADeviceForEachProcessIsNotThere) {
+  const Result result = call("run", sets({"run.device=cuda", "launch.processes=2"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("2 processes on this host need a CUDA device each, and there is 1"));
 }
 
 TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {

@@ -9,7 +9,7 @@ namespace {
 using namespace transformer;
 
 class Head : public InPlace {};
-PIPELINE_IN_ALL_PLACES(Head, PIPELINE_BY_OUR_KERNELS);
+PIPELINE_IN_ALL_PLACES(Head);
 class Embedding : public InPlace {};
 PIPELINE_IN_ALL_PLACES(Embedding);
 

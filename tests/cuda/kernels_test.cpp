@@ -16,7 +16,7 @@ class Kernels : public InPlace {
   static at::Tensor exact(const at::Tensor& x) { return x.cpu().to(at::kDouble); }
   int64_t vector() const { return 16 / at::elementSize(type()); }
 };
-INSTANTIATE_TEST_SUITE_P(Places, Kernels, ::testing::Values(PIPELINE_BY_OUR_KERNELS), name_of);
+INSTANTIATE_TEST_SUITE_P(Places, Kernels, ::testing::Values(PIPELINE_ON_CUDA), name_of);
 
 // Fewer than a block adds up, and several for each block.
 constexpr int64_t kFewRows = 3, kManyRows = 2500;
@@ -62,6 +62,15 @@ TEST_P(Kernels, RoundAsLibTorchDoes) {
     logits.narrow(1, 2, vector() - 2).fill_(-std::numeric_limits<double>::infinity());
     cuda::cross_entropy(logits, here(at::zeros({1}, at::kLong)), true, scale);
     EXPECT_TRUE(logits[0][1].cpu().equal(at::scalar_tensor(scale / 2, at::kFloat).to(type()))) << scale;
+  }
+}
+
+TEST_P(Kernels, ColumnSum) {
+  for (const int64_t rows : {kFewRows, kManyRows}) {
+    for (const int64_t columns : {vector(), 3 * vector(), 130 * vector()}) {
+      const at::Tensor x = rounded(values({rows, columns}, 1) + 0.5);
+      expect_close(cuda::column_sum(x), exact(x).sum(0), 1e-5, "sums");
+    }
   }
 }
 

@@ -13,7 +13,7 @@ namespace {
 using namespace transformer;
 
 class Layers : public InPlace {};
-PIPELINE_IN_ALL_PLACES(Layers, PIPELINE_BY_OUR_KERNELS);
+PIPELINE_IN_ALL_PLACES(Layers);
 
 constexpr int64_t kRows = 37, kWidth = 24, kInner = 50;
 constexpr double kEps = 1e-5;

@@ -48,8 +48,7 @@ struct Deterministic {
 }  // namespace
 
 std::string name_of(const ::testing::TestParamInfo<Place>& place) {
-  return std::string(place.param.device == at::kCPU ? "cpu_" : "cuda_") + at::toString(place.param.type) +
-         (place.param.our_kernels ? "_by_our_kernels" : "");
+  return std::string(place.param.device == at::kCPU ? "cpu_" : "cuda_") + at::toString(place.param.type);
 }
 
 const std::string& no_device() {

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "transformer/cuda/kernels.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::tests {
@@ -20,7 +19,6 @@ using Tensors = std::vector<at::Tensor>;
 struct Place {
   at::DeviceType device;
   at::ScalarType type;
-  bool our_kernels = false;  // for CUDA, where there are any
 };
 std::string name_of(const ::testing::TestParamInfo<Place>& place);
 
@@ -39,9 +37,7 @@ class InPlace : public ::testing::TestWithParam<Place> {
     // Before any test of the CPU: LibTorch looks for CUDA once.
     const std::string& reason = no_device();
     if (GetParam().device == at::kCUDA && !reason.empty()) GTEST_SKIP() << reason;
-    transformer::cuda::use_kernels(GetParam().our_kernels);
   }
-  void TearDown() override { transformer::cuda::use_kernels(false); }
   at::ScalarType type() const { return GetParam().type; }
   at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
   // Of a result's norm; of a gradient's, three times as much.
@@ -62,18 +58,12 @@ class InPlace : public ::testing::TestWithParam<Place> {
 void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
                   const std::string& what);
 
-// More places may follow the suite's name.
-#define PIPELINE_IN_ALL_PLACES(Suite, ...)                                                                \
+#define PIPELINE_ON_CUDA \
+  Place{at::kCUDA, at::kFloat}, Place{at::kCUDA, at::kBFloat16}, Place { at::kCUDA, at::kHalf }
+#define PIPELINE_IN_ALL_PLACES(Suite)                                                                     \
   INSTANTIATE_TEST_SUITE_P(Places, Suite,                                                                 \
                            ::testing::Values(Place{at::kCPU, at::kFloat}, Place{at::kCPU, at::kBFloat16}, \
-                                             Place{at::kCPU, at::kHalf}, Place{at::kCUDA, at::kFloat},    \
-                                             Place{at::kCUDA, at::kBFloat16},                             \
-                                             Place{at::kCUDA, at::kHalf} __VA_OPT__(, ) __VA_ARGS__),     \
+                                             Place{at::kCPU, at::kHalf}, PIPELINE_ON_CUDA),               \
                            name_of)
-
-#define PIPELINE_BY_OUR_KERNELS                                                      \
-  Place{at::kCUDA, at::kFloat, true}, Place{at::kCUDA, at::kBFloat16, true}, Place { \
-    at::kCUDA, at::kHalf, true                                                       \
-  }
 
 }  // namespace pipeline::tests

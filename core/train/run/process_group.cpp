@@ -162,8 +162,9 @@ void ProcessGroup::start_last_resort(const peers::Failure& failure) {
   });
 }
 
-int ProcessGroup::exit_code(const peers::Failure& failure) {
-  return failure.lasting ? launch::kExitConfig : launch::kPeerFailed;
+int ProcessGroup::exit_code(const peers::Failure& failure) const {
+  if (!failure.lasting) return launch::kPeerFailed;
+  return world_.supervised ? launch::kPeerRefused : launch::kExitConfig;
 }
 
 void ProcessGroup::tell(const peers::Failure& failure) {

@@ -95,7 +95,7 @@ class ProcessGroup {
   void tell(const peers::Failure& failure);
 
   // Of a rank that ends because of another one's failure: no host starts again what would fail so again.
-  static int exit_code(const peers::Failure& failure);
+  int exit_code(const peers::Failure& failure) const;
 
   // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news.
   // Otherwise the others are told, which is best done before much is unwound. Asked again, it gives the same

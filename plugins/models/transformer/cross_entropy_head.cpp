@@ -104,13 +104,24 @@ int64_t default_chunk(const at::Tensor& h, int64_t vocabulary) {
   return std::max<int64_t>(1, kBytesOnDevice / (vocabulary * h.element_size()));
 }
 
-// (rows, vocabulary); for LibTorch's products with rows that begin at multiples of 64 elements: with odd
-// ones, such as GPT-2's 50,257, they are slow on a device.
-at::Tensor empty_logits(int64_t rows, int64_t vocabulary, const at::Tensor& h) {
+// How many columns the logits have in the products. On a device products with an odd number of columns are
+// slow (GPT-2's 50,257: 97 TFLOP/s on an H100 where 50,304 have 715), wherever rows begin. So there are
+// columns of zeros behind the vocabulary: as logits, and as their gradients.
+int64_t padded_columns(const at::Tensor& h, int64_t vocabulary) {
   constexpr int64_t kMultiple = 64;
-  if (fast_path(h)) return at::empty({rows, vocabulary}, h.options());
-  const int64_t padded = (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
-  return at::empty({rows, padded}, h.options()).narrow(1, 0, vocabulary);
+  return h.is_cpu() ? vocabulary : (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+// With so many rows, the last of them zeros.
+at::Tensor padded_rows(const at::Tensor& x, int64_t rows) {
+  const int64_t count = x.size(0);
+  if (count == rows) return x;
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape[0] = rows;
+  at::Tensor padded = at::empty(shape, x.options());
+  padded.narrow(0, 0, count).copy_(x);
+  padded.narrow(0, count, rows - count).zero_();
+  return padded;
 }
 
 // Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias
@@ -122,40 +133,42 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
                                const at::Tensor& targets, double eps, const HeadOptions& options,
                                bool gradient) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
-    const at::Tensor h = normed.y.to(options.compute), w = weight.to(options.compute);
-    const at::Tensor b = bias.numel() > 0 ? bias.to(options.compute) : at::Tensor();
+    const at::Tensor h = normed.y.to(options.compute);
+    const int64_t vocabulary = weight.size(0), columns = padded_columns(h, vocabulary);
+    const at::Tensor w = padded_rows(weight.to(options.compute), columns);
+    const at::Tensor b = bias.numel() > 0 ? padded_rows(bias.to(options.compute), columns) : at::Tensor();
 
     const bool need_weight = gradient && weight.requires_grad();
     const bool need_bias = gradient && bias.requires_grad() && b.defined();
     const int64_t count = x.size(0),
-                  chunk =
-                      even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, weight.size(0)));
-    at::Tensor buffer = empty_logits(std::min(chunk, count), weight.size(0), h);
+                  chunk = even_chunk(count, options.chunk > 0 ? options.chunk : default_chunk(h, columns));
+    at::Tensor buffer = at::empty({std::min(chunk, count), columns}, h.options());
     const bool need_norm = gradient && any_needs_gradient(norm_weight, norm_bias),
                need_h = gradient && (need_norm || x.requires_grad());
     at::Tensor dh = need_h ? at::empty_like(h) : at::Tensor();
     // Over all chunks they add up in float32, or in double where that is computed in.
     const at::TensorOptions sums = weight.options().dtype(wide(options.compute));
-    at::Tensor dweight = need_weight ? at::empty(weight.sizes(), sums) : at::Tensor();
+    at::Tensor dweight = need_weight ? at::empty({columns, weight.size(1)}, sums) : at::Tensor();
     if (need_weight && count == 0) dweight.zero_();
     at::Tensor dbias = need_bias ? at::zeros(bias.sizes(), sums) : at::Tensor();
     at::Tensor sum = at::zeros({}, x.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < count; begin += chunk) {
       const int64_t size = std::min(chunk, count - begin);
       const at::Tensor h_chunk = h.narrow(0, begin, size);
-      at::Tensor logits = buffer.narrow(0, 0, size);
-      gemm_out(logits, h_chunk, w, {.b_transposed = true, .bias = b});
+      at::Tensor all = buffer.narrow(0, 0, size), logits = all.narrow(1, 0, vocabulary);
+      gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
       const double factor = factor_left(logits, options.scale);
       if (need_h) {
         at::Tensor dh_chunk = dh.narrow(0, begin, size);
-        gemm_out(dh_chunk, logits, w, {.factor = factor});
+        gemm_out(dh_chunk, all, w, {.factor = factor});
       }
       if (need_weight)
-        gemm_out(dweight, logits, h_chunk, {.a_transposed = true, .accumulate = begin > 0, .factor = factor});
+        gemm_out(dweight, all, h_chunk, {.a_transposed = true, .accumulate = begin > 0, .factor = factor});
       if (need_bias) dbias.add_(column_sum(logits), factor);
     }
+    if (need_weight) dweight = dweight.narrow(0, 0, vocabulary);
     if (gradient) {
       buffer.reset();
       LayerNormGradients d;

@@ -5,6 +5,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/promote_types.h>
 
+#include "cuda/kernels.hpp"
 #include "kernels/kernels.hpp"
 #include "parallel.hpp"
 
@@ -155,6 +156,7 @@ at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& dy, bool neede
 }
 
 at::Tensor column_sum(const at::Tensor& x) {
+  if (cuda::has_row_kernels_for(x)) return cuda::column_sum(x);
   if (!fast_path(x)) return x.sum(0, /*keepdim=*/false, wide(x.scalar_type()));
   at::Tensor total = at::empty({x.size(1)}, x.options());
   parallel_rows(x.size(1), 64, x.size(0), [&](int64_t begin, int64_t end) {

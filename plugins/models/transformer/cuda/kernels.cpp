@@ -5,15 +5,12 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
-#include <atomic>
 #include <string>
 
 #include "program.hpp"
 
 namespace pipeline::transformer::cuda {
 namespace {
-
-std::atomic<bool> kernels_are_on = false;
 
 constexpr int64_t kWarp = 32, kMostThreads = 1024, kVectorBytes = 16;
 
@@ -57,11 +54,9 @@ static_assert(static_cast<int>(Gelu::kTanh) == 0 && static_cast<int>(Gelu::kExac
 
 }  // namespace
 
-void use_kernels(bool on) { kernels_are_on = on; }
-
 bool has_kernels_for(const at::Tensor& x) {
   const at::ScalarType type = x.scalar_type();
-  return kernels_are_on && x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+  return x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 bool has_row_kernels_for(const at::Tensor& x) {
@@ -89,18 +84,41 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
   return losses;
 }
 
+namespace {
+
+// How a kernel that makes sums over rows divides x among its blocks, and where they go.
+struct RowSums {
+  explicit RowSums(const at::Tensor& x)
+      : strips((vectors(x) + kThreads - 1) / kThreads),
+        each(rows_of_block(x.size(0))),
+        groups((x.size(0) + each - 1) / each),
+        of_groups(at::empty({groups, x.size(1)}, x.options().dtype(at::kFloat))) {}
+
+  static constexpr int64_t kThreads = 128;
+  int64_t strips, each, groups;
+  at::Tensor of_groups;
+};
+
+}  // namespace
+
+at::Tensor column_sum(const at::Tensor& x) {
+  static Program program("column_sum.cu", kColumnSum);
+  RowSums sums(x);
+  program.launch(named("column_sum", x), x.device(), sums.groups * sums.strips, RowSums::kThreads,
+                 x.const_data_ptr(), sums.of_groups.mutable_data_ptr<float>(),
+                 static_cast<long long>(x.size(0)), static_cast<int>(x.size(1)),
+                 static_cast<int>(sums.strips), static_cast<int>(sums.each));
+  return sums.of_groups.sum(0);
+}
+
 at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu form) {
   static Program program("gelu.cu", kGelu);
-  const int64_t rows = x.size(0), columns = x.size(1);
-  constexpr int64_t kThreads = 128;
-  const int64_t strips = (vectors(x) + kThreads - 1) / kThreads, each = rows_of_block(rows);
-  const int64_t groups = (rows + each - 1) / each;
-  at::Tensor sums = at::empty({groups, columns}, x.options().dtype(at::kFloat));
-  program.launch(named("gelu_backward", x), x.device(), groups * strips, kThreads, static_cast<int>(form),
-                 x.const_data_ptr(), rows_as(x, d, "d"), rows_as(x, y, "y"), sums.mutable_data_ptr<float>(),
-                 static_cast<long long>(rows), static_cast<int>(columns), static_cast<int>(strips),
-                 static_cast<int>(each));
-  return sums.sum(0);
+  RowSums sums(x);
+  program.launch(named("gelu_backward", x), x.device(), sums.groups * sums.strips, RowSums::kThreads,
+                 static_cast<int>(form), x.const_data_ptr(), rows_as(x, d, "d"), rows_as(x, y, "y"),
+                 sums.of_groups.mutable_data_ptr<float>(), static_cast<long long>(x.size(0)),
+                 static_cast<int>(x.size(1)), static_cast<int>(sums.strips), static_cast<int>(sums.each));
+  return sums.of_groups.sum(0);
 }
 
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,

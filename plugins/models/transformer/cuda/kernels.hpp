@@ -4,17 +4,16 @@
 
 #include "transformer/kernels/gelu_form.hpp"
 
-// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU. They are off unless a task's
-// option turns them on: so far they have run on the emulated device of tests/cuda alone.
+// Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU.
 // Tensors of a call are of one device; x and what has its shape are of one type, float32, bfloat16 or
 // float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
-// The option `cuda_kernels` of the tasks whose models are made of this folder's layers.
+// Of the tasks' option `cuda_kernels`, which runs of earlier versions have.
 inline constexpr const char* kOptionHelp =
-    "on a CUDA device, kernels of our own where there are any; so far they have run on an emulated one alone";
-void use_kernels(bool on);  // for all of this plugin; off at first
-// Whether they are on, and x is of a device and a type that they take.
+    "without effect: on a CUDA device our own kernels run wherever there are any";
+
+// Whether x is of a device and a type that they take.
 bool has_kernels_for(const at::Tensor& x);
 // The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes, and for the norms',
 // where a thread has a vector.
@@ -24,6 +23,9 @@ bool has_norm_kernels_for(const at::Tensor& x);
 // Negative log likelihoods of the targets: (N), float32; with `gradient`, logits become (softmax - one hot) *
 // scale. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale);
+
+// Sums over rows of x (N, C): (C), float32.
+at::Tensor column_sum(const at::Tensor& x);
 
 // y = gelu(x), and d, the gradient of y, becomes that of x. Returns the new d's sums over rows: (C), float32.
 // All (N, C).

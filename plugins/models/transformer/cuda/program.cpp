@@ -33,9 +33,9 @@ struct Library {
   Library() {
     constexpr const char* kName = "libcaffe2_nvrtc.so";
     void* const library = dlopen(libtorch_path(kName).c_str(), RTLD_NOW | RTLD_LOCAL);
-    TORCH_CHECK(library != nullptr, kName,
-                ", by which task.cuda_kernels uses NVRTC, cannot be loaded: ", dlerror(),
-                ". It comes with LibTorch's CUDA half; without it, leave that option out.");
+    TORCH_CHECK(library != nullptr, kName, ", by which our kernels use NVRTC, cannot be loaded: ", dlerror(),
+                ". It comes with LibTorch's CUDA half: run scripts/setup/torch again, or install the torch "
+                "of that device.");
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
       TORCH_CHECK(function != nullptr, kName, " has no ", name);

@@ -133,7 +133,7 @@ struct ProteinConfig {
   SplitConfig split;
   MaskConfig mask;
   PredictConfig predict;
-  bool cuda_kernels = false;
+  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
     o("pdb_path", pdb_path,
@@ -173,7 +173,7 @@ struct ProteinConfig {
         .min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("esm2", esm2);
     o.group("data", data);
     o.group("split", split);

@@ -77,7 +77,6 @@ bool ProteinTask::is_scored(Split split) const {
 }
 
 std::shared_ptr<ProteinModel> ProteinTask::build_model() {
-  transformer::cuda::use_kernels(config().cuda_kernels);
   std::shared_ptr<ProteinModel> model;
   if (config().kind == "esm2") {
     model = std::make_shared<Esm2>(config().esm2.model);

@@ -140,10 +140,10 @@ struct SummarizationConfig {
   SequenceConfig sequence;
   GenerateConfig generate;
   RougeConfig rouge;
-  bool cuda_kernels = false;
+  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("data", data);
     o.group("tokenizer", tokenizer);
     o.group("model", model);

@@ -124,7 +124,6 @@ void Summarization::warn_of_scripts() const {
 }
 
 std::shared_ptr<Gpt2> Summarization::build_model() {
-  transformer::cuda::use_kernels(config().cuda_kernels);
   Gpt2Config config = this->config().model.gpt2;
   config.vocab_size = corpus_->tokenizer().vocab_size();
   config.bos_token_id = config.eos_token_id = corpus_->tokenizer().eot();

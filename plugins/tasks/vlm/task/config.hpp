@@ -341,7 +341,7 @@ struct VlmTaskConfig {
   AskOptions ask;
   std::vector<std::string> freeze;
   std::string exported = "llava";
-  bool cuda_kernels = false;
+  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
     o("export", exported, "what `export` writes: the whole for LlavaForConditionalGeneration, or one part")
@@ -349,7 +349,7 @@ struct VlmTaskConfig {
         .may_change();
     o("freeze", freeze,
       "parameters that are not trained, as patterns of names: [\"vision.*\", \"language.*\"]");
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp);
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("data", data);
     o.group("vision", vision);
     o.group("projector", projector);

@@ -191,7 +191,6 @@ void VlmTask::open_data() {
 }
 
 std::shared_ptr<Vlm> VlmTask::build_model() {
-  transformer::cuda::use_kernels(config().cuda_kernels);
   const int32_t end = tokenizer_->eot();
   const VlmConfig config = this->config().model(
       {.size = tokenizer_->vocab_size(), .begin = tokenizer_->bos().value_or(end), .end = end});
