@@ -21,7 +21,7 @@ REFUSED = {"is_encoder_decoder": True, "is_decoder": True, "add_cross_attention"
            "field_of_tomorrow": 3, "model_type": "bert"}
 
 ROPE = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
-LLAMA = dict(
+LIKE_LLAMA = dict(
     follows={
         "hidden_size": (48, "language.hidden_size"), "intermediate_size": (80, "language.intermediate_size"),
         "num_hidden_layers": (2, "language.num_hidden_layers"), "num_attention_heads": (4, "language.num_attention_heads"),
@@ -29,8 +29,23 @@ LLAMA = dict(
         "max_position_embeddings": (128, "language.max_position_embeddings"), "rms_norm_eps": (0.001, "language.norm_eps"),
         "initializer_range": (0.5, "language.initializer_range"), "attention_dropout": (0.25, "language.dropout"),
         "tie_word_embeddings": (False, "language.tie_word_embeddings"), "rope_parameters": (ROPE, "language.rope_scaling.factor", 2.0)},
-    no_effect={"vocab_size": 1000, "pretraining_tp": 2},
-    refused={"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "sliding_window": 16, "partial_rotary_factor": 0.5})
+    no_effect={"vocab_size": 1000},
+    refused={"hidden_act": "gelu", "partial_rotary_factor": 0.5})
+
+
+def like_llama(follows=None, no_effect=None, refused=None):
+    more = dict(follows=follows, no_effect=no_effect, refused=refused)
+    return {kind: {**LIKE_LLAMA[kind], **(more[kind] or {})} for kind in LIKE_LLAMA}
+
+
+BIAS = {"attention_bias": (True, "language.attention_bias")}
+QWEN = dict(no_effect={"sliding_window": 16, "max_window_layers": 1}, refused={"use_sliding_window": True, "layer_types": ["sliding_attention"]})
+LANGUAGE = {
+    "LlamaConfig": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias")}, {"pretraining_tp": 2}, {"sliding_window": 16}),
+    "MistralConfig": like_llama({"sliding_window": (128, "language.sliding_window")}, refused={"attention_bias": True}),
+    "Qwen2Config": like_llama(**QWEN),
+    "Qwen3Config": like_llama(BIAS, **QWEN),
+}
 VISION = dict(
     follows={
         "hidden_size": (48, "vision.hidden_size"), "intermediate_size": (80, "vision.intermediate_size"),
@@ -50,7 +65,7 @@ CLASSES = {
                    "summary_proj_to_labels": False, "summary_first_dropout": 0.5, "reorder_and_upcast_attn": True},
         refused={"activation_function": "relu", "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
                  "tie_word_embeddings": False}),
-    "LlamaConfig": LLAMA,
+    **LANGUAGE,
     "CLIPVisionConfig": VISION,
     "SiglipVisionConfig": VISION,
     "CLIPConfig": dict(
@@ -62,7 +77,7 @@ CLASSES = {
         follows={"vision_feature_layer": (-1, "vision.num_hidden_layers", 2)}, no_effect={"ignore_index": 3},
         refused={"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
                  "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
-                 "num_channels": 1}, "text_config": {"model_type": "llama", "mlp_bias": True}}),
+                 "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}),
     "EsmConfig": dict(
         follows={
             "hidden_size": (48, "esm2.hidden_dim"), "num_hidden_layers": (2, "esm2.num_layers"),
@@ -111,7 +126,7 @@ def make_folders(work):
     llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     models = {
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
-        "LlamaConfig": t.LlamaForCausalLM(t.LlamaConfig(**text)),
+        **{name: getattr(t, name.replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
         "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
         "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
         "CLIPConfig": t.CLIPModel(t.CLIPConfig(vision_config=vision, text_config=words)),
@@ -124,7 +139,7 @@ def make_folders(work):
     for name, model in models.items():
         folder = os.path.join(work, name)
         model.save_pretrained(folder)
-        if name in ("GPT2Config", "LlamaConfig", "LlavaConfig"):
+        if name in ("GPT2Config", *LANGUAGE, "LlavaConfig"):
             write_tokenizer(folder, [p["document"] for p in pairs])
     with open(os.path.join(work, "pairs.jsonl"), "w") as file:
         file.writelines(json.dumps(p) + "\n" for p in pairs)
@@ -135,9 +150,10 @@ def make_folders(work):
     small = ("[task.language]\nhidden_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n[task.tokenizer]\nvocab_size = 280\n")
     tasks = {name: f'[task]\nplugin = "vlm"\nvision.init_from = "{name}"\ndata.train = "captions.jsonl"\n' + small
              for name in ("CLIPVisionConfig", "SiglipVisionConfig", "CLIPConfig", "SiglipConfig")}
-    tasks["LlamaConfig"] = ('[task]\nplugin = "vlm"\nlanguage.init_from = "LlamaConfig"\ndata.train = "captions.jsonl"\n'
-                            "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
-                            "num_attention_heads = 2\nintermediate_size = 64\n")
+    for name in LANGUAGE:
+        tasks[name] = (f'[task]\nplugin = "vlm"\nlanguage.init_from = "{name}"\ndata.train = "captions.jsonl"\n'
+                       "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
+                       "num_attention_heads = 2\nintermediate_size = 64\n")
     tasks["GPT2Config"] = '[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
     tasks["LlavaConfig"] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
     tasks["EsmConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
@@ -200,6 +216,11 @@ def walk(folders, name, fields):
     refused = {**REFUSED, **promised["refused"]}
     unknown = [f for f in fields if f not in no_effect and f not in refused and f not in promised["follows"]]
     assert not unknown, f"{name}: {unknown}: decide what becomes of these fields"
+    if name in LANGUAGE and name != "LlamaConfig":  # one table has what they share, which Llama's walk has seen
+        no_effect, refused, follows = ({k: v for k, v in mine.items() if theirs.get(k) != v} for mine, theirs in (
+            (no_effect, {**NO_EFFECT, **LIKE_LLAMA["no_effect"]}), (refused, {**REFUSED, **LIKE_LLAMA["refused"]}),
+            (promised["follows"], LIKE_LLAMA["follows"])))
+        promised = {**promised, "follows": follows}
     for field, (value, option, *other) in promised["follows"].items():
         code, out = folders.check(name, {field: value})
         expected = other[0] if other else value

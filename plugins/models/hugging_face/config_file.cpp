@@ -72,7 +72,7 @@ ConfigFile ConfigFile::part(const char* key) const {
   return inner;
 }
 
-std::string ConfigFile::type(std::initializer_list<const char*> accepted) const {
+std::string ConfigFile::type(const std::vector<const char*>& accepted) const {
   std::string is, list;
   read("model_type", is);
   for (const char* one : accepted) {

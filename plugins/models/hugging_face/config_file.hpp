@@ -27,7 +27,7 @@ class ConfigFile {
   void read(const char* key, std::string& value) const;
 
   // `model_type`, which must be one of `accepted`: to be asked before anything else.
-  std::string type(std::initializer_list<const char*> accepted) const;
+  std::string type(const std::vector<const char*>& accepted) const;
 
   // null counts as absent, as it does in transformers; nullptr when it is.
   const nlohmann::json* find(std::string_view key) const;

@@ -1,4 +1,3 @@
-// A causal language model as tasks see it, whatever its architecture.
 #pragma once
 
 #include <pipeline/torch/forward.hpp>
@@ -12,13 +11,17 @@
 #include <ATen/core/Tensor.h>
 
 #include "generation/decoder.hpp"
+#include "language/config.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/layer.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::language {
 
 using transformer::Inserted;
 using transformer::PackedBatch;
+
+struct Architecture;
 
 // Where a model's parameters go: into a registry that other parts of a larger model may share. Names begin
 // with `prefix`; the model's unit u is the registry's unit first_unit + u.
@@ -28,70 +31,76 @@ struct Place {
   uint32_t first_unit = 0;
 };
 
-// Unit 0 is what both ends use, the embedding and the output head, so it is passed through twice; the layers
+// A causal language model of any architecture of the table, for one device. Parameters carry the names of
+// Hugging Face's state dict, but that matrices are (in, out) and those which read the same input are one, as
+// the architecture's Names have it. Matrices and embeddings decay; biases and norms do not. Unit 0 is what
+// both ends use, the embedding, the last norm and the output head, so it is passed through twice; the layers
 // are units 1 to layer_count(). The forward pass reads the registered tensors, so their storage may be
 // replaced (set_data) at any time between passes. Not for several threads at once.
 class LanguageModel : public generation::DecoderModel {
  public:
   static constexpr bool kOwnPrecision = true;
 
-  explicit LanguageModel(Place place) : place_(std::move(place)) {}
+  // `lora`: of an architecture with rotary positions.
+  explicit LanguageModel(const Config& config, Place place = {}, const LoraConfig& lora = {});
 
-  // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
-  virtual LossSum loss(const PackedBatch& batch, const ForwardPass& pass,
-                       const Inserted& inserted = {}) const = 0;
-
-  // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
-  virtual at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows,
-                            at::ScalarType compute = at::kFloat, const Inserted& inserted = {}) const = 0;
-
-  // Floating-point operations of forward and backward.
-  virtual double flops(const PackedBatch& batch) const = 0;
-
-  virtual int64_t vocabulary() const = 0;
-
-  // For generation; tokens, positions: (N) int64 -> (N, C).
-  virtual at::Tensor embed_with(const at::Tensor& tokens, const at::Tensor& positions,
-                                const Inserted& inserted) const = 0;
-  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const final {
-    return embed_with(tokens, positions, {});
-  }
-
+  const Config& config() const { return config_; }
+  const Architecture& architecture() const { return architecture_; }
   ParameterRegistry& parameters() { return *place_.registry; }
   const ParameterRegistry& parameters() const { return *place_.registry; }
   const Place& place() const { return place_; }
 
- protected:
-  std::string name(const std::string& plain) const { return place_.prefix + plain; }
-  uint32_t unit(uint32_t own) const { return place_.first_unit + own; }
+  // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
+  LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted = {}) const;
 
-  // For a `table` that is both embedding and output head; null where it is not (undefined), or is frozen.
-  static std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& table,
-                                                                      const ForwardPass& pass) {
-    if (!table.defined() || !table.requires_grad()) return nullptr;
-    auto shared = std::make_shared<transformer::SharedGradient>();
-    if (!pass.deliver_rows) return shared;
-    shared->take_head = [table, deliver = pass.deliver](at::Tensor head) { deliver(table, std::move(head)); };
-    shared->take_rows = [table, deliver = pass.deliver_rows](const at::Tensor& rows,
-                                                             const at::Tensor& values) {
-      deliver(table, rows, values);
-    };
-    return shared;
+  // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
+  at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,
+                    const Inserted& inserted = {}) const;
+
+  // Floating-point operations of forward and backward.
+  double flops(const PackedBatch& batch) const;
+
+  // The parameter's value with what was learnt besides it.
+  at::Tensor merged(const ParameterRegistry::Declared& parameter) const;
+
+  const at::Tensor& token_embedding() const { return embedding_; }
+
+  // For generation; tokens, positions: (N) int64 -> (N, C).
+  at::Tensor embed_with(const at::Tensor& tokens, const at::Tensor& positions,
+                        const Inserted& inserted) const;
+  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override {
+    return embed_with(tokens, positions, {});
   }
+  int64_t max_tokens() const override { return config_.max_tokens(); }
+  int64_t layer_count() const override { return config_.num_hidden_layers; }
+  int64_t width() const override { return config_.hidden_size; }
+  int64_t heads() const override { return config_.num_attention_heads; }
+  int64_t key_heads() const override { return config_.key_heads(); }
+  int64_t head_width() const override { return config_.head_width(); }
+  at::Device device() const override { return embedding_.device(); }
+  at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& positions, at::ScalarType compute,
+                   const Attention& attend) const override;
+  at::Tensor logits_of(const at::Tensor& x, at::ScalarType compute) const override;
 
  private:
-  Place place_;
-};
+  std::string name(const std::string& plain) const { return place_.prefix + plain; }
+  uint32_t unit(uint32_t own) const { return place_.first_unit + own; }
+  transformer::Norm add_norm(const std::string& plain, int64_t width, uint32_t unit);
+  void add_layer(int64_t index);
+  void add_lora(const LoraConfig& lora, uint32_t layer);
+  const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
+  // The last norm's input at `rows` (ascending).
+  at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
+                  const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
 
-// For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
-// the folder's rows that have no token here. Empty: there are none.
-inline std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count) {
-  if (count == 0) return {};
-  if (count < 0)
-    return concat(folder, " has ", -count, " row(s) for which the tokenizer has no token, from number ",
-                  vocabulary, " on: they are left out");
-  return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
-                vocabulary - count, " on: their rows start as the mean of the others");
-}
+  Config config_;
+  const Architecture& architecture_;
+  Place place_;
+  at::Tensor embedding_, positions_;  // (V, C); a table of positions (P, C) or undefined
+  at::Tensor head_;                   // (V, C); undefined: the embedding
+  std::vector<transformer::Layer> layers_;
+  transformer::Norm last_norm_;
+  at::Tensor frequencies_;  // of rotary positions
+};
 
 }  // namespace pipeline::language

@@ -66,7 +66,7 @@ at::Tensor RopeScaling::scaled(const at::Tensor& frequencies) const {
   return at::where(slow, frequencies / factor, at::where(fast, frequencies, between));
 }
 
-void read_rope(const ConfigFile& config, RopeScaling& scaling, double& rope_theta) {
+void read_rope(const ConfigFile& config, const char* config_class, RopeScaling& scaling, double& rope_theta) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     if (config.find(key) == nullptr) continue;
     const ConfigFile rope = config.part(key);
@@ -76,7 +76,7 @@ void read_rope(const ConfigFile& config, RopeScaling& scaling, double& rope_thet
           scaling.type != "llama3")
         rope.fail(name, "only \"default\", \"linear\" and \"llama3\" are computed here");
     }
-    hugging_face::read_fields(rope, rope_fields(), "LlamaConfig", scaling);
+    hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
     rope_values(scaling, [&](const char* name, auto& value) {
       if (rope.find(name) == nullptr)
         rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",

@@ -27,7 +27,8 @@ struct RopeScaling {
 
 // Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
 // have rope_theta, too. Throws for a type that we do not compute.
-void read_rope(const hugging_face::ConfigFile& config, RopeScaling& scaling, double& rope_theta);
+void read_rope(const hugging_face::ConfigFile& config, const char* config_class, RopeScaling& scaling,
+               double& rope_theta);
 // As rope_scaling; null where there is none.
 nlohmann::json rope_json(const RopeScaling& scaling);
 // By the names that options have in [task.language.rope_scaling].

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gemm.hpp"
+#include "head_norm.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {
@@ -100,8 +101,9 @@ at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& 
 }
 
 at::Tensor gated_mlp(const Layer& layer, const at::Tensor& x, at::ScalarType compute) {
-  if (layer.up_additions.empty() && layer.down_additions.empty())
-    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
+  const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty() &&
+                        !layer.up.bias.defined() && !layer.down.bias.defined();
+  if (is_plain) return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
   const at::Tensor h = gated_unit(norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, 0,
                                                     layer.up.weight.size(1), compute));
   return added(linear_residual(h, layer.down, x, {}), h, layer.down_additions);
@@ -111,7 +113,13 @@ at::Tensor gated_mlp(const Layer& layer, const at::Tensor& x, at::ScalarType com
 
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
                            at::ScalarType compute) {
-  return norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, first, count, compute);
+  at::Tensor y =
+      norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, first, count, compute);
+  if (!layer.query_norm.weight.defined()) return y;
+  const int64_t queries = layer.projection.weight.size(0), keys = (layer.qkv.weight.size(1) - queries) / 2;
+  const int64_t queries_here = first == 0 ? queries : 0;
+  return norm_heads(y, {0, queries_here, layer.query_norm},
+                    {queries_here, first + count > queries ? keys : 0, layer.key_norm});
 }
 
 bool few_rows(size_t wanted, int64_t all) {

@@ -35,13 +35,14 @@ struct Layer {
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
-  bool is_gated = false;  // norm_swiglu_residual() instead of norm_mlp_residual()
+  bool is_gated = false;                // norm_swiglu_residual() instead of norm_mlp_residual()
+  Norm query_norm = {}, key_norm = {};  // of their heads, before positions turn them; undefined: none
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
   std::vector<LowRank> up_additions = {}, down_additions = {};  // where it is gated
 };
 
-// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions
-// included: (N, count) in `compute`.
+// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions and
+// norms of their heads included: (N, count) in `compute`. The columns are all, the queries', or the others.
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
                            at::ScalarType compute);
 

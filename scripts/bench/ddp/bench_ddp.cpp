@@ -18,21 +18,22 @@
 
 #include "core/launch/process.hpp"
 #include "job.hpp"
+#include "language/architecture.hpp"
 
 namespace bench {
 
 using namespace pipeline::language;
 
-Gpt2Config config_of(const Job& job) {
-  Gpt2Config config;
-  config.n_layer = job.layers;
-  config.n_head = job.heads;
-  config.n_embd = job.width;
+Config config_of(const Job& job) {
+  Config config = architecture("gpt2").defaults;
+  config.num_hidden_layers = job.layers;
+  config.num_attention_heads = job.heads;
+  config.hidden_size = job.width;
   return config;
 }
 
-std::unique_ptr<Gpt2> make_model(const Job& job) {
-  auto model = std::make_unique<Gpt2>(config_of(job));
+std::unique_ptr<LanguageModel> make_model(const Job& job) {
+  auto model = std::make_unique<LanguageModel>(config_of(job));
   for (size_t i = 0; i < model->parameters().size(); ++i) {
     at::Tensor value = model->parameters()[i].tensor.detach();
     model->parameters().initialize(i, 1, value);
@@ -40,7 +41,7 @@ std::unique_ptr<Gpt2> make_model(const Job& job) {
   return model;
 }
 
-std::vector<at::Tensor> tensors_of(const Gpt2& model) {
+std::vector<at::Tensor> tensors_of(const LanguageModel& model) {
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : model.parameters()) tensors.push_back(parameter.tensor);
   return tensors;

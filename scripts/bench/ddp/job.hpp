@@ -8,7 +8,7 @@
 // Before the SDK, which has an Error of its own.
 #include "scripts/bench/ranks.hpp"
 
-#include "language/gpt2.hpp"
+#include "language/folder.hpp"
 
 namespace bench {
 
@@ -27,9 +27,9 @@ struct Job {
 
 constexpr double kRate = 1e-4, kBeta1 = 0.9, kBeta2 = 0.95, kEpsilon = 1e-8, kDecay = 0.1;
 
-pipeline::language::Gpt2Config config_of(const Job& job);
-std::unique_ptr<pipeline::language::Gpt2> make_model(const Job& job);  // with its initial values
-std::vector<at::Tensor> tensors_of(const pipeline::language::Gpt2& model);
+pipeline::language::Config config_of(const Job& job);
+std::unique_ptr<pipeline::language::LanguageModel> make_model(const Job& job);  // with its initial values
+std::vector<at::Tensor> tensors_of(const pipeline::language::LanguageModel& model);
 
 // This rank's part of a step, and the targets of all ranks.
 struct Batch {

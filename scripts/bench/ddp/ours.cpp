@@ -158,7 +158,7 @@ class Ours : public Contestant {
 
   Job job_;
   peers::Peers peers_;
-  std::unique_ptr<language::Gpt2> model_;
+  std::unique_ptr<language::LanguageModel> model_;
   const plugins::Plugin& backend_;
   const plugins::Plugin& plugin_;
   pl_config backend_config_, plugin_config_;

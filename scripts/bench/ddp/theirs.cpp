@@ -86,7 +86,7 @@ class Theirs : public Contestant {
   }
 
   Job job_;
-  std::unique_ptr<pipeline::language::Gpt2> model_;
+  std::unique_ptr<pipeline::language::LanguageModel> model_;
   std::vector<at::Tensor> parameters_, first_, second_, steps_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   std::shared_ptr<c10d::Reducer> reducer_;

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   const auto request = nlohmann::json::parse(std::cin);
   const fs::path folder = argv[1], out = argv[2];
   VlmConfig config = read_llava_config(folder.string());
-  --std::get<pipeline::language::LlamaConfig>(config.language).vocab_size;  // the last token is a patch's
+  --config.language.vocab_size;  // the last token is a patch's
   Vlm model(config);
   import_llava(folder.string(), model);
   pipeline::tests::initialize(model);

@@ -3,7 +3,6 @@
 #include <pipeline/namespace.hpp>
 #include <pipeline/text.hpp>
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +20,7 @@ class OptionSpec {
     unit_ = text;
     return *this;
   }
-  OptionSpec& choices(std::initializer_list<std::string_view> values) {
+  OptionSpec& choices(const std::vector<std::string_view>& values) {
     choices_.assign(values.begin(), values.end());
     return *this;
   }

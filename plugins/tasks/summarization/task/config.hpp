@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "language/gpt2.hpp"
+#include "language/architecture.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "transformer/cuda/kernels.hpp"
@@ -58,25 +58,29 @@ struct TokenizerConfig {
 };
 
 struct ModelConfig {
-  language::Gpt2Config gpt2;  // vocab_size and the token ids come from the tokenizer
+  // Vocabulary and token ids come from the tokenizer.
+  language::Config gpt2 = language::architecture("gpt2").defaults;
 
   void describe(Options& o) {
-    o("n_layer", gpt2.n_layer, "layers").min(1).of_model();
-    o("n_head", gpt2.n_head, "attention heads").min(1).of_model();
-    o("n_embd", gpt2.n_embd, "width of the residual stream").min(1).of_model();
-    o("n_inner", gpt2.n_inner, "width of the feed-forward layer; 0: 4 x n_embd").min(0).of_model();
-    o("n_positions", gpt2.n_positions, "longest sequence").unit("tokens").min(8).of_model();
-    o("embd_pdrop", gpt2.embd_pdrop, "dropout after the embedding").min(0).below(1).follows();
-    o("attn_pdrop", gpt2.attn_pdrop, "dropout of attention weights").min(0).below(1).follows();
-    o("resid_pdrop", gpt2.resid_pdrop, "dropout before each residual addition").min(0).below(1).follows();
-    o("layer_norm_epsilon", gpt2.layer_norm_epsilon, "added to the variance").above(0).of_model();
+    o("n_layer", gpt2.num_hidden_layers, "layers").min(1).of_model();
+    o("n_head", gpt2.num_attention_heads, "attention heads").min(1).of_model();
+    o("n_embd", gpt2.hidden_size, "width of the residual stream").min(1).of_model();
+    o("n_inner", gpt2.intermediate_size, "width of the feed-forward layer; 0: 4 x n_embd").min(0).of_model();
+    o("n_positions", gpt2.max_position_embeddings, "longest sequence").unit("tokens").min(8).of_model();
+    o("embd_pdrop", gpt2.embedding_dropout, "dropout after the embedding").min(0).below(1).follows();
+    o("attn_pdrop", gpt2.attention_dropout, "dropout of attention weights").min(0).below(1).follows();
+    o("resid_pdrop", gpt2.residual_dropout, "dropout before each residual addition")
+        .min(0)
+        .below(1)
+        .follows();
+    o("layer_norm_epsilon", gpt2.norm_eps, "added to the variance").above(0).of_model();
     o("initializer_range", gpt2.initializer_range, "standard deviation of initial weights")
         .above(0)
         .follows();
   }
   void validate(const ConfigErrors& errors) const {
-    if (gpt2.n_embd % gpt2.n_head != 0)
-      errors("n_head", "must divide task.model.n_embd (" + std::to_string(gpt2.n_embd) + ")");
+    if (gpt2.hidden_size % gpt2.num_attention_heads != 0)
+      errors("n_head", "must divide task.model.n_embd (" + std::to_string(gpt2.hidden_size) + ")");
   }
 };
 
@@ -152,9 +156,9 @@ struct SummarizationConfig {
     o.group("rouge", rouge);
   }
   void validate(const ConfigErrors& errors) const {
-    if (sequence.max_tokens > model.gpt2.n_positions)
-      errors("sequence.max_tokens",
-             "must not exceed task.model.n_positions (" + std::to_string(model.gpt2.n_positions) + ")");
+    if (sequence.max_tokens > model.gpt2.max_position_embeddings)
+      errors("sequence.max_tokens", "must not exceed task.model.n_positions (" +
+                                        std::to_string(model.gpt2.max_position_embeddings) + ")");
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);

@@ -10,27 +10,29 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   text::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty()) return;
   const std::filesystem::path file = init_from / "config.json";
-  const language::Gpt2Config theirs = language::read_gpt2_config(file.string());
+  const language::Config theirs =
+      language::architecture("gpt2").config(hugging_face::ConfigFile(file.string()));
   hugging_face::check_weights(init_from.string());
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
-  tell("model.n_layer", theirs.n_layer);
-  tell("model.n_head", theirs.n_head);
-  tell("model.n_embd", theirs.n_embd);
-  language::Gpt2Config same = theirs;  // 0 and 4 x n_embd are one
-  same.n_inner = config.model.gpt2.n_inner;
-  tell("model.n_inner",
-       say.is_set("model.n_inner") && same.inner() == theirs.inner() ? same.n_inner : theirs.n_inner);
-  tell("model.n_positions", theirs.n_positions);
-  tell("model.layer_norm_epsilon", theirs.layer_norm_epsilon);
+  tell("model.n_layer", theirs.num_hidden_layers);
+  tell("model.n_head", theirs.num_attention_heads);
+  tell("model.n_embd", theirs.hidden_size);
+  language::Config same = theirs;  // 0 and 4 x n_embd are one
+  same.intermediate_size = config.model.gpt2.intermediate_size;
+  tell("model.n_inner", say.is_set("model.n_inner") && same.inner() == theirs.inner()
+                            ? same.intermediate_size
+                            : theirs.intermediate_size);
+  tell("model.n_positions", theirs.max_position_embeddings);
+  tell("model.layer_norm_epsilon", theirs.norm_eps);
   tell("model.initializer_range", theirs.initializer_range);
-  tell("model.embd_pdrop", theirs.embd_pdrop);
-  tell("model.attn_pdrop", theirs.attn_pdrop);
-  tell("model.resid_pdrop", theirs.resid_pdrop);
+  tell("model.embd_pdrop", theirs.embedding_dropout);
+  tell("model.attn_pdrop", theirs.attention_dropout);
+  tell("model.resid_pdrop", theirs.residual_dropout);
   text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   SummarizationConfig run = config;
-  if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.n_positions)
-    tell("sequence.max_tokens", run.sequence.max_tokens = theirs.n_positions);
+  if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.max_position_embeddings)
+    tell("sequence.max_tokens", run.sequence.max_tokens = theirs.max_position_embeddings);
   constexpr int64_t kSeparator = 8;  // what it has at most, about
   if (run.writing_problem(kSeparator).empty()) return;
   const int64_t quarter = std::max<int64_t>(run.sequence.max_tokens / 4, 1);

@@ -5,6 +5,7 @@
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -123,11 +124,11 @@ void Summarization::warn_of_scripts() const {
   }
 }
 
-std::shared_ptr<Gpt2> Summarization::build_model() {
-  Gpt2Config config = this->config().model.gpt2;
+std::shared_ptr<LanguageModel> Summarization::build_model() {
+  language::Config config = this->config().model.gpt2;
   config.vocab_size = corpus_->tokenizer().vocab_size();
   config.bos_token_id = config.eos_token_id = corpus_->tokenizer().eot();
-  return std::make_shared<Gpt2>(config);
+  return std::make_shared<LanguageModel>(config);
 }
 
 // The test data may change in a continued run, and training does not see them.
@@ -170,7 +171,8 @@ void Summarization::import_model(const std::filesystem::path& folder) {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  const Gpt2Config theirs = import_gpt2(folder.string(), model());
+  const language::Config theirs =
+      language::import_model(folder.string(), model(), {.table = "task.model.", .as_in_folder = true});
   const int64_t size = corpus_->tokenizer().vocab_size();
   if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
@@ -190,7 +192,7 @@ hugging_face::OwnTokens Summarization::own_tokens() const {
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
-  export_gpt2(folder.string(), model());
+  language::export_model(folder.string(), model());
   corpus_->tokenizer().save(folder.string());
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
 }

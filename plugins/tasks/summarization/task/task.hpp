@@ -9,15 +9,14 @@
 #include <vector>
 
 #include "hugging_face/token_ids.hpp"
-#include "language/gpt2.hpp"
+#include "language/language_model.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 
 namespace pipeline::summarization {
 
-using language::Gpt2;
-using language::Gpt2Config;
+using language::LanguageModel;
 using language::PackedBatch;
 
 struct SummarizationBatch {
@@ -31,7 +30,7 @@ struct SummarizationBatch {
   }
 };
 
-class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationBatch> {
+class Summarization : public TorchTask<SummarizationConfig, LanguageModel, SummarizationBatch> {
  public:
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
@@ -41,7 +40,7 @@ class Summarization : public TorchTask<SummarizationConfig, Gpt2, SummarizationB
   void set_extra_state(std::string_view state) override;
   void prepare() override;
   void open_data() override;
-  std::shared_ptr<Gpt2> build_model() override;
+  std::shared_ptr<LanguageModel> build_model() override;
 
   uint64_t sample_count(Split split) const override { return corpus_->size(split); }
   double sample_cost(Split split, uint64_t id) const override;

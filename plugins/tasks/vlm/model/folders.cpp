@@ -9,6 +9,8 @@
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/architecture.hpp"
+#include "language/folder.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -18,6 +20,7 @@ using hugging_face::NameMap;
 using hugging_face::Piece;
 using nlohmann::json;
 
+constexpr const char* kLlava = "llava";
 constexpr std::string_view kVision = "vision.", kProjector = "projector.", kLanguage = "language.";
 
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
@@ -183,16 +186,15 @@ json vision_json(const vision::Config& config) {
           {"vision_use_head", false}};
 }
 
-// The whole model's tensors, by LLaVA's names. more_tokens: see llama_pieces().
+// The whole model's tensors, by LLaVA's names. more_tokens: see language::pieces().
 NameMap llava_map(const Vlm& model, int64_t more_tokens) {
   return {.pieces =
               [&model, more_tokens](const Parameter& parameter) {
                 if (parameter.name.starts_with(kVision))
                   return vision_pieces(parameter, model.config().vision, "vision_tower.vision_model.");
                 if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
-                std::vector<Piece> pieces = language::llama_pieces(
-                    parameter, std::get<language::LlamaConfig>(model.config().language),
-                    std::string(kLanguage), more_tokens);
+                std::vector<Piece> pieces =
+                    language::pieces(parameter, model.config().language, std::string(kLanguage), more_tokens);
                 for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
                 return pieces;
               },
@@ -207,30 +209,30 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
               },
           .value =
               [&model](const ParameterRegistry::Declared& parameter) {
-                return dynamic_cast<const language::Llama&>(model.language()).merged(parameter);
+                return model.language().merged(parameter);
               }};
 }
 
-Error not_a_llama(const std::string& folder) {
-  return Error(PL_ERROR_CONFIG,
-               concat(folder, ": its language model is a Llama: set task.language.architecture = \"llama\""));
+// transformers gives pictures to models whose positions are rotary alone.
+bool takes_pictures(const language::Config& config) {
+  return language::architecture(config.architecture).is_rotary;
 }
 
 }  // namespace
 
 bool is_llava(const std::string& folder) {
-  return ConfigFile(folder + "/config.json").type({"gpt2", "llama", "llava"}) == "llava";
+  std::string type;
+  ConfigFile(folder + "/config.json").read("model_type", type);
+  return type == kLlava;
 }
 
 vision::Config read_vision_folder(const std::string& folder) {
   return read_vision_config(ConfigFile(folder + "/config.json"));
 }
 
-LanguageConfig read_language_folder(const std::string& folder) {
+language::Config read_language_folder(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
-  const std::string type = file.type({"gpt2", "llama", "llava"});
-  if (type == "gpt2") return language::read_gpt2_config(folder + "/config.json");
-  return language::read_llama_config(type == "llava" ? file.part("text_config") : file);
+  return language::read_config(is_llava(folder) ? file.part("text_config") : file);
 }
 
 int64_t read_image_token(const std::string& folder) {
@@ -262,20 +264,14 @@ void import_vision(const std::string& folder, Vlm& model) {
 }
 
 int64_t import_language(const std::string& folder, Vlm& model) {
-  auto* llama = dynamic_cast<language::Llama*>(&model.language());
   language::FolderPart part;
-  if (is_llava(folder)) {
-    if (llama == nullptr) throw not_a_llama(folder);
+  if (is_llava(folder))
     part = {"text_config", [](const std::string& name) {
               const std::string plain = old_name(name);
               return plain.starts_with("language_model.") ? after(plain, "language_model.") : std::string();
             }};
-  }
-  const int64_t theirs =
-      llama != nullptr
-          ? language::import_llama(folder, *llama, part).vocab_size
-          : language::import_gpt2(folder, dynamic_cast<language::Gpt2&>(model.language())).vocab_size;
-  return model.language().vocabulary() - theirs;
+  return model.language().config().vocab_size -
+         language::import_model(folder, model.language(), {}, part).vocab_size;
 }
 
 namespace {
@@ -299,8 +295,7 @@ const hugging_face::Fields<VlmConfig>& llava_fields() {
 }
 
 // What of a LLaVA's own fields has to agree with its parts.
-void check_llava_fields(const ConfigFile& file, const vision::Config& vision,
-                        const language::LlamaConfig& text) {
+void check_llava_fields(const ConfigFile& file, const vision::Config& vision, const language::Config& text) {
   using hugging_face::only;
   // Without the class token, which SigLIP does not have.
   check_only(file, "vision_feature_select_strategy",
@@ -319,7 +314,9 @@ void check_llava_fields(const ConfigFile& file, const vision::Config& vision,
 VlmConfig read_llava_config(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
   file.type({"llava"});
-  const auto text = language::read_llama_config(file.part("text_config"));
+  const language::Config text = language::read_config(file.part("text_config"));
+  if (!takes_pictures(text))
+    file.part("text_config").fail("model_type", "transformers cannot give this model a picture");
   VlmConfig config{.vision = read_vision_config(file), .language = text, .projector_layers = 2};
   config = hugging_face::read_fields(file, llava_fields(), "LlavaConfig", config);
   check_llava_fields(file, config.vision, text);
@@ -335,22 +332,20 @@ VlmConfig read_llava_config(const std::string& folder) {
 
 int64_t import_llava(const std::string& folder, Vlm& model) {
   const VlmConfig theirs = read_llava_config(folder);
-  const auto* ours = std::get_if<language::LlamaConfig>(&model.config().language);
-  if (ours == nullptr) throw not_a_llama(folder);
-  const auto& other = std::get<language::LlamaConfig>(theirs.language);
-  const int64_t more = other.vocab_size - ours->vocab_size;
+  const language::Config& ours = model.config().language;
+  const int64_t more = theirs.language.vocab_size - ours.vocab_size;
   hugging_face::Differences differences;
   compare_vision(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
   differences.compare("task.projector.layers", model.config().projector_layers, theirs.projector_layers);
-  language::compare_llama(*ours, other, differences);
+  language::compare(ours, theirs.language, differences);
   differences.raise(folder);
   hugging_face::import_weights(folder, model.parameters(), llava_map(model, more));
   return -more;
 }
 
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token) {
-  const auto* llama = std::get_if<language::LlamaConfig>(&model.config().language);
-  if (llama == nullptr)
+  const language::Config& language = model.config().language;
+  if (!takes_pictures(language))
     fail_with(PL_ERROR_UNSUPPORTED,
               "a GPT-2 with pictures cannot be exported: transformers gives pictures to models such as Llama "
               "alone (task.language.architecture); task.export = \"language\" exports the GPT-2 alone");
@@ -364,17 +359,17 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
   const int64_t more_tokens = image_token ? 0 : 1;
   hugging_face::export_weights(folder, model.parameters(), llava_map(model, more_tokens),
                                {{norm + "weight", one}, {norm + "bias", zero}});
-  json text = language::llama_json(*llama);
-  text["vocab_size"] = llama->vocab_size + more_tokens;
+  json text = language::config_json(language);
+  text["vocab_size"] = language.vocab_size + more_tokens;
   const json values = {{"model_type", "llava"},
                        {"architectures", {"LlavaForConditionalGeneration"}},
                        {"projector_hidden_act", "gelu"},
                        {"multimodal_projector_bias", true},
                        {"vision_feature_layer", -1},
                        {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
-                       {"image_token_index", image_token.value_or(llama->vocab_size)},
+                       {"image_token_index", image_token.value_or(language.vocab_size)},
                        {"image_seq_length", vision.patches()},
-                       {"tie_word_embeddings", llama->tie_word_embeddings},
+                       {"tie_word_embeddings", language.tie_word_embeddings},
                        {"torch_dtype", "float32"},
                        {"text_config", text},
                        {"vision_config", vision_json(vision)}};
@@ -382,10 +377,7 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
 }
 
 void export_language(const std::string& folder, const Vlm& model) {
-  if (const auto* llama = dynamic_cast<const language::Llama*>(&model.language()))
-    language::export_llama(folder, *llama);
-  else
-    language::export_gpt2(folder, dynamic_cast<const language::Gpt2&>(model.language()));
+  language::export_model(folder, model.language());
 }
 
 }  // namespace pipeline::vlm

@@ -14,17 +14,17 @@ namespace pipeline::vlm {
 // Throws Error (PL_ERROR_CONFIG), one for all values that differ, one for all tensors that do not fit.
 void import_vision(const std::string& folder, Vlm& model);
 
-// The language model starts as that of a folder of GPT-2, Llama or LLaVA. How many tokens ours has behind the
-// folder's is given back, below 0 where the folder has more; see import_llama().
+// The language model starts as that of a folder of its own or of LLaVA. How many tokens ours has behind the
+// folder's is given back, below 0 where the folder has more; see language::import_model().
 int64_t import_language(const std::string& folder, Vlm& model);
 
 // What the folders of the parts say of them. Throw Error for what we do not compute.
 vision::Config read_vision_folder(const std::string& folder);
-LanguageConfig read_language_folder(const std::string& folder);
+language::Config read_language_folder(const std::string& folder);
 // The token that stands for a picture in a folder of LLaVA.
 int64_t read_image_token(const std::string& folder);
 
-// The model of a folder of LLaVA whose language model is a Llama. Throws Error for what we do not compute.
+// The model of a folder of LLaVA. Throws Error for what we do not compute.
 VlmConfig read_llava_config(const std::string& folder);
 
 // Everything starts as in such a folder; gives back what import_language() does.
@@ -38,7 +38,7 @@ bool is_llava(const std::string& folder);
 // transformers cannot give one a picture.
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
 
-// The language model alone, as LlamaForCausalLM or GPT2LMHeadModel.
+// The language model alone.
 void export_language(const std::string& folder, const Vlm& model);
 
 }  // namespace pipeline::vlm

@@ -13,7 +13,7 @@ namespace pipeline::vlm {
 
 void VlmConfig::check() const {
   vision.check();
-  std::visit([](const auto& part) { part.check(); }, language);
+  language.check();
   hugging_face::check_range("projector_layers", projector_layers, 1, 2);
 }
 
@@ -22,11 +22,7 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   registry_->set_rule(std::move(rule));
   vision_.emplace(config_.vision, language::Place{registry_, "vision.", 0});
   const uint32_t unit = projector_unit();
-  const language::Place place{registry_, "language.", unit + 1};
-  if (const auto* llama = std::get_if<language::LlamaConfig>(&config_.language))
-    language_ = std::make_unique<language::Llama>(*llama, place, config_.lora);
-  else
-    language_ = std::make_unique<language::Gpt2>(std::get<language::Gpt2Config>(config_.language), place);
+  language_.emplace(config_.language, language::Place{registry_, "language.", unit + 1}, config_.lora);
   const int64_t from = config_.vision.hidden_size, to = language_->width();
   const double deviation = config_.vision.initializer_range;
   first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);

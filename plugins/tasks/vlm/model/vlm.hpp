@@ -6,25 +6,21 @@
 
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
-#include "language/gpt2.hpp"
-#include "language/llama.hpp"
+#include "language/language_model.hpp"
 #include "plugins/models/vision/vision_tower.hpp"
 #include "plugins/tasks/vlm/model/feature_cache.hpp"
 
 namespace pipeline::vlm {
 
-using LanguageConfig = std::variant<language::LlamaConfig, language::Gpt2Config>;
-
 struct VlmConfig {
   vision::Config vision;
-  LanguageConfig language;
-  language::LoraConfig lora = {};  // of a Llama
-  int64_t projector_layers = 2;    // 1: linear; 2: a GELU between two
+  language::Config language;
+  language::LoraConfig lora = {};
+  int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
 
   void check() const;
 };
@@ -91,7 +87,7 @@ class Vlm {
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<vision::Tower> vision_;
   transformer::Linear first_, second_;  // of the projector
-  std::unique_ptr<language::LanguageModel> language_;
+  std::optional<language::LanguageModel> language_;
   std::shared_ptr<FeatureCache> cache_;
 };
 

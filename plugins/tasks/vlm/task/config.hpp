@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "language/options.hpp"
 #include "plugins/data/images/image.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
@@ -117,148 +118,6 @@ struct ProjectorOptions {
   }
 };
 
-struct LoraOptions : language::LoraConfig {
-  void describe(Options& o) {
-    o("rank", rank,
-      "llama: learn low-rank additions to matrices of the language model instead of it; 0: none")
-        .min(0)
-        .max(1 << 14);
-    o("alpha", alpha, "the additions are scaled by alpha / rank").above(0);
-    o("targets", targets,
-      "the matrices: of q_proj, k_proj, v_proj, o_proj, and of the MLP gate_proj, up_proj, down_proj");
-  }
-  void validate(const ConfigErrors& errors) const {
-    if (const std::string problem = targets_problem(); !problem.empty()) errors("targets", problem);
-  }
-};
-
-struct RopeScalingOptions : language::RopeScaling {
-  void describe(Options& o) {
-    o("type", type,
-      "llama: how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
-        .choices({"default", "linear", "llama3"})
-        .of_model();
-    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1).of_model();
-    o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
-        .above(0)
-        .of_model();
-    o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
-    o("original_max_position_embeddings", original_max_position_embeddings, "llama3: the original length")
-        .unit("tokens")
-        .min(1)
-        .max(1 << 24)
-        .of_model();
-  }
-  void validate(const ConfigErrors& errors) const {
-    if (high_freq_factor <= low_freq_factor)
-      errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
-  }
-};
-
-// What a model has to know of its tokenizer.
-struct VocabularyOf {
-  int64_t size, begin, end;  // how many tokens; those that begin and end a text
-};
-
-// One set of names, Llama's, for both architectures.
-struct LanguageOptions {
-  std::string architecture = "llama";
-  std::filesystem::path init_from;
-  int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
-          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048;
-  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
-  bool tie_word_embeddings = true;
-  LoraOptions lora;
-  RopeScalingOptions rope_scaling;
-
-  void describe(Options& o) {
-    o.group("lora", lora);
-    o.group("rope_scaling", rope_scaling);
-    o("init_from", init_from, "Hugging Face folder of a Llama, GPT-2 or LLaVA model; empty: fresh weights");
-    o("architecture", architecture, "of the language model").choices({"llama", "gpt2"}).of_model();
-    o("hidden_size", hidden_size, "width of the residual stream").min(1).of_model();
-    o("num_hidden_layers", num_hidden_layers, "layers").min(1).of_model();
-    o("num_attention_heads", num_attention_heads, "attention heads").min(1).of_model();
-    o("num_key_value_heads", num_key_value_heads, "llama: heads of keys and values; 0: num_attention_heads")
-        .min(0)
-        .of_model();
-    o("head_dim", head_dim, "llama: channels of a head; 0: hidden_size / num_attention_heads")
-        .min(0)
-        .of_model();
-    o("intermediate_size", intermediate_size,
-      "width of the feed-forward layer; 0: 4 x hidden_size, or 8/3 with llama, in multiples of 32")
-        .min(0)
-        .of_model();
-    o("max_position_embeddings", max_position_embeddings, "longest sequence, a picture's patches included")
-        .unit("tokens")
-        .min(8)
-        .of_model();
-    o("norm_eps", norm_eps, "added to the variance").above(0).of_model();
-    o("rope_theta", rope_theta, "llama: base of the rotary positions").above(0).of_model();
-    o("tie_word_embeddings", tie_word_embeddings, "llama: the embedding is the output head, too").of_model();
-    o("dropout", dropout,
-      "gpt2: of the embedding, attention weights and before residual additions; llama: of "
-      "attention weights")
-        .min(0)
-        .below(1)
-        .follows();
-    o("initializer_range", initializer_range, "standard deviation of initial weights").above(0).follows();
-    o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
-  }
-  void validate(const ConfigErrors& errors) const {
-    const auto divides = [&](int64_t part, int64_t whole, const char* key, const char* other) {
-      if (whole % part != 0) errors(key, concat("must divide task.language.", other, " (", whole, ")"));
-    };
-    if (head_dim == 0) divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
-    if (architecture == "gpt2" && head_dim > 0) errors("head_dim", "is for architecture = \"llama\"");
-    if (architecture == "gpt2" && lora.rank > 0) errors("lora.rank", "is for architecture = \"llama\"");
-    if (architecture == "gpt2" && rope_scaling.type != "default")
-      errors("rope_scaling.type", "is for architecture = \"llama\"");
-    if (num_key_value_heads == 0) return;
-    if (architecture == "gpt2") errors("num_key_value_heads", "is for architecture = \"llama\"");
-    divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
-  }
-
-  static int64_t llama_inner(int64_t width) {
-    constexpr int64_t kMultiple = 32;
-    return (8 * width / 3 + kMultiple - 1) / kMultiple * kMultiple;
-  }
-
-  LanguageConfig model(const VocabularyOf& tokenizer) const {
-    if (architecture == "gpt2")
-      return language::Gpt2Config{.vocab_size = tokenizer.size,
-                                  .n_positions = max_position_embeddings,
-                                  .n_embd = hidden_size,
-                                  .n_layer = num_hidden_layers,
-                                  .n_head = num_attention_heads,
-                                  .n_inner = intermediate_size,
-                                  .layer_norm_epsilon = norm_eps,
-                                  .initializer_range = initializer_range,
-                                  .embd_pdrop = dropout,
-                                  .attn_pdrop = dropout,
-                                  .resid_pdrop = dropout,
-                                  .bos_token_id = tokenizer.end,
-                                  .eos_token_id = tokenizer.end};
-    return language::LlamaConfig{
-        .vocab_size = tokenizer.size,
-        .max_position_embeddings = max_position_embeddings,
-        .hidden_size = hidden_size,
-        .num_hidden_layers = num_hidden_layers,
-        .num_attention_heads = num_attention_heads,
-        .num_key_value_heads = num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads,
-        .head_dim = head_dim,
-        .intermediate_size = intermediate_size > 0 ? intermediate_size : llama_inner(hidden_size),
-        .rms_norm_eps = norm_eps,
-        .rope_theta = rope_theta,
-        .rope_scaling = rope_scaling,
-        .initializer_range = initializer_range,
-        .attention_dropout = dropout,
-        .tie_word_embeddings = tie_word_embeddings,
-        .bos_token_id = tokenizer.begin,
-        .eos_token_id = tokenizer.end};
-  }
-};
-
 struct TokenizerOptions {
   std::filesystem::path path;
   int64_t vocab_size = 8192;
@@ -334,7 +193,7 @@ struct VlmTaskConfig {
   DataConfig data;
   VisionOptions vision;
   ProjectorOptions projector;
-  LanguageOptions language;
+  language::LanguageOptions language;
   TokenizerOptions tokenizer;
   ChatOptions chat;
   GenerateOptions generate;
@@ -367,9 +226,12 @@ struct VlmTaskConfig {
     if (v.hidden_size % v.num_attention_heads != 0)
       errors("vision.num_attention_heads",
              "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
-    if (chat.max_tokens > language.max_position_embeddings)
-      errors("chat.max_tokens", "must not exceed task.language.max_position_embeddings (" +
-                                    std::to_string(language.max_position_embeddings) + ")");
+    if (chat.max_tokens > language.max_tokens())
+      errors("chat.max_tokens",
+             concat("must not exceed task.language.",
+                    language.max_tokens() < language.max_position_embeddings ? "sliding_window"
+                                                                             : "max_position_embeddings",
+                    " (", language.max_tokens(), ")"));
     if (v.patches() + generate.max_tokens >= chat.max_tokens)
       errors("chat.max_tokens",
              concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",
@@ -380,7 +242,7 @@ struct VlmTaskConfig {
   static void read_model(const VlmTaskConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 
-  VlmConfig model(const VocabularyOf& vocabulary) const {
+  VlmConfig model(const language::VocabularyOf& vocabulary) const {
     return {.vision = vision.vision,
             .language = language.model(vocabulary),
             .lora = language.lora,

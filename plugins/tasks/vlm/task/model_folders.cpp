@@ -1,6 +1,7 @@
 // What options follow from the folders of a LLaVA or of its parts.
 #include <algorithm>
 
+#include "hugging_face/folder_teller.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
@@ -14,33 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Tells of the options below `table` what the folder's config.json says.
-class Teller {
- public:
-  Teller(const ModelOptions& say, std::string table, const fs::path& folder)
-      : say_(say), table_(std::move(table)), file_(folder / "config.json") {}
-
-  template <class T>
-  void operator()(const char* key, const T& value) const {
-    say_(table_ + key, value, file_);
-  }
-  // `set` is as good as `value`, where the user has set it.
-  template <class T>
-  void operator()(const char* key, const T& value, const T& set, bool is_as_good) const {
-    (*this)(key, say_.is_set(table_ + key) && is_as_good ? set : value);
-  }
-  bool is_set(const char* key) const { return say_.is_set(table_ + key); }
-  std::string file() const { return file_.string(); }
-  void problem(const char* key, const std::string& text) const { say_.problem(table_ + key, text); }
-
- private:
-  const ModelOptions& say_;
-  std::string table_;
-  fs::path file_;
-};
-
 // `may_leave_out`: the last layers.
-void tell_vision(const Teller& tell, const vision::Config& theirs, vision::Config& run, bool may_leave_out) {
+void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
+                 bool may_leave_out) {
   tell("kind", theirs.kind);
   tell("image_size", theirs.image_size);
   tell("patch_size", theirs.patch_size);
@@ -62,68 +39,6 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const vision
   if (!processor) return;
   say("vision.resize", processor->resize, processor->file);
   say("vision.resample", processor->resample, processor->file);
-}
-
-void tell_rope(const Teller& tell, const language::RopeScaling& theirs) {
-  tell("rope_scaling.type", theirs.type);
-  if (theirs.type == "default") return;
-  tell("rope_scaling.factor", theirs.factor);
-  if (theirs.type != "llama3") return;
-  tell("rope_scaling.low_freq_factor", theirs.low_freq_factor);
-  tell("rope_scaling.high_freq_factor", theirs.high_freq_factor);
-  tell("rope_scaling.original_max_position_embeddings", theirs.original_max_position_embeddings);
-}
-
-void tell_language(const Teller& tell, const language::LlamaConfig& theirs, const LanguageOptions& run) {
-  language::LlamaConfig same = theirs;  // of what 0 stands for
-  tell("architecture", std::string("llama"));
-  tell("hidden_size", theirs.hidden_size);
-  tell("num_hidden_layers", theirs.num_hidden_layers);
-  tell("num_attention_heads", theirs.num_attention_heads);
-  tell("num_key_value_heads", theirs.num_key_value_heads, run.num_key_value_heads,
-       run.num_key_value_heads == 0 && theirs.num_key_value_heads == theirs.num_attention_heads);
-  same.head_dim = 0;
-  tell("head_dim",
-       same.hidden_size % same.num_attention_heads == 0 && same.head_width() == theirs.head_width()
-           ? int64_t{0}
-           : theirs.head_dim,
-       run.head_dim, run.head_dim == theirs.head_width());
-  tell("intermediate_size", theirs.intermediate_size, run.intermediate_size,
-       run.intermediate_size == 0 &&
-           LanguageOptions::llama_inner(theirs.hidden_size) == theirs.intermediate_size);
-  tell("max_position_embeddings", theirs.max_position_embeddings, run.max_position_embeddings,
-       run.max_position_embeddings < theirs.max_position_embeddings);
-  tell("norm_eps", theirs.rms_norm_eps);
-  tell("rope_theta", theirs.rope_theta);
-  tell_rope(tell, theirs.rope_scaling);
-  tell("tie_word_embeddings", theirs.tie_word_embeddings);
-  tell("dropout", theirs.attention_dropout);
-  tell("initializer_range", theirs.initializer_range);
-}
-
-void tell_language(const Teller& tell, const language::Gpt2Config& theirs, const LanguageOptions& run) {
-  language::Gpt2Config same = theirs;
-  same.n_inner = run.intermediate_size;
-  tell("architecture", std::string("gpt2"));
-  tell("hidden_size", theirs.n_embd);
-  tell("num_hidden_layers", theirs.n_layer);
-  tell("num_attention_heads", theirs.n_head);
-  tell("intermediate_size", theirs.n_inner, run.intermediate_size, same.inner() == theirs.inner());
-  tell("max_position_embeddings", theirs.n_positions);
-  tell("norm_eps", theirs.layer_norm_epsilon);
-  tell("initializer_range", theirs.initializer_range);
-  if (theirs.embd_pdrop == theirs.attn_pdrop && theirs.attn_pdrop == theirs.resid_pdrop)
-    tell("dropout", theirs.embd_pdrop);
-  else if (!tell.is_set("dropout"))
-    tell.problem("dropout", concat(tell.file(), " has three: embd_pdrop ", theirs.embd_pdrop, ", attn_pdrop ",
-                                   theirs.attn_pdrop, ", resid_pdrop ", theirs.resid_pdrop,
-                                   ": set the one to train with"));
-}
-
-int64_t positions_of(const LanguageConfig& config) {
-  const auto* llama = std::get_if<language::LlamaConfig>(&config);
-  return llama != nullptr ? llama->max_position_embeddings
-                          : std::get<language::Gpt2Config>(config).n_positions;
 }
 
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
@@ -148,11 +63,10 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   text::check_tokenizer(say, config.tokenizer.path);
   vision::Config vision = config.vision.vision;
   int64_t positions = config.language.max_position_embeddings;
-  const auto read_language = [&](const fs::path& folder, const LanguageConfig& theirs) {
-    const Teller tell(say, "language.", folder);
-    std::visit([&](const auto& of) { tell_language(tell, of, config.language); }, theirs);
-    positions = say.is_set("language.max_position_embeddings") ? std::min(positions, positions_of(theirs))
-                                                               : positions_of(theirs);
+  const auto read_language = [&](const fs::path& folder, const language::Config& theirs) {
+    language::tell_options(say, "language.", folder / "config.json", theirs, config.language);
+    const int64_t longest = theirs.max_tokens();
+    positions = say.is_set("language.max_position_embeddings") ? std::min(positions, longest) : longest;
     text::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
   };
   const fs::path &of_vision = config.vision.init_from, &of_language = config.language.init_from;
@@ -161,7 +75,8 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     for (const auto& [key, folder] :
          {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
       if (!folder.empty()) say.problem(key, "train.init_from has this part, too: leave one of the two out");
-    tell_vision(Teller(say, "vision.", init_from), theirs.vision, vision, false);
+    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision, vision,
+                false);
     tell_pictures(say, init_from, theirs.vision);
     read_language(init_from, theirs.language);
     check_image_token(say, init_from, config.tokenizer.path);
@@ -169,7 +84,8 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   } else {
     if (!of_vision.empty()) {
       const vision::Config theirs = read_vision_folder(of_vision.string());
-      tell_vision(Teller(say, "vision.", of_vision), theirs, vision, true);
+      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs, vision,
+                  true);
       tell_pictures(say, of_vision, theirs);
     }
     if (!of_language.empty()) read_language(of_language, read_language_folder(of_language.string()));

@@ -20,6 +20,7 @@
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
 #include "plugins/tasks/vlm/data/shards.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"

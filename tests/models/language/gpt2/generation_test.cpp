@@ -45,7 +45,7 @@ class GenerationTest : public ::testing::Test {
     return results;
   }
 
-  Gpt2 model_;
+  LanguageModel model_;
   std::vector<Prompt> prompts_;
   GenerationOptions options_;
 };
@@ -114,7 +114,7 @@ TEST_F(GenerationTest, WhatWasInTheCachesMemoryDoesNotMatterInBf16) {
   {
     std::vector<at::Tensor> poison;
     for (int i = 0; i < 256; ++i)
-      poison.push_back(at::full({capacity, 2 * tiny_config().n_embd}, NAN, at::kBFloat16));
+      poison.push_back(at::full({capacity, 2 * tiny_config().hidden_size}, NAN, at::kBFloat16));
   }
   Decoder decoder(model_, {prompts_[1].tokens}, 1, 3, at::kBFloat16);
   decoder.prompt_logits();

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
-#include "language/gpt2.hpp"
+#include "language/folder.hpp"
 #include "tiny_model.hpp"
 
 using namespace pipeline::language;
@@ -25,7 +25,7 @@ using Sequences = std::vector<std::vector<int64_t>>;
 
 namespace {
 
-nlohmann::json adamw_losses(Gpt2& model, const PackedBatch& batch, double count,
+nlohmann::json adamw_losses(LanguageModel& model, const PackedBatch& batch, double count,
                             const nlohmann::json& options) {
   const double rate = options["lr"], beta1 = options["beta1"], beta2 = options["beta2"],
                decay = options["weight_decay"];
@@ -59,10 +59,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const auto request = nlohmann::json::parse(std::cin);
-  Gpt2 model(read_gpt2_config(std::string(argv[1]) + "/config.json"));
-  import_gpt2(argv[1], model);
+  LanguageModel model(read_config(pipeline::hugging_face::ConfigFile(std::string(argv[1]) + "/config.json")));
+  import_model(argv[1], model);
   pipeline::tests::initialize(model);
-  export_gpt2(argv[2], model);
+  export_model(argv[2], model);
 
   nlohmann::json answer;
   const PackedBatch batch = pack(request["tokens"].get<Sequences>(), request["targets"].get<Sequences>());

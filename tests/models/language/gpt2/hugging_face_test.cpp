@@ -1,4 +1,4 @@
-#include "language/gpt2.hpp"
+#include "language/folder.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class HuggingFaceTest : public ::testing::Test {
               (std::string("gpt2-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
-    export_gpt2(folder_, model_);
+    export_model(folder_, model_);
   }
   ~HuggingFaceTest() override { std::filesystem::remove_all(folder_); }
 
@@ -72,8 +72,8 @@ class HuggingFaceTest : public ::testing::Test {
 
   std::string error() const {
     try {
-      Gpt2 model(tiny_config());
-      import_gpt2(folder_, model);
+      LanguageModel model(tiny_config());
+      import_model(folder_, model);
     } catch (const std::exception& error) {
       return error.what();
     }
@@ -81,8 +81,8 @@ class HuggingFaceTest : public ::testing::Test {
   }
 
   void expect_same_parameters(double tolerance = 0) const {
-    Gpt2 read(tiny_config());
-    import_gpt2(folder_, read);
+    LanguageModel read(tiny_config());
+    import_model(folder_, read);
     tests::initialize(read);
     for (size_t i = 0; i < read.parameters().size(); ++i) {
       const double difference =
@@ -91,21 +91,21 @@ class HuggingFaceTest : public ::testing::Test {
     }
   }
 
-  Gpt2 model_;
+  LanguageModel model_;
   std::filesystem::path folder_;
 };
 
 TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
   expect_same_parameters();
-  const Gpt2Config read = read_gpt2_config(folder_ / "config.json"), saved = tiny_config();
-  EXPECT_EQ(read.n_embd, saved.n_embd);
-  EXPECT_EQ(read.n_layer, saved.n_layer);
-  EXPECT_EQ(read.n_head, saved.n_head);
+  const Config read = read_config(hugging_face::ConfigFile(folder_ / "config.json")), saved = tiny_config();
+  EXPECT_EQ(read.hidden_size, saved.hidden_size);
+  EXPECT_EQ(read.num_hidden_layers, saved.num_hidden_layers);
+  EXPECT_EQ(read.num_attention_heads, saved.num_attention_heads);
   EXPECT_EQ(read.inner(), saved.inner());
   EXPECT_EQ(read.vocab_size, saved.vocab_size);
-  EXPECT_EQ(read.n_positions, saved.n_positions);
-  EXPECT_EQ(read.resid_pdrop, 0);
-  EXPECT_EQ(read.layer_norm_epsilon, saved.layer_norm_epsilon);
+  EXPECT_EQ(read.max_position_embeddings, saved.max_position_embeddings);
+  EXPECT_EQ(read.residual_dropout, 0);
+  EXPECT_EQ(read.norm_eps, saved.norm_eps);
 }
 
 // As Llama 3 Instruct has them.
@@ -130,7 +130,7 @@ TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   EXPECT_EQ(config["eos_token_id"], nlohmann::json({81, 83, 84}));
   EXPECT_EQ(config["pad_token_id"], 80);
   EXPECT_EQ(config["bos_token_id"], 82);
-  EXPECT_EQ(config["n_embd"], tiny_config().n_embd) << "all else is the model's own";
+  EXPECT_EQ(config["n_embd"], tiny_config().hidden_size) << "all else is the model's own";
   EXPECT_EQ(generation, nlohmann::json({{"eos_token_id", {83, 84, 81}}, {"temperature", 0.6}}));
 
   texts = {{"config.json", R"({"text_config": {"eos_token_id": 81}, "pad_token_id": 3})"}};
@@ -138,7 +138,7 @@ TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   texts["generation_config.json"] = R"({"eos_token_id": [81, "x"]})";
   EXPECT_THROW(end_tokens(texts, own), Error);
   texts.clear();
-  export_gpt2(folder_, model_);
+  export_model(folder_, model_);
   EXPECT_EQ(written("generation_config.json"), nlohmann::json({{"bos_token_id", 84}, {"eos_token_id", 84}}));
 }
 
@@ -187,7 +187,7 @@ TEST_F(HuggingFaceTest, AFolderMayHoldAPartOfTheParameters) {
   std::erase_if(tensors, [](const Stored& tensor) { return tensor.name == "wpe.weight"; });
   for (Stored& tensor : tensors) tensor.name = "decoder." + tensor.name;
   write(tensors);
-  Gpt2 read(tiny_config());
+  LanguageModel read(tiny_config());
   hugging_face::import_weights(folder_, read.parameters(), {.pieces = [](const Parameter& parameter) {
                                  const std::string name =
                                      parameter.name.substr(std::string("transformer.").size());
@@ -195,10 +195,10 @@ TEST_F(HuggingFaceTest, AFolderMayHoldAPartOfTheParameters) {
                                  return std::vector<hugging_face::Piece>{{.name = "decoder." + name}};
                                }});
   tests::initialize(read, 3);
-  Gpt2 fresh(tiny_config());
+  LanguageModel fresh(tiny_config());
   tests::initialize(fresh, 3);
   for (size_t i = 0; i < read.parameters().size(); ++i) {
-    const Gpt2& from = read.parameters()[i].name == "transformer.wpe.weight" ? fresh : model_;
+    const LanguageModel& from = read.parameters()[i].name == "transformer.wpe.weight" ? fresh : model_;
     EXPECT_TRUE(read.parameters()[i].tensor.equal(from.parameters()[i].tensor)) << read.parameters()[i].name;
   }
 }
@@ -236,11 +236,13 @@ TEST_F(HuggingFaceTest, OtherDtypesAreRefused) {
 
 TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
   write_config(R"({"model_type": "llama"})");
-  EXPECT_THAT(error(),
-              HasSubstr("config.json: model_type = \"llama\": this is a llama model; accepted are gpt2"));
+  EXPECT_THAT(error(), HasSubstr("task.language.architecture = \"gpt2\", the folder has \"llama\""));
+  write_config(R"({"model_type": "bert"})");
+  EXPECT_THAT(error(), HasSubstr("config.json: model_type = \"bert\": this is a bert model; accepted are "
+                                 "llama, gpt2, mistral, qwen2, qwen3"));
   write_config(R"({"n_layer": "12"})");
   EXPECT_THAT(error(),
-              HasSubstr("config.json: model_type is missing: says what the model is; accepted are gpt2"));
+              HasSubstr("config.json: model_type is missing: says what the model is; accepted are "));
   write_config(R"({"model_type": "gpt2", "activation_function": "relu"})");
   EXPECT_THAT(error(), HasSubstr("activation_function = \"relu\""));
   write_config(R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})");
@@ -268,9 +270,9 @@ TEST_F(HuggingFaceTest, OtherArchitecturesAreRefused) {
 }
 
 TEST(InitialValueTest, IsAFunctionOfSeedAndIndexWithTheRightSpread) {
-  Gpt2Config config = tiny_config();
-  config.n_embd = 128;
-  const Gpt2 model(config);
+  Config config = tiny_config();
+  config.hidden_size = 128;
+  const LanguageModel model(config);
   const ParameterRegistry& parameters = model.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     at::Tensor first = at::empty(parameters[i].shape), again = at::empty(parameters[i].shape),

@@ -26,9 +26,9 @@ class InvariantsTest : public ::testing::Test {
  protected:
   InvariantsTest() : model_(with_dropout()) { fill_by_formula(model_); }
 
-  static Gpt2Config with_dropout() {
-    Gpt2Config config = tiny_config();
-    config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0.1;
+  static Config with_dropout() {
+    Config config = tiny_config();
+    config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0.1;
     return config;
   }
 
@@ -42,7 +42,7 @@ class InvariantsTest : public ::testing::Test {
     return result;
   }
 
-  Gpt2 model_;
+  LanguageModel model_;
 };
 
 TEST_F(InvariantsTest, TheDropoutSeedDecidesEverything) {
@@ -206,18 +206,18 @@ TEST_F(InvariantsTest, LowPrecisionIsNear) {
 }
 
 TEST(ConfigTest, WrongValuesAreNamed) {
-  Gpt2Config config = tiny_config();
-  config.n_head = 7;
-  EXPECT_THAT([&] { Gpt2 model(config); },
+  Config config = tiny_config();
+  config.num_attention_heads = 7;
+  EXPECT_THAT([&] { LanguageModel model(config); },
               ::testing::ThrowsMessage<Error>("n_head = 7: must divide n_embd (32)"));
   config = tiny_config();
-  config.resid_pdrop = 1;
+  config.residual_dropout = 1;
   EXPECT_THAT([&] { config.check(); },
               ::testing::ThrowsMessage<Error>(::testing::HasSubstr("resid_pdrop = 1: must be")));
 }
 
 TEST(ConfigTest, TokensOutsideTheVocabularyAreNamed) {
-  Gpt2 model(tiny_config());
+  LanguageModel model(tiny_config());
   fill_by_formula(model);
   EXPECT_THROW(model.loss(transformer::pack({{1, 97}}, {{5, -1}}), {}), c10::IndexError);
   EXPECT_THROW(model.loss(transformer::pack({{1, 96}}, {{97, -1}}), {}), c10::IndexError);

@@ -22,7 +22,7 @@ void expect_checksums(const at::Tensor& tensor, const nlohmann::json& expected, 
 class ReferenceTest : public ::testing::Test {
  protected:
   ReferenceTest() : model_(tiny_config()) { fill_by_formula(model_); }
-  Gpt2 model_;
+  LanguageModel model_;
 };
 
 TEST_F(ReferenceTest, ParametersHaveTheNamesOfTransformers) {

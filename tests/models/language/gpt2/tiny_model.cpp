@@ -1,5 +1,7 @@
 #include "tiny_model.hpp"
 
+#include "language/architecture.hpp"
+
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -8,19 +10,19 @@
 
 namespace pipeline::language::testing {
 
-Gpt2Config tiny_config() {
-  Gpt2Config config;
+Config tiny_config() {
+  Config config = architecture("gpt2").defaults;
   config.vocab_size = 97;
-  config.n_positions = 32;
-  config.n_embd = 32;
-  config.n_layer = 3;
-  config.n_head = 4;
-  config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = 0;
+  config.max_position_embeddings = 32;
+  config.hidden_size = 32;
+  config.num_hidden_layers = 3;
+  config.num_attention_heads = 4;
+  config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
   config.bos_token_id = config.eos_token_id = 84;
   return config;
 }
 
-void fill_by_formula(const Gpt2& model) {
+void fill_by_formula(const LanguageModel& model) {
   const at::NoGradGuard no_grad;
   int64_t index = 0;
   for (const auto& [name, parameter] : named(model)) {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "language/gpt2.hpp"
+#include "language/folder.hpp"
 #include "tests/support/declared.hpp"
 
 // The tiny GPT-2 of tests/parity/gpt2_reference.py, and what transformers computed for it.
@@ -15,8 +15,8 @@ using tests::named;
 using tests::tensors;
 using tests::zero_gradients;
 
-Gpt2Config tiny_config();  // no dropout
-void fill_by_formula(const Gpt2& model);
+Config tiny_config();  // no dropout
+void fill_by_formula(const LanguageModel& model);
 std::vector<std::vector<int64_t>> tiny_tokens();
 std::vector<std::vector<int64_t>> tiny_targets();
 PackedBatch tiny_batch();

@@ -1,5 +1,5 @@
 // Folders of LlamaForCausalLM, and what is learnt beside a model. tests/parity compares with transformers.
-#include "language/llama.hpp"
+#include "language/folder.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using tests::FilesFolder;
 using tests::message_of;
 
-LlamaConfig tiny() {
+Config tiny() {
   return {.vocab_size = 19,
           .max_position_embeddings = 64,
           .hidden_size = 8,
@@ -31,12 +31,12 @@ LlamaConfig tiny() {
 }
 
 // What is read from a folder whose config.json has these values besides a tiny model's.
-LlamaConfig read(const json& values) {
+Config read(const json& values) {
   FilesFolder folder;
-  json config = llama_json(tiny());
+  json config = config_json(tiny());
   config.update(values);
   folder.write("config.json", config.dump());
-  return read_llama_config(hugging_face::ConfigFile(folder / "config.json"));
+  return read_config(hugging_face::ConfigFile(folder / "config.json"));
 }
 
 std::string refused(const json& values) {
@@ -52,15 +52,15 @@ const json kLlama3{{"rope_type", "llama3"},
 
 TEST(RopeScaling, IsReadAndWritten) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const LlamaConfig config = read({{key, kLlama3}, {"rope_theta", 500000.0}});
+    const Config config = read({{key, kLlama3}, {"rope_theta", 500000.0}});
     EXPECT_EQ(config.rope_scaling.type, "llama3");
     EXPECT_EQ(config.rope_scaling.factor, 32);
     EXPECT_EQ(config.rope_theta, 500000);
-    EXPECT_EQ(llama_json(config)["rope_scaling"], kLlama3) << "as it was";
+    EXPECT_EQ(config_json(config)["rope_scaling"], kLlama3) << "as it was";
   }
-  const LlamaConfig old = read({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}});
-  EXPECT_EQ(llama_json(old)["rope_scaling"], json({{"rope_type", "linear"}, {"factor", 4.0}}));
-  EXPECT_FALSE(llama_json(read({{"rope_scaling", nullptr}})).contains("rope_scaling"));
+  const Config old = read({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}});
+  EXPECT_EQ(config_json(old)["rope_scaling"], json({{"rope_type", "linear"}, {"factor", 4.0}}));
+  EXPECT_FALSE(config_json(read({{"rope_scaling", nullptr}})).contains("rope_scaling"));
   EXPECT_EQ(read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}).rope_theta, 7);
 }
 
@@ -86,10 +86,10 @@ TEST(RopeScaling, WhatIsNotComputedIsRefused) {
 }
 
 TEST(RopeScaling, EveryDifferenceFromAFolderIsNamed) {
-  LlamaConfig ours = tiny(), theirs = tiny();
+  Config ours = tiny(), theirs = tiny();
   theirs.rope_scaling = {.type = "llama3", .factor = 32};
   hugging_face::Differences differences;
-  compare_llama(ours, theirs, differences);
+  compare(ours, theirs, differences);
   const std::string message = message_of<Error>([&] { differences.raise("folder"); });
   EXPECT_THAT(message, HasSubstr("task.language.rope_scaling.type = \"default\", the folder has \"llama3\""));
   EXPECT_THAT(message, HasSubstr("task.language.rope_scaling.factor = 8.0, the folder has 32.0"));
@@ -106,8 +106,8 @@ TEST(RopeScaling, Llama3StretchesLongWavesAlone) {
 }
 
 // The folder of a model of random weights, in as many files as `shards`.
-void write_folder(const FilesFolder& folder, const Llama& model, size_t shards) {
-  export_llama(folder.path(), model);
+void write_folder(const FilesFolder& folder, const LanguageModel& model, size_t shards) {
+  export_model(folder.path(), model);
   if (shards == 1) return;
   const auto whole = safetensors::Folder::open(folder.path());
   const std::vector<std::string> names = whole.names();
@@ -130,10 +130,10 @@ void write_folder(const FilesFolder& folder, const Llama& model, size_t shards) 
 TEST(LlamaFolder, OneFileAndShardsAreTheSameModel) {
   for (const size_t shards : {1, 2}) {
     FilesFolder folder;
-    Llama model(tiny()), again(tiny());
+    LanguageModel model(tiny()), again(tiny());
     tests::initialize(model, 3);
     write_folder(folder, model, shards);
-    import_llama(folder.path(), again);
+    import_model(folder.path(), again);
     tests::initialize(again, 4);
     for (size_t i = 0; i < model.parameters().size(); ++i)
       EXPECT_TRUE(model.parameters()[i].tensor.equal(again.parameters()[i].tensor))
@@ -143,12 +143,12 @@ TEST(LlamaFolder, OneFileAndShardsAreTheSameModel) {
 
 TEST(LlamaFolder, TheVocabularyMayHaveMoreTokensThanTheTokenizer) {
   FilesFolder folder;
-  LlamaConfig fewer = tiny();
+  Config fewer = tiny();
   fewer.vocab_size = 17;
-  Llama model(tiny()), again(fewer);
+  LanguageModel model(tiny()), again(fewer);
   tests::initialize(model, 3);
-  export_llama(folder.path(), model);
-  import_llama(folder.path(), again);
+  export_model(folder.path(), model);
+  import_model(folder.path(), again);
   tests::initialize(again, 4);
   for (size_t i = 0; i < model.parameters().size(); ++i) {
     const at::Tensor &theirs = model.parameters()[i].tensor, &ours = again.parameters()[i].tensor;
@@ -158,18 +158,19 @@ TEST(LlamaFolder, TheVocabularyMayHaveMoreTokensThanTheTokenizer) {
 
 TEST(LlamaFolder, AMissingShardIsNamed) {
   FilesFolder folder;
-  Llama model(tiny());
+  LanguageModel model(tiny());
   tests::initialize(model, 3);
   write_folder(folder, model, 2);
   std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
-  EXPECT_THAT(message_of<std::exception>([&] { import_llama(folder.path(), model); }),
+  EXPECT_THAT(message_of<std::exception>([&] { import_model(folder.path(), model); }),
               HasSubstr("model-00002-of-00002.safetensors"));
 }
 
 // A model with additions of random values to all matrices.
-Llama with_additions() {
-  Llama model(tiny(), {},
-              {.rank = 3, .alpha = 6, .targets = {LoraConfig::kTargets.begin(), LoraConfig::kTargets.end()}});
+LanguageModel with_additions() {
+  LanguageModel model(
+      tiny(), {},
+      {.rank = 3, .alpha = 6, .targets = {LoraConfig::kTargets.begin(), LoraConfig::kTargets.end()}});
   tests::initialize(model, 3);
   at::manual_seed(1);
   for (const auto& [name, value] : tests::named(model))
@@ -177,7 +178,7 @@ Llama with_additions() {
   return model;
 }
 
-at::Tensor find(const Llama& model, const std::string& wanted) {
+at::Tensor find(const LanguageModel& model, const std::string& wanted) {
   for (const auto& [name, value] : tests::named(model))
     if (name == wanted) return value;
   ADD_FAILURE() << "no parameter " << wanted;
@@ -186,11 +187,11 @@ at::Tensor find(const Llama& model, const std::string& wanted) {
 
 // The chain rule, from the gradients of the merged matrices.
 TEST(Lora, LossAndGradientsAreThoseOfTheMergedModel) {
-  const Llama model = with_additions();
-  Llama merged(tiny());
+  const LanguageModel model = with_additions();
+  LanguageModel merged(tiny());
   FilesFolder folder;
-  export_llama(folder.path(), model);
-  import_llama(folder.path(), merged);
+  export_model(folder.path(), model);
+  import_model(folder.path(), merged);
   tests::initialize(merged);
   const PackedBatch batch = transformer::pack({{1, 5, 3, 18, 7}, {2, 2, 9}}, {{5, 3, 18, 7, 0}, {-1, 9, 4}});
   const LossSum ours = model.loss(batch, {}), theirs = merged.loss(batch, {});
@@ -224,7 +225,7 @@ TEST(Lora, LossAndGradientsAreThoseOfTheMergedModel) {
 
 TEST(Lora, TargetsAreChecked) {
   const auto problem = [](const std::vector<std::string>& targets) {
-    return message_of<Error>([&] { Llama(tiny(), {}, {.rank = 2, .targets = targets}); });
+    return message_of<Error>([&] { LanguageModel(tiny(), {}, {.rank = 2, .targets = targets}); });
   };
   EXPECT_EQ(problem({"q_proj", "qkv_proj"}),
             "lora.targets has \"qkv_proj\": must be of \"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\", "

@@ -1,0 +1,58 @@
+#include "language/architecture.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace pipeline::language {
+
+// Each in the file of its family.
+const Architecture& gpt2();
+const Architecture& llama();
+const Architecture& mistral();
+const Architecture& qwen2();
+const Architecture& qwen3();
+
+std::span<const Architecture* const> architectures() {
+  static const std::vector<const Architecture*> kAll{&llama(), &gpt2(), &mistral(), &qwen2(), &qwen3()};
+  return kAll;
+}
+
+const Architecture& architecture(const std::string& name) {
+  std::string known;
+  for (const Architecture* row : architectures()) {
+    if (row->name == name) return *row;
+    known += concat(known.empty() ? "" : ", ", row->name);
+  }
+  fail_with(PL_ERROR_CONFIG, "architecture = \"", name, "\": must be one of ", known);
+}
+
+Config Architecture::config(const hugging_face::ConfigFile& file) const {
+  file.type({name});
+  Config config = hugging_face::read_fields(file, fields, config_class, defaults);
+  for (const auto& [key, id] :
+       {std::pair("bos_token_id", &config.bos_token_id), {"eos_token_id", &config.eos_token_id}})
+    if (const nlohmann::json* value = file.find(key); value != nullptr && value->is_number_integer())
+      *id = value->get<int64_t>();
+  if (is_rotary) read_rope(file, config_class, config.rope_scaling, config.rope_theta);
+  if (read != nullptr) read(file, config);
+  return file.checked(config);
+}
+
+nlohmann::json Architecture::json(const Config& config) const {
+  nlohmann::json values = written;
+  values.update({{"model_type", name},
+                 {"use_cache", true},
+                 {"torch_dtype", "float32"},
+                 {"bos_token_id", config.bos_token_id},
+                 {"eos_token_id", config.eos_token_id}});
+  Config whole = config;
+  whole.num_key_value_heads = config.key_heads();
+  whole.head_dim = config.head_width();
+  hugging_face::write_fields(whole, fields, values);
+  if (nlohmann::json scaling = rope_json(config.rope_scaling); !scaling.is_null())
+    values["rope_scaling"] = scaling;
+  if (write != nullptr) write(config, values);
+  return values;
+}
+
+}  // namespace pipeline::language

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <variant>
+
+#include "hugging_face/config_fields.hpp"
+#include "language/config.hpp"
+
+namespace pipeline::language {
+
+// What the parts of a model are called in Hugging Face's folders, and here. Defaults: Llama's.
+struct Names {
+  const char* embedding = "model.embed_tokens.weight";
+  const char* positions = nullptr;       // a table of learnt ones
+  const char* layers = "model.layers.";  // followed by a layer's number and a dot
+  const char* attention_norm = "input_layernorm";
+  const char* qkv = "self_attn.qkv_proj";
+  const char *query_norm = "self_attn.q_norm", *key_norm = "self_attn.k_norm";
+  const char* projection = "self_attn.o_proj";
+  const char* mlp_norm = "post_attention_layernorm";
+  const char *up = "mlp.gate_up_proj", *down = "mlp.down_proj";
+  const char* last_norm = "model.norm";
+  // Whether folders hold matrices as (out, in), and those of queries, keys, values, gate and up apart:
+  // "self_attn.q_proj", "mlp.gate_proj".
+  bool is_transposed = true, is_split = true;
+  // (optional) How another version's folder calls a tensor -> how we do; empty: it is passed over.
+  std::string (*plain)(const std::string& name) = nullptr;
+};
+
+// One row of the table of architectures: all that is particular to a family of models. README.md of
+// plugins/models says how to add one.
+struct Architecture {
+  const char* name;                        // as `model_type` in a config.json, and as the options say it
+  const char *config_class, *model_class;  // transformers'
+  Config defaults;                         // where a config.json is silent
+  hugging_face::Fields<Config> fields;     // what becomes of each field of the class
+  // (optional) What is read from, and written to, a config.json besides these.
+  void (*read)(const hugging_face::ConfigFile& file, Config& config) = nullptr;
+  void (*write)(const Config& config, nlohmann::json& values) = nullptr;
+  nlohmann::json written = nlohmann::json::object();  // always
+  Names names = {};
+
+  // How layers are made.
+  bool is_rotary = true;        // positions turn queries and keys; otherwise they are a table
+  bool is_rms = true;           // norms without mean and bias
+  bool is_gated = true;         // SwiGLU; otherwise an MLP with GELU
+  bool has_output_bias = true;  // with attention_bias, of what attention gives back, too
+  bool has_query_norm = false;  // RMS norms of the heads of queries and keys
+  bool is_residual_scaled =
+      false;  // initial weights that write to the residual stream: by 1 / sqrt(2 layers)
+
+  // How its config.json calls this member; `otherwise` where it has none.
+  template <class T>
+  std::string key(T Config::*member, const char* otherwise) const {
+    for (const auto& field : fields)
+      if (const auto* held = std::get_if<T Config::*>(&field.use); held != nullptr && *held == member)
+        return field.key;
+    return otherwise;
+  }
+  template <class T>
+  bool has(T Config::*member) const {
+    return !key(member, "").empty();
+  }
+  // A folder's config.json, or the part of a larger one. Throws an Error that names file, key and value where
+  // the model is not one that we compute.
+  Config config(const hugging_face::ConfigFile& file) const;
+  nlohmann::json json(const Config& config) const;
+};
+
+std::span<const Architecture* const> architectures();
+// Throws Error (PL_ERROR_CONFIG) with those that there are.
+const Architecture& architecture(const std::string& name);
+
+}  // namespace pipeline::language

@@ -1,0 +1,70 @@
+#include "language/config.hpp"
+
+#include <algorithm>
+
+#include "language/architecture.hpp"
+
+namespace pipeline::language {
+
+void Config::check() const {
+  using namespace hugging_face;
+  // Beyond any machine, and no product of them overflows.
+  constexpr int64_t kMostRows = 1 << 24, kMostWidth = 1 << 20, kMostLayers = 1 << 14;
+  const Architecture& row = language::architecture(architecture);
+  const auto range = [&](int64_t Config::*member, const char* name, int64_t least, int64_t most) {
+    check_range(row.key(member, name).c_str(), this->*member, least, most);
+  };
+  range(&Config::vocab_size, "vocab_size", 1, kMostRows);
+  range(&Config::max_position_embeddings, "max_position_embeddings", 1, kMostRows);
+  range(&Config::hidden_size, "hidden_size", 1, kMostWidth);
+  range(&Config::num_hidden_layers, "num_hidden_layers", 1, kMostLayers);
+  range(&Config::num_attention_heads, "num_attention_heads", 1, kMostWidth);
+  range(&Config::num_key_value_heads, "num_key_value_heads", 0, num_attention_heads);
+  range(&Config::head_dim, "head_dim", 0, kMostWidth);
+  range(&Config::sliding_window, "sliding_window", 0, kMostRows);
+  range(&Config::intermediate_size, "intermediate_size", 0, kMostWidth);
+  const std::string heads = row.key(&Config::num_attention_heads, "num_attention_heads");
+  if (head_dim == 0 && hidden_size % num_attention_heads != 0)
+    fail_with(PL_ERROR_CONFIG, heads, " = ", num_attention_heads, ": must divide ",
+              row.key(&Config::hidden_size, "hidden_size"), " (", hidden_size, ")");
+  if (num_attention_heads % key_heads() != 0)
+    fail_with(PL_ERROR_CONFIG, "num_key_value_heads = ", num_key_value_heads,
+              ": must divide num_attention_heads (", num_attention_heads, ")");
+  if (row.is_rotary && head_width() % 2 != 0)
+    fail_with(PL_ERROR_CONFIG, heads, " = ", num_attention_heads, ": gives heads of ", head_width(),
+              " channels: rotary positions need an even number");
+  const auto positive = [&](double Config::*member, const char* name) {
+    check_positive(row.key(member, name).c_str(), this->*member);
+  };
+  positive(&Config::norm_eps, "norm_eps");
+  positive(&Config::rope_theta, "rope_theta");
+  rope_scaling.check();
+  positive(&Config::initializer_range, "initializer_range");
+  for (const auto& [member, name] : {std::pair(&Config::embedding_dropout, "embedding_dropout"),
+                                     {&Config::attention_dropout, "attention_dropout"},
+                                     {&Config::residual_dropout, "residual_dropout"}})
+    check_share(row.key(member, name).c_str(), this->*member);
+}
+
+void LoraConfig::check() const {
+  hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
+  hugging_face::check_positive("lora.alpha", alpha);
+  if (const std::string problem = targets_problem(); !problem.empty())
+    fail_with(PL_ERROR_CONFIG, "lora.targets ", problem);
+}
+
+std::string LoraConfig::targets_problem() const {
+  if (rank > 0 && targets.empty()) return "is empty: must name a matrix, or rank must be 0";
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (std::find(targets.begin(), targets.begin() + static_cast<int64_t>(i), targets[i]) !=
+        targets.begin() + static_cast<int64_t>(i))
+      return concat("has \"", targets[i], "\" twice");
+    if (std::find(kTargets.begin(), kTargets.end(), targets[i]) != kTargets.end()) continue;
+    std::string known;
+    for (const char* target : kTargets) known += concat(known.empty() ? "\"" : "\", \"", target);
+    return concat("has \"", targets[i], "\": must be of ", known, "\"");
+  }
+  return "";
+}
+
+}  // namespace pipeline::language

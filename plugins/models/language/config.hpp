@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "language/rope_scaling.hpp"
+
+namespace pipeline::language {
+
+// A causal language model, whatever its architecture, by the names of a Hugging Face LlamaConfig; an
+// architecture's own names are in its file. Defaults: SmolLM2 135M.
+struct Config {
+  std::string architecture = "llama";  // one of architectures()
+  int64_t vocab_size = 49152;
+  int64_t max_position_embeddings = 8192;
+  int64_t hidden_size = 576;
+  int64_t num_hidden_layers = 30;
+  int64_t num_attention_heads = 9;
+  int64_t num_key_value_heads = 0;  // 0: num_attention_heads
+  int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
+  int64_t intermediate_size = 0;    // 0: 4 hidden_size
+  double norm_eps = 1e-5;
+  double rope_theta = 10000;
+  RopeScaling rope_scaling = {};
+  double initializer_range = 0.02;
+  double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
+  bool tie_word_embeddings = true;
+  bool attention_bias = false, mlp_bias = false;
+  int64_t sliding_window = 0;  // how many tokens a token sees, itself included; 0: all before it
+  int64_t bos_token_id = 0;
+  int64_t eos_token_id = 0;
+
+  int64_t key_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
+  int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
+  // Of a sequence.
+  int64_t max_tokens() const {
+    return sliding_window > 0 ? std::min(sliding_window, max_position_embeddings) : max_position_embeddings;
+  }
+  int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
+  // Columns of queries, and of keys as of values.
+  int64_t query_width() const { return num_attention_heads * head_width(); }
+  int64_t key_width() const { return key_heads() * head_width(); }
+
+  // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault as the architecture's folders do, its
+  // value and what it must be.
+  void check() const;
+};
+
+// What is learnt besides a model that stays as it is: for each of `targets` alpha / rank times a product of
+// two thin matrices, "lora.model.layers.0.self_attn.q_proj.down" (in, rank) and ".up" (rank, out). A stage
+// with them may start from one without: at first they add nothing.
+struct LoraConfig {
+  static constexpr std::array kTargets{"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                       "gate_proj", "up_proj", "down_proj"};
+
+  int64_t rank = 0;  // 0: none
+  double alpha = 16;
+  std::vector<std::string> targets = {"q_proj", "v_proj"};
+
+  void check() const;
+  // What is wrong with the targets; empty: nothing.
+  std::string targets_problem() const;
+};
+
+}  // namespace pipeline::language

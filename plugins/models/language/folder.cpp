@@ -1,0 +1,141 @@
+#include "language/folder.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include "language/architecture.hpp"
+
+namespace pipeline::language {
+namespace {
+
+using hugging_face::ConfigFile;
+using hugging_face::Piece;
+
+constexpr const char* kHead = "lm_head.weight";
+
+std::string replaced(std::string name, std::string_view from, std::string_view to) {
+  return name.replace(name.find(from), from.size(), to);
+}
+
+hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens = 0,
+                               const FolderPart& part = {}) {
+  const Names& names = model.architecture().names;
+  const bool tied = model.config().tie_word_embeddings;
+  return {.pieces =
+              [&model, more_tokens](const Parameter& p) {
+                const std::string& prefix = model.place().prefix;
+                return p.name.starts_with(prefix) ? pieces(p, model.config(), prefix, more_tokens)
+                                                  : std::vector<Piece>();
+              },
+          .plain_name =
+              [&names, name_of = part.name](const std::string& given) {
+                const std::string name = name_of ? name_of(given) : given;
+                return name.empty() || names.plain == nullptr ? name : names.plain(name);
+              },
+          .value = [&model](const ParameterRegistry::Declared& p) { return model.merged(p); },
+          .head = tied ? kHead : "",
+          .tied_to = tied ? names.embedding : ""};
+}
+
+}  // namespace
+
+Config read_config(const ConfigFile& file) {
+  std::vector<const char*> known;
+  for (const Architecture* row : architectures()) known.push_back(row->name);
+  return architecture(file.type(known)).config(file);
+}
+
+nlohmann::json config_json(const Config& config) { return architecture(config.architecture).json(config); }
+
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
+             const OptionNames& names) {
+  differences.compare(names.table + "architecture", ours.architecture, theirs.architecture);
+  if (ours.architecture != theirs.architecture) return;
+  const Architecture& row = architecture(ours.architecture);
+  const auto compare_as = [&](const std::string& key, const auto& mine, const auto& other) {
+    differences.compare(names.table + key, mine, other);
+  };
+  const auto key = [&](auto member, const char* name) {
+    return names.as_in_folder ? row.key(member, name) : name;
+  };
+  const auto member = [&](auto Config::*of, const char* name) {
+    compare_as(key(of, name), ours.*of, theirs.*of);
+  };
+  member(&Config::num_hidden_layers, "num_hidden_layers");
+  member(&Config::num_attention_heads, "num_attention_heads");
+  member(&Config::hidden_size, "hidden_size");
+  compare_as(key(&Config::intermediate_size, "intermediate_size"), ours.inner(), theirs.inner());
+  member(&Config::norm_eps, "norm_eps");
+  if (!row.is_rotary) {
+    member(&Config::max_position_embeddings, "max_position_embeddings");
+    return;
+  }
+  compare_as("num_key_value_heads", ours.key_heads(), theirs.key_heads());
+  compare_as("head_dim", ours.head_width(), theirs.head_width());
+  member(&Config::rope_theta, "rope_theta");
+  compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
+  member(&Config::tie_word_embeddings, "tie_word_embeddings");
+  member(&Config::attention_bias, "attention_bias");
+  member(&Config::mlp_bias, "mlp_bias");
+  member(&Config::sliding_window, "sliding_window");
+}
+
+std::vector<Piece> pieces(const Parameter& parameter, const Config& config, const std::string& prefix,
+                          int64_t more_tokens) {
+  if (parameter.name.starts_with("lora.")) return {};
+  const Names& names = architecture(config.architecture).names;
+  const std::string name = parameter.name.substr(prefix.size());
+  if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
+  if (!names.is_split) return {{.name = name}};
+  const bool is_matrix = parameter.shape.size() == 2;
+  std::vector<Piece> made;
+  const auto add = [&](const char* whole, const char* part, int64_t columns) {
+    const int64_t first = made.empty() ? 0 : made.back().first + made.back().columns;
+    const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);
+    made.push_back({replaced(name, last, part), first, columns, is_matrix && names.is_transposed});
+  };
+  const auto is = [&](const char* part) {
+    return name.ends_with(std::string(part) + (is_matrix ? ".weight" : ".bias"));
+  };
+  if (is(names.qkv)) {
+    add(names.qkv, "q_proj", config.query_width());
+    add(names.qkv, "k_proj", config.key_width());
+    add(names.qkv, "v_proj", config.key_width());
+    return made;
+  }
+  if (is(names.up)) {
+    add(names.up, "gate_proj", config.inner());
+    add(names.up, "up_proj", config.inner());
+    return made;
+  }
+  return {{.name = name, .transposed = is_matrix && names.is_transposed}};
+}
+
+Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names,
+                    const FolderPart& part) {
+  const ConfigFile file(folder + "/config.json");
+  const Config theirs = read_config(part.config.empty() ? file : file.part(part.config.c_str()));
+  hugging_face::Differences differences;
+  compare(model.config(), theirs, differences, names);
+  differences.raise(folder);
+  const int64_t more = theirs.vocab_size - model.config().vocab_size;
+  hugging_face::import_weights(folder, model.parameters(), name_map(model, more, part));
+  return theirs;
+}
+
+void export_model(const std::string& folder, const LanguageModel& model) {
+  hugging_face::export_weights(folder, model.parameters(), name_map(model));
+  nlohmann::json values = config_json(model.config());
+  values["architectures"] = {model.architecture().model_class};
+  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+}
+
+std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count) {
+  if (count == 0) return {};
+  if (count < 0)
+    return concat(folder, " has ", -count, " row(s) for which the tokenizer has no token, from number ",
+                  vocabulary, " on: they are left out");
+  return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
+                vocabulary - count, " on: their rows start as the mean of the others");
+}
+
+}  // namespace pipeline::language

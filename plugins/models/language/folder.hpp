@@ -1,0 +1,57 @@
+// Hugging Face's folders of language models: config.json and model.safetensors, sharded or not, in fp32,
+// fp16, bf16 or fp64.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "hugging_face/config_file.hpp"
+#include "hugging_face/weights.hpp"
+#include "language/language_model.hpp"
+
+namespace pipeline::language {
+
+// A model's place in the folder of a larger one.
+struct FolderPart {
+  std::string config;  // the member of config.json
+  // The name that a tensor has in a folder of its own; empty: it is another part's.
+  std::function<std::string(const std::string& name)> name;
+};
+
+// How a task's options are called, for errors.
+struct OptionNames {
+  std::string table = "task.language.";
+  bool as_in_folder = false;  // by the architecture's own names ("n_embd") instead of Config's
+};
+
+// Of config.json or an object in it. Throws an Error that names file, key and value where the model is not
+// one that we compute.
+Config read_config(const hugging_face::ConfigFile& file);
+nlohmann::json config_json(const Config& config);
+
+// What differs, but for the size of the vocabulary.
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
+             const OptionNames& names = {});
+
+// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
+// folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
+std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config& config,
+                                        const std::string& prefix, int64_t more_tokens = 0);
+
+// The model's parameters start as those of the folder, whose configuration is given back. Throws unless the
+// folder holds this model; one error for all values that differ, one for all tensors that are missing,
+// unexpected or of another shape. Its vocabulary may be larger than ours, or smaller: the rows of tokens that
+// it does not have start as the mean of the others.
+Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names = {},
+                    const FolderPart& part = {});
+
+// Writes config.json and model.safetensors (fp32), which transformers loads. The folder must exist.
+void export_model(const std::string& folder, const LanguageModel& model);
+
+// For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
+// the folder's rows that have no token here. Empty: there are none.
+std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count);
+
+}  // namespace pipeline::language

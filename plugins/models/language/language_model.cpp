@@ -1,0 +1,239 @@
+#include "language/language_model.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "language/architecture.hpp"
+#include "transformer/cross_entropy_head.hpp"
+#include "transformer/dropout.hpp"
+
+namespace pipeline::language {
+namespace {
+
+// For a `table` that is both embedding and output head; null where it is not (undefined), or is frozen.
+std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& table,
+                                                             const ForwardPass& pass) {
+  if (!table.defined() || !table.requires_grad()) return nullptr;
+  auto shared = std::make_shared<transformer::SharedGradient>();
+  if (!pass.deliver_rows) return shared;
+  shared->take_head = [table, deliver = pass.deliver](at::Tensor head) { deliver(table, std::move(head)); };
+  shared->take_rows = [table, deliver = pass.deliver_rows](const at::Tensor& rows, const at::Tensor& values) {
+    deliver(table, rows, values);
+  };
+  return shared;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig& lora)
+    : config_(config), architecture_(language::architecture(config.architecture)), place_(std::move(place)) {
+  config_.check();
+  lora.check();
+  if (lora.rank > 0 && !architecture_.is_rotary)
+    fail_with(PL_ERROR_CONFIG, "lora.rank = ", lora.rank, ": additions are not for ", architecture_.name);
+  const Names& names = architecture_.names;
+  const auto table = [&](const char* plain, int64_t rows) {
+    return parameters().add({.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0)},
+                            normal(config_.initializer_range));
+  };
+  embedding_ = table(names.embedding, config_.vocab_size);
+  if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    add_layer(i);
+    if (lora.rank > 0) add_lora(lora, static_cast<uint32_t>(i));
+  }
+  last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
+  if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
+  if (architecture_.is_rotary)
+    frequencies_ = config_.rope_scaling.scaled(
+        transformer::rotary_frequencies(config_.head_width(), config_.rope_theta));
+}
+
+transformer::Norm LanguageModel::add_norm(const std::string& plain, int64_t width, uint32_t of_unit) {
+  if (!architecture_.is_rms)
+    return transformer::add_norm(parameters(), name(plain), width, of_unit, config_.norm_eps);
+  return {
+      parameters().add({.name = name(plain) + ".weight", .shape = {width}, .decay = false, .unit = of_unit},
+                       constant(1)),
+      {},
+      config_.norm_eps};
+}
+
+void LanguageModel::add_layer(int64_t index) {
+  const Names& names = architecture_.names;
+  const std::string of = names.layers + std::to_string(index) + ".";
+  const uint32_t of_unit = unit(static_cast<uint32_t>(index + 1));
+  const double deviation = config_.initializer_range;
+  const double into_residual =
+      architecture_.is_residual_scaled
+          ? deviation / std::sqrt(2.0 * static_cast<double>(config_.num_hidden_layers))
+          : deviation;
+  const auto linear = [&](const char* part, int64_t in, int64_t out, bool has_bias, double of_values) {
+    if (has_bias) return transformer::add_linear(parameters(), name(of + part), in, out, of_unit, of_values);
+    return transformer::Linear{
+        transformer::add_matrix(parameters(), name(of + part), in, out, of_unit, of_values), {}};
+  };
+  const auto norm = [&](const char* part, int64_t width) { return add_norm(of + part, width, of_unit); };
+  const int64_t width = config_.hidden_size, queries = config_.query_width(), inner = config_.inner();
+  transformer::Layer layer;
+  layer.attention_norm = norm(names.attention_norm, width);
+  layer.qkv = linear(names.qkv, width, queries + 2 * config_.key_width(), config_.attention_bias, deviation);
+  if (architecture_.has_query_norm) {
+    layer.query_norm = norm(names.query_norm, config_.head_width());
+    layer.key_norm = norm(names.key_norm, config_.head_width());
+  }
+  layer.projection = linear(names.projection, queries, width,
+                            config_.attention_bias && architecture_.has_output_bias, into_residual);
+  layer.mlp_norm = norm(names.mlp_norm, width);
+  layer.is_gated = architecture_.is_gated;
+  layer.up = linear(names.up, width, (layer.is_gated ? 2 : 1) * inner, config_.mlp_bias, deviation);
+  layer.down = linear(names.down, inner, width, config_.mlp_bias, into_residual);
+  layers_.push_back(std::move(layer));
+}
+
+// `down` as PEFT has it, uniform within 1 / sqrt(in); `up` is zero.
+void LanguageModel::add_lora(const LoraConfig& lora, uint32_t layer) {
+  transformer::Layer& of = layers_.at(layer);
+  const int64_t queries = config_.query_width(), keys = config_.key_width(), inner = config_.inner();
+  // To columns `first` on of a matrix that reads `in`.
+  const auto add = [&](std::vector<transformer::LowRank>& additions, const char* part, const char* target,
+                       int64_t first, int64_t in, int64_t out) {
+    if (std::find(lora.targets.begin(), lora.targets.end(), target) == lora.targets.end()) return;
+    const std::string name = concat("lora.model.layers.", layer, ".", part, ".", target);
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    const auto matrix = [&](const char* end, int64_t rows, int64_t columns, InitialValue initial) {
+      return parameters().add(
+          {.name = name + end, .shape = {rows, columns}, .unit = unit(layer + 1), .is_new = true},
+          std::move(initial));
+    };
+    const auto uniform = [bound](at::Tensor& values, uint64_t seed) {
+      values.uniform_(-bound, bound, make_generator(seed));
+    };
+    at::Tensor down = matrix(".down", in, lora.rank, uniform);
+    additions.push_back({.down = std::move(down),
+                         .up = matrix(".up", lora.rank, out, constant(0)),
+                         .first = first,
+                         .scale = lora.alpha / static_cast<double>(lora.rank)});
+  };
+  add(of.qkv_additions, "self_attn", "q_proj", 0, width(), queries);
+  add(of.qkv_additions, "self_attn", "k_proj", queries, width(), keys);
+  add(of.qkv_additions, "self_attn", "v_proj", queries + keys, width(), keys);
+  add(of.projection_additions, "self_attn", "o_proj", 0, queries, width());
+  add(of.up_additions, "mlp", "gate_proj", 0, width(), inner);
+  add(of.up_additions, "mlp", "up_proj", inner, width(), inner);
+  add(of.down_additions, "mlp", "down_proj", 0, inner, width());
+}
+
+at::Tensor LanguageModel::merged(const ParameterRegistry::Declared& parameter) const {
+  const at::Tensor value = parameter.tensor.detach();
+  for (const transformer::Layer& layer : layers_)
+    for (const auto& [matrix, additions] : {std::pair(&layer.qkv, &layer.qkv_additions),
+                                            {&layer.projection, &layer.projection_additions},
+                                            {&layer.up, &layer.up_additions},
+                                            {&layer.down, &layer.down_additions}}) {
+      if (additions->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
+      const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      for (const transformer::LowRank& low : *additions)
+        sum.narrow(1, low.first, low.up.size(1))
+            .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
+      return sum;
+    }
+  return value;
+}
+
+at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserted,
+                               const std::vector<int64_t>& rows, const ForwardPass& pass,
+                               const std::shared_ptr<transformer::SharedGradient>& shared) const {
+  transformer::LayerPass layers{
+      .layout = {.queries = batch.sequences,
+                 .keys = batch.sequences,
+                 .heads = heads(),
+                 .key_heads = key_heads(),
+                 .full_length = batch.full_length},
+      .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
+      .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
+      .first_unit = unit(1)};
+  if (frequencies_.defined()) layers.rotation = transformer::rotation(batch.positions, frequencies_);
+  const at::Tensor x = pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        transformer::Dropout dropout;
+        if (pass.training && config_.embedding_dropout > 0)
+          dropout = {config_.embedding_dropout, transformer::dropout_key(pass.dropout_seed, 0)};
+        const Inserted values = in.empty() ? Inserted{} : Inserted{inserted.rows, in[0]};
+        return Tensors{transformer::embed(batch.tokens, positions_.defined() ? batch.positions : at::Tensor(),
+                                          embedding_, positions_, dropout, shared, values)};
+      },
+      inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
+  return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
+}
+
+LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass,
+                            const Inserted& inserted) const {
+  batch.check(architecture_.name);
+  const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
+  const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
+  const Tensors out = pass.run_once(
+      unit(0),
+      [&](const Tensors& in) {
+        const LossSum loss = transformer::cross_entropy_head(
+            in[0], batch.targets, last_norm_, head(),
+            {.scale = pass.scale, .compute = pass.compute, .shared = shared, .factor_is_one = true});
+        return Tensors{loss.sum, loss.scaled};
+      },
+      {x});
+  return {out[0], out[1]};
+}
+
+at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute,
+                                 const Inserted& inserted) const {
+  const at::NoGradGuard no_grad;
+  const at::Tensor host = rows.to(at::kCPU).contiguous();
+  const std::vector<int64_t> wanted(host.const_data_ptr<int64_t>(),
+                                    host.const_data_ptr<int64_t>() + host.numel());
+  return logits_of(body(batch, inserted, wanted, {.compute = compute}, nullptr), compute);
+}
+
+// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
+// head is computed where there is a target, attention on the lower triangle.
+double LanguageModel::flops(const PackedBatch& batch) const {
+  const auto width = static_cast<double>(config_.hidden_size),
+             queries = static_cast<double>(config_.query_width()),
+             keys = static_cast<double>(config_.key_width()), inner = static_cast<double>(config_.inner());
+  double attention = 0;
+  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+    const auto length = static_cast<double>(batch.sequences.length(s));
+    attention += 2 * length * length * queries;
+  }
+  const double layer = 2 * static_cast<double>(batch.sequences.rows()) * width *
+                           (2 * queries + 2 * keys + (architecture_.is_gated ? 3 : 2) * inner) +
+                       attention;
+  const double head =
+      2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
+  return 3 * (static_cast<double>(config_.num_hidden_layers) * layer + head);
+}
+
+at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor& positions,
+                                     const Inserted& inserted) const {
+  return transformer::embed(tokens, positions_.defined() ? positions : at::Tensor(), embedding_, positions_,
+                            {}, nullptr, inserted);
+}
+
+at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
+                                at::ScalarType compute, const Attention& attend) const {
+  const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
+  at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
+  if (frequencies_.defined())
+    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
+                               transformer::rotation(positions, frequencies_));
+  return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
+}
+
+at::Tensor LanguageModel::logits_of(const at::Tensor& x, at::ScalarType compute) const {
+  return transformer::head_logits(x, last_norm_, head(), compute);
+}
+
+}  // namespace pipeline::language

@@ -1,0 +1,169 @@
+#include "language/options.hpp"
+
+#include "hugging_face/folder_teller.hpp"
+#include "language/architecture.hpp"
+
+namespace pipeline::language {
+namespace {
+
+std::vector<std::string_view> architecture_names() {
+  std::vector<std::string_view> names;
+  for (const Architecture* row : architectures()) names.emplace_back(row->name);
+  return names;
+}
+
+}  // namespace
+
+void LanguageOptions::describe(Options& o) {
+  o.group("lora", lora);
+  o.group("rope_scaling", rope_scaling);
+  o("init_from", init_from, "Hugging Face folder of a language model, or of a LLaVA; empty: fresh weights");
+  o("architecture", architecture, "of the language model").choices(architecture_names()).of_model();
+  o("hidden_size", hidden_size, "width of the residual stream").min(1).of_model();
+  o("num_hidden_layers", num_hidden_layers, "layers").min(1).of_model();
+  o("num_attention_heads", num_attention_heads, "attention heads").min(1).of_model();
+  o("num_key_value_heads", num_key_value_heads,
+    "heads of keys and values; 0: num_attention_heads; not for gpt2")
+      .min(0)
+      .of_model();
+  o("head_dim", head_dim, "channels of a head; 0: hidden_size / num_attention_heads; not for gpt2")
+      .min(0)
+      .of_model();
+  o("intermediate_size", intermediate_size,
+    "width of the feed-forward layer; 0: 8/3 x hidden_size in multiples of 32, with gpt2 4 x hidden_size")
+      .min(0)
+      .of_model();
+  o("max_position_embeddings", max_position_embeddings, "longest sequence, a picture's patches included")
+      .unit("tokens")
+      .min(8)
+      .of_model();
+  o("sliding_window", sliding_window, "mistral: how many tokens a token sees; 0: all before it")
+      .unit("tokens")
+      .min(0)
+      .of_model();
+  o("norm_eps", norm_eps, "added to the variance").above(0).of_model();
+  o("rope_theta", rope_theta, "base of the rotary positions; not for gpt2").above(0).of_model();
+  o("tie_word_embeddings", tie_word_embeddings, "the embedding is the output head, too; always with gpt2")
+      .of_model();
+  o("attention_bias", attention_bias, "llama, qwen3: biases in attention; gpt2 and qwen2 always have them")
+      .of_model();
+  o("mlp_bias", mlp_bias, "llama: biases in the feed-forward layer; gpt2 always has them").of_model();
+  o("dropout", dropout, "of attention weights; gpt2: also of the embedding and before residual additions")
+      .min(0)
+      .below(1)
+      .follows();
+  o("initializer_range", initializer_range, "standard deviation of initial weights").above(0).follows();
+  o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
+}
+
+void LanguageOptions::validate(const ConfigErrors& errors) const {
+  const auto divides = [&](int64_t part, int64_t whole, const char* key, const char* other) {
+    if (whole % part != 0) errors(key, concat("must divide task.language.", other, " (", whole, ")"));
+  };
+  const Architecture& row = language::architecture(architecture);
+  const auto refuse = [&](bool is_used, bool is_there, const char* key) {
+    if (is_used && !is_there) errors(key, concat("is not for architecture = \"", row.name, "\""));
+  };
+  refuse(head_dim > 0, row.is_rotary, "head_dim");
+  refuse(num_key_value_heads > 0, row.is_rotary, "num_key_value_heads");
+  refuse(lora.rank > 0, row.is_rotary, "lora.rank");
+  refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
+  refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
+  refuse(attention_bias, row.has(&Config::attention_bias), "attention_bias");
+  refuse(mlp_bias, row.has(&Config::mlp_bias), "mlp_bias");
+  if (head_dim == 0) divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+  if (num_key_value_heads > 0)
+    divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
+}
+
+int64_t LanguageOptions::inner() const {
+  if (intermediate_size > 0) return intermediate_size;
+  if (!language::architecture(architecture).is_gated) return 4 * hidden_size;
+  constexpr int64_t kMultiple = 32;
+  return (8 * hidden_size / 3 + kMultiple - 1) / kMultiple * kMultiple;
+}
+
+Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
+  const Architecture& row = language::architecture(architecture);
+  return {.architecture = architecture,
+          .vocab_size = tokenizer.size,
+          .max_position_embeddings = max_position_embeddings,
+          .hidden_size = hidden_size,
+          .num_hidden_layers = num_hidden_layers,
+          .num_attention_heads = num_attention_heads,
+          .num_key_value_heads = num_key_value_heads,
+          .head_dim = head_dim,
+          .intermediate_size = row.is_gated ? inner() : intermediate_size,
+          .norm_eps = norm_eps,
+          .rope_theta = rope_theta,
+          .rope_scaling = rope_scaling,
+          .initializer_range = initializer_range,
+          .embedding_dropout = row.has(&Config::embedding_dropout) ? dropout : 0,
+          .attention_dropout = dropout,
+          .residual_dropout = row.has(&Config::residual_dropout) ? dropout : 0,
+          .tie_word_embeddings = tie_word_embeddings || !row.has(&Config::tie_word_embeddings),
+          .attention_bias = attention_bias || row.defaults.attention_bias,
+          .mlp_bias = mlp_bias || row.defaults.mlp_bias,
+          .sliding_window = sliding_window,
+          .bos_token_id = row.is_rotary ? tokenizer.begin : tokenizer.end,
+          .eos_token_id = tokenizer.end};
+}
+
+namespace {
+
+void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs) {
+  tell("rope_scaling.type", theirs.type);
+  if (theirs.type == "default") return;
+  tell("rope_scaling.factor", theirs.factor);
+  if (theirs.type != "llama3") return;
+  tell("rope_scaling.low_freq_factor", theirs.low_freq_factor);
+  tell("rope_scaling.high_freq_factor", theirs.high_freq_factor);
+  tell("rope_scaling.original_max_position_embeddings", theirs.original_max_position_embeddings);
+}
+
+void tell_dropout(const hugging_face::FolderTeller& tell, const Architecture& row, const Config& theirs) {
+  const bool is_one =
+      !row.has(&Config::embedding_dropout) || (theirs.embedding_dropout == theirs.attention_dropout &&
+                                               theirs.attention_dropout == theirs.residual_dropout);
+  if (is_one) return tell("dropout", theirs.attention_dropout);
+  if (tell.is_set("dropout")) return;
+  const auto named = [&](double Config::*member) { return concat(row.key(member, ""), " ", theirs.*member); };
+  tell.problem("dropout", concat(tell.file(), " has three: ", named(&Config::embedding_dropout), ", ",
+                                 named(&Config::attention_dropout), ", ", named(&Config::residual_dropout),
+                                 ": set the one to train with"));
+}
+
+}  // namespace
+
+void tell_options(const ModelOptions& say, const std::string& table, const std::filesystem::path& from,
+                  const Config& theirs, const LanguageOptions& run) {
+  const hugging_face::FolderTeller tell(say, table, from);
+  const Architecture& row = architecture(theirs.architecture);
+  LanguageOptions same = run;  // of what 0 stands for
+  same.architecture = theirs.architecture;
+  same.hidden_size = theirs.hidden_size;
+  tell("architecture", theirs.architecture);
+  tell("hidden_size", theirs.hidden_size);
+  tell("num_hidden_layers", theirs.num_hidden_layers);
+  tell("num_attention_heads", theirs.num_attention_heads);
+  tell("intermediate_size", theirs.intermediate_size, run.intermediate_size, same.inner() == theirs.inner());
+  tell("max_position_embeddings", theirs.max_position_embeddings, run.max_position_embeddings,
+       row.is_rotary && run.max_position_embeddings < theirs.max_position_embeddings);
+  tell("norm_eps", theirs.norm_eps);
+  tell("initializer_range", theirs.initializer_range);
+  tell_dropout(tell, row, theirs);
+  if (!row.is_rotary) return;
+  tell("num_key_value_heads", theirs.key_heads(), run.num_key_value_heads,
+       run.num_key_value_heads == 0 && theirs.key_heads() == theirs.num_attention_heads);
+  const bool is_usual = theirs.head_width() * theirs.num_attention_heads == theirs.hidden_size;
+  tell("head_dim", is_usual ? int64_t{0} : theirs.head_dim, run.head_dim,
+       run.head_dim == theirs.head_width());
+  tell("rope_theta", theirs.rope_theta);
+  tell_rope(tell, theirs.rope_scaling);
+  tell("tie_word_embeddings", theirs.tie_word_embeddings);
+  if (row.has(&Config::attention_bias)) tell("attention_bias", theirs.attention_bias);
+  if (row.has(&Config::mlp_bias)) tell("mlp_bias", theirs.mlp_bias);
+  if (row.has(&Config::sliding_window)) tell("sliding_window", theirs.sliding_window);
+}
+
+}  // namespace pipeline::language

@@ -1,0 +1,83 @@
+// The options of a language model in a task, [task.language], and what of them follows from a folder.
+#pragma once
+
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <filesystem>
+
+#include "language/config.hpp"
+
+namespace pipeline::language {
+
+struct LoraOptions : LoraConfig {
+  void describe(Options& o) {
+    o("rank", rank,
+      "learn low-rank additions to matrices of the language model instead of it; 0: none; not for gpt2")
+        .min(0)
+        .max(1 << 14);
+    o("alpha", alpha, "the additions are scaled by alpha / rank").above(0);
+    o("targets", targets,
+      "the matrices: of q_proj, k_proj, v_proj, o_proj, and of the MLP gate_proj, up_proj, down_proj");
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (const std::string problem = targets_problem(); !problem.empty()) errors("targets", problem);
+  }
+};
+
+struct RopeScalingOptions : RopeScaling {
+  void describe(Options& o) {
+    o("type", type,
+      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
+        .choices({"default", "linear", "llama3"})
+        .of_model();
+    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1).of_model();
+    o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
+        .above(0)
+        .of_model();
+    o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
+    o("original_max_position_embeddings", original_max_position_embeddings, "llama3: the original length")
+        .unit("tokens")
+        .min(1)
+        .max(1 << 24)
+        .of_model();
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (high_freq_factor <= low_freq_factor)
+      errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
+  }
+};
+
+// What a model has to know of its tokenizer.
+struct VocabularyOf {
+  int64_t size, begin, end;  // how many tokens; those that begin and end a text
+};
+
+// One set of names for all architectures, as Config's.
+struct LanguageOptions {
+  std::string architecture = "llama";
+  std::filesystem::path init_from;
+  int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
+          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048, sliding_window = 0;
+  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
+  bool tie_word_embeddings = true, attention_bias = false, mlp_bias = false;
+  LoraOptions lora;
+  RopeScalingOptions rope_scaling;
+
+  void describe(Options& o);
+  void validate(const ConfigErrors& errors) const;
+  Config model(const VocabularyOf& tokenizer) const;
+  int64_t inner() const;  // intermediate_size, or what 0 stands for
+  int64_t max_tokens() const {
+    return Config{.max_position_embeddings = max_position_embeddings, .sliding_window = sliding_window}
+        .max_tokens();
+  }
+};
+
+// Says of the options below `table` ("language.") what `theirs`, read from the file `from`, has; `run`: as
+// they are set.
+void tell_options(const ModelOptions& say, const std::string& table, const std::filesystem::path& from,
+                  const Config& theirs, const LanguageOptions& run);
+
+}  // namespace pipeline::language

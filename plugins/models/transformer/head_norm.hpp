@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "blocks.hpp"
+
+namespace pipeline::transformer {
+
+// Columns first .. first + count - 1 are heads, each as wide as the norm's weight (D); count 0: none.
+struct NormedHeads {
+  int64_t first = 0, count = 0;
+  Norm norm = {};  // RMS
+};
+
+// x (N, C) with an RMS norm over each head of some columns, as Qwen3 has of queries and keys; the others as
+// they are. Differentiable.
+at::Tensor norm_heads(const at::Tensor& x, const NormedHeads& queries, const NormedHeads& keys);
+
+}  // namespace pipeline::transformer

@@ -1,0 +1,190 @@
+"""Compares our language models with transformers, live, for random weights: logits, loss, every gradient, three steps of AdamW and greedy
+generation of folders of one and of several files, in float32, bf16 and fp16; with positions that are scaled, biases, heads of another
+width, low-rank additions; and the folder that we save.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+TOLERANCE = 1e-6  # of the norm, in float32
+OF_ONE_GRADIENT = 5e-6  # transformers' own in float32 and in float64 differ by as much
+ADAMW = {"steps": 3, "lr": 1e-4, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
+NEW_TOKENS = 12
+SIZES = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+             max_position_embeddings=512, attention_dropout=0.0)
+GPT2 = dict(vocab_size=131, n_embd=48, n_layer=2, n_head=6, n_positions=512, embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0,
+            bos_token_id=0, eos_token_id=0)
+LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=64)
+LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
+# The class, what is particular, its configuration, options of save_pretrained, matrices with additions.
+MODELS = [
+    ("GPT2", "plain", {}, {}, []),
+    ("Llama", "plain", {}, {}, []),
+    ("Llama", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
+    ("Llama", "llama3 positions, wide heads", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), []),
+    ("Llama", "linear positions", dict(rope_parameters=LINEAR), {}, []),
+    ("Llama", "biases", dict(attention_bias=True, mlp_bias=True), {}, []),
+    ("Llama", "additions to attention", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj"]),
+    ("Llama", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    ("Llama", "additions to some", {}, {}, ["v_proj", "up_proj"]),
+    ("Mistral", "no window", dict(sliding_window=None), {}, []),
+    ("Mistral", "a window that no sequence is longer than", dict(sliding_window=400), dict(max_shard_size="40KB"), []),
+    ("Qwen2", "plain", {}, {}, []),
+    ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
+    ("Qwen2", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
+    ("Qwen3", "plain", dict(head_dim=8), {}, []),
+    ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, []),
+    ("Qwen3", "additions to some", dict(head_dim=16), {}, ["q_proj", "down_proj"]),
+]
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(77)
+
+
+class Case:
+    """A model of transformers, sequences of tokens and what is to be predicted."""
+
+    def __init__(self, name, options, seed, dtype):
+        import torch
+        import transformers
+
+        torch.manual_seed(seed)
+        config = getattr(transformers, name + "Config")(**(GPT2 if name == "GPT2" else {**SIZES, **options}))
+        self.kind = getattr(transformers, name + ("LMHeadModel" if name == "GPT2" else "ForCausalLM"))
+        self.model = self.kind(config).eval()
+        with torch.no_grad():
+            for parameter in self.model.parameters():  # norms and biases that are not 1 and 0
+                parameter.mul_(3) if parameter.dim() >= 2 else None
+                parameter.add_(torch.randn_like(parameter) * 0.05)
+        self.model = self.model.to(getattr(torch, dtype))
+        self.sequences = [torch.randint(0, config.vocab_size, (length,)).tolist() for length in (300, 1, 40)]
+        self.targets = [[token if i % 4 else -1 for i, token in enumerate(row[1:])] + [-1] for row in self.sequences]
+        self.prompts = [row[:9] for row in self.sequences if len(row) > 9]
+
+    def read(self, folder):
+        """What was saved in another type is read, and trained, in float32."""
+        import torch
+
+        self.model = self.kind.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def logits(self, model):
+        import torch
+
+        return torch.cat([model(input_ids=torch.tensor([tokens])).logits[0] for tokens in self.sequences])
+
+    def loss(self):
+        import torch
+
+        targets = torch.tensor([t for row in self.targets for t in row])
+        return torch.nn.functional.cross_entropy(self.logits(self.model), targets, ignore_index=-1)
+
+    def greedy(self, prompt):
+        import torch
+
+        made = self.model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+                                   max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, eos_token_id=-1)
+        return made[0, len(prompt):].tolist()
+
+    def train(self):
+        import torch
+
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"],
+                                      weight_decay=ADAMW["weight_decay"])
+        for _ in range(ADAMW["steps"]):
+            optimizer.zero_grad()
+            self.loss().backward()
+            optimizer.step()
+
+
+def difference(ours, theirs):
+    return (ours.double() - theirs.double()).norm().item() / max(theirs.double().norm().item(), 1e-12)
+
+
+def of_gradients(folder, theirs):
+    """Of all together; and the largest of one tensor's. By name: the same tensors in a folder of ours."""
+    import torch
+    from safetensors.torch import load_file
+
+    ours = load_file(os.path.join(folder, "model.safetensors"))
+    assert ours.keys() == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
+    whole = difference(*(torch.cat([tensors[name].flatten() for name in theirs]) for tensors in (ours, theirs)))
+    return whole, max((difference(ours[name], theirs[name]), name) for name in theirs)
+
+
+def compare(probe, name, what, options, saving, additions, seed, dtype="float32"):
+    from safetensors.torch import load_file
+
+    import torch
+
+    case = Case(name, options, seed, dtype)
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "source")
+        case.model.save_pretrained(source, **saving)
+        shards = [file for file in os.listdir(source) if file.endswith(".safetensors")]
+        assert (len(shards) > 2) == bool(saving), shards
+        request = {"sequences": case.sequences, "targets": case.targets, "lora": additions, "prompts": case.prompts,
+                   "new_tokens": NEW_TOKENS, "adamw": ADAMW}
+        answer = json.loads(subprocess.run([probe, source, folder], input=json.dumps(request), text=True, check=True, stdout=subprocess.PIPE,
+                                           env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
+        case.read(source)
+        ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
+        again, info = case.kind.from_pretrained(os.path.join(folder, "model"), output_loading_info=True)
+        for kind, names in info.items():
+            assert not names, f"{kind} in the folder that we saved: {names}"
+        with torch.no_grad():
+            theirs, saved = case.logits(case.model), case.logits(again.eval().float())
+        found["our folder's logits"] = difference(saved, ours)
+        if additions:
+            moved = difference(ours, theirs)
+            assert moved > 0.01, f"the additions move the logits by {moved:.2e}"
+        else:
+            found["logits"] = difference(ours, theirs)
+            assert answer["greedy"] == [case.greedy(prompt) for prompt in case.prompts], f"{name}, {what}: other tokens are generated"
+            loss = case.loss()
+            found["loss"] = abs(answer["loss"] / loss.item() - 1)
+            loss.backward()
+            head = {"lm_head.weight"} if case.model.config.tie_word_embeddings else set()
+            values = {n: p for n, p in case.model.state_dict(keep_vars=True).items() if n not in head}
+            found["gradients"], worst = of_gradients(os.path.join(folder, "gradients"), {n: p.grad for n, p in values.items()})
+            assert worst[0] <= OF_ONE_GRADIENT, f"{name}, {what}: the gradient of {worst[1]} differs by {worst[0]:.1e}"
+            case.train()
+            # Not the weights: a bias of keys has a gradient of rounding alone, of which AdamW makes whole steps.
+            trained = case.kind.from_pretrained(os.path.join(folder, "trained")).eval()
+            with torch.no_grad():
+                found["logits after three steps"] = difference(case.logits(trained), case.logits(case.model))
+    text = ", ".join(f"{part} {value:.1e}" for part, value in found.items())
+    assert max(found.values()) <= TOLERANCE, f"{name}, {what}, {dtype}: more than {TOLERANCE}: {text}"
+    print(f"equal to transformers: {name}, {what}, {dtype}: {text}", flush=True)
+
+
+def main():
+    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
+        os.execv(wanted, [wanted] + sys.argv)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", required=True, help="the program language_probe")
+    arguments = parser.parse_args()
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)  # small models: threads only wait for each other
+    for seed, model in enumerate(MODELS):
+        compare(arguments.probe, *model, seed)
+        if model[1] == "plain" and model[0] != "GPT2":
+            for dtype in ("bfloat16", "float16"):
+                compare(arguments.probe, *model, seed, dtype)
+
+
+if __name__ == "__main__":
+    main()
