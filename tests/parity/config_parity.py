@@ -237,6 +237,21 @@ def walk(folders, name, fields):
     print(f"{name}: {len(promised['follows'])} fields are followed, {len(no_effect)} have no effect, {len(refused)} are refused")
 
 
+def summarize(folders, name):
+    """The same folder learns to summarize, and what is exported is read again by transformers."""
+    import transformers
+
+    run = "summarize-" + name
+    with open(os.path.join(folders.work, run + ".toml"), "w") as file:
+        file.write(f'[run]\ndir = "{run}"\ncache_dir = "cache"\n[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
+                   f'[train]\ninit_from = "{name}"\nglobal_batch = 2\nmicro_batch = 2\nmax_steps = 1\n')
+    for verb in ("run", "export"):
+        code, out = folders.call(verb, run)
+        assert code == 0, out
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(folders.work, run, "export"), output_loading_info=True)
+    assert type(model.config).__name__ == name and not any(info.values()), info
+
+
 def main():
     if wanted := os.environ.pop("PIPELINE_PYTHON", None):
         os.execv(wanted, [wanted] + sys.argv)
@@ -263,6 +278,8 @@ def main():
                 assert code == 0 and folders.option(out, "vision.resize") == resize, out
             code, out = folders.call("run", name)
             assert code == 0, out
+            if name in LANGUAGE:
+                summarize(folders, name)
 
 
 if __name__ == "__main__":

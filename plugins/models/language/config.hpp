@@ -33,6 +33,8 @@ struct Config {
   int64_t bos_token_id = 0;
   int64_t eos_token_id = 0;
 
+  bool operator==(const Config&) const = default;
+
   int64_t key_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
   // Of a sequence.
@@ -60,6 +62,7 @@ struct LoraConfig {
   double alpha = 16;
   std::vector<std::string> targets = {"q_proj", "v_proj"};
 
+  bool operator==(const LoraConfig&) const = default;
   void check() const;
   // What is wrong with the targets; empty: nothing.
   std::string targets_problem() const;

@@ -17,7 +17,6 @@ std::vector<std::string_view> architecture_names() {
 void LanguageOptions::describe(Options& o) {
   o.group("lora", lora);
   o.group("rope_scaling", rope_scaling);
-  o("init_from", init_from, "Hugging Face folder of a language model, or of a LLaVA; empty: fresh weights");
   o("architecture", architecture, "of the language model").choices(architecture_names()).of_model();
   o("hidden_size", hidden_size, "width of the residual stream").min(1).of_model();
   o("num_hidden_layers", num_hidden_layers, "layers").min(1).of_model();
@@ -53,7 +52,6 @@ void LanguageOptions::describe(Options& o) {
       .below(1)
       .follows();
   o("initializer_range", initializer_range, "standard deviation of initial weights").above(0).follows();
-  o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
 }
 
 void LanguageOptions::validate(const ConfigErrors& errors) const {

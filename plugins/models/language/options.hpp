@@ -12,6 +12,7 @@
 namespace pipeline::language {
 
 struct LoraOptions : LoraConfig {
+  bool operator==(const LoraOptions&) const = default;
   void describe(Options& o) {
     o("rank", rank,
       "learn low-rank additions to matrices of the language model instead of it; 0: none; not for gpt2")
@@ -27,6 +28,7 @@ struct LoraOptions : LoraConfig {
 };
 
 struct RopeScalingOptions : RopeScaling {
+  bool operator==(const RopeScalingOptions&) const = default;
   void describe(Options& o) {
     o("type", type,
       "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
@@ -57,14 +59,14 @@ struct VocabularyOf {
 // One set of names for all architectures, as Config's.
 struct LanguageOptions {
   std::string architecture = "llama";
-  std::filesystem::path init_from;
   int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
           head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048, sliding_window = 0;
-  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, lr_multiplier = 1;
+  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0;
   bool tie_word_embeddings = true, attention_bias = false, mlp_bias = false;
   LoraOptions lora;
   RopeScalingOptions rope_scaling;
 
+  bool operator==(const LanguageOptions&) const = default;
   void describe(Options& o);
   void validate(const ConfigErrors& errors) const;
   Config model(const VocabularyOf& tokenizer) const;

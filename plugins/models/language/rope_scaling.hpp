@@ -19,6 +19,7 @@ struct RopeScaling {
   double high_freq_factor = 4, low_freq_factor = 1;
   int64_t original_max_position_embeddings = 8192;
 
+  bool operator==(const RopeScaling&) const = default;
   // Throws Error (PL_ERROR_CONFIG) for values that make no sense together.
   void check() const;
   // The positions' frequencies in place of those without scaling. As transformers computes them.

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "language/architecture.hpp"
+#include "language/options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "transformer/cuda/kernels.hpp"
@@ -141,6 +142,7 @@ struct SummarizationConfig {
   DataConfig data;
   TokenizerConfig tokenizer;
   ModelConfig model;
+  language::LanguageOptions language{.architecture = "gpt2"};
   SequenceConfig sequence;
   GenerateConfig generate;
   RougeConfig rouge;
@@ -151,20 +153,32 @@ struct SummarizationConfig {
     o.group("data", data);
     o.group("tokenizer", tokenizer);
     o.group("model", model);
+    o.group("language", language);
     o.group("sequence", sequence);
     o.group("generate", generate);
     o.group("rouge", rouge);
   }
   void validate(const ConfigErrors& errors) const {
-    if (sequence.max_tokens > model.gpt2.max_position_embeddings)
-      errors("sequence.max_tokens", "must not exceed task.model.n_positions (" +
-                                        std::to_string(model.gpt2.max_position_embeddings) + ")");
+    if (is_gpt2() && language != language::LanguageOptions{.architecture = "gpt2"})
+      errors("language.architecture",
+             "a GPT-2's options are those of [task.model]: choose another architecture, or leave out what is "
+             "set in [task.language]");
+    if (!is_gpt2() && model.gpt2 != language::architecture("gpt2").defaults)
+      errors("language.architecture",
+             "[task.model] has options of a GPT-2: leave them out, or take architecture \"gpt2\"");
+    if (const int64_t most = longest(); sequence.max_tokens > most)
+      errors("sequence.max_tokens",
+             concat("must not exceed ", is_gpt2() ? "task.model.n_positions" : "what task.language allows",
+                    " (", most, ")"));
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);
   }
 
-  // What the folder of a GPT-2 says, of which the run begins; lengths are made to fit into its positions.
+  bool is_gpt2() const { return language.architecture == "gpt2"; }
+  int64_t longest() const { return is_gpt2() ? model.gpt2.max_position_embeddings : language.max_tokens(); }
+
+  // What the folder says of which the run begins; lengths are made to fit into its positions.
   static void read_model(const SummarizationConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 

@@ -82,16 +82,17 @@ void Summarization::open_data() {
             .max_summary_tokens = config().sequence.max_summary_tokens,
             .end_of_text = tokenizer.eot(),
             .loss_on_all = config().sequence.loss == "all"};
+  if (!config().is_gpt2() && tokenizer.adds_bos()) rules_.start = {*tokenizer.bos()};
   for (const int32_t id : tokenizer.encode(config().sequence.separator)) rules_.separator.push_back(id);
   if (rules_.separator.empty())
     fail_with(PL_ERROR_CONFIG,
               "task.sequence.separator is empty: it tells the model where the document ends");
-  if (static_cast<int64_t>(rules_.separator.size()) + 2 > rules_.max_tokens)
+  const auto fixed = static_cast<int64_t>(rules_.start.size() + rules_.separator.size());
+  if (fixed + 2 > rules_.max_tokens)
     fail_with(PL_ERROR_CONFIG, "task.sequence.separator has ", rules_.separator.size(),
               " tokens, and task.sequence.max_tokens is ", rules_.max_tokens,
               ": nothing of a document would fit");
-  if (const std::string problem = config().writing_problem(static_cast<int64_t>(rules_.separator.size()));
-      !problem.empty())
+  if (const std::string problem = config().writing_problem(fixed); !problem.empty())
     fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
   ends_ = hugging_face::end_tokens(tokenizer.files(), own_tokens());
   if (run().purpose == PL_PURPOSE_EXPORT) return;
@@ -125,9 +126,19 @@ void Summarization::warn_of_scripts() const {
 }
 
 std::shared_ptr<LanguageModel> Summarization::build_model() {
-  language::Config config = this->config().model.gpt2;
-  config.vocab_size = corpus_->tokenizer().vocab_size();
-  config.bos_token_id = config.eos_token_id = corpus_->tokenizer().eot();
+  const SummarizationConfig& options = this->config();
+  const hugging_face::OwnTokens tokens = own_tokens();
+  const int64_t size = corpus_->tokenizer().vocab_size();
+  if (!options.is_gpt2()) {
+    language::Place place;
+    if (options.language.lora.rank > 0)
+      place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
+    return std::make_shared<LanguageModel>(options.language.model({size, tokens.begin, tokens.end}), place,
+                                           options.language.lora);
+  }
+  language::Config config = options.model.gpt2;
+  config.vocab_size = size;
+  config.bos_token_id = config.eos_token_id = tokens.end;
   return std::make_shared<LanguageModel>(config);
 }
 
@@ -171,8 +182,9 @@ void Summarization::import_model(const std::filesystem::path& folder) {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  const language::Config theirs =
-      language::import_model(folder.string(), model(), {.table = "task.model.", .as_in_folder = true});
+  language::OptionNames names;
+  if (config().is_gpt2()) names = {.table = "task.model.", .as_in_folder = true};
+  const language::Config theirs = language::import_model(folder.string(), model(), names);
   const int64_t size = corpus_->tokenizer().vocab_size();
   if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
@@ -187,7 +199,9 @@ void Summarization::import_model(const std::filesystem::path& folder) {
 }
 
 hugging_face::OwnTokens Summarization::own_tokens() const {
-  return {rules_.end_of_text, rules_.end_of_text,
+  // A GPT-2 begins a text as it ends one.
+  const std::optional<int32_t> begin = config().is_gpt2() ? std::nullopt : corpus_->tokenizer().bos();
+  return {begin.value_or(rules_.end_of_text), rules_.end_of_text,
           [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
 }
 
@@ -284,7 +298,7 @@ std::string Summarization::sample_name(Split split, uint64_t id) const {
 
 }  // namespace pipeline::summarization
 
-PIPELINE_TASK(
-    pipeline::summarization::Summarization, "summarization", "1.0.0",
-    "GPT-2 learns to summarize pairs of document and summary. Weight decay: matrices and embeddings; not "
-    "biases and norms")
+PIPELINE_TASK(pipeline::summarization::Summarization, "summarization", "1.0.0",
+              "A language model learns to summarize pairs of document and summary. Weight decay: matrices "
+              "and embeddings; not "
+              "biases and norms")

@@ -118,6 +118,17 @@ struct ProjectorOptions {
   }
 };
 
+struct LanguagePartOptions : language::LanguageOptions {
+  std::filesystem::path init_from;
+  double lr_multiplier = 1;
+
+  void describe(Options& o) {
+    o("init_from", init_from, "Hugging Face folder of a language model, or of a LLaVA; empty: fresh weights");
+    LanguageOptions::describe(o);
+    o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
+  }
+};
+
 struct TokenizerOptions {
   std::filesystem::path path;
   int64_t vocab_size = 8192;
@@ -193,7 +204,7 @@ struct VlmTaskConfig {
   DataConfig data;
   VisionOptions vision;
   ProjectorOptions projector;
-  language::LanguageOptions language;
+  LanguagePartOptions language;
   TokenizerOptions tokenizer;
   ChatOptions chat;
   GenerateOptions generate;
