@@ -33,6 +33,15 @@ TEST_P(Attention, OfSequencesOfAllLengths) {
   }
 }
 
+TEST_P(Attention, InAWindow) {
+  for (const int64_t window : {5, 128}) {
+    AttentionLayout all = layout({1, 130, 7, 0, 300}, true);
+    all.window = window;
+    expect_same({values({all.queries.rows(), 6 * 64}, 1)},
+                [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all); });
+  }
+}
+
 // With and without a plan of cuDNN's for them; 197 are those of a picture.
 TEST_P(Attention, OfEqualLengths) {
   for (const int64_t tokens : {256, 197}) {

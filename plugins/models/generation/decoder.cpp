@@ -69,6 +69,7 @@ at::Tensor Decoder::prompt_logits() {
   layout.queries = layout.keys = prompts_;
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
+  layout.window = model_.window();
   const at::Tensor x = run(prompt_tokens_, positions, layout, cache_rows);
   for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
     for (int64_t p = 0; p < prompts_.sequences(); ++p) {
@@ -87,6 +88,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   AttentionLayout layout;
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
+  layout.window = model_.window();
   layout.decoding = true;
   std::vector<int64_t> cache_rows;
   size_t next = 0;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -37,10 +36,6 @@ struct Config {
 
   int64_t key_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
-  // Of a sequence.
-  int64_t max_tokens() const {
-    return sliding_window > 0 ? std::min(sliding_window, max_position_embeddings) : max_position_embeddings;
-  }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
   // Columns of queries, and of keys as of values.
   int64_t query_width() const { return num_attention_heads * head_width(); }

@@ -152,6 +152,7 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
                  .keys = batch.sequences,
                  .heads = heads(),
                  .key_heads = key_heads(),
+                 .window = config_.sliding_window,
                  .full_length = batch.full_length},
       .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
       .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
@@ -198,15 +199,16 @@ at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& row
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
-// head is computed where there is a target, attention on the lower triangle.
+// head is computed where there is a target, attention on the lower triangle or in a window of it.
 double LanguageModel::flops(const PackedBatch& batch) const {
   const auto width = static_cast<double>(config_.hidden_size),
              queries = static_cast<double>(config_.query_width()),
              keys = static_cast<double>(config_.key_width()), inner = static_cast<double>(config_.inner());
   double attention = 0;
   for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
-    const auto length = static_cast<double>(batch.sequences.length(s));
-    attention += 2 * length * length * queries;
+    const int64_t length = batch.sequences.length(s), window = config_.sliding_window;
+    const int64_t outside = window > 0 ? std::max<int64_t>(length - window, 0) : 0;
+    attention += 2 * static_cast<double>(length * length - outside * outside) * queries;
   }
   const double layer = 2 * static_cast<double>(batch.sequences.rows()) * width *
                            (2 * queries + 2 * keys + (architecture_.is_gated ? 3 : 2) * inner) +

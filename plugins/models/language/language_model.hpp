@@ -71,7 +71,8 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override {
     return embed_with(tokens, positions, {});
   }
-  int64_t max_tokens() const override { return config_.max_tokens(); }
+  int64_t max_tokens() const override { return config_.max_position_embeddings; }
+  int64_t window() const override { return config_.sliding_window; }
   int64_t layer_count() const override { return config_.num_hidden_layers; }
   int64_t width() const override { return config_.hidden_size; }
   int64_t heads() const override { return config_.num_attention_heads; }

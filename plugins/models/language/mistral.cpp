@@ -1,5 +1,4 @@
-// Mistral 7B (arXiv:2310.06825): Llama, in whose first version a token sees the last 4,096 alone. Longer
-// sequences than this window are refused; later versions have none.
+// Mistral 7B (arXiv:2310.06825): Llama, in whose first version a token sees the last 4,096 alone.
 #include <algorithm>
 
 #include "language/llama.hpp"

@@ -71,10 +71,6 @@ struct LanguageOptions {
   void validate(const ConfigErrors& errors) const;
   Config model(const VocabularyOf& tokenizer) const;
   int64_t inner() const;  // intermediate_size, or what 0 stands for
-  int64_t max_tokens() const {
-    return Config{.max_position_embeddings = max_position_embeddings, .sliding_window = sliding_window}
-        .max_tokens();
-  }
 };
 
 // Says of the options below `table` ("language.") what `theirs`, read from the file `from`, has; `run`: as

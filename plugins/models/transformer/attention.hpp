@@ -23,6 +23,9 @@ struct AttentionLayout {
   // attention: Ainslie et al., arXiv:2305.13245). 0: as many as heads.
   int64_t key_heads = 0;
   bool causal = true;
+  // Causal: a query sees so many keys, up to its own position; 0: all up to there (sliding-window attention:
+  // Beltagy et al., arXiv:2004.05150).
+  int64_t window = 0;
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
@@ -33,6 +36,8 @@ struct AttentionLayout {
   int64_t full_length = 0;
   std::shared_ptr<UploadedLayout> uploaded = nullptr;  // by shared_by_layers()
 
+  // The window, where any sequence is longer than it; else 0.
+  int64_t window_in_force() const { return causal && window > 0 && window < keys.longest() ? window : 0; }
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
   int64_t sharing() const { return heads / heads_of_keys(); }  // queries' heads to one of keys
   // Columns of keys, and of values, where queries have so many.

@@ -89,6 +89,7 @@ class Heads {
         .q_stride = q_stride_,
         .kv_stride = kv_stride_,
         .positions = layout_.positions.empty() ? positions_ : at_offset(positions_, head.query_row),
+        .window = layout_.window_in_force(),
         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(width_))),
         .bias = at_offset(bias_, head.pair),
         .dropout_key = dropout_row_key(dropout_.key, static_cast<uint64_t>(s * layout_.heads + h)),

@@ -193,7 +193,8 @@ bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Ten
   constexpr int64_t kWidest = 256;  // elements of a head
   const int64_t width = q.size(1) / layout.heads;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
-      bias.defined() || layout.queries.rows() == 0 || layout.keys.rows() == 0) {
+      bias.defined() || layout.window_in_force() > 0 || layout.queries.rows() == 0 ||
+      layout.keys.rows() == 0) {
     return false;
   }
   const auto seen = keys_seen(layout);
@@ -207,8 +208,8 @@ bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout
   const Ragged& rows = layout.queries;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
       bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||
-      layout.sharing() != 1 || !layout.positions.empty() || tokens < kFewest || rows.sequences() == 0 ||
-      rows.starts != layout.keys.starts) {
+      layout.sharing() != 1 || layout.window_in_force() > 0 || !layout.positions.empty() ||
+      tokens < kFewest || rows.sequences() == 0 || rows.starts != layout.keys.starts) {
     return false;
   }
   for (int64_t s = 0; s < rows.sequences(); ++s) {

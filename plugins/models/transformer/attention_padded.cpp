@@ -30,11 +30,15 @@ namespace {
 // At most so many pairs of a rectangle may be padding: on a device another rectangle costs more than these.
 int64_t most_padding(at::Device device) { return device.is_cuda() ? int64_t{1} << 20 : 0; }
 
-bool is_triangle(const AttentionLayout& layout) { return layout.causal && layout.positions.empty(); }
+bool is_triangle(const AttentionLayout& layout) {
+  return layout.causal && layout.positions.empty() && layout.window_in_force() == 0;
+}
 
-// How many keys the query in this row of sequence s sees, where that is no triangle.
+// One more than the last key that the query in this row of sequence s sees; all before it but for a window.
 int64_t seen_by(const AttentionLayout& layout, int64_t s, int64_t row) {
-  return layout.causal ? 1 + layout.positions[static_cast<size_t>(row)] : layout.keys.length(s);
+  if (!layout.causal) return layout.keys.length(s);
+  return 1 + (layout.positions.empty() ? row - layout.queries.start(s)
+                                       : layout.positions[static_cast<size_t>(row)]);
 }
 
 // How many keys of sequence s any of its queries sees. The rows behind them may hold anything, as those of a
@@ -92,12 +96,14 @@ at::Tensor mask_of(const Rectangle& rectangle, const AttentionLayout& layout, at
     for (int64_t i = 0; i < rectangle.queries; ++i) {
       const bool is_query = i < layout.queries.length(s);
       seen.push_back(is_query ? std::max<int64_t>(1, seen_by(layout, s, layout.queries.start(s) + i)) : 1);
-      all = all && (!is_query || seen.back() == rectangle.keys);
+      all = all && layout.window_in_force() == 0 && (!is_query || seen.back() == rectangle.keys);
     }
   }
   if (all) return {};
   const at::Tensor counts = to_device(seen, device).view({rectangle.count(), rectangle.queries, 1});
-  return at::arange(rectangle.keys, counts.options()).lt(counts);
+  const at::Tensor keys = at::arange(rectangle.keys, counts.options());
+  const int64_t window = layout.window_in_force();
+  return window == 0 ? keys.lt(counts) : keys.lt(counts).logical_and_(keys.ge(counts - window));
 }
 
 constexpr int64_t kNowhere = -1;

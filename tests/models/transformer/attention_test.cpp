@@ -31,6 +31,37 @@ TEST(AttentionTest, CausalOverSequencesOfAllLengths) {
   expect_self_attention(self_layout({1, 130, 7, 0, 300, 126, 127}, true), {}, 48);
 }
 
+TEST(AttentionTest, InAWindow) {
+  for (const int64_t window : {2, 5, 100, 128, 299, 300}) {
+    AttentionLayout layout = self_layout({1, 130, 7, 0, 300, 126, 127}, true);
+    layout.window = window;
+    expect_self_attention(layout, {}, 20);
+    expect_self_attention(layout, {0.3, 11}, 20);
+    const AttentionLayout some = queries_at(layout, {0, 100, 131, 400, 437});
+    const auto f = [&](const std::vector<at::Tensor>& in) {
+      return ragged_attention(in[0], in[1], in[2], some, {}, in[3]);
+    };
+    const int64_t rows = layout.queries.rows();
+    expect_same_function({values({5, 20}, 1), values({rows, 20}, 2), values({rows, 20}, 3),
+                          values({2 * pair_starts(some).back()}, 4)},
+                         f, f);
+  }
+}
+
+// A key outside of the window has no say, and inside it all are as without one.
+TEST(AttentionTest, AWindowIsWhatItSays) {
+  constexpr int64_t kWindow = 3;
+  AttentionLayout whole = self_layout({9}, true), windowed = whole;
+  windowed.window = kWindow;
+  const at::Tensor qkv = values({9, 12}, 1), out = ragged_self_attention(qkv, windowed);
+  for (int64_t last = 0; last < 9; ++last) {
+    const int64_t first = std::max<int64_t>(0, last - kWindow + 1);
+    const at::Tensor alone = ragged_self_attention(qkv.narrow(0, first, last - first + 1).contiguous(),
+                                                   self_layout({last - first + 1}, true));
+    EXPECT_TRUE(out[last].allclose(alone[-1], 1e-6, 1e-7)) << last;
+  }
+}
+
 TEST(AttentionTest, FullOverSequencesOfAllLengths) {
   expect_self_attention(self_layout({5, 140, 1, 33}, false), {}, 20);
 }

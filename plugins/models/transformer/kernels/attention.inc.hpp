@@ -17,6 +17,12 @@ PIPELINE_INLINE int64_t visible(const AttentionHead& head, int64_t query) {
   return head.positions ? head.positions[query] + 1 : head.keys;
 }
 
+// The first key that a query sees; visible() is one more than the last.
+PIPELINE_INLINE int64_t first_visible(const AttentionHead& head, int64_t query) {
+  const int64_t end = visible(head, query);
+  return head.window > 0 && end > head.window ? end - head.window : 0;
+}
+
 static int64_t most_visible(const AttentionHead& head, int64_t begin, int64_t count) {
   int64_t most = 0;
   for (int64_t r = begin; r < begin + count; ++r) most = visible(head, r) > most ? visible(head, r) : most;
@@ -57,15 +63,16 @@ static void attention(const AttentionHead& head, float* out, int64_t out_stride,
     const float scale = head.bias ? 1.0f : head.scale;
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = scores + r * seen;
-      const int64_t live = visible(head, begin + r);
-      const float shift = row_max(row, live) * scale;
-      const float total = row_exp(row, live, scale, shift);
+      const int64_t first = first_visible(head, begin + r), live = visible(head, begin + r);
+      const float shift = row_max(row + first, live - first) * scale;
+      const float total = row_exp(row + first, live - first, scale, shift);
       log_sum[begin + r] = shift + __builtin_logf(total);
       const Vec factor = splat(1.0f / total);
       for_vectors(
-          0, live, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
+          first, live, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
             put(row, get(row) * factor);
           });
+      for (int64_t j = 0; j < first; ++j) row[j] = 0;
       if (head.dropout_threshold) dropout(row, nullptr, row, live, dropout_row(head, begin + r));
       for (int64_t j = live; j < seen; ++j) row[j] = 0;
     }
@@ -94,7 +101,7 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
     const float scale = head.bias ? 1.0f : head.scale;
     for (int64_t r = 0; r < rows; ++r) {
       float *const p_row = p + r * seen, *const ds_row = ds + r * seen;
-      const int64_t live = visible(head, begin + r);
+      const int64_t first = first_visible(head, begin + r), live = visible(head, begin + r);
       const float* const o = out + (begin + r) * out_stride;
       const float* const d_o = dout_block + r * out_stride;
       Vec products{};
@@ -107,7 +114,7 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
       const DropoutRow mask_row = dropout_row(head, begin + r);
       float* const dbias_row = dbias ? dbias + (begin + r) * head.keys : nullptr;
       for_vectors(
-          0, live, [&](int64_t j, auto get, auto put) __attribute__((always_inline)) {
+          first, live, [&](int64_t j, auto get, auto put) __attribute__((always_inline)) {
             const Vec probability = exp(get(p_row) * scale - shift);
             Vec d = get(ds_row);
             if (head.dropout_threshold) {
@@ -121,7 +128,9 @@ static void attention_backward(const AttentionHead& head, const float* out, cons
             if (dbias_row) put(dbias_row, dscore);
             put(ds_row, dscore * head.scale);
           });
+      for (int64_t j = 0; j < first; ++j) p_row[j] = ds_row[j] = 0;
       for (int64_t j = live; j < seen; ++j) p_row[j] = ds_row[j] = 0;
+      for (int64_t j = 0; dbias_row && j < first; ++j) dbias_row[j] = 0;
       for (int64_t j = live; dbias_row && j < head.keys; ++j) dbias_row[j] = 0;
     }
     gemm({seen, head.width, rows, p, seen, true, dout_block, out_stride, false, dv, dkv_stride, true});

@@ -44,6 +44,7 @@ struct AttentionHead {
   int64_t q_stride, kv_stride;
   const int64_t* positions;  // (queries) position of each query among the keys; causal: it sees keys
                              // 0..position. Null: sees all
+  int64_t window;            // with positions: of those it sees the last so many; 0: all
   float scale;
   const float* bias;     // (queries, keys) contiguous, added to the scaled scores; null: none
   uint64_t dropout_key;  // row r uses dropout_row_key(dropout_key, r)

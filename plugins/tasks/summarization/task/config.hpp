@@ -168,15 +168,18 @@ struct SummarizationConfig {
              "[task.model] has options of a GPT-2: leave them out, or take architecture \"gpt2\"");
     if (const int64_t most = longest(); sequence.max_tokens > most)
       errors("sequence.max_tokens",
-             concat("must not exceed ", is_gpt2() ? "task.model.n_positions" : "what task.language allows",
-                    " (", most, ")"));
+             concat("must not exceed ",
+                    is_gpt2() ? "task.model.n_positions" : "task.language.max_position_embeddings", " (",
+                    most, ")"));
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);
   }
 
   bool is_gpt2() const { return language.architecture == "gpt2"; }
-  int64_t longest() const { return is_gpt2() ? model.gpt2.max_position_embeddings : language.max_tokens(); }
+  int64_t longest() const {
+    return is_gpt2() ? model.gpt2.max_position_embeddings : language.max_position_embeddings;
+  }
 
   // What the folder says of which the run begins; lengths are made to fit into its positions.
   static void read_model(const SummarizationConfig& config, const std::filesystem::path& init_from,

@@ -44,8 +44,8 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
 
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
   SummarizationConfig run = config;
-  if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.max_tokens())
-    tell("sequence.max_tokens", run.sequence.max_tokens = theirs.max_tokens());
+  if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs.max_position_embeddings)
+    tell("sequence.max_tokens", run.sequence.max_tokens = theirs.max_position_embeddings);
   constexpr int64_t kSeparator = 8;  // what it has at most, about
   if (run.writing_problem(kSeparator).empty()) return;
   const int64_t quarter = std::max<int64_t>(run.sequence.max_tokens / 4, 1);

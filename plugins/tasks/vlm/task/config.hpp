@@ -237,12 +237,9 @@ struct VlmTaskConfig {
     if (v.hidden_size % v.num_attention_heads != 0)
       errors("vision.num_attention_heads",
              "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
-    if (chat.max_tokens > language.max_tokens())
-      errors("chat.max_tokens",
-             concat("must not exceed task.language.",
-                    language.max_tokens() < language.max_position_embeddings ? "sliding_window"
-                                                                             : "max_position_embeddings",
-                    " (", language.max_tokens(), ")"));
+    if (chat.max_tokens > language.max_position_embeddings)
+      errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
+                                       language.max_position_embeddings, ")"));
     if (v.patches() + generate.max_tokens >= chat.max_tokens)
       errors("chat.max_tokens",
              concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",

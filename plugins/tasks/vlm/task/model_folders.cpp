@@ -65,7 +65,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const language::Config& theirs) {
     language::tell_options(say, "language.", folder / "config.json", theirs, config.language);
-    const int64_t longest = theirs.max_tokens();
+    const int64_t longest = theirs.max_position_embeddings;
     positions = say.is_set("language.max_position_embeddings") ? std::min(positions, longest) : longest;
     text::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
   };
