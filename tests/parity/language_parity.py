@@ -21,6 +21,8 @@ GPT2 = dict(vocab_size=131, n_embd=48, n_layer=2, n_head=6, n_positions=512, emb
             bos_token_id=0, eos_token_id=0)
 LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=64)
+YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
+YARN_IN_FULL = dict(**YARN, beta_fast=20.0, beta_slow=2.0, mscale=1.5, mscale_all_dim=0.5)
 LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
 # The class, what is particular, its configuration, options of save_pretrained, matrices with additions.
 MODELS = [
@@ -37,6 +39,8 @@ MODELS = [
     ("Mistral", "a window of 20 tokens", dict(sliding_window=20), dict(max_shard_size="40KB"), []),
     ("Mistral", "a window of 5 tokens", dict(sliding_window=5, tie_word_embeddings=True), {}, []),
     ("Qwen2", "plain", {}, {}, []),
+    ("Qwen2", "yarn positions", dict(rope_parameters=YARN), {}, []),
+    ("Qwen3", "yarn positions, all of their options", dict(rope_parameters=YARN_IN_FULL, head_dim=16), {}, []),
     ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
     ("Qwen2", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
     ("Qwen3", "plain", dict(head_dim=8), {}, []),

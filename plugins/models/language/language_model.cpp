@@ -49,7 +49,7 @@ LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
   if (architecture_.is_rotary)
     frequencies_ = config_.rope_scaling.scaled(
-        transformer::rotary_frequencies(config_.head_width(), config_.rope_theta));
+        transformer::rotary_frequencies(config_.head_width(), config_.rope_theta), config_.rope_theta);
 }
 
 transformer::Norm LanguageModel::add_norm(const std::string& plain, int64_t width, uint32_t of_unit) {
@@ -157,7 +157,7 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
       .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
       .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
       .first_unit = unit(1)};
-  if (frequencies_.defined()) layers.rotation = transformer::rotation(batch.positions, frequencies_);
+  if (frequencies_.defined()) layers.rotation = rotation(batch.positions);
   const at::Tensor x = pass.run_once(
       unit(0),
       [&](const Tensors& in) {
@@ -229,8 +229,7 @@ at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Te
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
   at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
   if (frequencies_.defined())
-    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
-                               transformer::rotation(positions, frequencies_));
+    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(), rotation(positions));
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
 }
 

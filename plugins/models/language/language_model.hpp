@@ -90,6 +90,9 @@ class LanguageModel : public generation::DecoderModel {
   void add_layer(int64_t index);
   void add_lora(const LoraConfig& lora, uint32_t layer);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
+  transformer::Rotation rotation(const at::Tensor& positions) const {
+    return transformer::rotation(positions, frequencies_, config_.rope_scaling.magnitude());
+  }
   // The last norm's input at `rows` (ascending).
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
                   const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;

@@ -113,10 +113,16 @@ void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs
   tell("rope_scaling.type", theirs.type);
   if (theirs.type == "default") return;
   tell("rope_scaling.factor", theirs.factor);
-  if (theirs.type != "llama3") return;
-  tell("rope_scaling.low_freq_factor", theirs.low_freq_factor);
-  tell("rope_scaling.high_freq_factor", theirs.high_freq_factor);
+  if (theirs.type == "linear") return;
   tell("rope_scaling.original_max_position_embeddings", theirs.original_max_position_embeddings);
+  if (theirs.type == "llama3") {
+    tell("rope_scaling.low_freq_factor", theirs.low_freq_factor);
+    tell("rope_scaling.high_freq_factor", theirs.high_freq_factor);
+  } else {
+    tell("rope_scaling.beta_slow", theirs.beta_slow);
+    tell("rope_scaling.beta_fast", theirs.beta_fast);
+    tell("rope_scaling.attention_factor", theirs.attention_factor);
+  }
 }
 
 void tell_dropout(const hugging_face::FolderTeller& tell, const Architecture& row, const Config& theirs) {

@@ -31,15 +31,26 @@ struct RopeScalingOptions : RopeScaling {
   bool operator==(const RopeScalingOptions&) const = default;
   void describe(Options& o) {
     o("type", type,
-      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1")
-        .choices({"default", "linear", "llama3"})
+      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1; yarn: as "
+      "in "
+      "Qwen2.5's instructions for long texts")
+        .choices({"default", "linear", "llama3", "yarn"})
         .of_model();
-    o("factor", factor, "linear, llama3: slow angles are divided by this").min(1).of_model();
+    o("factor", factor, "linear, llama3, yarn: slow angles are divided by this").min(1).of_model();
     o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
         .above(0)
         .of_model();
     o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
-    o("original_max_position_embeddings", original_max_position_embeddings, "llama3: the original length")
+    o("beta_slow", beta_slow, "yarn: turns in the original length below which all is divided")
+        .above(0)
+        .of_model();
+    o("beta_fast", beta_fast, "yarn: turns above which nothing is").above(0).of_model();
+    o("attention_factor", attention_factor,
+      "yarn: what cosines and sines are multiplied by; 0: 0.1 ln(factor) + 1")
+        .min(0)
+        .of_model();
+    o("original_max_position_embeddings", original_max_position_embeddings,
+      "llama3, yarn: the original length")
         .unit("tokens")
         .min(1)
         .max(1 << 24)
@@ -48,6 +59,7 @@ struct RopeScalingOptions : RopeScaling {
   void validate(const ConfigErrors& errors) const {
     if (high_freq_factor <= low_freq_factor)
       errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
+    if (beta_fast <= beta_slow) errors("beta_fast", concat("must be above beta_slow (", beta_slow, ")"));
   }
 };
 

@@ -12,18 +12,25 @@ namespace pipeline::language {
 // How rotary positions are stretched, for longer sequences than a model first learnt from; the defaults of
 // the other values are those of Llama 3.1.
 struct RopeScaling {
-  std::string type = "default";  // not at all; linear: all angles are divided by `factor`; llama3: slow ones
+  // default: not at all; linear: all angles are divided by `factor`; llama3, yarn: slow ones.
+  std::string type = "default";
   double factor = 8;
   // llama3: turns within the original length from which on angles are as they were; up to which they are
   // divided.
   double high_freq_factor = 4, low_freq_factor = 1;
+  // yarn (Peng et al., arXiv:2309.00071): the same limits, and what cosines and sines are multiplied by; 0:
+  // 0.1 ln(factor) + 1.
+  double beta_fast = 32, beta_slow = 1, attention_factor = 0;
   int64_t original_max_position_embeddings = 8192;
 
   bool operator==(const RopeScaling&) const = default;
   // Throws Error (PL_ERROR_CONFIG) for values that make no sense together.
   void check() const;
-  // The positions' frequencies in place of those without scaling. As transformers computes them.
-  at::Tensor scaled(const at::Tensor& frequencies) const;
+  // The positions' frequencies in place of those without scaling, of this base. As transformers computes
+  // them.
+  at::Tensor scaled(const at::Tensor& frequencies, double base) const;
+  // What cosines and sines are multiplied by.
+  double magnitude() const;
 };
 
 // Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and

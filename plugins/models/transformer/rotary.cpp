@@ -78,11 +78,12 @@ at::Tensor rotary_frequencies(int64_t head_width, double base) {
   return at::pow(base, exponents).reciprocal();
 }
 
-Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies) {
+Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude) {
   const at::NoGradGuard no_grad;
   const at::Tensor angles =
       positions.to(at::kFloat).unsqueeze(1) * to_device(frequencies, positions.device()).unsqueeze(0);
-  return {angles.cos(), angles.sin()};
+  if (magnitude == 1) return {angles.cos(), angles.sin()};
+  return {angles.cos().mul_(magnitude), angles.sin().mul_(magnitude)};
 }
 
 at::Tensor rotate_(const at::Tensor& x, int64_t width, const Rotation& by) {

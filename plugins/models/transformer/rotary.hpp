@@ -16,8 +16,8 @@ at::Tensor rotary_frequencies(int64_t head_width, double base = 10000);
 struct Rotation {
   at::Tensor cos, sin;  // (N, D / 2) fp32
 };
-// positions: (N) int64.
-Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies);
+// positions: (N) int64. `magnitude`: of cosines and sines.
+Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude = 1);
 
 // Turns the first `width` columns of x (N, W), heads of D channels one after another; the others stay as they
 // are. x is written in place, so nothing before it may need its values in the backward pass: it is the fresh

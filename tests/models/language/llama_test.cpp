@@ -66,12 +66,21 @@ TEST(RopeScaling, IsReadAndWritten) {
 
 TEST(RopeScaling, WhatIsNotComputedIsRefused) {
   EXPECT_EQ(
-      refused({{"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}}}),
-      "config.json: rope_scaling: rope_type = \"yarn\": only \"default\", \"linear\" and \"llama3\" are "
-      "computed here");
+      refused({{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
+      "config.json: rope_scaling: rope_type = \"longrope\": only \"default\", \"linear\", \"llama3\" and "
+      "\"yarn\" are computed here");
   EXPECT_EQ(refused({{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}}),
-            "config.json: rope_scaling: type = \"dynamic\": only \"default\", \"linear\" and \"llama3\" are "
-            "computed here");
+            "config.json: rope_scaling: type = \"dynamic\": only \"default\", \"linear\", \"llama3\" and "
+            "\"yarn\" are computed here");
+  EXPECT_EQ(
+      refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}),
+      "config.json: rope_scaling: type = \"yarn\": needs original_max_position_embeddings, which is missing");
+  EXPECT_EQ(refused({{"rope_scaling",
+                      {{"type", "yarn"},
+                       {"factor", 4.0},
+                       {"original_max_position_embeddings", 8},
+                       {"beta_fast", 1.0}}}}),
+            "config.json: rope_scaling.beta_fast = 1: must be above beta_slow (1)");
   json part = kLlama3;
   part.erase("low_freq_factor");
   EXPECT_EQ(refused({{"rope_scaling", part}}),
@@ -98,7 +107,7 @@ TEST(RopeScaling, EveryDifferenceFromAFolderIsNamed) {
 // Long waves are stretched, short ones are not: of Llama 3.2's, the first and the last.
 TEST(RopeScaling, Llama3StretchesLongWavesAlone) {
   const RopeScaling scaling{.type = "llama3", .factor = 32};
-  const at::Tensor plain = at::tensor({1.0f, 0.004f, 1e-6f}), scaled = scaling.scaled(plain);
+  const at::Tensor plain = at::tensor({1.0f, 0.004f, 1e-6f}), scaled = scaling.scaled(plain, 500000);
   EXPECT_EQ(scaled[0].item<float>(), 1.0f);
   EXPECT_EQ(scaled[2].item<float>(), 1e-6f / 32);
   // 8192 * 0.004 / 2 pi = 5.2 turns, more than 4.
