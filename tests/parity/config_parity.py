@@ -40,11 +40,18 @@ def like_llama(follows=None, no_effect=None, refused=None):
 
 BIAS = {"attention_bias": (True, "language.attention_bias")}
 QWEN = dict(no_effect={"sliding_window": 16, "max_window_layers": 1}, refused={"use_sliding_window": True, "layer_types": ["sliding_attention"]})
+GEMMA = {**BIAS, **{name: (value, "language." + name) for name, value in {
+    "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0, "query_pre_attn_scalar": 64, "sliding_window": 128}.items()},
+    "layer_types": (["full_attention"], "language.full_attention_every", 1)}
+NO_GEMMA = {"hidden_activation": "gelu", "use_bidirectional_attention": True, "layer_types": ["full_attention", "sliding_attention"]}
+LOCAL_ROPE = {"full_attention": ROPE, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}
 LANGUAGE = {
     "LlamaConfig": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias")}, {"pretraining_tp": 2}, {"sliding_window": 16}),
     "MistralConfig": like_llama({"sliding_window": (128, "language.sliding_window")}, refused={"attention_bias": True}),
     "Qwen2Config": like_llama(**QWEN),
     "Qwen3Config": like_llama(BIAS, **QWEN),
+    "Gemma2Config": like_llama(GEMMA, refused=NO_GEMMA),
+    "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)}, refused=NO_GEMMA),
 }
 VISION = dict(
     follows={
@@ -126,7 +133,7 @@ def make_folders(work):
     llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     models = {
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
-        **{name: getattr(t, name.replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
+        **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
         "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
         "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
         "CLIPConfig": t.CLIPModel(t.CLIPConfig(vision_config=vision, text_config=words)),

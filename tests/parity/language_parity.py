@@ -23,6 +23,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=
               original_max_position_embeddings=64)
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=32)
 YARN_IN_FULL = dict(**YARN, beta_fast=20.0, beta_slow=2.0, mscale=1.5, mscale_all_dim=0.5)
+GEMMA3 = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=500.0),
+              sliding_attention=dict(rope_type="default", rope_theta=100.0))
 LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
 # The class, what is particular, its configuration, options of save_pretrained, matrices with additions.
 MODELS = [
@@ -39,6 +41,13 @@ MODELS = [
     ("Mistral", "a window of 20 tokens", dict(sliding_window=20), dict(max_shard_size="40KB"), []),
     ("Mistral", "a window of 5 tokens", dict(sliding_window=5, tie_word_embeddings=True), {}, []),
     ("Qwen2", "plain", {}, {}, []),
+    ("Gemma2", "plain", dict(head_dim=8, sliding_window=20, hidden_activation="gelu_pytorch_tanh", num_hidden_layers=4), {}, []),
+    ("Gemma2", "wide heads, no caps", dict(head_dim=20, sliding_window=9, query_pre_attn_scalar=30, attn_logit_softcapping=None,
+                                           final_logit_softcapping=None), dict(max_shard_size="40KB"), []),
+    ("Gemma3", "plain", dict(head_dim=8, sliding_window=20, num_hidden_layers=7), {}, []),
+    ("Gemma3", "other positions", dict(head_dim=16, sliding_window=9, num_hidden_layers=3, rope_parameters=GEMMA3,
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"]), {}, []),
+    ("Gemma3", "additions to some", dict(head_dim=8, sliding_window=20), {}, ["q_proj", "o_proj", "down_proj"]),
     ("Qwen2", "yarn positions", dict(rope_parameters=YARN), {}, []),
     ("Qwen3", "yarn positions, all of their options", dict(rope_parameters=YARN_IN_FULL, head_dim=16), {}, []),
     ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
@@ -62,7 +71,7 @@ class Case:
         import transformers
 
         torch.manual_seed(seed)
-        config = getattr(transformers, name + "Config")(**(GPT2 if name == "GPT2" else {**SIZES, **options}))
+        config = getattr(transformers, "Gemma3TextConfig" if name == "Gemma3" else name + "Config")(**(GPT2 if name == "GPT2" else {**SIZES, **options}))
         self.kind = getattr(transformers, name + ("LMHeadModel" if name == "GPT2" else "ForCausalLM"))
         self.model = self.kind(config).eval()
         with torch.no_grad():
@@ -70,7 +79,8 @@ class Case:
                 parameter.mul_(3) if parameter.dim() >= 2 else None
                 parameter.add_(torch.randn_like(parameter) * 0.05)
         self.model = self.model.to(getattr(torch, dtype))
-        self.sequences = [torch.randint(0, config.vocab_size, (length,)).tolist() for length in (300, 1, 40)]
+        # Not Gemma's padding, 0: transformers gives its embedding no gradient.
+        self.sequences = [torch.randint(1, config.vocab_size, (length,)).tolist() for length in (300, 1, 40)]
         self.targets = [[token if i % 4 else -1 for i, token in enumerate(row[1:])] + [-1] for row in self.sequences]
         self.prompts = [row[:9] for row in self.sequences if len(row) > 9]
 
@@ -101,8 +111,9 @@ class Case:
     def train(self):
         import torch
 
-        optimizer = torch.optim.AdamW(self.model.parameters(), lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"],
-                                      weight_decay=ADAMW["weight_decay"])
+        groups = [{"params": [p for p in self.model.parameters() if (p.dim() >= 2) == decays],
+                   "weight_decay": ADAMW["weight_decay"] if decays else 0.0} for decays in (True, False)]
+        optimizer = torch.optim.AdamW(groups, lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"])
         for _ in range(ADAMW["steps"]):
             optimizer.zero_grad()
             self.loss().backward()

@@ -41,10 +41,19 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   const int64_t width = model_.heads() * model_.head_width(), keys = model_.key_heads() * model_.head_width();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
   const at::Tensor rows = there(cache_rows), places = there(positions);
-  const AttentionLayout uploaded = transformer::shared_by_layers(layout);
+  std::vector<AttentionLayout> kinds;  // whose tensors their layers share
+  const auto of_layer = [&](size_t number) {
+    const AttentionLayout own = model_.attention(static_cast<int64_t>(number));
+    for (const AttentionLayout& kind : kinds)
+      if (kind.window == own.window && kind.scale == own.scale && kind.softcap == own.softcap) return kind;
+    AttentionLayout kind = layout;
+    kind.window = own.window, kind.scale = own.scale, kind.softcap = own.softcap;
+    return kinds.emplace_back(transformer::shared_by_layers(std::move(kind)));
+  };
   at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
     at::Tensor& cache = cache_[i];
+    const AttentionLayout uploaded = of_layer(i);
     x = model_.layer(static_cast<int64_t>(i), x, places, compute_, [&](const at::Tensor& qkv) {
       cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * keys));
       if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, uploaded);
@@ -69,7 +78,6 @@ at::Tensor Decoder::prompt_logits() {
   layout.queries = layout.keys = prompts_;
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
-  layout.window = model_.window();
   const at::Tensor x = run(prompt_tokens_, positions, layout, cache_rows);
   for (const at::Tensor& cache : cache_) {  // the other slots start from the same keys and values
     for (int64_t p = 0; p < prompts_.sequences(); ++p) {
@@ -88,7 +96,6 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   AttentionLayout layout;
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
-  layout.window = model_.window();
   layout.decoding = true;
   std::vector<int64_t> cache_rows;
   size_t next = 0;

@@ -25,7 +25,8 @@ class DecoderModel {
   virtual int64_t heads() const = 0;
   virtual int64_t key_heads() const { return heads(); }  // fewer: see transformer::AttentionLayout
   virtual int64_t head_width() const { return width() / heads(); }
-  virtual int64_t window() const { return 0; }  // see transformer::AttentionLayout
+  // Of a layer: window, scale and softcap.
+  virtual transformer::AttentionLayout attention(int64_t /*layer*/) const { return {}; }
   virtual at::Device device() const = 0;
   // tokens, positions: (N) int64 -> (N, C). Here a model puts in what is no token, such as features of a
   // picture.

@@ -2,6 +2,7 @@
 
 #include <pipeline/error.hpp>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -98,7 +99,7 @@ at::Tensor Piece::of(const at::Tensor& parameter) const {
 }
 
 at::Tensor Piece::written(const at::Tensor& parameter) const {
-  const at::Tensor part = of(parameter);
+  const at::Tensor part = offset == 0 ? of(parameter) : of(parameter) - offset;
   if (more_rows == 0) return part;
   std::vector<int64_t> rest = part.sizes().vec();
   rest.front() = more_rows;
@@ -173,6 +174,7 @@ void Weights::read(size_t index, at::Tensor& out) const {
       theirs = theirs.narrow(0, 0, part.size(0));
     }
     part.copy_(theirs.view(part.sizes()));
+    if (piece.offset != 0) part.add_(piece.offset);
     view->forget();
   }
 }

@@ -8,12 +8,15 @@ namespace pipeline::language {
 // Each in the file of its family.
 const Architecture& gpt2();
 const Architecture& llama();
+const Architecture& gemma2();
+const Architecture& gemma3();
 const Architecture& mistral();
 const Architecture& qwen2();
 const Architecture& qwen3();
 
 std::span<const Architecture* const> architectures() {
-  static const std::vector<const Architecture*> kAll{&llama(), &gpt2(), &mistral(), &qwen2(), &qwen3()};
+  static const std::vector<const Architecture*> kAll{&llama(), &gpt2(),   &mistral(), &qwen2(),
+                                                     &qwen3(), &gemma2(), &gemma3()};
   return kAll;
 }
 
@@ -33,7 +36,8 @@ Config Architecture::config(const hugging_face::ConfigFile& file) const {
        {std::pair("bos_token_id", &config.bos_token_id), {"eos_token_id", &config.eos_token_id}})
     if (const nlohmann::json* value = file.find(key); value != nullptr && value->is_number_integer())
       *id = value->get<int64_t>();
-  if (is_rotary) read_rope(file, config_class, config.rope_scaling, config.rope_theta);
+  if (is_rotary && !has_local_positions)
+    read_rope(file, config_class, config.rope_scaling, config.rope_theta);
   if (read != nullptr) read(file, config);
   return file.checked(config);
 }

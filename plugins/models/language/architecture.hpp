@@ -19,6 +19,8 @@ struct Names {
   const char *query_norm = "self_attn.q_norm", *key_norm = "self_attn.k_norm";
   const char* projection = "self_attn.o_proj";
   const char* mlp_norm = "post_attention_layernorm";
+  // Of what attention and the MLP give, before it is added; where there are any.
+  const char *attention_end_norm = nullptr, *mlp_end_norm = nullptr;
   const char *up = "mlp.gate_up_proj", *down = "mlp.down_proj";
   const char* last_norm = "model.norm";
   // Whether folders hold matrices as (out, in), and those of queries, keys, values, gate and up apart:
@@ -42,10 +44,15 @@ struct Architecture {
   Names names = {};
 
   // How layers are made.
-  bool is_rotary = true;        // positions turn queries and keys; otherwise they are a table
-  bool is_rms = true;           // norms without mean and bias
-  bool is_gated = true;         // SwiGLU; otherwise an MLP with GELU
-  bool has_output_bias = true;  // with attention_bias, of what attention gives back, too
+  bool is_rotary = true;             // positions turn queries and keys; otherwise they are a table
+  bool is_rms = true;                // norms without mean and bias
+  bool is_gated = true;              // SwiGLU; otherwise an MLP with GELU
+  bool has_local_positions = false;  // layers with a window have rope_local_theta; `read` reads them
+  bool has_output_bias = true;       // with attention_bias, of what attention gives back, too
+  bool is_gelu_gate = false;         // GeGLU, with GELU's tanh form
+  bool is_embedding_scaled = false;  // by sqrt(hidden_size)
+  // Norms multiply by 1 + weight; ours have that sum for a weight, folders the rest.
+  bool is_norm_above_one = false;
   bool has_query_norm = false;  // RMS norms of the heads of queries and keys
   bool is_residual_scaled =
       false;  // initial weights that write to the residual stream: by 1 / sqrt(2 layers)

@@ -1,6 +1,7 @@
 #include "language/config.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "language/architecture.hpp"
 
@@ -38,6 +39,13 @@ void Config::check() const {
   };
   positive(&Config::norm_eps, "norm_eps");
   positive(&Config::rope_theta, "rope_theta");
+  range(&Config::full_attention_every, "full_attention_every", 0, kMostLayers);
+  range(&Config::query_pre_attn_scalar, "query_pre_attn_scalar", 0, kMostWidth);
+  for (const auto& [member, name] : {std::pair(&Config::rope_local_theta, "rope_local_theta"),
+                                     {&Config::attn_logit_softcapping, "attn_logit_softcapping"},
+                                     {&Config::final_logit_softcapping, "final_logit_softcapping"}})
+    if (!(this->*member >= 0) || std::isinf(this->*member))
+      fail_with(PL_ERROR_CONFIG, row.key(member, name), " = ", this->*member, ": must be a number from 0 on");
   rope_scaling.check();
   positive(&Config::initializer_range, "initializer_range");
   for (const auto& [member, name] : {std::pair(&Config::embedding_dropout, "embedding_dropout"),

@@ -29,6 +29,13 @@ struct Config {
   bool tie_word_embeddings = true;
   bool attention_bias = false, mlp_bias = false;
   int64_t sliding_window = 0;  // how many tokens a token sees, itself included; 0: all before it
+  // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
+  // have the window, and rope_local_theta's positions. 0: they all have the window.
+  int64_t full_attention_every = 0;
+  double rope_local_theta = 0;        // 0: as rope_theta
+  int64_t query_pre_attn_scalar = 0;  // products of queries and keys are divided by its root; 0: head_width()
+  // Attention's scores, and logits, x become cap * tanh(x / cap); 0: they stay.
+  double attn_logit_softcapping = 0, final_logit_softcapping = 0;
   int64_t bos_token_id = 0;
   int64_t eos_token_id = 0;
 
@@ -36,6 +43,8 @@ struct Config {
 
   int64_t key_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
+  bool has_local_layers() const { return sliding_window > 0 && full_attention_every > 0; }
+  bool is_local(int64_t layer) const { return has_local_layers() && (layer + 1) % full_attention_every != 0; }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
   // Columns of queries, and of keys as of values.
   int64_t query_width() const { return num_attention_heads * head_width(); }

@@ -77,12 +77,18 @@ void compare(const Config& ours, const Config& theirs, hugging_face::Differences
   member(&Config::attention_bias, "attention_bias");
   member(&Config::mlp_bias, "mlp_bias");
   member(&Config::sliding_window, "sliding_window");
+  member(&Config::full_attention_every, "full_attention_every");
+  member(&Config::rope_local_theta, "rope_local_theta");
+  member(&Config::query_pre_attn_scalar, "query_pre_attn_scalar");
+  member(&Config::attn_logit_softcapping, "attn_logit_softcapping");
+  member(&Config::final_logit_softcapping, "final_logit_softcapping");
 }
 
 std::vector<Piece> pieces(const Parameter& parameter, const Config& config, const std::string& prefix,
                           int64_t more_tokens) {
   if (parameter.name.starts_with("lora.")) return {};
-  const Names& names = architecture(config.architecture).names;
+  const Architecture& row = architecture(config.architecture);
+  const Names& names = row.names;
   const std::string name = parameter.name.substr(prefix.size());
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
   if (!names.is_split) return {{.name = name}};
@@ -107,7 +113,8 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
     add(names.up, "up_proj", config.inner());
     return made;
   }
-  return {{.name = name, .transposed = is_matrix && names.is_transposed}};
+  const bool is_norm = row.is_norm_above_one && !is_matrix && name.ends_with("norm.weight");
+  return {{.name = name, .transposed = is_matrix && names.is_transposed, .offset = is_norm ? 1.0 : 0.0}};
 }
 
 Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names,

@@ -1,7 +1,9 @@
 #include "language/language_model.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <cmath>
@@ -47,6 +49,8 @@ LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig
   }
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
+  if (config_.has_local_layers() && config_.rope_local_theta > 0)
+    local_frequencies_ = transformer::rotary_frequencies(config_.head_width(), config_.rope_local_theta);
   if (architecture_.is_rotary)
     frequencies_ = config_.rope_scaling.scaled(
         transformer::rotary_frequencies(config_.head_width(), config_.rope_theta), config_.rope_theta);
@@ -89,6 +93,10 @@ void LanguageModel::add_layer(int64_t index) {
                             config_.attention_bias && architecture_.has_output_bias, into_residual);
   layer.mlp_norm = norm(names.mlp_norm, width);
   layer.is_gated = architecture_.is_gated;
+  layer.is_gelu_gate = architecture_.is_gelu_gate;
+  layer.is_local = config_.is_local(index);
+  if (names.attention_end_norm != nullptr) layer.attention_end_norm = norm(names.attention_end_norm, width);
+  if (names.mlp_end_norm != nullptr) layer.mlp_end_norm = norm(names.mlp_end_norm, width);
   layer.up = linear(names.up, width, (layer.is_gated ? 2 : 1) * inner, config_.mlp_bias, deviation);
   layer.down = linear(names.down, inner, width, config_.mlp_bias, into_residual);
   layers_.push_back(std::move(layer));
@@ -144,20 +152,46 @@ at::Tensor LanguageModel::merged(const ParameterRegistry::Declared& parameter) c
   return value;
 }
 
+transformer::AttentionLayout LanguageModel::attention(int64_t layer) const {
+  transformer::AttentionLayout layout{.heads = heads(), .key_heads = key_heads()};
+  if (!config_.has_local_layers() || config_.is_local(layer)) layout.window = config_.sliding_window;
+  if (config_.query_pre_attn_scalar > 0)
+    layout.scale = 1 / std::sqrt(static_cast<double>(config_.query_pre_attn_scalar));
+  layout.softcap = config_.attn_logit_softcapping;
+  return layout;
+}
+
+transformer::Rotation LanguageModel::rotation(const at::Tensor& positions, bool is_local) const {
+  if (!frequencies_.defined()) return {};
+  if (is_local && local_frequencies_.defined()) return transformer::rotation(positions, local_frequencies_);
+  return transformer::rotation(positions, frequencies_, config_.rope_scaling.magnitude());
+}
+
+// As transformers has it: the factor is of the embedding's type.
+at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
+  if (!architecture_.is_embedding_scaled) return embedded;
+  return embedded * at::scalar_tensor(std::sqrt(static_cast<double>(width())), embedded.options());
+}
+
 at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserted,
                                const std::vector<int64_t>& rows, const ForwardPass& pass,
                                const std::shared_ptr<transformer::SharedGradient>& shared) const {
+  const auto kind = [&](bool is_local) {
+    transformer::LayerKind made{attention(is_local ? 0 : layer_count() - 1),
+                                rotation(batch.positions, is_local)};
+    if (!is_local && config_.has_local_layers()) made.layout.window = 0;
+    made.layout.queries = made.layout.keys = batch.sequences;
+    made.layout.full_length = batch.full_length;
+    return made;
+  };
+  const transformer::LayerKind all = kind(false);
   transformer::LayerPass layers{
-      .layout = {.queries = batch.sequences,
-                 .keys = batch.sequences,
-                 .heads = heads(),
-                 .key_heads = key_heads(),
-                 .window = config_.sliding_window,
-                 .full_length = batch.full_length},
+      .layout = all.layout,
+      .rotation = all.rotation,
       .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
       .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
       .first_unit = unit(1)};
-  if (frequencies_.defined()) layers.rotation = rotation(batch.positions);
+  if (config_.has_local_layers()) layers.local = kind(true);
   const at::Tensor x = pass.run_once(
       unit(0),
       [&](const Tensors& in) {
@@ -165,8 +199,9 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
         if (pass.training && config_.embedding_dropout > 0)
           dropout = {config_.embedding_dropout, transformer::dropout_key(pass.dropout_seed, 0)};
         const Inserted values = in.empty() ? Inserted{} : Inserted{inserted.rows, in[0]};
-        return Tensors{transformer::embed(batch.tokens, positions_.defined() ? batch.positions : at::Tensor(),
-                                          embedding_, positions_, dropout, shared, values)};
+        return Tensors{
+            scaled(transformer::embed(batch.tokens, positions_.defined() ? batch.positions : at::Tensor(),
+                                      embedding_, positions_, dropout, shared, values))};
       },
       inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
   return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
@@ -177,15 +212,18 @@ LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass,
   batch.check(architecture_.name);
   const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
   const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
-  const Tensors out = pass.run_once(
-      unit(0),
-      [&](const Tensors& in) {
-        const LossSum loss = transformer::cross_entropy_head(
-            in[0], batch.targets, last_norm_, head(),
-            {.scale = pass.scale, .compute = pass.compute, .shared = shared, .factor_is_one = true});
-        return Tensors{loss.sum, loss.scaled};
-      },
-      {x});
+  const Tensors out = pass.run_once(unit(0),
+                                    [&](const Tensors& in) {
+                                      const LossSum loss = transformer::cross_entropy_head(
+                                          in[0], batch.targets, last_norm_, head(),
+                                          {.scale = pass.scale,
+                                           .compute = pass.compute,
+                                           .softcap = config_.final_logit_softcapping,
+                                           .shared = shared,
+                                           .factor_is_one = true});
+                                      return Tensors{loss.sum, loss.scaled};
+                                    },
+                                    {x});
   return {out[0], out[1]};
 }
 
@@ -220,8 +258,8 @@ double LanguageModel::flops(const PackedBatch& batch) const {
 
 at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor& positions,
                                      const Inserted& inserted) const {
-  return transformer::embed(tokens, positions_.defined() ? positions : at::Tensor(), embedding_, positions_,
-                            {}, nullptr, inserted);
+  return scaled(transformer::embed(tokens, positions_.defined() ? positions : at::Tensor(), embedding_,
+                                   positions_, {}, nullptr, inserted));
 }
 
 at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,
@@ -229,12 +267,13 @@ at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Te
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
   at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
   if (frequencies_.defined())
-    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(), rotation(positions));
+    qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
+                               rotation(positions, layer.is_local));
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});
 }
 
 at::Tensor LanguageModel::logits_of(const at::Tensor& x, at::ScalarType compute) const {
-  return transformer::head_logits(x, last_norm_, head(), compute);
+  return transformer::head_logits(x, last_norm_, head(), compute, {}, config_.final_logit_softcapping);
 }
 
 }  // namespace pipeline::language

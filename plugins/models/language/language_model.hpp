@@ -72,7 +72,7 @@ class LanguageModel : public generation::DecoderModel {
     return embed_with(tokens, positions, {});
   }
   int64_t max_tokens() const override { return config_.max_position_embeddings; }
-  int64_t window() const override { return config_.sliding_window; }
+  transformer::AttentionLayout attention(int64_t layer) const override;
   int64_t layer_count() const override { return config_.num_hidden_layers; }
   int64_t width() const override { return config_.hidden_size; }
   int64_t heads() const override { return config_.num_attention_heads; }
@@ -90,9 +90,8 @@ class LanguageModel : public generation::DecoderModel {
   void add_layer(int64_t index);
   void add_lora(const LoraConfig& lora, uint32_t layer);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
-  transformer::Rotation rotation(const at::Tensor& positions) const {
-    return transformer::rotation(positions, frequencies_, config_.rope_scaling.magnitude());
-  }
+  transformer::Rotation rotation(const at::Tensor& positions, bool is_local) const;
+  at::Tensor scaled(const at::Tensor& embedded) const;
   // The last norm's input at `rows` (ascending).
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,
                   const ForwardPass& pass, const std::shared_ptr<transformer::SharedGradient>& shared) const;
@@ -104,7 +103,7 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;
-  at::Tensor frequencies_;  // of rotary positions
+  at::Tensor frequencies_, local_frequencies_;  // of rotary positions; of the local layers, if others
 };
 
 }  // namespace pipeline::language

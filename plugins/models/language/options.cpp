@@ -36,8 +36,26 @@ void LanguageOptions::describe(Options& o) {
       .unit("tokens")
       .min(8)
       .of_model();
-  o("sliding_window", sliding_window, "mistral: how many tokens a token sees; 0: all before it")
+  o("sliding_window", sliding_window, "mistral, gemma: how many tokens a token sees; 0: all before it")
       .unit("tokens")
+      .min(0)
+      .of_model();
+  o("full_attention_every", full_attention_every,
+    "gemma: of so many layers the last one sees all tokens before it; 0: none does, where there is a window")
+      .unit("layers")
+      .min(0)
+      .of_model();
+  o("rope_local_theta", rope_local_theta, "gemma3: rope_theta of the layers with a window; 0: as the others")
+      .min(0)
+      .of_model();
+  o("query_pre_attn_scalar", query_pre_attn_scalar,
+    "gemma: products of queries and keys are divided by its root; 0: head_dim")
+      .min(0)
+      .of_model();
+  o("attn_logit_softcapping", attn_logit_softcapping, "gemma: cap of attention's scores; 0: none")
+      .min(0)
+      .of_model();
+  o("final_logit_softcapping", final_logit_softcapping, "gemma: cap of the logits; 0: none")
       .min(0)
       .of_model();
   o("norm_eps", norm_eps, "added to the variance").above(0).of_model();
@@ -67,6 +85,11 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   refuse(lora.rank > 0, row.is_rotary, "lora.rank");
   refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
   refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
+  refuse(full_attention_every > 0, row.has(&Config::query_pre_attn_scalar), "full_attention_every");
+  refuse(rope_local_theta > 0, row.has(&Config::query_pre_attn_scalar), "rope_local_theta");
+  refuse(query_pre_attn_scalar > 0, row.has(&Config::query_pre_attn_scalar), "query_pre_attn_scalar");
+  refuse(attn_logit_softcapping > 0, row.has(&Config::attn_logit_softcapping), "attn_logit_softcapping");
+  refuse(final_logit_softcapping > 0, row.has(&Config::final_logit_softcapping), "final_logit_softcapping");
   refuse(attention_bias, row.has(&Config::attention_bias), "attention_bias");
   refuse(mlp_bias, row.has(&Config::mlp_bias), "mlp_bias");
   if (head_dim == 0) divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
@@ -103,6 +126,11 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
           .attention_bias = attention_bias || row.defaults.attention_bias,
           .mlp_bias = mlp_bias || row.defaults.mlp_bias,
           .sliding_window = sliding_window,
+          .full_attention_every = full_attention_every,
+          .rope_local_theta = rope_local_theta,
+          .query_pre_attn_scalar = query_pre_attn_scalar,
+          .attn_logit_softcapping = attn_logit_softcapping,
+          .final_logit_softcapping = final_logit_softcapping,
           .bos_token_id = row.is_rotary ? tokenizer.begin : tokenizer.end,
           .eos_token_id = tokenizer.end};
 }
@@ -168,6 +196,12 @@ void tell_options(const ModelOptions& say, const std::string& table, const std::
   if (row.has(&Config::attention_bias)) tell("attention_bias", theirs.attention_bias);
   if (row.has(&Config::mlp_bias)) tell("mlp_bias", theirs.mlp_bias);
   if (row.has(&Config::sliding_window)) tell("sliding_window", theirs.sliding_window);
+  if (!row.has(&Config::query_pre_attn_scalar)) return;
+  tell("full_attention_every", theirs.full_attention_every);
+  tell("rope_local_theta", theirs.rope_local_theta);
+  tell("query_pre_attn_scalar", theirs.query_pre_attn_scalar);
+  tell("attn_logit_softcapping", theirs.attn_logit_softcapping);
+  tell("final_logit_softcapping", theirs.final_logit_softcapping);
 }
 
 }  // namespace pipeline::language

@@ -72,8 +72,10 @@ struct VocabularyOf {
 struct LanguageOptions {
   std::string architecture = "llama";
   int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
-          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048, sliding_window = 0;
-  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0;
+          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048, sliding_window = 0,
+          full_attention_every = 0, query_pre_attn_scalar = 0;
+  double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, rope_local_theta = 0,
+         attn_logit_softcapping = 0, final_logit_softcapping = 0;
   bool tie_word_embeddings = true, attention_bias = false, mlp_bias = false;
   LoraOptions lora;
   RopeScalingOptions rope_scaling;

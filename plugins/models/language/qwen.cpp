@@ -18,7 +18,7 @@ Fields<Config> qwen_fields(Fields<Config> more) {
   return llama_fields(std::move(more));
 }
 
-void read_layer_types(const ConfigFile& file, Config&) {
+void require_full_attention(const ConfigFile& file, Config&) {
   const nlohmann::json* types = file.find("layer_types");
   if (types == nullptr) return;
   for (const auto& type : *types)
@@ -48,7 +48,7 @@ const Architecture& qwen2() {
                      .model_class = "Qwen2ForCausalLM",
                      .defaults = qwen_config("qwen2"),
                      .fields = qwen_fields({}),
-                     .read = read_layer_types,
+                     .read = require_full_attention,
                      .written = {{"hidden_act", "silu"}, {"use_sliding_window", false}},
                      .has_output_bias = false};
     row.defaults.attention_bias = true;
@@ -64,7 +64,7 @@ const Architecture& qwen3() {
                      .model_class = "Qwen3ForCausalLM",
                      .defaults = qwen_config("qwen3"),
                      .fields = qwen_fields({{"attention_bias", &Config::attention_bias}}),
-                     .read = read_layer_types,
+                     .read = require_full_attention,
                      .written = {{"hidden_act", "silu"}, {"use_sliding_window", false}},
                      .has_query_norm = true};
     row.defaults.head_dim = 128;

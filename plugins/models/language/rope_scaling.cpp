@@ -135,26 +135,28 @@ at::Tensor RopeScaling::scaled(const at::Tensor& frequencies, double base) const
   return at::where(slow, frequencies / factor, at::where(fast, frequencies, between));
 }
 
-void read_rope(const ConfigFile& config, const char* config_class, RopeScaling& scaling, double& rope_theta) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (config.find(key) == nullptr) continue;
-    const ConfigFile rope = config.part(key);
-    for (const char* name : {"type", "rope_type"}) {  // an old name and a new one
-      rope.read(name, scaling.type);
-      if (rope.find(name) != nullptr && !is_known(scaling.type))
-        rope.fail(name, concat("only ", kKnown, " are computed here"));
-    }
-    hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
-    rope_values(scaling, [&](const char* name, auto& value) {
-      if (rope.find(name) == nullptr)
-        rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",
-                  std::string("needs ") + name + ", which is missing");
-      rope.read(name, value);
-    });
-    optional_rope_values(scaling, [&](const char* name, auto& value) { rope.read(name, value); });
-    read_magnitude(rope, scaling);
-    rope.read("rope_theta", rope_theta);
+void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScaling& scaling,
+                      double& rope_theta) {
+  for (const char* name : {"type", "rope_type"}) {  // an old name and a new one
+    rope.read(name, scaling.type);
+    if (rope.find(name) != nullptr && !is_known(scaling.type))
+      rope.fail(name, concat("only ", kKnown, " are computed here"));
   }
+  hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
+  rope_values(scaling, [&](const char* name, auto& value) {
+    if (rope.find(name) == nullptr)
+      rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",
+                std::string("needs ") + name + ", which is missing");
+    rope.read(name, value);
+  });
+  optional_rope_values(scaling, [&](const char* name, auto& value) { rope.read(name, value); });
+  read_magnitude(rope, scaling);
+  rope.read("rope_theta", rope_theta);
+}
+
+void read_rope(const ConfigFile& config, const char* config_class, RopeScaling& scaling, double& rope_theta) {
+  for (const char* key : {"rope_scaling", "rope_parameters"})
+    if (config.find(key) != nullptr) read_rope_values(config.part(key), config_class, scaling, rope_theta);
 }
 
 nlohmann::json rope_json(const RopeScaling& scaling) {

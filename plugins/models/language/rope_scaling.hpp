@@ -37,6 +37,9 @@ struct RopeScaling {
 // have rope_theta, too. Throws for a type that we do not compute.
 void read_rope(const hugging_face::ConfigFile& config, const char* config_class, RopeScaling& scaling,
                double& rope_theta);
+// Of the object itself.
+void read_rope_values(const hugging_face::ConfigFile& rope, const char* config_class, RopeScaling& scaling,
+                      double& rope_theta);
 // As rope_scaling; null where there is none.
 nlohmann::json rope_json(const RopeScaling& scaling);
 // By the names that options have in [task.language.rope_scaling].

@@ -68,7 +68,7 @@ at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::
                             const AttentionLayout& layout, const Dropout& dropout, const at::Tensor& bias) {
   check_rows(q, k, v, layout);
   check_bias(bias, layout);
-  if (kernels_take(q, k, v, bias)) return attention_by_kernels(q, k, v, layout, dropout, bias);
+  if (kernels_take(q, k, v, layout, bias)) return attention_by_kernels(q, k, v, layout, dropout, bias);
   if (q.is_cuda() && flash_can(q, layout, bias, cuda::compute_capability(q.device())))
     return flash_attention(q, k, v, layout, dropout);
   return padded_attention(q, k, v, layout, dropout, bias);
@@ -79,7 +79,7 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
   const auto [q, k, v] = parts_of(qkv, layout);
   check_rows(q, k, v, layout);
   check_bias(bias, layout);
-  if (kernels_take(q, k, v, bias)) return self_attention_by_kernels(qkv, layout, dropout, bias);
+  if (kernels_take(q, k, v, layout, bias)) return self_attention_by_kernels(qkv, layout, dropout, bias);
   if (q.is_cuda()) {
     const int capability = cuda::compute_capability(q.device());
     if (cudnn_can(q, layout, dropout, bias, capability)) return cudnn_self_attention(qkv, layout);

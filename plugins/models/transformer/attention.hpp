@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct AttentionLayout {
   // Causal: a query sees so many keys, up to its own position; 0: all up to there (sliding-window attention:
   // Beltagy et al., arXiv:2004.05150).
   int64_t window = 0;
+  double scale = 0;    // of the products of queries and keys; 0: 1/sqrt(head width)
+  double softcap = 0;  // scores s become softcap * tanh(s / softcap); 0: they stay
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
@@ -39,6 +42,9 @@ struct AttentionLayout {
   // The window, where any sequence is longer than it; else 0.
   int64_t window_in_force() const { return causal && window > 0 && window < keys.longest() ? window : 0; }
   int64_t heads_of_keys() const { return key_heads == 0 ? heads : key_heads; }
+  double scale_of(int64_t head_width) const {
+    return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(head_width));
+  }
   int64_t sharing() const { return heads / heads_of_keys(); }  // queries' heads to one of keys
   // Columns of keys, and of values, where queries have so many.
   int64_t key_width(int64_t query_width) const { return query_width / heads * heads_of_keys(); }
@@ -53,7 +59,7 @@ AttentionLayout shared_by_layers(AttentionLayout layout);
 
 // q: (Nq, C), k and v: (Nk, C) or key_heads' share of that, all with rows at any stride, C = heads * head
 // width
-// -> (Nq, C), fp32 or the dtype of q. Scaled by 1/sqrt(head width). Differentiable.
+// -> (Nq, C), fp32 or the dtype of q. Differentiable.
 // `bias`: (pairs * heads), undefined for none: for each sequence, one after another, (heads, queries, keys);
 // or one of biases_of_pairs(). Added to the scaled scores. Differentiable.
 at::Tensor ragged_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -184,6 +184,10 @@ class CudnnSelfAttention : public torch::autograd::Function<CudnnSelfAttention> 
 
 bool is_half(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
+bool is_usual(const AttentionLayout& layout) {
+  return layout.window_in_force() == 0 && layout.scale == 0 && layout.softcap == 0;
+}
+
 constexpr int kOldestDevice = 80;
 constexpr int64_t kMultipleOfWidth = 8;
 
@@ -193,8 +197,7 @@ bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Ten
   constexpr int64_t kWidest = 256;  // elements of a head
   const int64_t width = q.size(1) / layout.heads;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
-      bias.defined() || layout.window_in_force() > 0 || layout.queries.rows() == 0 ||
-      layout.keys.rows() == 0) {
+      bias.defined() || !is_usual(layout) || layout.queries.rows() == 0 || layout.keys.rows() == 0) {
     return false;
   }
   const auto seen = keys_seen(layout);
@@ -208,8 +211,8 @@ bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout
   const Ragged& rows = layout.queries;
   if (!is_half(q) || capability < kOldestDevice || width > kWidest || width % kMultipleOfWidth != 0 ||
       bias.defined() || dropout.active() || at::globalContext().deterministicAlgorithms() ||
-      layout.sharing() != 1 || layout.window_in_force() > 0 || !layout.positions.empty() ||
-      tokens < kFewest || rows.sequences() == 0 || rows.starts != layout.keys.starts) {
+      layout.sharing() != 1 || !is_usual(layout) || !layout.positions.empty() || tokens < kFewest ||
+      rows.sequences() == 0 || rows.starts != layout.keys.starts) {
     return false;
   }
   for (int64_t s = 0; s < rows.sequences(); ++s) {

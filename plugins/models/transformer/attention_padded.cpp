@@ -210,17 +210,20 @@ at::Tensor dropped(const at::Tensor& weights, const Rectangle& rectangle, int64_
 at::Tensor attend_rectangle(const Rectangle& rectangle, int64_t number, const at::Tensor& q,
                             const at::Tensor& k, const at::Tensor& v, const AttentionLayout& layout,
                             const Dropout& dropout, const at::Tensor& bias) {
-  if (!dropout.active() && !bias.defined()) {
+  const double scale = layout.scale_of(q.size(-1));
+  if (!dropout.active() && !bias.defined() && layout.softcap == 0) {
     const std::optional<at::Tensor> mask =
         rectangle.mask.defined() ? std::optional(rectangle.mask.unsqueeze(0)) : std::nullopt;
-    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, is_triangle(layout));
+    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, is_triangle(layout), scale);
   }
+  const bool is_capped = layout.softcap > 0;
+  TORCH_CHECK(!is_capped || !bias.defined(), "attention: a bias beside a cap of the scores is not supported");
   const at::Tensor addend =
       bias.defined() ? bias.to(q.scalar_type()).flatten(0, 1) : at::zeros({1}, q.options());
-  const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
   at::Tensor scores = at::baddbmm(addend, q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2),
                                   /*beta=*/bias.defined() ? 1 : 0, /*alpha=*/scale)
                           .view({q.size(0), q.size(1), q.size(2), k.size(2)});
+  if (is_capped) scores = (scores / layout.softcap).tanh() * layout.softcap;
   const at::Tensor mask = is_triangle(layout)
                               ? at::ones({q.size(2), k.size(2)}, q.options().dtype(at::kBool)).tril()
                               : rectangle.mask;

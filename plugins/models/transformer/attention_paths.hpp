@@ -49,7 +49,8 @@ struct UploadedLayout {
 };
 
 // Our own kernels: float32 on the CPU.
-bool kernels_take(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias);
+bool kernels_take(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const AttentionLayout& layout, const at::Tensor& bias);
 at::Tensor attention_by_kernels(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const AttentionLayout& layout, const Dropout& dropout,
                                 const at::Tensor& bias);

@@ -1,5 +1,6 @@
 #include "cross_entropy_head.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -124,6 +125,14 @@ at::Tensor padded_rows(const at::Tensor& x, int64_t rows) {
   return padded;
 }
 
+// In place. Returns the slopes, where they are wanted.
+at::Tensor cap(at::Tensor& logits, double softcap, bool want_slopes) {
+  logits.div_(softcap).tanh_();
+  const at::Tensor slopes = want_slopes ? 1 - logits.square() : at::Tensor();
+  logits.mul_(softcap);
+  return slopes;
+}
+
 // Gradients are computed here and only handed on in backward(). Inputs 0 to 4 are differentiable; the bias
 // may have no elements: none.
 class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
@@ -157,8 +166,10 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       const at::Tensor h_chunk = h.narrow(0, begin, size);
       at::Tensor all = buffer.narrow(0, 0, size), logits = all.narrow(1, 0, vocabulary);
       gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
+      const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
       sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
       if (!gradient) continue;
+      if (slopes.defined()) all.mul_(slopes);
       const double factor = factor_left(logits, options.scale);
       if (need_h) {
         at::Tensor dh_chunk = dh.narrow(0, begin, size);
@@ -223,12 +234,14 @@ LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const
 }
 
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
-                       at::ScalarType compute, const at::Tensor& bias) {
+                       at::ScalarType compute, const at::Tensor& bias, double softcap) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm_bias = norm.bias.defined() ? norm.bias : at::empty({0}, x.options());
   const at::Tensor h = layer_norm(x, norm.weight, norm_bias, norm.eps).y.to(compute);
   const at::Tensor b = bias.defined() ? bias.to(compute) : bias;
-  return gemm(h, weight.to(compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
+  at::Tensor logits = gemm(h, weight.to(compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
+  if (softcap > 0) cap(logits, softcap, false);
+  return logits;
 }
 
 }  // namespace pipeline::transformer

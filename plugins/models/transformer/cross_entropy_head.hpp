@@ -15,6 +15,7 @@ struct HeadOptions {
   double scale = 1;   // known before the backward pass, so that no gradient is multiplied afterwards
   int64_t chunk = 0;  // rows whose logits exist at a time, 0: our choice; it changes the order of sums
   at::ScalarType compute = at::kFloat;
+  double softcap = 0;  // logits x become softcap * tanh(x / softcap); 0: they stay
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
   // backward() is called on `scaled` or on a sum with it, so that on a device, too, nothing is multiplied.
   bool factor_is_one = false;
@@ -30,6 +31,6 @@ LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const
 
 // Logits of the rows of x: (N, V) fp32. Not differentiable.
 at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& weight,
-                       at::ScalarType compute, const at::Tensor& bias = {});
+                       at::ScalarType compute, const at::Tensor& bias = {}, double softcap = 0);
 
 }  // namespace pipeline::transformer

@@ -1,7 +1,9 @@
 #include "layer.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -100,12 +102,25 @@ at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& 
   return y;
 }
 
+// Its heads are the whole row.
+at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, {0, x.size(1), norm}, {}); }
+
+at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
+  if (!layer.is_gelu_gate) return gated_unit(gated);
+  const int64_t inner = gated.size(1) / 2;
+  return at::gelu(gated.narrow(1, 0, inner), "tanh") * gated.narrow(1, inner, inner);
+}
+
 at::Tensor gated_mlp(const Layer& layer, const at::Tensor& x, at::ScalarType compute) {
   const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty() &&
-                        !layer.up.bias.defined() && !layer.down.bias.defined();
+                        !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
+                        !layer.mlp_end_norm.weight.defined();
   if (is_plain) return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
-  const at::Tensor h = gated_unit(norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, 0,
-                                                    layer.up.weight.size(1), compute));
+  const at::Tensor h = gate(layer, norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, 0,
+                                                     layer.up.weight.size(1), compute));
+  if (layer.mlp_end_norm.weight.defined())
+    return x + normed(added(linear(h, layer.down), h, layer.down_additions), layer.mlp_end_norm)
+                   .to(x.scalar_type());
   return added(linear_residual(h, layer.down, x, {}), h, layer.down_additions);
 }
 
@@ -172,31 +187,32 @@ void leave_out_unseen_keys(RowsOfLayer& rows, at::Device device) {
 
 }  // namespace
 
-RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, const at::Tensor& x,
+RowsOfLayer rows_of_layer(const LayerKind& kind, const std::vector<int64_t>& rows, const at::Tensor& x,
                           at::ScalarType compute) {
   const at::Device device = x.device();
-  RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(pass.layout, rows)};
-  if (takes_consecutive(pass.layout, x, compute)) leave_out_unseen_keys(result, device);
+  RowsOfLayer result{.index = to_device(rows, device), .layout = queries_at(kind.layout, rows)};
+  if (takes_consecutive(kind.layout, x, compute)) leave_out_unseen_keys(result, device);
   result.layout = shared_by_layers(std::move(result.layout));
-  if (pass.rotation.cos.defined())
-    result.rotation = {pass.rotation.cos.index_select(0, result.index),
-                       pass.rotation.sin.index_select(0, result.index)};
+  if (kind.rotation.cos.defined())
+    result.rotation = {kind.rotation.cos.index_select(0, result.index),
+                       kind.rotation.sin.index_select(0, result.index)};
   return result;
 }
 
 at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
                      const ForwardPass& pass, const RowsOfLayer& rows, const at::Tensor& bias) {
-  const int64_t width = layer.projection.weight.size(0), keys = shared.layout.key_width(width);
+  const AttentionLayout& layout = layer.is_local ? shared.local->layout : shared.layout;
+  const Rotation& rotation = layer.is_local ? shared.local->rotation : shared.rotation;
+  const int64_t width = layer.projection.weight.size(0), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
   const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {
     return attention_input(layer, of, first, count, pass.compute);
   };
   if (!rows.index.defined()) {
-    const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, shared.rotation);
-    return after_attention(layer, number, ragged_self_attention(qkv, shared.layout, dropout, bias), x, shared,
-                           pass);
+    const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, rotation);
+    return after_attention(layer, number, ragged_self_attention(qkv, layout, dropout, bias), x, shared, pass);
   }
-  at::Tensor kv = rotated(input(x, width, 2 * keys), keys, shared.rotation);
+  at::Tensor kv = rotated(input(x, width, 2 * keys), keys, rotation);
   if (rows.key_index.defined()) kv = kv.index_select(0, rows.key_index);
   const at::Tensor picked = x.index_select(0, rows.index);
   const at::Tensor q = rotated(input(picked, 0, width), width, rows.rotation);
@@ -210,8 +226,13 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
   const auto dropout = [&](Site site) {
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
-  const at::Tensor middle = added(linear_residual(h, layer.projection, residual, dropout(Site::kProjection)),
-                                  h, layer.projection_additions);
+  const at::Tensor middle =
+      layer.attention_end_norm.weight.defined()
+          ? residual + normed(added(linear(h, layer.projection), h, layer.projection_additions),
+                              layer.attention_end_norm)
+                           .to(residual.scalar_type())
+          : added(linear_residual(h, layer.projection, residual, dropout(Site::kProjection)), h,
+                  layer.projection_additions);
   if (layer.is_gated) return gated_mlp(layer, middle, pass.compute);
   return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
                            shared.gelu);
@@ -232,8 +253,11 @@ at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const Laye
   const bool few = few_rows(rows.size(), count), all = static_cast<int64_t>(wanted.size()) == count;
   LayerPass there = shared;
   there.layout = shared_by_layers(shared.layout);
+  if (there.local) there.local->layout = shared_by_layers(there.local->layout);
+  const LayerKind last =
+      !layers.empty() && layers.back().is_local ? *shared.local : LayerKind{shared.layout, shared.rotation};
   const auto held = std::make_shared<const Held>(
-      Held{std::move(there), pass, few ? rows_of_layer(shared, rows, x, pass.compute) : RowsOfLayer{}});
+      Held{std::move(there), pass, few ? rows_of_layer(last, rows, x, pass.compute) : RowsOfLayer{}});
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto unit = shared.first_unit + static_cast<uint32_t>(i);
     const bool is_last = i + 1 == layers.size();

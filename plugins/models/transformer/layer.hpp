@@ -4,6 +4,7 @@
 #include <pipeline/torch/forward.hpp>
 #include <pipeline/torch/parameter_registry.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,11 @@ struct Layer {
   Norm mlp_norm;
   Linear up, down;
   bool is_gated = false;                // norm_swiglu_residual() instead of norm_mlp_residual()
+  bool is_gelu_gate = false;            // where it is gated: GELU's tanh form in place of SiLU
   Norm query_norm = {}, key_norm = {};  // of their heads, before positions turn them; undefined: none
+  // RMS norms of what attention and the MLP give, before it is added; undefined: none.
+  Norm attention_end_norm = {}, mlp_end_norm = {};
+  bool is_local = false;  // LayerPass::local is its layout and rotation
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
   std::vector<LowRank> up_additions = {}, down_additions = {};  // where it is gated
 };
@@ -64,6 +69,12 @@ struct DropoutRates {
   double attention = 0, residual = 0;
 };
 
+// How the layers of one kind attend.
+struct LayerKind {
+  AttentionLayout layout;
+  Rotation rotation = {};
+};
+
 // What all layers of a stack share in a forward pass.
 struct LayerPass {
   AttentionLayout layout;
@@ -71,6 +82,7 @@ struct LayerPass {
   DropoutRates dropout = {};
   uint64_t first_site = 0;  // numbers the first layer's places of dropout; each layer has three
   uint32_t first_unit = 1;  // the first layer's
+  std::optional<LayerKind> local = {};
   Gelu gelu = Gelu::kTanh;
   // (optional) Called within each unit, where its parameters are in place.
   std::function<void(uint32_t unit)> in_unit = nullptr;
@@ -83,10 +95,10 @@ struct RowsOfLayer {
   Rotation rotation = {};
   at::Tensor key_index = {};  // (K) int64: rows that any of these sees; undefined: all rows
 };
-// Of a layer whose input is x. Causal attention in a narrow dtype on a device takes queries that follow one
-// another, and as keys all that the last one sees: `rows` must be so there, and keys behind them are left
-// out.
-RowsOfLayer rows_of_layer(const LayerPass& pass, const std::vector<int64_t>& rows, const at::Tensor& x,
+// Of a layer of this kind whose input is x. Causal attention in a narrow dtype on a device takes queries that
+// follow one another, and as keys all that the last one sees: `rows` must be so there, and keys behind them
+// are left out.
+RowsOfLayer rows_of_layer(const LayerKind& kind, const std::vector<int64_t>& rows, const at::Tensor& x,
                           at::ScalarType compute);
 
 // Whether to compute the last layer only at the rows that are wanted.

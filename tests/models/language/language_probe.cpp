@@ -6,7 +6,7 @@
 // The request has sequences of tokens, their targets (-1: none), perhaps the targets of low-rank additions,
 // which get random values then, prompts, new_tokens and AdamW's options. OUT_FOLDER receives
 // logits.safetensors, with those of all rows, and as folders the model written again (`model`), its gradients
-// in place of its weights (`gradients`), and what it is after some steps of AdamW (`trained`).
+// as such a folder has them (`gradients`), and what it is after some steps of AdamW (`trained`).
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -30,18 +30,28 @@ void write(const std::string& folder, const LanguageModel& model) {
   language::export_model(folder, model);
 }
 
-// With the gradients in place of the weights, which come back.
-void write_gradients(const std::string& folder, const LanguageModel& model) {
-  std::vector<at::Tensor> kept;
-  for (at::Tensor& value : tests::tensors(model)) {
-    kept.push_back(value.detach().clone());
-    value.detach().copy_(value.grad());
+void write_tensors(const std::string& file, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  safetensors::Writer writer(file);
+  for (const auto& [name, tensor] : tensors)
+    writer.declare(name, safetensors::Dtype::kF32, tensor.sizes().vec());
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor plain = tensor.contiguous();
+    writer.write(name,
+                 std::as_bytes(std::span(plain.const_data_ptr<float>(), static_cast<size_t>(plain.numel()))));
   }
-  write(folder, model);
-  for (size_t i = 0; i < kept.size(); ++i) tests::tensors(model)[i].detach().copy_(kept[i]);
+  writer.finish();
 }
 
-// All weights decay, whatever our strategies do.
+void write_gradients(const std::string& folder, const LanguageModel& model) {
+  std::vector<std::pair<std::string, at::Tensor>> gradients;
+  for (const auto& parameter : model.parameters())
+    for (const hugging_face::Piece& piece : language::pieces(parameter, model.config(), ""))
+      gradients.emplace_back(piece.name, piece.of(parameter.tensor.grad()));
+  std::filesystem::create_directory(folder);
+  write_tensors(folder + "/model.safetensors", gradients);
+}
+
+// As strategies have it, matrices and embeddings decay.
 void train(const LanguageModel& model, const PackedBatch& batch, double scale,
            const nlohmann::json& options) {
   struct State {
@@ -58,19 +68,11 @@ void train(const LanguageModel& model, const PackedBatch& batch, double scale,
       states[i].step.add_(1);
       at::_fused_adamw_({value}, {parameter.grad()}, {states[i].first}, {states[i].second}, {},
                         {states[i].step}, options["lr"].get<double>(), options["beta1"].get<double>(),
-                        options["beta2"].get<double>(), options["weight_decay"].get<double>(),
+                        options["beta2"].get<double>(),
+                        value.dim() >= 2 ? options["weight_decay"].get<double>() : 0,
                         options["eps"].get<double>(), false, false);
     }
   }
-}
-
-void write_logits(const std::string& file, const LanguageModel& model, const PackedBatch& batch) {
-  const at::Tensor logits = model.logits(batch, at::arange(batch.sequences.rows(), at::kLong)).contiguous();
-  safetensors::Writer writer(file);
-  writer.declare("logits", safetensors::Dtype::kF32, logits.sizes().vec());
-  writer.write("logits",
-               std::as_bytes(std::span(logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel()))));
-  writer.finish();
 }
 
 nlohmann::json greedy(const LanguageModel& model, const nlohmann::json& request) {
@@ -105,7 +107,8 @@ int main(int argc, char** argv) {
 
     const std::vector<std::vector<int64_t>> tokens = request["sequences"], targets = request["targets"];
     const auto batch = transformer::pack(tokens, targets);
-    write_logits(out + "/logits.safetensors", model, batch);
+    const at::Tensor all = at::arange(batch.sequences.rows(), at::kLong);
+    write_tensors(out + "/logits.safetensors", {{"logits", model.logits(batch, all)}});
     const double scale = 1 / static_cast<double>(batch.target_rows.size());
     nlohmann::json answer{{"greedy", greedy(model, request)}};
     const LossSum loss = model.loss(batch, {.scale = scale});

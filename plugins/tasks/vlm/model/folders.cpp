@@ -213,9 +213,11 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
               }};
 }
 
-// transformers gives pictures to models whose positions are rotary alone.
+// transformers gives pictures to models whose positions are rotary alone; and scales embeddings of tokens
+// alone, where we scale all.
 bool takes_pictures(const language::Config& config) {
-  return language::architecture(config.architecture).is_rotary;
+  const language::Architecture& row = language::architecture(config.architecture);
+  return row.is_rotary && !row.is_embedding_scaled;
 }
 
 }  // namespace
@@ -346,9 +348,12 @@ int64_t import_llava(const std::string& folder, Vlm& model) {
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token) {
   const language::Config& language = model.config().language;
   if (!takes_pictures(language))
-    fail_with(PL_ERROR_UNSUPPORTED,
-              "a GPT-2 with pictures cannot be exported: transformers gives pictures to models such as Llama "
-              "alone (task.language.architecture); task.export = \"language\" exports the GPT-2 alone");
+    fail_with(
+        PL_ERROR_UNSUPPORTED,
+        concat("a ", language.architecture,
+               " with pictures cannot be exported: transformers gives pictures to "
+               "models such as Llama alone (task.language.architecture); task.export = \"language\" exports "
+               "it alone"));
   if (model.config().projector_layers != 2)
     fail_with(PL_ERROR_UNSUPPORTED,
               "a linear projector cannot be exported: LlavaForConditionalGeneration has two layers "

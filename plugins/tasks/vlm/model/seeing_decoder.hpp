@@ -28,6 +28,7 @@ class SeeingDecoder : public generation::DecoderModel {
   int64_t width() const override { return model_.width(); }
   int64_t heads() const override { return model_.heads(); }
   int64_t key_heads() const override { return model_.key_heads(); }
+  transformer::AttentionLayout attention(int64_t layer) const override { return model_.attention(layer); }
   int64_t head_width() const override { return model_.head_width(); }
   at::Device device() const override { return model_.device(); }
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override {

@@ -1,0 +1,161 @@
+// Gemma 2 (arXiv:2408.00118) and the text models of Gemma 3 (arXiv:2503.19786): norms before and after
+// attention and MLP, GeGLU, scaled embeddings, layers with a window between others; caps of scores and logits
+// in the former, norms of the heads of queries and keys in the latter.
+#include <algorithm>
+
+#include "language/llama.hpp"
+
+namespace pipeline::language {
+namespace {
+
+using hugging_face::ConfigFile;
+using hugging_face::Fields;
+
+constexpr const char *kLocal = "sliding_attention", *kAll = "full_attention";
+
+Fields<Config> gemma_fields(Fields<Config> more) {
+  using namespace hugging_face;
+  Fields<Config> fields = llama_fields({{"hidden_activation", only({"gelu_pytorch_tanh"})},
+                                        {"attention_bias", &Config::attention_bias},
+                                        {"query_pre_attn_scalar", &Config::query_pre_attn_scalar},
+                                        {"sliding_window", &Config::sliding_window},
+                                        {"attn_logit_softcapping", &Config::attn_logit_softcapping},
+                                        {"final_logit_softcapping", &Config::final_logit_softcapping},
+                                        {"layer_types", kReadElsewhere},
+                                        {"use_bidirectional_attention", only({false})},
+                                        {"cache_implementation", kWithoutEffect}});
+  std::erase_if(fields, [](const auto& field) { return std::string_view(field.key) == "hidden_act"; });
+  fields.push_back({"hidden_act", only({"gelu_pytorch_tanh"})});  // an older name
+  fields.insert(fields.end(), more.begin(), more.end());
+  return fields;
+}
+
+// null is another value than none.
+void read_nulls(const ConfigFile& file, Config& config) {
+  const std::vector<std::string> keys = file.keys();
+  for (const auto& [key, member] : {std::pair("attn_logit_softcapping", &Config::attn_logit_softcapping),
+                                    {"final_logit_softcapping", &Config::final_logit_softcapping}})
+    if (std::ranges::count(keys, key) > 0 && file.find(key) == nullptr) config.*member = 0;
+}
+
+// The pattern, which the layers must have.
+void read_layer_types(const ConfigFile& file, Config& config) {
+  const nlohmann::json* types = file.find("layer_types");
+  if (types == nullptr) return;
+  const auto first = std::ranges::find(*types, kAll);
+  config.full_attention_every = first - types->begin() + 1;
+  for (int64_t i = 0; i < static_cast<int64_t>(types->size()); ++i) {
+    const bool is_all = (i + 1) % config.full_attention_every == 0;
+    if ((*types)[static_cast<size_t>(i)] != (is_all ? kAll : kLocal))
+      file.fail("layer_types",
+                concat("layer ", i, " must be ", is_all ? kAll : kLocal, ", as the layers before it say"));
+  }
+}
+
+void write_layer_types(const Config& config, nlohmann::json& values) {
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    values["layer_types"].push_back(config.is_local(i) ? kLocal : kAll);
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
+    if (values[key] == 0.0) values[key] = nullptr;
+}
+
+// Since transformers 5 one for each kind of layers; before, names of their own for the local ones' base.
+void read_gemma3_rope(const ConfigFile& file, Config& config) {
+  file.read("rope_local_base_freq", config.rope_local_theta);
+  if (file.find("rope_scaling") != nullptr)
+    read_rope_values(file.part("rope_scaling"), "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
+  if (file.find("rope_parameters") == nullptr) return;
+  const ConfigFile both = file.part("rope_parameters");
+  if (both.find(kAll) == nullptr && both.find(kLocal) == nullptr)
+    return read_rope_values(both, "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
+  RopeScaling local;
+  read_rope_values(both.part(kAll), "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
+  read_rope_values(both.part(kLocal), "Gemma3TextConfig", local, config.rope_local_theta);
+  if (local.type != "default") both.part(kLocal).fail("rope_type", "only \"default\" is computed here");
+}
+
+Config gemma_config(const char* name) {
+  return {.architecture = name,
+          .vocab_size = 256000,
+          .max_position_embeddings = 8192,
+          .hidden_size = 2304,
+          .num_hidden_layers = 26,
+          .num_attention_heads = 8,
+          .num_key_value_heads = 4,
+          .head_dim = 256,
+          .intermediate_size = 9216,
+          .norm_eps = 1e-6,
+          .sliding_window = 4096,
+          .full_attention_every = 2,
+          .query_pre_attn_scalar = 256,
+          .attn_logit_softcapping = 50,
+          .final_logit_softcapping = 30,
+          .bos_token_id = 2,
+          .eos_token_id = 1};
+}
+
+Architecture gemma(const char* name, const char* config_class, const char* model_class) {
+  Architecture row{.name = name,
+                   .config_class = config_class,
+                   .model_class = model_class,
+                   .defaults = gemma_config(name),
+                   .fields = gemma_fields({}),
+                   .written = {{"hidden_activation", "gelu_pytorch_tanh"}}};
+  row.names.mlp_norm = "pre_feedforward_layernorm";
+  row.names.attention_end_norm = "post_attention_layernorm";
+  row.names.mlp_end_norm = "post_feedforward_layernorm";
+  row.is_gelu_gate = row.is_embedding_scaled = row.is_norm_above_one = true;
+  return row;
+}
+
+}  // namespace
+
+const Architecture& gemma2() {
+  static const Architecture kRow = [] {
+    Architecture row = gemma("gemma2", "Gemma2Config", "Gemma2ForCausalLM");
+    row.read = [](const ConfigFile& file, Config& config) {
+      read_nulls(file, config);
+      read_layer_types(file, config);
+    };
+    row.write = write_layer_types;
+    return row;
+  }();
+  return kRow;
+}
+
+const Architecture& gemma3() {
+  static const Architecture kRow = [] {
+    using namespace hugging_face;
+    Architecture row = gemma("gemma3_text", "Gemma3TextConfig", "Gemma3ForCausalLM");
+    row.defaults.vocab_size = 262208;
+    row.defaults.max_position_embeddings = 131072;
+    row.defaults.full_attention_every = 6;
+    row.defaults.rope_theta = 1e6;
+    row.defaults.rope_local_theta = 10000;
+    row.defaults.attn_logit_softcapping = row.defaults.final_logit_softcapping = 0;
+    row.fields = gemma_fields({{"rope_local_base_freq", &Config::rope_local_theta},
+                               {"sliding_window_pattern", &Config::full_attention_every},
+                               {"_sliding_window_pattern", &Config::full_attention_every}});
+    row.has_query_norm = true;
+    row.has_local_positions = true;
+    row.read = [](const ConfigFile& file, Config& config) {
+      read_nulls(file, config);
+      read_gemma3_rope(file, config);
+      read_layer_types(file, config);
+    };
+    row.write = [](const Config& config, nlohmann::json& values) {
+      write_layer_types(config, values);
+      nlohmann::json all = rope_json(config.rope_scaling);
+      if (all.is_null()) all = {{"rope_type", "default"}};
+      all["rope_theta"] = config.rope_theta;
+      values["rope_parameters"] = {
+          {kAll, all}, {kLocal, {{"rope_type", "default"}, {"rope_theta", config.rope_local_theta}}}};
+      for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern"})
+        values.erase(key);
+    };
+    return row;
+  }();
+  return kRow;
+}
+
+}  // namespace pipeline::language
