@@ -48,6 +48,22 @@ TEST(AttentionTest, InAWindow) {
   }
 }
 
+TEST(AttentionTest, ScaledAndCapped) {
+  AttentionLayout layout = self_layout({1, 130, 7, 0, 60}, true);
+  layout.scale = 0.7;
+  expect_self_attention(layout, {}, 20);
+  const at::Tensor qkv = values({9, 12}, 1), scores = qkv.narrow(1, 0, 4).mm(qkv.narrow(1, 4, 4).t()) * 0.7;
+  AttentionLayout one = self_layout({9}, true, 1);
+  one.scale = 0.7;
+  one.softcap = 0.3;
+  const at::Tensor mask = at::ones({9, 9}, at::kBool).tril().logical_not();
+  const at::Tensor expected =
+      at::softmax(((scores / 0.3).tanh() * 0.3).masked_fill(mask, -INFINITY), 1).mm(qkv.narrow(1, 8, 4));
+  EXPECT_TRUE(ragged_self_attention(qkv, one).allclose(expected, 1e-5, 1e-6));
+  one.window = 4;
+  EXPECT_FALSE(ragged_self_attention(qkv, one).allclose(expected, 1e-3, 1e-3));
+}
+
 // A key outside of the window has no say, and inside it all are as without one.
 TEST(AttentionTest, AWindowIsWhatItSays) {
   constexpr int64_t kWindow = 3;

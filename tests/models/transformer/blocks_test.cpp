@@ -6,6 +6,7 @@
 
 #include "gradients.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/head_norm.hpp"
 
 namespace pipeline::transformer::testing {
 namespace {
@@ -179,6 +180,36 @@ TEST(RecomputationTest, SameBitsAsKeepingEverything) {
     for (size_t i = input_needs_gradient ? 0 : 1; i < kept.size(); ++i)
       EXPECT_TRUE(kept[i].grad().equal(again[i].grad())) << i;
   }
+}
+
+// Heads of 6 channels: 3 of queries, 2 of keys, and values behind them that stay.
+TEST(BlocksTest, NormsOfHeads) {
+  constexpr int64_t kHead = 6;
+  constexpr double kEps = 1e-6;
+  const auto exact = [](const std::vector<at::Tensor>& in) {
+    const auto normed = [](const at::Tensor& x, const at::Tensor& weight) {
+      const at::Tensor heads = x.reshape({x.size(0), -1, kHead});
+      return (heads * (heads.square().mean(-1, true) + kEps).rsqrt() * weight).flatten(1);
+    };
+    return at::cat({normed(in[0].narrow(1, 0, 18), in[1]), normed(in[0].narrow(1, 18, 12), in[2]),
+                    in[0].narrow(1, 30, 12)},
+                   1);
+  };
+  expect_same_function(
+      {values({17, 42}, 1), values({kHead}, 2), values({kHead}, 3)},
+      [](const std::vector<at::Tensor>& in) {
+        return norm_heads(in[0], {0, 18, {in[1], {}, kEps}}, {18, 12, {in[2], {}, kEps}});
+      },
+      exact);
+  expect_same_function(
+      {values({17, 12}, 1), values({kHead}, 2)},  // keys and values alone
+      [](const std::vector<at::Tensor>& in) {
+        return norm_heads(in[0], {}, {0, 6, {in[1], {}, kEps}});
+      },
+      [&](const std::vector<at::Tensor>& in) {
+        const at::Tensor x = in[0].narrow(1, 0, 6);
+        return at::cat({x * (x.square().mean(-1, true) + kEps).rsqrt() * in[1], in[0].narrow(1, 6, 6)}, 1);
+      });
 }
 
 }  // namespace

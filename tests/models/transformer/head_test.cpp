@@ -46,6 +46,28 @@ TEST(HeadTest, LossAndGradientsForAnyChunk) {
   }
 }
 
+// As Gemma 2 caps them.
+TEST(HeadTest, CappedLogits) {
+  constexpr double kCap = 1.5;  // far below the largest
+  const auto exact = [&](const Tensors& t) {
+    const at::Tensor logits = at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t());
+    return at::nll_loss(at::log_softmax((logits / kCap).tanh() * kCap, 1), some_targets(), {},
+                        at::Reduction::Sum, -1) *
+           0.25;
+  };
+  for (const int64_t chunk : {0, 4})
+    expect_same_function(
+        inputs(),
+        [&](const Tensors& t) {
+          return head(t, some_targets(), {.scale = 0.25, .chunk = chunk, .softcap = kCap}).scaled;
+        },
+        exact);
+  const Tensors t = inputs();
+  const at::Tensor capped = head_logits(t[0], {t[1], t[2], kHeadEps}, t[3], at::kFloat, {}, kCap),
+                   plain = head_logits(t[0], {t[1], t[2], kHeadEps}, t[3], at::kFloat);
+  EXPECT_TRUE(capped.allclose((plain / kCap).tanh() * kCap, 1e-5, 1e-6));
+}
+
 TEST(HeadTest, TheSumIsNotScaledAndNeedsNoGradients) {
   const Tensors t = leaves(inputs());
   const double expected = exact_sum(leaves(inputs(), at::kDouble), some_targets()).item<double>();

@@ -1,0 +1,105 @@
+// What holds for every architecture of the table. tests/parity/language_parity.py compares them with
+// transformers.
+#include "language/architecture.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pipeline/error.hpp>
+
+#include "generation/decoder.hpp"
+#include "language/folder.hpp"
+#include "tests/support/declared.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::language {
+namespace {
+
+using tests::FilesFolder;
+using tests::message_of;
+
+class Architectures : public ::testing::TestWithParam<const Architecture*> {
+ protected:
+  // Small, with all that the architecture has: layers of both kinds, a window that sequences are longer than.
+  static Config tiny() {
+    Config config = GetParam()->defaults;
+    config.vocab_size = 31;
+    config.max_position_embeddings = 64;
+    config.hidden_size = 24;
+    config.num_hidden_layers = 3;
+    config.num_attention_heads = 4;
+    if (config.num_key_value_heads > 0) config.num_key_value_heads = 2;
+    if (config.head_dim > 0) config.head_dim = 8;
+    config.intermediate_size = 40;
+    if (config.sliding_window > 0) config.sliding_window = 5;
+    if (config.full_attention_every > 0) config.full_attention_every = 2;
+    config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
+    config.bos_token_id = config.eos_token_id = 1;
+    return config;
+  }
+  static LanguageModel model(uint64_t seed = 3) {
+    LanguageModel made(tiny());
+    tests::initialize(made, seed);
+    at::manual_seed(seed);
+    for (const at::Tensor& value : tests::tensors(made))  // norms and biases that are not 1 and 0
+      value.detach().add_(at::randn_like(value) * 0.1);
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, Architectures,
+                         ::testing::ValuesIn(architectures().begin(), architectures().end()),
+                         [](const auto& is) { return std::string(is.param->name); });
+
+const std::vector<int64_t> kTokens{3, 17, 30, 5, 5, 9, 0, 22, 14, 8, 11, 2, 29, 7};
+
+TEST_P(Architectures, AFolderHoldsTheSameModel) {
+  const FilesFolder folder;
+  const LanguageModel saved = model();
+  export_model(folder.path(), saved);
+  const Config read = read_config(hugging_face::ConfigFile(folder / "config.json"));
+  Config expected = saved.config();
+  expected.num_key_value_heads = read.num_key_value_heads;  // 0 and as many as heads are one
+  expected.head_dim = read.head_dim;
+  EXPECT_TRUE(read == expected) << config_json(read).dump(1) << config_json(expected).dump(1);
+  LanguageModel again(read);
+  import_model(folder.path(), again);
+  tests::initialize(again, 4);
+  for (size_t i = 0; i < saved.parameters().size(); ++i)
+    EXPECT_TRUE(saved.parameters()[i].tensor.allclose(again.parameters()[i].tensor, 0, 1e-6))
+        << saved.parameters()[i].name;
+}
+
+TEST_P(Architectures, TokenByTokenTheLogitsAreThoseOfTheWholeText) {
+  const LanguageModel whole = model();
+  const at::NoGradGuard no_grad;
+  const auto batch = transformer::pack({kTokens}, {std::vector<int64_t>(kTokens.size(), -1)});
+  const at::Tensor all = whole.logits(batch, at::arange(batch.sequences.rows(), at::kLong));
+  generation::Decoder decoder(whole, {{kTokens[0], kTokens[1]}}, 1, static_cast<int64_t>(kTokens.size()));
+  std::vector<at::Tensor> made{decoder.prompt_logits()};
+  const std::vector<int64_t> slot{0};
+  for (size_t i = 2; i < kTokens.size(); ++i) made.push_back(decoder.append(slot, std::span(&kTokens[i], 1)));
+  const at::Tensor expected = all.narrow(0, 1, all.size(0) - 1);
+  EXPECT_TRUE(at::cat(made).allclose(expected, 1e-4, 1e-5)) << (at::cat(made) - expected).abs().max();
+}
+
+// The last layer is computed at chosen rows alone, with their own windows.
+TEST_P(Architectures, TheLossOfSomeTokensIsTheirShareOfAll) {
+  const LanguageModel one = model();
+  const at::NoGradGuard no_grad;
+  const auto loss_of = [&](const std::function<bool(size_t)>& has_target) {
+    std::vector<int64_t> targets;
+    for (size_t i = 0; i < kTokens.size(); ++i) targets.push_back(has_target(i) ? kTokens[(i + 1) % 14] : -1);
+    return one.loss(transformer::pack({kTokens}, {targets}), {}).sum.item<double>();
+  };
+  const double all = loss_of([](size_t) { return true; });
+  EXPECT_NEAR(loss_of([](size_t i) { return i % 3 == 0; }) + loss_of([](size_t i) { return i % 3 != 0; }),
+              all, 1e-5 * all);
+}
+
+TEST(Architecture, OneThatIsNotThereIsNamedWithThoseThatAre) {
+  EXPECT_THAT(message_of<Error>([] { architecture("bert"); }),
+              ::testing::StartsWith("architecture = \"bert\": must be one of llama, gpt2, "));
+}
+
+}  // namespace
+}  // namespace pipeline::language
