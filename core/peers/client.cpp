@@ -40,7 +40,7 @@ Client::Client(const World& world, Options options)
     : world_(world),
       options_(std::move(options)),
       server_(world.rank == 0 ? std::make_unique<Server>(world, options_.timeout, options_.stall) : nullptr),
-      socket_(come_in()),
+      socket_(connect_and_join()),
       sender_(socket_.fd()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       clock_(heartbeat_period(options_.stall)) {
@@ -63,11 +63,11 @@ Client::~Client() {
   thread_.join();
 }
 
-Socket Client::come_in() {
+Socket Client::connect_and_join() {
   Join join(world_, options_.timeout, options_.cancelled);
-  if (!server_) return join.come_in();
+  if (!server_) return join.connect_and_join();
   Socket socket = server_->connect_here();
-  join.take_seat(socket);
+  join.join(socket);
   return socket;
 }
 
@@ -225,7 +225,7 @@ void Client::handle(Frame frame) {
     wake_.wake();
     return;
   }
-  if (frame.type == FrameType::refused) {  // the seat was taken in the meantime
+  if (frame.type == FrameType::refused) {  // another rank was admitted in its place meanwhile
     const Refusal refusal = parse<Refusal>(frame.body);
     return settle({{world_.rank, host_name(), refusal.why, true}, refusal.code});
   }

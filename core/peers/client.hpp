@@ -69,7 +69,7 @@ class Client {
     bool done = false;
   };
 
-  Socket come_in();
+  Socket connect_and_join();
   void await_start(Clock::time_point deadline);
   template <class Done>
   bool await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadline = {});

@@ -19,8 +19,8 @@ class Connection {
   enum class Stage {
     stranger,    // has sent nothing yet
     challenged,  // has identified itself, and has yet to prove that it belongs to this run
-    invited,     // may take its seat
-    seated,
+    invited,     // may be admitted
+    admitted,
     leaving,  // has left, or was turned away: closed once everything is sent
   };
   Stage stage = Stage::stranger;

@@ -16,8 +16,8 @@ enum class FrameType : uint8_t {
   hello = 1,  // rank to server: who I am
   challenge,  // server to rank: prove that you know the run's secret, as I do here
   answer,     // rank to server: the proof
-  seat,       // server to rank: you may join
-  seated,     // rank to server: I have joined; from now on its loss is a failure
+  admit,      // server to rank: you may join
+  admitted,   // rank to server: I have joined; from now on its loss is a failure
   refused,    // server to rank: you may not, and why
   ready,      // server to all: all ranks have joined
   pulse,      // server to all, about once a second: I am alive; before `ready`, who is missing

@@ -37,7 +37,7 @@ Join::Join(const World& world, Seconds timeout, std::function<bool()> cancelled)
       cancelled_(std::move(cancelled)),
       deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
 
-Socket Join::come_in() {
+Socket Join::connect_and_join() {
   milliseconds pause{20};
   for (;;) {
     for (uint32_t i = 0; i < std::max<uint32_t>(world_.port_tries, 1) && world_.port + i <= 65535; ++i)
@@ -52,8 +52,8 @@ Socket Join::come_in() {
   }
 }
 
-void Join::take_seat(const Socket& socket) {
-  if (!try_to_take_seat(socket, deadline_)) time_out();
+void Join::join(const Socket& socket) {
+  if (!try_to_join(socket, deadline_)) time_out();
 }
 
 std::optional<Socket> Join::try_port(uint16_t port) {
@@ -73,13 +73,13 @@ std::optional<Socket> Join::try_port(uint16_t port) {
       continue;
     }
     const bool only_place = world_.port_tries <= 1 && resolved.addresses.size() == 1;
-    if (try_to_take_seat(socket, only_place ? deadline_ : std::min(deadline_, Clock::now() + kAnswering)))
+    if (try_to_join(socket, only_place ? deadline_ : std::min(deadline_, Clock::now() + kAnswering)))
       return socket;
   }
   return std::nullopt;
 }
 
-bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
+bool Join::try_to_join(const Socket& socket, Clock::time_point until) {
   const std::string greeting = json_text(hello_of(world_));
   if (!send_all(socket.fd(), encode(FrameType::hello, greeting))) return false;
   FrameReader reader(kMaxStrangersBody);
@@ -102,9 +102,9 @@ bool Join::try_to_take_seat(const Socket& socket, Clock::time_point until) {
       answer = next_frame(socket.fd(), reader, until);
     }
     if (!answer) return no_answer();
-    if (answer->type == FrameType::seat && !proven)
-      throw Error(PL_ERROR_CORRUPT, "a seat came without a challenge");
-    if (answer->type == FrameType::seat) return send_all(socket.fd(), encode(FrameType::seated));
+    if (answer->type == FrameType::admit && !proven)
+      throw Error(PL_ERROR_CORRUPT, "it was admitted without a challenge");
+    if (answer->type == FrameType::admit) return send_all(socket.fd(), encode(FrameType::admitted));
     if (answer->type == FrameType::refused) turned_away(parse<Refusal>(answer->body));
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_CORRUPT) throw;

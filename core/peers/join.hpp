@@ -13,22 +13,22 @@
 
 namespace pipeline::peers {
 
-// How a rank joins: finds rank 0, identifies itself and takes its seat. Retries until the time is up, since
+// How a rank joins: finds rank 0, identifies itself and is admitted. Retries until the time is up, since
 // rank 0 may start last.
 class Join {
  public:
   // cancelled: see Options; may be empty.
   Join(const World& world, Seconds timeout, std::function<bool()> cancelled);
 
-  // Returns a connection on which this rank has its seat. Throws Error if turned away or cancelled, or
+  // Returns a connection on which this rank is admitted. Throws Error if turned away or cancelled, or
   // PL_ERROR_TIMEOUT with the last problem and remedies.
-  Socket come_in();
-  // Takes the seat on an existing connection.
-  void take_seat(const Socket& socket);
+  Socket connect_and_join();
+  // Is admitted on an existing connection.
+  void join(const Socket& socket);
 
  private:
   std::optional<Socket> try_port(uint16_t port);
-  bool try_to_take_seat(const Socket& socket, Clock::time_point until);
+  bool try_to_join(const Socket& socket, Clock::time_point until);
   bool no_answer();
   void turned_away(const Refusal& refusal);
   [[noreturn]] void time_out() const;

@@ -38,7 +38,7 @@ Rendezvous::Rendezvous(Hello rank_0, std::string here, std::string if_alone)
     : rank_0_(std::move(rank_0)),
       here_(std::move(here)),
       if_alone_(std::move(if_alone)),
-      seats_(static_cast<std::size_t>(rank_0_.size)) {}
+      members_(static_cast<std::size_t>(rank_0_.size)) {}
 
 // A run that is under way is not ended by who comes late; that may be the next attempt at it, while this one
 // ends.
@@ -67,7 +67,7 @@ std::optional<Refusal> Rendezvous::refuse(const Hello& hello) const {
                                "launch.processes, or WORLD_SIZE, on all hosts",
                                hello.rank, hello.host, hello.size, rank_0_.host, rank_0_.size),
                    PL_ERROR_CONFIG};
-  if (const auto& twin = seats_[static_cast<std::size_t>(hello.rank)])
+  if (const auto& twin = members_[static_cast<std::size_t>(hello.rank)])
     return Refusal{fmt::format("two processes say that they are rank {}: process {} on host {} and process "
                                "{} on host {}: give each host "
                                "its own --node-rank, or each process its own RANK",
@@ -76,7 +76,7 @@ std::optional<Refusal> Rendezvous::refuse(const Hello& hello) const {
   return std::nullopt;
 }
 
-void Rendezvous::take_seat(const Hello& hello) { seats_[static_cast<std::size_t>(hello.rank)] = hello; }
+void Rendezvous::admit(const Hello& hello) { members_[static_cast<std::size_t>(hello.rank)] = hello; }
 
 void Rendezvous::turned_away(const std::string& address, const std::string& why) {
   ++strangers_;
@@ -86,7 +86,7 @@ void Rendezvous::turned_away(const std::string& address, const std::string& why)
 std::vector<int32_t> Rendezvous::missing() const {
   std::vector<int32_t> ranks;
   for (int32_t rank = 0; rank < rank_0_.size; ++rank)
-    if (!seats_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
+    if (!members_[static_cast<std::size_t>(rank)]) ranks.push_back(rank);
   return ranks;
 }
 
@@ -97,8 +97,8 @@ std::vector<std::string> Rendezvous::hosts() const {
 }
 
 std::string Rendezvous::host_of(int32_t rank) const {
-  const auto& seat = seats_[static_cast<std::size_t>(rank)];
-  return seat ? seat->host : std::string();
+  const auto& member = members_[static_cast<std::size_t>(rank)];
+  return member ? member->host : std::string();
 }
 
 std::string Rendezvous::missing_text() const {
@@ -115,7 +115,7 @@ std::string Rendezvous::missing_text() const {
   const std::vector<int32_t> ranks = missing();
   text = fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
                      ranks.size() == 1 ? "is" : "are", text);
-  const bool alone = ranks.size() + 1 == seats_.size() && strangers_ == 0;
+  const bool alone = ranks.size() + 1 == members_.size() && strangers_ == 0;
   if (alone && !if_alone_.empty()) text += "; " + if_alone_;
   if (strangers_ > 0)
     text += fmt::format("\nturned away: {} connection{}, the last one from {}", strangers_,

@@ -30,7 +30,7 @@ class Rendezvous {
   // Returns the objection to a process that wants to join; nullopt: it may.
   std::optional<Objection> object_to(const Hello& hello) const;
 
-  void take_seat(const Hello& hello);
+  void admit(const Hello& hello);
   void turned_away(const std::string& address, const std::string& why);  // remembered for missing_text()
 
   bool complete() const { return missing().empty(); }
@@ -48,7 +48,7 @@ class Rendezvous {
 
   const Hello rank_0_;
   const std::string here_, if_alone_;
-  std::vector<std::optional<Hello>> seats_;
+  std::vector<std::optional<Hello>> members_;
   std::string stranger_;  // the last one
   uint64_t strangers_ = 0;
 };

@@ -70,9 +70,9 @@ std::optional<std::vector<Bytes>> Rounds::add(int32_t rank, Exchange kind, const
         fmt::format("it calls {} where rank {} calls {}: all ranks have to call the same exchanges of a "
                     "channel in the same order",
                     label(kind, channel), round.first, name_of(round.kind)));
-  std::optional<std::string>& seat = round.parts[static_cast<std::size_t>(rank)];
-  if (seat) throw Error(fmt::format("it calls {} from two threads at once", label(kind, channel)));
-  seat = std::move(part);
+  std::optional<std::string>& mine = round.parts[static_cast<std::size_t>(rank)];
+  if (mine) throw Error(fmt::format("it calls {} from two threads at once", label(kind, channel)));
+  mine = std::move(part);
   if (++round.count < ranks_) return std::nullopt;
   std::vector<Bytes> result = replies(round);
   open_.erase(entry);

@@ -126,7 +126,7 @@ void Server::make_room() {
   std::size_t strangers = 0;
   const Connection* oldest = nullptr;
   for (const auto& [fd, connection] : connections_) {
-    if (connection->stage >= Stage::seated || fd == inside_fd_) continue;
+    if (connection->stage >= Stage::admitted || fd == inside_fd_) continue;
     ++strangers;
     if (!oldest || connection->since() < oldest->since()) oldest = connection.get();
   }
@@ -144,7 +144,7 @@ void Server::add(Socket socket, std::string address) {
 
 // False: the connection has ended.
 bool Server::read(Connection& connection) {
-  const auto may_be_lost = [&] { return connection.stage == Stage::seated && !stopping_; };
+  const auto may_be_lost = [&] { return connection.stage == Stage::admitted && !stopping_; };
   try {
     if (connection.reader.receive(connection.fd(), MSG_DONTWAIT) == FrameReader::Input::end) {
       if (may_be_lost()) lose(connection, "its connection broke without a word");
@@ -169,19 +169,20 @@ bool Server::read(Connection& connection) {
 }
 
 void Server::handle(Connection& connection, Frame frame) {
-  const bool seated = connection.stage == Stage::seated;
+  const bool admitted = connection.stage == Stage::admitted;
   if (frame.type == FrameType::hello && connection.stage == Stage::stranger)
     return on_hello(connection, frame);
   if (frame.type == FrameType::answer && connection.stage == Stage::challenged)
     return on_answer(connection, frame);
-  if (frame.type == FrameType::seated && connection.stage == Stage::invited) return on_seated(connection);
-  if (frame.type == FrameType::exchange && seated && watch_) return on_exchange(connection, std::move(frame));
-  if (frame.type == FrameType::put && seated && watch_) return on_put(std::move(frame));
-  if (frame.type == FrameType::get && seated && watch_) return on_get(connection, frame);
-  if (frame.type == FrameType::leave && seated) return on_leave(connection);
-  if (frame.type == FrameType::state && seated) {
+  if (frame.type == FrameType::admitted && connection.stage == Stage::invited) return on_admitted(connection);
+  if (frame.type == FrameType::exchange && admitted && watch_)
+    return on_exchange(connection, std::move(frame));
+  if (frame.type == FrameType::put && admitted && watch_) return on_put(std::move(frame));
+  if (frame.type == FrameType::get && admitted && watch_) return on_get(connection, frame);
+  if (frame.type == FrameType::leave && admitted) return on_leave(connection);
+  if (frame.type == FrameType::state && admitted) {
     if (watch_) watch_->heard(connection.rank(), parse<State>(frame.body), clock_.now());
-  } else if (frame.type == FrameType::fail && seated) {
+  } else if (frame.type == FrameType::fail && admitted) {
     fail_run({{connection.rank(), connection.hello.host, std::move(frame.body), false}, frame.detail},
              &connection);
   } else {
@@ -207,7 +208,7 @@ void Server::on_answer(Connection& connection, const Frame& frame) {
     return turn_away(connection, {other_secret(connection.hello), PL_ERROR_CONFIG});
   if (object(connection)) return;
   connection.stage = Stage::invited;
-  send(connection, encode(FrameType::seat));
+  send(connection, encode(FrameType::admit));
 }
 
 // True: it is turned away.
@@ -221,11 +222,11 @@ bool Server::object(Connection& connection) {
   return true;
 }
 
-void Server::on_seated(Connection& connection) {
+void Server::on_admitted(Connection& connection) {
   if (object(connection)) return;  // its twin was quicker
-  connection.stage = Stage::seated;
+  connection.stage = Stage::admitted;
   connection.reader.set_max_body(kMaxBody);
-  rendezvous_.take_seat(connection.hello);
+  rendezvous_.admit(connection.hello);
   if (verdict_) return send(connection, encode(FrameType::failed, json_text(*verdict_)));  // it came too late
   if (rendezvous_.complete()) open_the_run();
 }
@@ -325,10 +326,10 @@ void Server::check_rendezvous() {
 void Server::check_connections() {
   std::vector<int> gone;
   for (const auto& [fd, connection] : connections_) {
-    const bool seated = connection->stage == Stage::seated;
-    if (!seated && Clock::now() - connection->since() > kStrangersTime) {
+    const bool admitted = connection->stage == Stage::admitted;
+    if (!admitted && Clock::now() - connection->since() > kStrangersTime) {
       gone.push_back(fd);
-    } else if (seated && connection->reachability.lost(fd, clock_.now())) {
+    } else if (admitted && connection->reachability.lost(fd, clock_.now())) {
       lose(*connection, fmt::format("its host has not answered for {} (power, network, firewall)",
                                     seconds_text(Reachability::kPatience)));
       gone.push_back(fd);
@@ -410,7 +411,7 @@ bool Server::all_sent(const Connection* except) const {
 template <class Function>
 void Server::for_each_member(Function&& function) {
   for (const auto& [fd, connection] : connections_)
-    if (connection->stage == Stage::seated) function(*connection);
+    if (connection->stage == Stage::admitted) function(*connection);
 }
 
 // What is queued goes out as long as somebody takes it. Then the others see the end of the stream and close,
@@ -418,7 +419,7 @@ void Server::for_each_member(Function&& function) {
 // way to them.
 void Server::say_goodbye() {
   for_each_member([&](Connection& member) { send(member, encode(FrameType::goodbye)); });
-  std::erase_if(connections_, [](const auto& entry) { return entry.second->stage < Stage::seated; });
+  std::erase_if(connections_, [](const auto& entry) { return entry.second->stage < Stage::admitted; });
   const Clock::time_point begun = Clock::now();
   Clock::time_point moved = begun;
   while (!all_sent(nullptr) && Clock::now() - moved < kGoodbyePatience &&

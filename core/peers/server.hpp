@@ -45,7 +45,7 @@ class Server {
   void on_hello(Connection& connection, const Frame& frame);
   void on_answer(Connection& connection, const Frame& frame);
   bool object(Connection& connection);
-  void on_seated(Connection& connection);
+  void on_admitted(Connection& connection);
   void on_exchange(Connection& connection, Frame frame);
   void on_put(Frame frame);
   void on_get(Connection& connection, const Frame& frame);

@@ -21,25 +21,25 @@ std::string without_duration(const std::string& collective) {
 }  // namespace
 
 StallWatch::StallWatch(std::vector<std::string> hosts, Seconds stall)
-    : hosts_(std::move(hosts)), stall_(stall), seats_(hosts_.size()) {}
+    : hosts_(std::move(hosts)), stall_(stall), members_(hosts_.size()) {}
 
 void StallWatch::heard(int32_t rank, State state, Seconds now) {
-  Seat& seat = seats_[static_cast<std::size_t>(rank)];
-  if (state.moves != seat.state.moves) moved(now);
-  seat.state = std::move(state);
-  seat.heard_at = now;
+  Member& member = members_[static_cast<std::size_t>(rank)];
+  if (state.moves != member.state.moves) moved(now);
+  member.state = std::move(state);
+  member.heard_at = now;
 }
 
-void StallWatch::left(int32_t rank) { seats_[static_cast<std::size_t>(rank)].left = true; }
+void StallWatch::left(int32_t rank) { members_[static_cast<std::size_t>(rank)].left = true; }
 
 std::string StallWatch::last_seen(int32_t rank) const {
-  return place(seats_[static_cast<std::size_t>(rank)].state);
+  return place(members_[static_cast<std::size_t>(rank)].state);
 }
 
-StallWatch::Condition StallWatch::condition_of(const Seat& seat, Seconds now,
+StallWatch::Condition StallWatch::condition_of(const Member& member, Seconds now,
                                                const std::string& exchange) const {
-  const State& state = seat.state;
-  const Seconds silence = now - seat.heard_at;
+  const State& state = member.state;
+  const Seconds silence = now - member.heard_at;
   if (silence > std::min(stall_ / 2, Seconds(5))) {
     const std::string text = fmt::format("no sign of life for {} (stopped, or its machine hangs), last in {}",
                                          seconds_text(silence), place(state));
@@ -63,10 +63,10 @@ std::optional<Stall> StallWatch::check(Seconds now,
                                        const std::function<std::string(int32_t)>& waits_in) const {
   if (stall_ <= Seconds(0) || now - moved_at_ < stall_) return std::nullopt;
   std::vector<std::pair<Condition, std::vector<int32_t>>> groups;
-  for (int32_t rank = 0; rank < static_cast<int32_t>(seats_.size()); ++rank) {
-    const Seat& seat = seats_[static_cast<std::size_t>(rank)];
-    if (seat.left) continue;
-    const Condition condition = condition_of(seat, now, waits_in(rank));
+  for (int32_t rank = 0; rank < static_cast<int32_t>(members_.size()); ++rank) {
+    const Member& member = members_[static_cast<std::size_t>(rank)];
+    if (member.left) continue;
+    const Condition condition = condition_of(member, now, waits_in(rank));
     auto group = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& g) { return g.first.key == condition.key; });
     if (group == groups.end()) group = groups.insert(groups.end(), {condition, {}});

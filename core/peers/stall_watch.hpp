@@ -33,7 +33,7 @@ class StallWatch {
   std::string last_seen(int32_t rank) const;
 
  private:
-  struct Seat {
+  struct Member {
     State state;
     Seconds heard_at{0};
     bool left = false;
@@ -44,11 +44,11 @@ class StallWatch {
     std::string key;        // equal for ranks in the same condition
     std::string one, many;  // "waits in ...", "wait in ..."
   };
-  Condition condition_of(const Seat& seat, Seconds now, const std::string& exchange) const;
+  Condition condition_of(const Member& member, Seconds now, const std::string& exchange) const;
 
   const std::vector<std::string> hosts_;
   const Seconds stall_;
-  std::vector<Seat> seats_;
+  std::vector<Member> members_;
   Seconds moved_at_{0};
 };
 

@@ -320,6 +320,39 @@ TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
   EXPECT_EQ(state("parts"), state("whole"));
 }
 
+// Layers of both kinds, several processes that share the weights, a stop in between, and what is exported is
+// a start again.
+TEST_F(Summarization, LearnsWithAnotherArchitecture) {
+  std::string config = SmallJob::config();
+  const size_t model = config.find("model = {");
+  config.replace(model, config.find('\n', model) - model,
+                 "language = { architecture = \"gemma3_text\", hidden_size = 16, num_hidden_layers = 3, "
+                 "num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 64, "
+                 "sliding_window = 7, full_attention_every = 2, dropout = 0.1 }");
+  write_text(path("train.toml"), config);
+  ASSERT_EQ(call("run", {"--set", "run.dir=whole"}).code, 0);
+  const std::vector<std::string> shared{"--set", "run.dir=parts",         "--set", "strategy.plugin=sharded",
+                                        "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"};
+  std::vector<std::string> first = shared;
+  first.insert(first.end(), {"--set", "train.max_steps=7"});
+  ASSERT_EQ(call("run", first).code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=parts"}).code, 0);
+  EXPECT_EQ(curve("parts"), curve("whole"));
+  ASSERT_EQ(call("predict", {"--set", "run.dir=whole"}).code, 0);
+  ASSERT_EQ(call("export", {"--set", "run.dir=whole"}).code, 0);
+  const auto exported = nlohmann::json::parse(read_text(path("whole/export/config.json")));
+  EXPECT_EQ(exported["architectures"][0], "Gemma3ForCausalLM");
+
+  write_text(path("train.toml"), config.replace(config.find("language = {"), 0, "#"));
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=whole/export",
+                                    "--set", "train.max_steps=1", "--set", "task.language.dropout=0"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("task.language.full_attention_every = 2"));
+  const auto last = nlohmann::json::parse(read_lines(path("whole/eval.jsonl")).back());
+  const auto next = nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front());
+  EXPECT_LT(std::abs(next["loss"].get<double>() / last["loss"].get<double>() - 1), 0.1);
+}
+
 TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=7"}).code, 0);
   write_text(path("test.csv"), "id,document\nx9,another document\n");
@@ -520,6 +553,10 @@ TEST_F(Summarization, UnusableInputIsNamed) {
   EXPECT_THAT(problem({"--set", "task.data.train=empty.jsonl"}), HasSubstr("empty.jsonl"));
   EXPECT_THAT(problem({"--set", "task.model.n_head=3"}),
               HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
+  EXPECT_THAT(problem({"--set", "task.language.hidden_size=288"}),
+              HasSubstr("a GPT-2's options are those of [task.model]"));
+  EXPECT_THAT(problem({"--set", "task.language.architecture=llama"}),
+              HasSubstr("[task.model] has options of a GPT-2"));
   EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}),
               HasSubstr("must not exceed task.model.n_positions (64)"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=33"}),

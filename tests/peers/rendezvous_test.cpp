@@ -224,7 +224,7 @@ TEST(Rendezvous, StrangersAreTurnedAwayAndDoNoHarm) {
   EXPECT_EQ(thrown, nothing_thrown(3));
 }
 
-// It says that it is rank 1, or that there are other ranks: neither ends the run nor takes the seat.
+// It says that it is rank 1, or that there are other ranks: neither ends the run nor is admitted.
 TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
   Group run(2);
   const auto thrown = as_threads(3, [&](int32_t rank) {
@@ -235,14 +235,14 @@ TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
       return;
     }
     const Socket twin = connect_to_run(run), larger = connect_to_run(run), hasty = connect_to_run(run);
-    greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::seated));
+    greet(twin, hello_of(run.world(1)), "a guess", encode(FrameType::admitted));
     const std::optional<Frame> answer = next_frame(twin);
     ASSERT_TRUE(answer && answer->type == FrameType::refused);
     EXPECT_THAT(parse<Refusal>(answer->body).why, HasSubstr("its run secret differs from rank 0's"));
     Hello hello = hello_of(run.world(1));
     hello.size = 5;
     greet(larger, hello, "");
-    put(hasty, encode(FrameType::hello, json_text(hello_of(run.world(1)))) + encode(FrameType::seated));
+    put(hasty, encode(FrameType::hello, json_text(hello_of(run.world(1)))) + encode(FrameType::admitted));
     for (const Socket* socket : {&twin, &larger, &hasty}) EXPECT_TRUE(is_closed(*socket));
   });
   EXPECT_EQ(thrown, nothing_thrown(3));
@@ -275,7 +275,7 @@ TEST(Rendezvous, WhoDoesNotProveToBeRank0IsNotJoined) {
     const Socket listening(world.listen_socket);
     const Socket other(::accept(listening.fd(), nullptr, nullptr));
     ASSERT_TRUE(next_frame(other));
-    put(other, encode(FrameType::seat));
+    put(other, encode(FrameType::admit));
     EXPECT_TRUE(is_closed(other));
   });
   EXPECT_THAT(thrown[1], HasSubstr("for rank 0 at 127.0.0.1:"));
@@ -381,7 +381,7 @@ TEST(Rendezvous, ARankLostWhileOthersAreMissingEndsIt) {
       return;
     }
     const Socket socket = connect_to_run(run);
-    greet(socket, hello_of(run.world(1)), Group::kSecret, encode(FrameType::seated));
+    greet(socket, hello_of(run.world(1)), Group::kSecret, encode(FrameType::admitted));
     std::this_thread::sleep_for(Milliseconds(200));
   });
   EXPECT_THAT(thrown[0], HasSubstr("rank 1 (host "));
@@ -398,7 +398,7 @@ TEST(Rendezvous, ARankThatDoesNotWaitForTheOthersEndsIt) {
     }
     const Socket socket = connect_to_run(run);
     greet(socket, hello_of(run.world(1)), Group::kSecret,
-          encode(FrameType::seated) + encode(FrameType::exchange, "too early"));
+          encode(FrameType::admitted) + encode(FrameType::exchange, "too early"));
     EXPECT_TRUE(is_closed(socket));
   });
   EXPECT_THAT(thrown[0], HasSubstr("was lost: a message came that has no place here"));
