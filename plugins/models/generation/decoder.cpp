@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "transformer/packed_batch.hpp"
 
@@ -41,8 +42,8 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   const int64_t width = model_.heads() * model_.head_width(), keys = model_.key_heads() * model_.head_width();
   const auto there = [&](at::IntArrayRef values) { return transformer::to_device(values, model_.device()); };
   const at::Tensor rows = there(cache_rows), places = there(positions);
-  std::vector<AttentionLayout> kinds;  // whose tensors their layers share
-  const auto of_layer = [&](size_t number) {
+  std::deque<AttentionLayout> kinds;  // whose tensors their layers share
+  const auto of_layer = [&](size_t number) -> const AttentionLayout& {
     const AttentionLayout own = model_.attention(static_cast<int64_t>(number));
     for (const AttentionLayout& kind : kinds)
       if (kind.window == own.window && kind.scale == own.scale && kind.softcap == own.softcap) return kind;
@@ -53,7 +54,7 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   at::Tensor x = model_.embed(there(tokens), places);
   for (size_t i = 0; i < cache_.size(); ++i) {
     at::Tensor& cache = cache_[i];
-    const AttentionLayout uploaded = of_layer(i);
+    const AttentionLayout& uploaded = of_layer(i);
     x = model_.layer(static_cast<int64_t>(i), x, places, compute_, [&](const at::Tensor& qkv) {
       cache.index_copy_(0, rows, qkv.narrow(1, width, 2 * keys));
       if (layout.positions.empty()) return transformer::ragged_self_attention(qkv, uploaded);

@@ -52,6 +52,7 @@ nlohmann::json Architecture::json(const Config& config) const {
   Config whole = config;
   whole.num_key_value_heads = config.key_heads();
   whole.head_dim = config.head_width();
+  if (config.query_pre_attn_scalar == 0) whole.query_pre_attn_scalar = config.head_width();
   hugging_face::write_fields(whole, fields, values);
   if (nlohmann::json scaling = rope_json(config.rope_scaling); !scaling.is_null())
     values["rope_scaling"] = scaling;

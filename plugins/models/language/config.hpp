@@ -43,8 +43,10 @@ struct Config {
 
   int64_t key_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
-  bool has_local_layers() const { return sliding_window > 0 && full_attention_every > 0; }
-  bool is_local(int64_t layer) const { return has_local_layers() && (layer + 1) % full_attention_every != 0; }
+  // Whether this layer has the window.
+  bool is_local(int64_t layer) const {
+    return sliding_window > 0 && (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
+  }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
   // Columns of queries, and of keys as of values.
   int64_t query_width() const { return num_attention_heads * head_width(); }

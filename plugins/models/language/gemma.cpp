@@ -42,6 +42,7 @@ void read_nulls(const ConfigFile& file, Config& config) {
 void read_layer_types(const ConfigFile& file, Config& config) {
   const nlohmann::json* types = file.find("layer_types");
   if (types == nullptr) return;
+  if (!types->is_array()) file.fail("layer_types", "must be a list");
   const auto first = std::ranges::find(*types, kAll);
   config.full_attention_every = first - types->begin() + 1;
   for (int64_t i = 0; i < static_cast<int64_t>(types->size()); ++i) {
@@ -148,8 +149,8 @@ const Architecture& gemma3() {
       nlohmann::json all = rope_json(config.rope_scaling);
       if (all.is_null()) all = {{"rope_type", "default"}};
       all["rope_theta"] = config.rope_theta;
-      values["rope_parameters"] = {
-          {kAll, all}, {kLocal, {{"rope_type", "default"}, {"rope_theta", config.rope_local_theta}}}};
+      const double local = config.rope_local_theta > 0 ? config.rope_local_theta : config.rope_theta;
+      values["rope_parameters"] = {{kAll, all}, {kLocal, {{"rope_type", "default"}, {"rope_theta", local}}}};
       for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern"})
         values.erase(key);
     };

@@ -6,9 +6,9 @@ namespace pipeline::language {
 
 // The causal mask, kept as a buffer by older versions of transformers, whose names may lack the first part.
 static std::string plain_name(const std::string& name) {
-  constexpr const char *kPrefix = "transformer.", *kHead = "lm_head.weight";
+  constexpr const char *kPrefix = "transformer.", *kUntied = "lm_head.weight";
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return "";
-  return name == kHead || name.starts_with(kPrefix) ? name : kPrefix + name;
+  return name == kUntied || name.starts_with(kPrefix) ? name : kPrefix + name;
 }
 
 const Architecture& gpt2() {

@@ -49,7 +49,7 @@ LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig
   }
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
-  if (config_.has_local_layers() && config_.rope_local_theta > 0)
+  if (config_.sliding_window > 0 && config_.rope_local_theta > 0)
     local_frequencies_ = transformer::rotary_frequencies(config_.head_width(), config_.rope_local_theta);
   if (architecture_.is_rotary)
     frequencies_ = config_.rope_scaling.scaled(
@@ -154,7 +154,7 @@ at::Tensor LanguageModel::merged(const ParameterRegistry::Declared& parameter) c
 
 transformer::AttentionLayout LanguageModel::attention(int64_t layer) const {
   transformer::AttentionLayout layout{.heads = heads(), .key_heads = key_heads()};
-  if (!config_.has_local_layers() || config_.is_local(layer)) layout.window = config_.sliding_window;
+  if (config_.is_local(layer)) layout.window = config_.sliding_window;
   if (config_.query_pre_attn_scalar > 0)
     layout.scale = 1 / std::sqrt(static_cast<double>(config_.query_pre_attn_scalar));
   layout.softcap = config_.attn_logit_softcapping;
@@ -177,9 +177,8 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
                                const std::vector<int64_t>& rows, const ForwardPass& pass,
                                const std::shared_ptr<transformer::SharedGradient>& shared) const {
   const auto kind = [&](bool is_local) {
-    transformer::LayerKind made{attention(is_local ? 0 : layer_count() - 1),
-                                rotation(batch.positions, is_local)};
-    if (!is_local && config_.has_local_layers()) made.layout.window = 0;
+    transformer::LayerKind made{attention(0), rotation(batch.positions, is_local)};
+    made.layout.window = is_local ? config_.sliding_window : 0;
     made.layout.queries = made.layout.keys = batch.sequences;
     made.layout.full_length = batch.full_length;
     return made;
@@ -191,7 +190,7 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
       .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
       .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
       .first_unit = unit(1)};
-  if (config_.has_local_layers()) layers.local = kind(true);
+  if (config_.sliding_window > 0) layers.local = kind(true);
   const at::Tensor x = pass.run_once(
       unit(0),
       [&](const Tensors& in) {
@@ -242,18 +241,20 @@ double LanguageModel::flops(const PackedBatch& batch) const {
   const auto width = static_cast<double>(config_.hidden_size),
              queries = static_cast<double>(config_.query_width()),
              keys = static_cast<double>(config_.key_width()), inner = static_cast<double>(config_.inner());
-  double attention = 0;
-  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
-    const int64_t length = batch.sequences.length(s), window = config_.sliding_window;
-    const int64_t outside = window > 0 ? std::max<int64_t>(length - window, 0) : 0;
-    attention += 2 * static_cast<double>(length * length - outside * outside) * queries;
+  double layers = 0;
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
+    const int64_t window = config_.is_local(layer) ? config_.sliding_window : 0;
+    for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+      const int64_t length = batch.sequences.length(s);
+      const int64_t outside = window > 0 ? std::max<int64_t>(length - window, 0) : 0;
+      layers += 2 * static_cast<double>(length * length - outside * outside) * queries;
+    }
+    layers += 2 * static_cast<double>(batch.sequences.rows()) * width *
+              (2 * queries + 2 * keys + (architecture_.is_gated ? 3 : 2) * inner);
   }
-  const double layer = 2 * static_cast<double>(batch.sequences.rows()) * width *
-                           (2 * queries + 2 * keys + (architecture_.is_gated ? 3 : 2) * inner) +
-                       attention;
   const double head =
       2 * static_cast<double>(batch.target_rows.size()) * width * static_cast<double>(config_.vocab_size);
-  return 3 * (static_cast<double>(config_.num_hidden_layers) * layer + head);
+  return 3 * (layers + head);
 }
 
 at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor& positions,

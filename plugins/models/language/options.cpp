@@ -86,7 +86,7 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
   refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
   refuse(full_attention_every > 0, row.has(&Config::query_pre_attn_scalar), "full_attention_every");
-  refuse(rope_local_theta > 0, row.has(&Config::query_pre_attn_scalar), "rope_local_theta");
+  refuse(rope_local_theta > 0, row.has(&Config::rope_local_theta), "rope_local_theta");
   refuse(query_pre_attn_scalar > 0, row.has(&Config::query_pre_attn_scalar), "query_pre_attn_scalar");
   refuse(attn_logit_softcapping > 0, row.has(&Config::attn_logit_softcapping), "attn_logit_softcapping");
   refuse(final_logit_softcapping > 0, row.has(&Config::final_logit_softcapping), "final_logit_softcapping");

@@ -21,6 +21,7 @@ Fields<Config> qwen_fields(Fields<Config> more) {
 void require_full_attention(const ConfigFile& file, Config&) {
   const nlohmann::json* types = file.find("layer_types");
   if (types == nullptr) return;
+  if (!types->is_array()) file.fail("layer_types", "must be a list");
   for (const auto& type : *types)
     if (type != "full_attention") file.fail("layer_types", "only \"full_attention\" is computed here");
 }
