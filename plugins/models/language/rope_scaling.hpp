@@ -5,7 +5,12 @@
 #include <cstdint>
 #include <string>
 
-#include "hugging_face/config_file.hpp"
+#include <nlohmann/json_fwd.hpp>
+
+namespace pipeline::hugging_face {
+class ConfigFile;
+class Differences;
+}  // namespace pipeline::hugging_face
 
 namespace pipeline::language {
 

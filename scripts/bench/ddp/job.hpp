@@ -8,7 +8,7 @@
 // Before the SDK, which has an Error of its own.
 #include "scripts/bench/ranks.hpp"
 
-#include "language/folder.hpp"
+#include "language/language_model.hpp"
 
 namespace bench {
 
