@@ -34,6 +34,8 @@ target_include_directories(archive::archive SYSTEM INTERFACE ${ARCHIVE_INCLUDE_D
 target_link_libraries(archive::archive INTERFACE ${ARCHIVE_LIBRARY})
 
 # SentencePiece reads tokenizer.model files. Only the tests train such.
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
+find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)

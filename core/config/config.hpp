@@ -138,6 +138,7 @@ struct Difference {
   bool may_change;  // it cannot change the result, or is meant to be changed (length of training, devices,
                     // ...)
   bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
+  bool is_gone;          // no plugin has this option any more
   bool by_name;          // may change so long as --change names it,
   bool named;            // which it does
 };

@@ -44,6 +44,7 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
                              .origin = row.origin,
                              .may_change = row.may_change || came || named,
                              .with_its_plugin = came && is_placement(row.key),
+                             .is_gone = false,
                              .by_name = row.by_name,
                              .named = named});
     }
@@ -57,6 +58,7 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
                            .origin = Origin{},
                            .may_change = !key.starts_with("stage."),
                            .with_its_plugin = is_placement(key),
+                           .is_gone = !is_placement(key),
                            .by_name = false,
                            .named = false});
   }

@@ -127,7 +127,11 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   changes_ = contents.changes;
   for (const config::Difference& d : config::require_resumable(
            contents.config_toml, from.path(), session_.config(), session_.plugin_configs())) {
-    if (!d.with_its_plugin)
+    // An option that an earlier version did not have.
+    if (d.before.empty() && d.origin.kind == config::Origin::Kind::kDefault && !d.with_its_plugin) continue;
+    if (d.is_gone)
+      log_.warning(fmt::format("{} = {} in {} is no option any more", d.key, d.before, from.path()));
+    else if (!d.with_its_plugin)
       log_.info(fmt::format("changed {}: {} = {} (was {})",
                             d.named ? fmt::format("after step {}", contents.step) : "since the checkpoint",
                             d.key, config::or_not_set(d.now), config::or_not_set(d.before)));

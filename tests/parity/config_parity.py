@@ -41,8 +41,9 @@ def like_llama(follows=None, no_effect=None, refused=None):
 BIAS = {"attention_bias": (True, "language.attention_bias")}
 QWEN = dict(no_effect={"sliding_window": 16, "max_window_layers": 1}, refused={"use_sliding_window": True, "layer_types": ["sliding_attention"]})
 GEMMA = {**BIAS, **{name: (value, "language." + name) for name, value in {
-    "attn_logit_softcapping": 20.0, "final_logit_softcapping": 40.0, "query_pre_attn_scalar": 64, "sliding_window": 128}.items()},
+    "final_logit_softcapping": 40.0, "query_pre_attn_scalar": 64, "sliding_window": 128}.items()},
     "layer_types": (["full_attention"], "language.full_attention_every", 1)}
+CAP = {"attn_logit_softcapping": (20.0, "language.attn_logit_softcapping")}
 NO_GEMMA = {"hidden_activation": "gelu", "use_bidirectional_attention": True, "layer_types": ["full_attention", "sliding_attention"]}
 LOCAL_ROPE = {"full_attention": ROPE, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}
 LANGUAGE = {
@@ -50,8 +51,9 @@ LANGUAGE = {
     "MistralConfig": like_llama({"sliding_window": (128, "language.sliding_window")}, refused={"attention_bias": True}),
     "Qwen2Config": like_llama(**QWEN),
     "Qwen3Config": like_llama(BIAS, **QWEN),
-    "Gemma2Config": like_llama(GEMMA, refused=NO_GEMMA),
-    "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)}, refused=NO_GEMMA),
+    "Gemma2Config": like_llama({**GEMMA, **CAP}, refused=NO_GEMMA),
+    "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)},
+                                   refused={**NO_GEMMA, "attn_logit_softcapping": 20.0}),
 }
 VISION = dict(
     follows={

@@ -12,13 +12,16 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
           r"\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
+QWEN2 = LLAMA3.replace("{1,3}", "")
+
+
 def pre_tokenizer(kind):
     if kind == "gpt2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
     if kind == "smol_lm":
         return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
                                         pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated"),
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(tokenizers.Regex(QWEN2 if kind == "qwen2" else LLAMA3), "isolated"),
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
@@ -53,4 +56,12 @@ def llama3(vocab_size):
     return tokenizer
 
 
-KINDS = {"smol_lm": smol_lm, "llama3": llama3}
+def qwen2(vocab_size):
+    """A letter and its accent become one character first."""
+    tokenizer = trained("qwen2", vocab_size, pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.normalizer = tokenizers.normalizers.NFC()
+    tokenizer.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
+    return tokenizer
+
+
+KINDS = {"smol_lm": smol_lm, "llama3": llama3, "qwen2": qwen2}

@@ -4,6 +4,21 @@
 #include <vector>
 
 namespace pipeline::language {
+namespace {
+
+// Members that are 0 where a file says null, which is another value than none.
+void read_nulls(const Architecture& row, const hugging_face::ConfigFile& file, Config& config) {
+  const std::vector<std::string> keys = file.keys();
+  const auto read = [&](auto member) {
+    const std::string key = row.key(member, "");
+    if (std::ranges::find(keys, key) != keys.end() && file.find(key) == nullptr) config.*member = 0;
+  };
+  for (const auto member : {&Config::num_key_value_heads, &Config::head_dim, &Config::sliding_window})
+    read(member);
+  for (const auto member : {&Config::attn_logit_softcapping, &Config::final_logit_softcapping}) read(member);
+}
+
+}  // namespace
 
 // Each in the file of its family.
 const Architecture& gpt2();
@@ -32,6 +47,7 @@ const Architecture& architecture(const std::string& name) {
 Config Architecture::config(const hugging_face::ConfigFile& file) const {
   file.type({name});
   Config config = hugging_face::read_fields(file, fields, config_class, defaults);
+  read_nulls(*this, file, config);
   for (const auto& [key, id] :
        {std::pair("bos_token_id", &config.bos_token_id), {"eos_token_id", &config.eos_token_id}})
     if (const nlohmann::json* value = file.find(key); value != nullptr && value->is_number_integer())

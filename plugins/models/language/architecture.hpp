@@ -48,6 +48,7 @@ struct Architecture {
   bool is_rms = true;                // norms without mean and bias
   bool is_gated = true;              // SwiGLU; otherwise an MLP with GELU
   bool has_local_positions = false;  // layers with a window have rope_local_theta; `read` reads them
+  bool takes_any_head = true;        // head_dim, where num_attention_heads does not divide hidden_size
   bool has_output_bias = true;       // with attention_bias, of what attention gives back, too
   bool is_gelu_gate = false;         // GeGLU, with GELU's tanh form
   bool is_embedding_scaled = false;  // by sqrt(hidden_size)

@@ -32,7 +32,8 @@ void Config::check() const {
     fail_with(PL_ERROR_CONFIG, "num_key_value_heads = ", num_key_value_heads,
               ": must divide num_attention_heads (", num_attention_heads, ")");
   if (row.is_rotary && head_width() % 2 != 0)
-    fail_with(PL_ERROR_CONFIG, heads, " = ", num_attention_heads, ": gives heads of ", head_width(),
+    fail_with(PL_ERROR_CONFIG, head_dim > 0 ? "head_dim" : heads, " = ",
+              head_dim > 0 ? head_dim : num_attention_heads, ": gives heads of ", head_width(),
               " channels: rotary positions need an even number");
   const auto positive = [&](double Config::*member, const char* name) {
     check_positive(row.key(member, name).c_str(), this->*member);
@@ -47,6 +48,8 @@ void Config::check() const {
     if (!(this->*member >= 0) || std::isinf(this->*member))
       fail_with(PL_ERROR_CONFIG, row.key(member, name), " = ", this->*member, ": must be a number from 0 on");
   rope_scaling.check();
+  if (rope_scaling.type == "yarn" && !(rope_theta > 1))
+    fail_with(PL_ERROR_CONFIG, "rope_theta = ", rope_theta, ": must be above 1 for yarn positions");
   positive(&Config::initializer_range, "initializer_range");
   for (const auto& [member, name] : {std::pair(&Config::embedding_dropout, "embedding_dropout"),
                                      {&Config::attention_dropout, "attention_dropout"},

@@ -15,38 +15,33 @@ constexpr const char *kLocal = "sliding_attention", *kAll = "full_attention";
 
 Fields<Config> gemma_fields(Fields<Config> more) {
   using namespace hugging_face;
-  Fields<Config> fields = llama_fields({{"hidden_activation", only({"gelu_pytorch_tanh"})},
-                                        {"attention_bias", &Config::attention_bias},
-                                        {"query_pre_attn_scalar", &Config::query_pre_attn_scalar},
-                                        {"sliding_window", &Config::sliding_window},
-                                        {"attn_logit_softcapping", &Config::attn_logit_softcapping},
-                                        {"final_logit_softcapping", &Config::final_logit_softcapping},
-                                        {"layer_types", kReadElsewhere},
-                                        {"use_bidirectional_attention", only({false})},
-                                        {"cache_implementation", kWithoutEffect}});
+  Fields<Config> fields =
+      llama_fields({{"hidden_activation", only({"gelu_pytorch_tanh"})},
+                    {"attention_bias", &Config::attention_bias},
+                    {"query_pre_attn_scalar", &Config::query_pre_attn_scalar},
+                    {"sliding_window", &Config::sliding_window},
+                    {"final_logit_softcapping", &Config::final_logit_softcapping},
+                    {"layer_types", kReadElsewhere},
+                    {"use_bidirectional_attention", only({false})},
+                    {"sliding_window_size", kWithoutEffect},  // sliding_window, said twice
+                    {"cache_implementation", kWithoutEffect}});
   std::erase_if(fields, [](const auto& field) { return std::string_view(field.key) == "hidden_act"; });
   fields.push_back({"hidden_act", only({"gelu_pytorch_tanh"})});  // an older name
   fields.insert(fields.end(), more.begin(), more.end());
   return fields;
 }
 
-// null is another value than none.
-void read_nulls(const ConfigFile& file, Config& config) {
-  const std::vector<std::string> keys = file.keys();
-  for (const auto& [key, member] : {std::pair("attn_logit_softcapping", &Config::attn_logit_softcapping),
-                                    {"final_logit_softcapping", &Config::final_logit_softcapping}})
-    if (std::ranges::count(keys, key) > 0 && file.find(key) == nullptr) config.*member = 0;
-}
-
 // The pattern, which the layers must have.
 void read_layer_types(const ConfigFile& file, Config& config) {
   const nlohmann::json* types = file.find("layer_types");
   if (types == nullptr) return;
-  if (!types->is_array()) file.fail("layer_types", "must be a list");
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != config.num_hidden_layers)
+    file.fail("layer_types",
+              concat("must be a list of num_hidden_layers (", config.num_hidden_layers, ") names"));
   const auto first = std::ranges::find(*types, kAll);
-  config.full_attention_every = first - types->begin() + 1;
-  for (int64_t i = 0; i < static_cast<int64_t>(types->size()); ++i) {
-    const bool is_all = (i + 1) % config.full_attention_every == 0;
+  config.full_attention_every = first == types->end() ? 0 : first - types->begin() + 1;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const bool is_all = config.full_attention_every > 0 && (i + 1) % config.full_attention_every == 0;
     if ((*types)[static_cast<size_t>(i)] != (is_all ? kAll : kLocal))
       file.fail("layer_types",
                 concat("layer ", i, " must be ", is_all ? kAll : kLocal, ", as the layers before it say"));
@@ -57,7 +52,7 @@ void write_layer_types(const Config& config, nlohmann::json& values) {
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     values["layer_types"].push_back(config.is_local(i) ? kLocal : kAll);
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
-    if (values[key] == 0.0) values[key] = nullptr;
+    if (values.contains(key) && values[key] == 0.0) values[key] = nullptr;
 }
 
 // Since transformers 5 one for each kind of layers; before, names of their own for the local ones' base.
@@ -105,6 +100,7 @@ Architecture gemma(const char* name, const char* config_class, const char* model
   row.names.mlp_norm = "pre_feedforward_layernorm";
   row.names.attention_end_norm = "post_attention_layernorm";
   row.names.mlp_end_norm = "post_feedforward_layernorm";
+  row.takes_any_head = false;
   row.is_gelu_gate = row.is_embedding_scaled = row.is_norm_above_one = true;
   return row;
 }
@@ -114,10 +110,8 @@ Architecture gemma(const char* name, const char* config_class, const char* model
 const Architecture& gemma2() {
   static const Architecture kRow = [] {
     Architecture row = gemma("gemma2", "Gemma2Config", "Gemma2ForCausalLM");
-    row.read = [](const ConfigFile& file, Config& config) {
-      read_nulls(file, config);
-      read_layer_types(file, config);
-    };
+    row.fields.push_back({"attn_logit_softcapping", &Config::attn_logit_softcapping});
+    row.read = read_layer_types;
     row.write = write_layer_types;
     return row;
   }();
@@ -134,13 +128,13 @@ const Architecture& gemma3() {
     row.defaults.rope_theta = 1e6;
     row.defaults.rope_local_theta = 10000;
     row.defaults.attn_logit_softcapping = row.defaults.final_logit_softcapping = 0;
-    row.fields = gemma_fields({{"rope_local_base_freq", &Config::rope_local_theta},
+    row.fields = gemma_fields({{"attn_logit_softcapping", only({nullptr})},  // transformers has no use for it
+                               {"rope_local_base_freq", &Config::rope_local_theta},
                                {"sliding_window_pattern", &Config::full_attention_every},
                                {"_sliding_window_pattern", &Config::full_attention_every}});
     row.has_query_norm = true;
     row.has_local_positions = true;
     row.read = [](const ConfigFile& file, Config& config) {
-      read_nulls(file, config);
       read_gemma3_rope(file, config);
       read_layer_types(file, config);
     };
@@ -151,8 +145,9 @@ const Architecture& gemma3() {
       all["rope_theta"] = config.rope_theta;
       const double local = config.rope_local_theta > 0 ? config.rope_local_theta : config.rope_theta;
       values["rope_parameters"] = {{kAll, all}, {kLocal, {{"rope_type", "default"}, {"rope_theta", local}}}};
-      for (const char* key : {"rope_theta", "rope_local_base_freq", "rope_scaling", "sliding_window_pattern"})
-        values.erase(key);
+      values["rope_local_base_freq"] = local;  // the older form, beside it
+      values.erase("_sliding_window_pattern");
+      if (config.full_attention_every == 0) values.erase("sliding_window_pattern");
     };
     return row;
   }();

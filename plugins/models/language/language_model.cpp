@@ -49,8 +49,9 @@ LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig
   }
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
-  if (config_.sliding_window > 0 && config_.rope_local_theta > 0)
-    local_frequencies_ = transformer::rotary_frequencies(config_.head_width(), config_.rope_local_theta);
+  if (config_.sliding_window > 0 && architecture_.has_local_positions)
+    local_frequencies_ = transformer::rotary_frequencies(
+        config_.head_width(), config_.rope_local_theta > 0 ? config_.rope_local_theta : config_.rope_theta);
   if (architecture_.is_rotary)
     frequencies_ = config_.rope_scaling.scaled(
         transformer::rotary_frequencies(config_.head_width(), config_.rope_theta), config_.rope_theta);

@@ -52,9 +52,11 @@ const Architecture& llama() {
           {"is_llama_config", kWithoutEffect},
       }),
       .written = {{"hidden_act", "silu"}},
-      .names = {.plain = [](const std::string& name) {  // a buffer of older versions
-        return name.ends_with("rotary_emb.inv_freq") ? std::string() : name;
-      }}};
+      .names = {.plain =
+                    [](const std::string& name) {  // a buffer of older versions
+                      return name.ends_with("rotary_emb.inv_freq") ? std::string() : name;
+                    }},
+      .takes_any_head = false};
   return kRow;
 }
 

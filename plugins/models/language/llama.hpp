@@ -5,7 +5,7 @@
 
 namespace pipeline::language {
 
-// Fields that LlamaConfig, MistralConfig, Qwen2Config and Qwen3Config have alike; `more`: the others of one.
+// Fields that the classes of Llama, Mistral, Qwen and Gemma have alike; `more`: the others of one.
 hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more);
 
 }  // namespace pipeline::language

@@ -62,7 +62,7 @@ void LanguageOptions::describe(Options& o) {
   o("rope_theta", rope_theta, "base of the rotary positions; not for gpt2").above(0).of_model();
   o("tie_word_embeddings", tie_word_embeddings, "the embedding is the output head, too; always with gpt2")
       .of_model();
-  o("attention_bias", attention_bias, "llama, qwen3: biases in attention; gpt2 and qwen2 always have them")
+  o("attention_bias", attention_bias, "biases in attention; gpt2 and qwen2 always have them, mistral never")
       .of_model();
   o("mlp_bias", mlp_bias, "llama: biases in the feed-forward layer; gpt2 always has them").of_model();
   o("dropout", dropout, "of attention weights; gpt2: also of the embedding and before residual additions")
@@ -90,9 +90,12 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   refuse(query_pre_attn_scalar > 0, row.has(&Config::query_pre_attn_scalar), "query_pre_attn_scalar");
   refuse(attn_logit_softcapping > 0, row.has(&Config::attn_logit_softcapping), "attn_logit_softcapping");
   refuse(final_logit_softcapping > 0, row.has(&Config::final_logit_softcapping), "final_logit_softcapping");
+  refuse(!tie_word_embeddings, row.has(&Config::tie_word_embeddings), "tie_word_embeddings");
   refuse(attention_bias, row.has(&Config::attention_bias), "attention_bias");
   refuse(mlp_bias, row.has(&Config::mlp_bias), "mlp_bias");
-  if (head_dim == 0) divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+  if (row.is_rotary && head_dim % 2 != 0) errors("head_dim", "must be even, for rotary positions");
+  if (head_dim == 0 || !row.takes_any_head)
+    divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
   if (num_key_value_heads > 0)
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
+#include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
 namespace pipeline::text {
@@ -99,9 +100,21 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
 
 void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
-                      const std::function<void(int32_t)>& token) const {
+                      const std::function<void(int32_t)>& token, bool is_composed) const {
   const std::array<List, 2>& lists = lists_[special == SpecialTokens::kRecognize];
-  Finder first(text, lists[0]), rest(text, lists[1]);
+  Finder first(text, lists[0]);
+  if (is_composed) {
+    const auto compose = [&](size_t begin, size_t end) {
+      std::string kept;
+      const std::string_view part = composed(text.substr(begin, end - begin), kept);
+      Finder rest(part, lists[1]);
+      cut_at(
+          rest, part, 0, part.size(), [&](size_t from, size_t to) { plain(part.substr(from, to - from)); },
+          token);
+    };
+    return cut_at(first, text, 0, text.size(), compose, token);
+  }
+  Finder rest(text, lists[1]);
   const auto plain_text = [&](size_t begin, size_t end) { plain(text.substr(begin, end - begin)); };
   cut_at(
       first, text, 0, text.size(),

@@ -32,8 +32,9 @@ class AddedTokens {
 
   // Cuts a text at its tokens, from left to right: of those that begin at the same place the longest. Calls
   // plain() for each part between them, none of which is empty, and token() for each of them.
+  // `is_composed`: what stands between tokens that are not normalized is composed() first.
   void cut(std::string_view text, SpecialTokens special, const std::function<void(std::string_view)>& plain,
-           const std::function<void(int32_t)>& token) const;
+           const std::function<void(int32_t)>& token, bool is_composed = false) const;
 
   // The first token of those that are special, and where it stands.
   struct Found {

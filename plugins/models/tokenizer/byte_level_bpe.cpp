@@ -7,6 +7,7 @@
 #include "tokenizer/added_tokens.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/fingerprint.hpp"
+#include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/word_cache.hpp"
@@ -32,6 +33,7 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
     hash.add(static_cast<uint64_t>(vocabulary.pre_tokenizer));
     hash.add(uint64_t{vocabulary.ignore_merges});
   }
+  if (vocabulary.is_composed) hash.add(std::string_view("NFC"));
   if (const int32_t end = end_of_text(vocabulary); end != special_token(vocabulary, kEndOfText))
     hash.add(static_cast<uint64_t>(end));
   for (const Added& token : vocabulary.added) hash_matching(token.id, token.how, hash);
@@ -53,7 +55,12 @@ struct ByteLevelBpe::State {
         fingerprint(fingerprint_of(vocabulary)),
         cache_owner(next_owner()) {
     std::vector<AddedTokens::Token> tokens;
-    for (const Added& token : vocabulary.added) tokens.push_back({token.text, token.id, token.how});
+    for (const Added& token : vocabulary.added) {
+      std::string kept;
+      const bool is_composed = vocabulary.is_composed && token.how.is_normalized;
+      tokens.push_back(
+          {std::string(is_composed ? composed(token.text, kept) : token.text), token.id, token.how});
+    }
     added = AddedTokens(std::move(tokens));
   }
 
@@ -100,7 +107,7 @@ void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& id
                                  Place /*place*/) const {
   state_->added.cut(
       text, special, [&](std::string_view part) { encode_plain(part, ids); },
-      [&](int32_t id) { ids.push_back(id); });
+      [&](int32_t id) { ids.push_back(id); }, state_->vocabulary.is_composed);
 }
 
 void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {

@@ -144,7 +144,8 @@ const char* smol_lm_piece_end(const char* p, const char* end) {
 }
 
 // One character that is no letter, number or line end may stand before letters; a U+0020 before others, and
-// line ends after them. White space is cut after its last line end.
+// line ends after them. White space is cut after its last line end. Of numbers so many stay together.
+template <int most_digits>
 const char* llama3_piece_end(const char* p, const char* end) {
   if (*p == '\'') {
     if (const size_t bytes = contraction_bytes_in_any_case(p, end)) return p + bytes;
@@ -153,7 +154,7 @@ const char* llama3_piece_end(const char* p, const char* end) {
   if (first.type == CharacterClass::kLetter) return run_end(p, end, first);
   const char* run = p + first.bytes;
   if (first.type == CharacterClass::kNumber) {
-    for (int digits = 1; digits < 3 && run != end; ++digits) {
+    for (int digits = 1; digits < most_digits && run != end; ++digits) {
       const Character character = character_at(run, end);
       if (character.type != CharacterClass::kNumber) break;
       run += character.bytes;
@@ -186,7 +187,9 @@ PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
     case PreTokenizer::kSmolLm:
       return smol_lm_piece_end;
     case PreTokenizer::kLlama3:
-      return llama3_piece_end;
+      return llama3_piece_end<3>;
+    case PreTokenizer::kQwen2:
+      return llama3_piece_end<1>;
     case PreTokenizer::kGpt2:
       break;
   }

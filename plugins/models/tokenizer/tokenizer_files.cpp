@@ -89,7 +89,8 @@ Files format_vocabulary(const Vocabulary& vocabulary) {
   Files files{{kTokenizerJson, format_tokenizer_json(vocabulary)},
               {kConfig, format_tokenizer_config(vocabulary)}};
   // This form is always read as GPT-2's, with its one special token.
-  const bool is_gpt2 = vocabulary.pre_tokenizer == PreTokenizer::kGpt2 && !vocabulary.ignore_merges;
+  const bool is_gpt2 =
+      vocabulary.pre_tokenizer == PreTokenizer::kGpt2 && !vocabulary.ignore_merges && !vocabulary.is_composed;
   const bool has_others = vocabulary.added.size() > (special_token(vocabulary, kEndOfText) < 0 ? 0u : 1u);
   if (is_gpt2 && !has_others) {
     files[kPairs[0].vocab] = format_vocab_json(vocabulary);

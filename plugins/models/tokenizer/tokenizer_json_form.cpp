@@ -94,7 +94,8 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
 Vocabulary parse_object(const Section& file) {
   const Section model(file.get("model"), file.place("model"));
   model.require("type", {"BPE"});  // first: what another kind has around it does not matter
-  file.require("normalizer", {});
+  const bool is_composed = !file.get("normalizer").is_null();
+  if (is_composed) file.part("normalizer").require_given("type", {"NFC"});
   require_byte_level(file, "decoder");
   const std::string begin = read_post_processor(file);
 
@@ -111,6 +112,7 @@ Vocabulary parse_object(const Section& file) {
   add_merges(model, builder);
   Vocabulary vocabulary = builder.finish();
   vocabulary.ignore_merges = model.get("ignore_merges") == true;
+  vocabulary.is_composed = is_composed;
   if (begin.empty()) return vocabulary;
   vocabulary.begin_of_text = special_token(vocabulary, begin);
   vocabulary.adds_begin_of_text = true;
@@ -142,9 +144,10 @@ std::string format_tokenizer_json(const Vocabulary& vocabulary) {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   // Written in the order that Hugging Face writes it; the offsets' options are those of its GPT-2.
   return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": )" + added.dump() +
-         R"(, "normalizer": null, "pre_tokenizer": )" +
-         format_pre_tokenizer(vocabulary.pre_tokenizer).dump() + R"(, "post_processor": )" +
-         format_post_processor(vocabulary).dump() + R"(, "decoder": )" + decoder.dump() +
+         R"(, "normalizer": )" + (vocabulary.is_composed ? R"({"type": "NFC"})" : "null") +
+         R"(, "pre_tokenizer": )" + format_pre_tokenizer(vocabulary.pre_tokenizer).dump() +
+         R"(, "post_processor": )" + format_post_processor(vocabulary).dump() + R"(, "decoder": )" +
+         decoder.dump() +
          R"(, "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", )" +
          R"("end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": )" +
          (vocabulary.ignore_merges ? "true" : "false") + R"(, "vocab": )" + format_vocab_json(vocabulary) +

@@ -6,9 +6,14 @@ namespace {
 using nlohmann::json;
 using strict_json::excerpt;
 
-constexpr const char* kLlama3Expression =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
-    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+// `numbers`: how many stay together.
+std::string expression(const char* numbers) {
+  return std::string(R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})") + numbers +
+         R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+}
+json pattern_of(PreTokenizer kind) {
+  return {{"Regex", expression(kind == PreTokenizer::kQwen2 ? "" : "{1,3}")}};
+}
 
 // The special token that a template puts before every text; empty: none, as transformers 5 saves a tokenizer
 // that adds nothing.
@@ -69,11 +74,12 @@ PreTokenizer read_pre_tokenizer(const Section& file) {
     require_bytes(second, true);
     return PreTokenizer::kSmolLm;
   }
-  first.require_given("pattern", {{{"Regex", kLlama3Expression}}});
+  const json qwen2 = pattern_of(PreTokenizer::kQwen2);
+  first.require_given("pattern", {pattern_of(PreTokenizer::kLlama3), qwen2});
   first.require_given("behavior", {"Isolated"});
   first.require("invert", {false});
   require_bytes(second, false);
-  return PreTokenizer::kLlama3;
+  return first.get("pattern") == qwen2 ? PreTokenizer::kQwen2 : PreTokenizer::kLlama3;
 }
 
 json format_pre_tokenizer(PreTokenizer kind) {
@@ -88,11 +94,10 @@ json format_pre_tokenizer(PreTokenizer kind) {
     case PreTokenizer::kSmolLm:
       return sequence({{"type", "Digits"}, {"individual_digits", true}}, byte_level(true));
     case PreTokenizer::kLlama3:
-      return sequence({{"type", "Split"},
-                       {"pattern", {{"Regex", kLlama3Expression}}},
-                       {"behavior", "Isolated"},
-                       {"invert", false}},
-                      byte_level(false));
+    case PreTokenizer::kQwen2:
+      return sequence(
+          {{"type", "Split"}, {"pattern", pattern_of(kind)}, {"behavior", "Isolated"}, {"invert", false}},
+          byte_level(false));
     case PreTokenizer::kGpt2:
       break;
   }

@@ -26,7 +26,7 @@ struct Added {
 };
 
 // Which regular expression cuts texts into pieces: see PieceScanner.
-enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3 };
+enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3, kQwen2 };
 
 // What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own (SmolLM: every
 // printable ASCII character), no two tokens but added ones are the same, merges are distinct pairs of them.
@@ -35,6 +35,7 @@ struct Vocabulary {
   std::vector<Merge> merges;        // the first has precedence
   std::vector<Added> added;         // by id
   PreTokenizer pre_tokenizer = PreTokenizer::kGpt2;
+  bool is_composed = false;    // text becomes Unicode's normal form C first
   bool ignore_merges = false;  // a piece that is a token becomes that one, whatever the merges make of it
 
   // Special tokens that the files name; -1: none. Without an end of text that they name, it is

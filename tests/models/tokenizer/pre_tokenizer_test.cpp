@@ -134,7 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
                   R"(\p{N}|'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+)"),
         std::pair(PreTokenizer::kLlama3,
                   R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
-                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")));
+                  R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)"),
+        std::pair(PreTokenizer::kQwen2, R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+                                        R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)")));
 
 TEST(PreTokenizer, BytesThatAreNotUtf8AreOthers) {
   EXPECT_EQ(pieces_of("ab\xff\xfe!c"), (std::vector<std::string>{"ab", "\xff\xfe!", "c"}));
@@ -150,7 +152,8 @@ TEST(PreTokenizer, PiecesAreTheText) {
   for (int i = 0; i < 20'000; ++i) {
     std::string text;
     for (size_t n = random() % 20; n > 0; --n) text += static_cast<char>(random() % 3 == 0 ? ' ' : random());
-    for (const auto kind : {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3}) {
+    for (const auto kind :
+         {PreTokenizer::kGpt2, PreTokenizer::kSmolLm, PreTokenizer::kLlama3, PreTokenizer::kQwen2}) {
       std::string joined;
       for (const std::string& piece : pieces_of(text, kind)) {
         ASSERT_FALSE(piece.empty());

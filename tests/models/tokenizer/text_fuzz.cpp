@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string shown = tokenizer.decode(ids);
   require(replace_invalid_utf8(shown) == shown);
 
-  for (const auto kind : {text::PreTokenizer::kSmolLm, text::PreTokenizer::kLlama3}) {
+  for (const auto kind :
+       {text::PreTokenizer::kSmolLm, text::PreTokenizer::kLlama3, text::PreTokenizer::kQwen2}) {
     size_t bytes = 0;
     for (text::PieceScanner scanner(text, kind); scanner.next();) {
       require(!scanner.piece().empty());

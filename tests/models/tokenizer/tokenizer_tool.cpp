@@ -53,6 +53,7 @@ void encode(const Tokenizer& tokenizer, SpecialTokens special) {
 void pieces(const std::string& kind) {
   using pipeline::text::PreTokenizer;
   const PreTokenizer rules = kind == "llama3"    ? PreTokenizer::kLlama3
+                             : kind == "qwen2"   ? PreTokenizer::kQwen2
                              : kind == "smol_lm" ? PreTokenizer::kSmolLm
                                                  : PreTokenizer::kGpt2;
   for (std::string text; read_frame(text);) {

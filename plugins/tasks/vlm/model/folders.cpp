@@ -318,7 +318,7 @@ VlmConfig read_llava_config(const std::string& folder) {
   file.type({"llava"});
   const language::Config text = language::read_config(file.part("text_config"));
   if (!takes_pictures(text))
-    file.part("text_config").fail("model_type", "transformers cannot give this model a picture");
+    file.part("text_config").fail("model_type", "pictures of this model are not as transformers has them");
   VlmConfig config{.vision = read_vision_config(file), .language = text, .projector_layers = 2};
   config = hugging_face::read_fields(file, llava_fields(), "LlavaConfig", config);
   check_llava_fields(file, config.vision, text);
