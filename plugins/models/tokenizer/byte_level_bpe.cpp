@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 
 #include "core/base/utf8.hpp"
 #include "tokenizer/added_tokens.hpp"
@@ -56,15 +57,16 @@ struct ByteLevelBpe::State {
         cache_owner(next_owner()) {
     std::vector<AddedTokens::Token> tokens;
     for (const Added& token : vocabulary.added) {
-      std::string kept;
-      const bool is_composed = vocabulary.is_composed && token.how.is_normalized;
-      tokens.push_back(
-          {std::string(is_composed ? composed(token.text, kept) : token.text), token.id, token.how});
+      std::string_view text = token.text;
+      if (vocabulary.is_composed && token.how.is_normalized)
+        text = composed(text, composed_texts.emplace_back());
+      tokens.push_back({text, token.id, token.how});
     }
     added = AddedTokens(std::move(tokens));
   }
 
   Vocabulary vocabulary;
+  std::deque<std::string> composed_texts;  // of added tokens
   BpeModel model;
   AddedTokens added;
   int32_t eot;  // -1: none
