@@ -262,6 +262,9 @@ def character_bpe_forms(form):
     yield "legacy", form
     plain = {**form["decoder"], "decoders": form["decoder"]["decoders"][:3]}
     yield "no space before", {**form, "normalizer": replace, "decoder": plain}
+    nothing = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    spaces = {**added[2], "id": form["model"]["vocab"].get("\u2581\u2581", 703), "content": "\u2581\u2581"}  # in a text these signs themselves, in what is decoded spaces
+    yield "Gemma's", {**form, "normalizer": replace, "decoder": plain, "pre_tokenizer": nothing, "added_tokens": form["added_tokens"] + [spaces]}
     for scheme in ("always", "first", "never"):
         yield f"Metaspace, {scheme}", {**form, "normalizer": None, "pre_tokenizer": {**metaspace, "prepend_scheme": scheme},
                                        "decoder": plain if scheme == "never" else form["decoder"]}

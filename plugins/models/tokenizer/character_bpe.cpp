@@ -124,7 +124,16 @@ void CharacterBpe::read_prefix(const Section& file) {
 
   if (!file.get("pre_tokenizer").is_null()) {
     const Section spaces = file.part("pre_tokenizer");
-    spaces.require_given("type", {"Metaspace"});
+    spaces.require_given("type", {"Metaspace", "Split"});
+    if (spaces.get("type") == "Split") {  // Gemma's, which finds nothing: no space is left by then
+      spaces.require_given("pattern", {{{"String", " "}}});
+      spaces.require_given("behavior", {"MergedWithPrevious"});
+      spaces.require("invert", {false});
+      file.require_given("normalizer", {sentence_piece_normalizer(false)});
+      prefix_ = Prefix::kNone;
+      after_special = Place::kWithin;
+      return;
+    }
     spaces.require_given("replacement", {std::string(kSpaceSign)});
     spaces.require_given("split", {false});
     spaces.require_given("prepend_scheme", {"always", "first", "never"});

@@ -131,11 +131,12 @@ struct SentencePiece::State {
       if (at == tokens.size()) {
         tokens.push_back(token.text);
         is_special.push_back(true);
-      } else if (tokens[at] != token.text) {
+      } else if (tokens[at] != token.text && tokens[at] != with_spaces(token.text)) {
         throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
                     ", which is " + excerpt(tokens[at]) + " in " + file +
                     ": the files do not belong together");
       }
+      tokens[at] = token.text;
       is_special[at] = true;
       matching[static_cast<int32_t>(id)] = token.how;
     }
@@ -160,7 +161,7 @@ struct SentencePiece::State {
 
   const char* file;  // the one with the pieces
   std::unique_ptr<const Pieces> pieces;
-  std::vector<std::string> tokens;  // bytes by id
+  std::vector<std::string> tokens;  // bytes by id; of added ones what is found in a text
   std::vector<bool> is_special;
   std::map<int32_t, Matching> matching;
   Place after_special;
@@ -235,7 +236,8 @@ std::string SentencePiece::decode_bytes(std::span<const int32_t> ids) const {
     if (id < 0 || id >= vocab_size())
       throw Error("token id = " + std::to_string(id) + ": must be from 0 to " +
                   std::to_string(vocab_size() - 1));
-    bytes += state_->tokens[static_cast<size_t>(id)];
+    const std::string& token = state_->tokens[static_cast<size_t>(id)];
+    bytes += state_->is_special[static_cast<size_t>(id)] ? with_spaces(token) : token;  // Gemma adds "▁▁"
   }
   return bytes;
 }
