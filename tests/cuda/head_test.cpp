@@ -26,8 +26,9 @@ TEST_P(Head, OfAnOddVocabulary) {
   for (const int64_t chunk : {0, 33}) {
     expect_same(inputs(100, 24, 50257), [&](const Tensors& t, at::ScalarType compute) {
       const at::Tensor targets = (at::arange(100, at::kLong) * 1301 % 50257).to(t[0].device());
-      return cross_entropy_head(t[0], targets, {t[1], t[2], 1e-5}, t[3],
-                                {.scale = 0.25, .chunk = chunk, .compute = compute}, t[4])
+      return cross_entropy_head(
+                 t[0], targets, {t[1], t[2], 1e-5}, t[3],
+                 {.scale = 0.25, .chunk = chunk, .compute = compute, .softcap = chunk == 0 ? 0 : 2.0}, t[4])
           .scaled;
     });
   }

@@ -13,10 +13,10 @@
 
 namespace pipeline::text {
 
-// Byte-level BPE as of GPT-2, SmolLM and Llama 3, with the same ids as OpenAI's and Hugging Face's for all
-// valid UTF-8. Other bytes are encoded as they are, so that decode_bytes(encode(x)) == x for every x; but
-// bytes that the vocabulary has no token for are left out (SmolLM lacks some rare ones). Immutable, cheap to
-// copy, and safe for any thread.
+// Byte-level BPE as of GPT-2, SmolLM, Llama 3 and Qwen, with the same ids as OpenAI's and Hugging Face's for
+// all valid UTF-8. Other bytes are encoded as they are, so that decode_bytes(encode(x)) == x for every x; but
+// bytes that the vocabulary has no token for are left out (SmolLM lacks some rare ones), and Qwen's texts are
+// brought to normal form C first. Immutable, cheap to copy, and safe for any thread.
 class ByteLevelBpe final : public Tokenizer {
  public:
   // From a folder or one of its files: tokenizer.json, else vocab.json with merges.txt, else OpenAI's names

@@ -21,9 +21,9 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
 std::string format_vocab_json(const Vocabulary& vocabulary);
 std::string format_merges(const Vocabulary& vocabulary);
 
-// Hugging Face's one-file form. Anything that would make the ids differ from the rules of GPT-2, SmolLM or
-// Llama 3 (a normalizer, another pre-tokenizer or model, options of these) is an error; `truncation` and
-// `padding` say nothing about ids and are for the caller.
+// Hugging Face's one-file form. Anything that would make the ids differ from the rules of GPT-2, SmolLM,
+// Llama 3 or Qwen (another normalizer, pre-tokenizer or model, options of these) is an error; `truncation`
+// and `padding` say nothing about ids and are for the caller.
 Vocabulary parse_tokenizer_json(const NamedText& file);
 std::string format_tokenizer_json(const Vocabulary& vocabulary);
 

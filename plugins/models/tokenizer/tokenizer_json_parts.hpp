@@ -17,7 +17,7 @@ class Section {
  public:
   // `limit`: why options are refused.
   Section(const nlohmann::json& value, std::string place,
-          const char* limit = "only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here")
+          const char* limit = "only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here")
       : value_(value), place_(std::move(place)), limit_(limit) {
     if (!value_.is_object())
       throw Error(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");

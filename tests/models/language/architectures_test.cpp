@@ -9,6 +9,7 @@
 
 #include "generation/decoder.hpp"
 #include "language/folder.hpp"
+#include "language/options.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -94,6 +95,65 @@ TEST_P(Architectures, TheLossOfSomeTokensIsTheirShareOfAll) {
   const double all = loss_of([](size_t) { return true; });
   EXPECT_NEAR(loss_of([](size_t i) { return i % 3 == 0; }) + loss_of([](size_t i) { return i % 3 != 0; }),
               all, 1e-5 * all);
+}
+
+// What a task has by its options alone, with and without layers that see all, is what its folder says.
+TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
+  for (const int64_t every : {0, 2}) {
+    LanguageOptions options{.architecture = GetParam()->name};
+    options.hidden_size = 24, options.num_hidden_layers = 3, options.num_attention_heads = 4;
+    if (GetParam()->has(&Config::sliding_window)) options.sliding_window = 5;
+    if (GetParam()->has(&Config::query_pre_attn_scalar)) options.full_attention_every = every;
+    if (GetParam()->has(&Config::rope_local_theta)) options.rope_scaling.type = "linear";
+    const LanguageModel saved(options.model({31, 1, 2}));
+    tests::initialize(saved, 3);
+    const FilesFolder folder;
+    export_model(folder.path(), saved);
+    LanguageModel again(read_config(hugging_face::ConfigFile(folder / "config.json")));
+    import_model(folder.path(), again);
+    tests::initialize(again, 4);
+    const at::NoGradGuard no_grad;
+    const auto batch = transformer::pack({kTokens}, {std::vector<int64_t>(kTokens.size(), -1)});
+    const at::Tensor rows = at::arange(batch.sequences.rows(), at::kLong);
+    EXPECT_TRUE(again.logits(batch, rows).allclose(saved.logits(batch, rows), 1e-4, 1e-5)) << every;
+  }
+}
+
+std::string refused(const char* architecture, nlohmann::json values) {
+  const FilesFolder folder;
+  nlohmann::json config = config_json(language::architecture(architecture).defaults);
+  config.update(values);
+  folder.write("config.json", config.dump());
+  const std::string message =
+      message_of<Error>([&] { read_config(hugging_face::ConfigFile(folder / "config.json")); });
+  return message.substr(std::min(message.size(), message.find("config.json")));
+}
+
+TEST(Architecture, WhatAFolderCannotMeanIsNamed) {
+  for (const nlohmann::json& types : {nlohmann::json("x"), nlohmann::json::object(), nlohmann::json::array(),
+                                      nlohmann::json::array({"full_attention"})})
+    EXPECT_THAT(refused("gemma2", {{"layer_types", types}}),
+                ::testing::HasSubstr("must be a list of num_hidden_layers (26) names"));
+  EXPECT_THAT(refused("qwen3", {{"layer_types", "x"}}), ::testing::HasSubstr("layer_types"));
+  EXPECT_THAT(refused("qwen3", {{"head_dim", 127}}),
+              ::testing::HasSubstr("head_dim = 127: gives heads of 127"));
+  EXPECT_THAT(refused("gemma3_text", {{"attn_logit_softcapping", 50.0}}),
+              ::testing::HasSubstr("attn_logit_softcapping = 50.0"));
+  EXPECT_THAT(
+      refused("qwen2", {{"rope_theta", 1.0},
+                        {"rope_scaling",
+                         {{"type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 8}}}}),
+      ::testing::HasSubstr("rope_theta = 1: must be above 1"));
+}
+
+TEST(Architecture, NullIsAnotherValueThanNone) {
+  const FilesFolder folder;
+  nlohmann::json config = config_json(architecture("mistral").defaults);
+  config["num_key_value_heads"] = config["sliding_window"] = nullptr;
+  folder.write("config.json", config.dump());
+  const Config read = read_config(hugging_face::ConfigFile(folder / "config.json"));
+  EXPECT_EQ(read.key_heads(), 32);
+  EXPECT_EQ(read.sliding_window, 0);
 }
 
 TEST(Architecture, OneThatIsNotThereIsNamedWithThoseThatAre) {

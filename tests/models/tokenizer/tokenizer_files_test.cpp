@@ -206,11 +206,12 @@ TEST(MergesTxt, DefectsAreNamedWithTheirLine) {
 }
 
 TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
-  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here";
+  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here";
   EXPECT_EQ(json_error([](json& f) {
-              f["normalizer"] = {{"type", "NFC"}};
+              f["normalizer"] = {{"type", "NFKC"}};
             }),
-            "t.json: normalizer = {\"type\":\"NFC\"}: must be null" + remedy);
+            "t.json: normalizer.type = \"NFKC\": must be \"NFC\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["normalizer"] = 1; }), "t.json: normalizer = 1: must be an object");
   EXPECT_EQ(json_error([](json& f) {
               f["pre_tokenizer"] = {{"type", "Whitespace"}};
             }),
@@ -246,7 +247,7 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
 }
 
 TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
-  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM and Llama 3 is read here";
+  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here";
   const auto error = [](const char* kind, auto change) {
     json file = json::parse(read_all(fixture(std::string("kinds/") + kind + "/tokenizer.json")));
     change(file);

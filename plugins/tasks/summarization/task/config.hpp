@@ -91,7 +91,7 @@ struct SequenceConfig {
 
   void describe(Options& o) {
     o("max_tokens", max_tokens,
-      "limit for document, separator and summary together; the document is cut to fit")
+      "limit for document, separator, summary and what begins a text; the document is cut to fit")
         .unit("tokens")
         .min(8)
         .follows();

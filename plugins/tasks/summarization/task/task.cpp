@@ -89,9 +89,10 @@ void Summarization::open_data() {
               "task.sequence.separator is empty: it tells the model where the document ends");
   const auto fixed = static_cast<int64_t>(rules_.start.size() + rules_.separator.size());
   if (fixed + 2 > rules_.max_tokens)
-    fail_with(PL_ERROR_CONFIG, "task.sequence.separator has ", rules_.separator.size(),
-              " tokens, and task.sequence.max_tokens is ", rules_.max_tokens,
-              ": nothing of a document would fit");
+    fail_with(PL_ERROR_CONFIG, "task.sequence.max_tokens = ", rules_.max_tokens,
+              ": nothing of a document would fit: ", fixed, " tokens are the separator",
+              rules_.start.empty() ? "" : " and the token of the start",
+              ", and one ends the summary; at least ", fixed + 2);
   if (const std::string problem = config().writing_problem(fixed); !problem.empty())
     fail_with(PL_ERROR_CONFIG, "task.generate.max_tokens = ", config().generate.max_tokens, ": ", problem);
   ends_ = hugging_face::end_tokens(tokenizer.files(), own_tokens());
