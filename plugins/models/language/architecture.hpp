@@ -55,8 +55,8 @@ struct Architecture {
   // Norms multiply by 1 + weight; ours have that sum for a weight, folders the rest.
   bool is_norm_above_one = false;
   bool has_query_norm = false;  // RMS norms of the heads of queries and keys
-  bool is_residual_scaled =
-      false;  // initial weights that write to the residual stream: by 1 / sqrt(2 layers)
+  // Initial weights that write to the residual stream are: by 1 / sqrt(2 layers).
+  bool is_residual_scaled = false;
 
   // How its config.json calls this member; `otherwise` where it has none.
   template <class T>

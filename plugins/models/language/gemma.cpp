@@ -13,22 +13,19 @@ using hugging_face::Fields;
 
 constexpr const char *kLocal = "sliding_attention", *kAll = "full_attention";
 
-Fields<Config> gemma_fields(Fields<Config> more) {
+Fields<Config> gemma_fields() {
   using namespace hugging_face;
-  Fields<Config> fields =
-      llama_fields({{"hidden_activation", only({"gelu_pytorch_tanh"})},
-                    {"attention_bias", &Config::attention_bias},
-                    {"query_pre_attn_scalar", &Config::query_pre_attn_scalar},
-                    {"sliding_window", &Config::sliding_window},
-                    {"final_logit_softcapping", &Config::final_logit_softcapping},
-                    {"layer_types", kReadElsewhere},
-                    {"use_bidirectional_attention", only({false})},
-                    {"sliding_window_size", kWithoutEffect},  // sliding_window, said twice
-                    {"cache_implementation", kWithoutEffect}});
-  std::erase_if(fields, [](const auto& field) { return std::string_view(field.key) == "hidden_act"; });
-  fields.push_back({"hidden_act", only({"gelu_pytorch_tanh"})});  // an older name
-  fields.insert(fields.end(), more.begin(), more.end());
-  return fields;
+  const Only gelu = only({"gelu_pytorch_tanh"});
+  return llama_fields({{"hidden_activation", gelu},
+                       {"attention_bias", &Config::attention_bias},
+                       {"query_pre_attn_scalar", &Config::query_pre_attn_scalar},
+                       {"sliding_window", &Config::sliding_window},
+                       {"final_logit_softcapping", &Config::final_logit_softcapping},
+                       {"layer_types", kReadElsewhere},
+                       {"use_bidirectional_attention", only({false})},
+                       {"sliding_window_size", kWithoutEffect},  // sliding_window, said twice
+                       {"cache_implementation", kWithoutEffect}},
+                      gelu);  // hidden_act: an older name of hidden_activation
 }
 
 // The pattern, which the layers must have.
@@ -48,7 +45,7 @@ void read_layer_types(const ConfigFile& file, Config& config) {
   }
 }
 
-void write_layer_types(const Config& config, nlohmann::json& values) {
+void write_layers_and_caps(const Config& config, nlohmann::json& values) {
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     values["layer_types"].push_back(config.is_local(i) ? kLocal : kAll);
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
@@ -95,7 +92,7 @@ Architecture gemma(const char* name, const char* config_class, const char* model
                    .config_class = config_class,
                    .model_class = model_class,
                    .defaults = gemma_config(name),
-                   .fields = gemma_fields({}),
+                   .fields = gemma_fields(),
                    .written = {{"hidden_activation", "gelu_pytorch_tanh"}}};
   row.names.mlp_norm = "pre_feedforward_layernorm";
   row.names.attention_end_norm = "post_attention_layernorm";
@@ -112,7 +109,7 @@ const Architecture& gemma2() {
     Architecture row = gemma("gemma2", "Gemma2Config", "Gemma2ForCausalLM");
     row.fields.push_back({"attn_logit_softcapping", &Config::attn_logit_softcapping});
     row.read = read_layer_types;
-    row.write = write_layer_types;
+    row.write = write_layers_and_caps;
     return row;
   }();
   return kRow;
@@ -128,10 +125,11 @@ const Architecture& gemma3() {
     row.defaults.rope_theta = 1e6;
     row.defaults.rope_local_theta = 10000;
     row.defaults.attn_logit_softcapping = row.defaults.final_logit_softcapping = 0;
-    row.fields = gemma_fields({{"attn_logit_softcapping", only({nullptr})},  // transformers has no use for it
-                               {"rope_local_base_freq", &Config::rope_local_theta},
-                               {"sliding_window_pattern", &Config::full_attention_every},
-                               {"_sliding_window_pattern", &Config::full_attention_every}});
+    row.fields.insert(row.fields.end(),
+                      {{"attn_logit_softcapping", only({nullptr})},  // transformers has no use for it
+                       {"rope_local_base_freq", &Config::rope_local_theta},
+                       {"sliding_window_pattern", &Config::full_attention_every},
+                       {"_sliding_window_pattern", &Config::full_attention_every}});
     row.has_query_norm = true;
     row.has_local_positions = true;
     row.read = [](const ConfigFile& file, Config& config) {
@@ -139,7 +137,7 @@ const Architecture& gemma3() {
       read_layer_types(file, config);
     };
     row.write = [](const Config& config, nlohmann::json& values) {
-      write_layer_types(config, values);
+      write_layers_and_caps(config, values);
       nlohmann::json all = rope_json(config.rope_scaling);
       if (all.is_null()) all = {{"rope_type", "default"}};
       all["rope_theta"] = config.rope_theta;

@@ -2,9 +2,11 @@
 // positions, SwiGLU. Also SmolLM2, whose folders are Llama's.
 #include "language/llama.hpp"
 
+#include <utility>
+
 namespace pipeline::language {
 
-hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more) {
+hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more, hugging_face::Only activation) {
   using namespace hugging_face;
   more.insert(more.begin(), {
                                 {"vocab_size", &Config::vocab_size},
@@ -22,7 +24,7 @@ hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more) {
                                 {"initializer_range", &Config::initializer_range},
                                 {"attention_dropout", &Config::attention_dropout},
                                 {"tie_word_embeddings", &Config::tie_word_embeddings},
-                                {"hidden_act", only({"silu", "swish"})},
+                                {"hidden_act", std::move(activation)},
                             });
   return more;
 }

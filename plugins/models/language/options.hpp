@@ -31,9 +31,8 @@ struct RopeScalingOptions : RopeScaling {
   bool operator==(const RopeScalingOptions&) const = default;
   void describe(Options& o) {
     o("type", type,
-      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1; yarn: as "
-      "in "
-      "Qwen2.5's instructions for long texts")
+      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1; "
+      "yarn: as in Qwen2.5's instructions for long texts")
         .choices({"default", "linear", "llama3", "yarn"})
         .of_model();
     o("factor", factor, "linear, llama3, yarn: slow angles are divided by this").min(1).of_model();

@@ -12,8 +12,7 @@ struct Lengths {
 };
 
 Lengths lengths(const TokenSample& sample, const SequenceRules& rules) {
-  const auto fixed = static_cast<int64_t>(rules.start.size() + rules.separator.size()),
-             size = static_cast<int64_t>(sample.summary.size());
+  const auto fixed = rules.fixed(), size = static_cast<int64_t>(sample.summary.size());
   const int64_t summary =
       std::min({size, rules.max_summary_tokens, std::max<int64_t>(rules.max_tokens - fixed, 0)});
   const int64_t room = std::max<int64_t>(rules.max_tokens - fixed - summary, 0);
@@ -50,7 +49,7 @@ Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {
 }
 
 std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens) {
-  const auto fixed = static_cast<int64_t>(rules.start.size() + rules.separator.size());
+  const auto fixed = rules.fixed();
   const int64_t room = rules.max_tokens - fixed - new_tokens;
   std::vector<int64_t> prompt = rules.start;
   append(sample.document, std::min(static_cast<int64_t>(sample.document.size()), room), prompt);

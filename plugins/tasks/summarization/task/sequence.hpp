@@ -17,6 +17,9 @@ struct SequenceRules {
   std::vector<int64_t> separator;   // not empty, and with the start and 2 more within max_tokens
   int64_t end_of_text = 0;
   bool loss_on_all = false;
+
+  // Tokens that every sequence has: start and separator.
+  int64_t fixed() const { return static_cast<int64_t>(start.size() + separator.size()); }
 };
 
 struct Sequence {

@@ -87,7 +87,7 @@ void Summarization::open_data() {
   if (rules_.separator.empty())
     fail_with(PL_ERROR_CONFIG,
               "task.sequence.separator is empty: it tells the model where the document ends");
-  const auto fixed = static_cast<int64_t>(rules_.start.size() + rules_.separator.size());
+  const int64_t fixed = rules_.fixed();
   if (fixed + 2 > rules_.max_tokens)
     fail_with(PL_ERROR_CONFIG, "task.sequence.max_tokens = ", rules_.max_tokens,
               ": nothing of a document would fit: ", fixed, " tokens are the separator",
@@ -301,5 +301,4 @@ std::string Summarization::sample_name(Split split, uint64_t id) const {
 
 PIPELINE_TASK(pipeline::summarization::Summarization, "summarization", "1.0.0",
               "A language model learns to summarize pairs of document and summary. Weight decay: matrices "
-              "and embeddings; not "
-              "biases and norms")
+              "and embeddings; not biases and norms")
