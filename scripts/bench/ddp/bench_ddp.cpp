@@ -18,18 +18,23 @@
 
 #include "core/launch/process.hpp"
 #include "job.hpp"
-#include "language/architecture.hpp"
 
 namespace bench {
 
 using namespace pipeline::language;
 
 Config config_of(const Job& job) {
-  Config config = architecture("gpt2").defaults;
-  config.hidden_size = job.width;
-  config.num_hidden_layers = job.layers;
-  config.num_attention_heads = job.heads;
-  return config;
+  return {.architecture = "gpt2",
+          .vocab_size = 50257,
+          .max_position_embeddings = 1024,
+          .hidden_size = job.width,
+          .num_hidden_layers = job.layers,
+          .num_attention_heads = job.heads,
+          .embedding_dropout = 0.1,
+          .attention_dropout = 0.1,
+          .residual_dropout = 0.1,
+          .attention_bias = true,
+          .mlp_bias = true};
 }
 
 std::unique_ptr<LanguageModel> make_model(const Job& job) {
