@@ -35,10 +35,9 @@ target_link_libraries(archive::archive INTERFACE ${ARCHIVE_LIBRARY})
 
 # utf8proc brings text to normal form C; the static library, since its shared one has another name from release to release.
 find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
-find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a utf8proc REQUIRED)
-add_library(utf8proc::utf8proc INTERFACE IMPORTED)
-target_include_directories(utf8proc::utf8proc SYSTEM INTERFACE ${UTF8PROC_INCLUDE_DIR})
-target_link_libraries(utf8proc::utf8proc INTERFACE ${UTF8PROC_LIBRARY})
+find_library(UTF8PROC_LIBRARY NAMES libutf8proc.a REQUIRED)
+add_library(utf8proc::utf8proc STATIC IMPORTED)
+set_target_properties(utf8proc::utf8proc PROPERTIES IMPORTED_LOCATION ${UTF8PROC_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${UTF8PROC_INCLUDE_DIR})
 
 # SentencePiece reads tokenizer.model files. Only the tests train such.
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
