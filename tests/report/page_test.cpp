@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/report/page_server.hpp"
-#include "plugins/tasks/vlm/task/answer_page.hpp"
+#include "plugins/data/answers/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -145,13 +145,13 @@ TEST_F(Page, OfEachKindFitsATelephone) {
       compare({run, tests::record_of("b", {2, 1.5}, 1, 1, options + "1"), run, run, run, run}, 0);
   nlohmann::ordered_json live = page_data(compare({run}, 0), name, false);
   live["live"] = {{"stage", name}, {"state", "training"}, {"checkpoint", "step-00000002"}, {"step", 2}};
-  const std::string dom =
-      open(in_telephone("compare", page(all, name + ", " + name + ", " + name, true)) +
-               in_telephone("report", page(compare({run}, 0), name, false)) +
-               in_telephone("find-lr", page_over(run, "learning_rate", name, "suggestion: " + name)) +
-               in_telephone("live", page_with(live.dump(), name)) +
-               in_telephone("answers", vlm::answer_page({{name, "", name, name, name, name, true}}, name)),
-           1200);
+  const std::string dom = open(
+      in_telephone("compare", page(all, name + ", " + name + ", " + name, true)) +
+          in_telephone("report", page(compare({run}, 0), name, false)) +
+          in_telephone("find-lr", page_over(run, "learning_rate", name, "suggestion: " + name)) +
+          in_telephone("live", page_with(live.dump(), name)) +
+          in_telephone("answers", answers::answer_page({{name, "", name, name, name, name, true}}, name)),
+      1200);
   for (const char* const kind : {"compare", "report", "find-lr", "live", "answers"})
     EXPECT_THAT(
         dom, HasSubstr(" name=\"" + std::string(kind) + "\" data-wide=\"0\" data-sight=\"true\"></iframe>"));

@@ -12,6 +12,12 @@
 namespace pipeline::text {
 namespace {
 
+// A token in a text.
+struct Found {
+  const AddedTokens::Token* token;
+  size_t at;
+};
+
 using Token = AddedTokens::Token;
 
 bool is_space(const CodePoint& character) {
@@ -47,9 +53,9 @@ class Finder {
   }
 
   // Within [from, end), neither of which may go back; no token where there is none.
-  AddedTokens::Found next(size_t from, size_t end) {
+  Found next(size_t from, size_t end) {
     while (!places_.empty() && places_.top().at < end) {
-      const AddedTokens::Found first = places_.top();
+      const Found first = places_.top();
       if (first.at >= from && first.at + first.token->text.size() <= end) return first;
       places_.pop();
       look_for(first.token, std::max(from, first.at + 1));
@@ -59,7 +65,7 @@ class Finder {
 
  private:
   struct IsLater {
-    bool operator()(const AddedTokens::Found& a, const AddedTokens::Found& b) const {
+    bool operator()(const Found& a, const Found& b) const {
       return std::tuple(a.at, b.token->text.size(), a.token) >
              std::tuple(b.at, a.token->text.size(), b.token);
     }
@@ -70,7 +76,7 @@ class Finder {
   }
 
   std::string_view text_;
-  std::priority_queue<AddedTokens::Found, std::vector<AddedTokens::Found>, IsLater> places_;
+  std::priority_queue<Found, std::vector<Found>, IsLater> places_;
 };
 
 // The part [done, end) of a text.
@@ -121,14 +127,13 @@ void AddedTokens::cut(std::string_view text, SpecialTokens special,
       [&](size_t begin, size_t end) { cut_at(rest, text, begin, end, plain_text, token); }, token);
 }
 
-AddedTokens::Found AddedTokens::first_special(std::string_view text) const {
-  Found first;
+Tokenizer::Special AddedTokens::first_special(std::string_view text) const {
+  Tokenizer::Special first;
   for (const Token& token : tokens_) {
     if (!token.how.is_special) continue;
     const size_t at = text.find(token.text);
-    if (at == text.npos || (first.token != nullptr && at > first.at)) continue;
-    if (first.token == nullptr || at < first.at || token.text.size() > first.token->text.size())
-      first = {&token, at};
+    if (at == text.npos || (first.bytes > 0 && at > first.at)) continue;
+    if (first.bytes == 0 || at < first.at || token.text.size() > first.bytes) first = {at, token.text.size()};
   }
   return first;
 }

@@ -36,12 +36,8 @@ class AddedTokens {
   void cut(std::string_view text, SpecialTokens special, const std::function<void(std::string_view)>& plain,
            const std::function<void(int32_t)>& token, bool is_composed = false) const;
 
-  // The first token of those that are special, and where it stands.
-  struct Found {
-    const Token* token = nullptr;
-    size_t at = 0;
-  };
-  Found first_special(std::string_view text) const;
+  // The first token of those that are special.
+  Tokenizer::Special first_special(std::string_view text) const;
 
   const std::vector<Token>& all() const { return tokens_; }
 

@@ -162,6 +162,10 @@ bool ByteLevelBpe::is_special(int64_t id) const {
   return id >= 0 && is_added(state_->vocabulary, static_cast<size_t>(id));
 }
 
+Tokenizer::Special ByteLevelBpe::first_special(std::string_view text) const {
+  return state_->added.first_special(text);
+}
+
 bool ByteLevelBpe::has_eot() const { return state_->eot >= 0; }
 
 int32_t ByteLevelBpe::eot() const {

@@ -37,6 +37,7 @@ class ByteLevelBpe final : public Tokenizer {
   int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
   bool is_special(int64_t id) const override;
+  Special first_special(std::string_view text) const override;
 
   // eos_token of tokenizer_config.json, else "<|endoftext|>", else "<|end_of_text|>".
   int32_t eot() const override;

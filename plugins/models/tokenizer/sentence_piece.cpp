@@ -218,8 +218,8 @@ void SentencePiece::encode_plain(std::string_view text, Place place, std::vector
     const bool sees_special = std::any_of(found.begin(), found.end(), [&](int id) {
       return state_->is_special[static_cast<size_t>(id)] && id != state_->pieces->unknown;
     });
-    const auto special = sees_special ? state_->added.first_special(text) : AddedTokens::Found();
-    if (special.token == nullptr || special.token->text.size() < 2) {
+    const Special special = sees_special ? first_special(text) : Special();
+    if (special.bytes < 2) {
       ids.insert(ids.end(), found.begin(), found.end());
       return;
     }
@@ -256,6 +256,10 @@ std::optional<int32_t> SentencePiece::special_token(std::string_view text) const
 
 bool SentencePiece::is_special(int64_t id) const {
   return id >= 0 && id < vocab_size() && state_->is_special[static_cast<size_t>(id)];
+}
+
+Tokenizer::Special SentencePiece::first_special(std::string_view text) const {
+  return state_->added.first_special(text);
 }
 
 bool SentencePiece::has_eot() const { return state_->eot >= 0; }

@@ -38,6 +38,7 @@ class SentencePiece final : public Tokenizer {
   int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
   bool is_special(int64_t id) const override;
+  Special first_special(std::string_view text) const override;
   bool has_eot() const override;
   int32_t eot() const override;
   std::optional<int32_t> bos() const override;

@@ -59,6 +59,13 @@ class Tokenizer {
   virtual std::optional<int32_t> special_token(std::string_view text) const = 0;
   virtual bool is_special(int64_t id) const = 0;
 
+  // The first token in a text that SpecialTokens::kRecognize finds and kAsText does not: where it stands and
+  // how long it is; 0 bytes: there is none.
+  struct Special {
+    size_t at = 0, bytes = 0;
+  };
+  virtual Special first_special(std::string_view text) const = 0;
+
   // The special token that ends a text. eot() throws Error where there is none.
   virtual bool has_eot() const = 0;
   virtual int32_t eot() const = 0;

@@ -63,6 +63,15 @@ TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const C
   return std::make_shared<const ByteLevelBpe>(*std::move(tokenizer));
 }
 
+TokenizerPtr tokenizer_of_task(const TokenizerPtr& kept, const TokenizerOptions& options,
+                               const std::function<TrainingTexts()>& texts, const Context& context,
+                               const std::function<void(const std::string& problem)>& refuse) {
+  if (kept) return kept;
+  if (options.path.empty()) return trained_tokenizer(texts(), options.vocab_size, context);
+  if (!files::path_problem(options.path, "").empty()) refuse(missing_tokenizer(options.path));
+  return load_tokenizer(options.path.string());
+}
+
 std::string missing_tokenizer(const fs::path& path) {
   const std::string remedy = foreign::hub_remedy(path);
   return files::path_problem(path, "file or folder") + (remedy.empty() ? "" : "; " + remedy);

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_options.hpp"
 
 namespace pipeline::text {
 
@@ -29,6 +30,12 @@ struct TrainingTexts {
 // for who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
 // cancelled. [main]
 TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
+
+// A task's tokenizer: `kept`, which came with the weights, else the one that the options name, else one
+// trained on what texts() gives. refuse() is told what is wrong with the options' path, and throws.
+TokenizerPtr tokenizer_of_task(const TokenizerPtr& kept, const TokenizerOptions& options,
+                               const std::function<TrainingTexts()>& texts, const Context& context,
+                               const std::function<void(const std::string& problem)>& refuse);
 
 // What is wrong with a configuration's path that is not there.
 std::string missing_tokenizer(const std::filesystem::path& path);

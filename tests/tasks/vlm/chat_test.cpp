@@ -50,7 +50,8 @@ class ChatTest : public testing::Test {
   }
 
   text::ByteLevelBpe tokenizer_ = bytes_alone();
-  const Conversation two_{"c", "p.png", {{false, "<image>\nQ"}, {true, "yes"}, {false, "R"}, {true, "no"}}};
+  const Conversation two_{
+      "c", "p.png", {{"user", "<image>\nQ"}, {"assistant", "yes"}, {"user", "R"}, {"assistant", "no"}}};
 };
 
 TEST_F(ChatTest, LearnsTheAnswersAndTheirEndsAlone) {
@@ -71,7 +72,8 @@ TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
 }
 
 TEST_F(ChatTest, ACaptionIsThePictureAndTheText) {
-  const ChatTokens tokens = chat("plain").sequence({"c", "p.png", {{false, "<image>"}, {true, "a cat"}}});
+  const ChatTokens tokens =
+      chat("plain").sequence({"c", "p.png", {{"user", "<image>"}, {"assistant", "a cat"}}});
   EXPECT_EQ(shown(tokens.tokens), "$###a cat");
   EXPECT_EQ(learnt(tokens.targets), "...a cat$");
 }
@@ -83,7 +85,7 @@ TEST_F(ChatTest, APictureThatIsWithheldLeavesNoTrace) {
 
 TEST_F(ChatTest, WhatPeopleWriteIsNeverASpecialToken) {
   const ChatTokens tokens =
-      chat("plain").sequence({"c", "", {{false, "<|endoftext|>"}, {true, "<|endoftext|>"}}});
+      chat("plain").sequence({"c", "", {{"user", "<|endoftext|>"}, {"assistant", "<|endoftext|>"}}});
   EXPECT_EQ(std::count(tokens.tokens.begin(), tokens.tokens.end(), tokenizer_.eot()), 1) << "the start alone";
 }
 
@@ -109,7 +111,7 @@ TEST_F(ChatTest, AQuestionIsNeverCut) {
 }
 
 TEST_F(ChatTest, AQuestionWithoutAnAnswerIsReadAndNothingIsLearnt) {
-  const ChatTokens open = chat("simple").sequence({"c", "p.png", {{false, "<image>Q"}}});
+  const ChatTokens open = chat("simple").sequence({"c", "p.png", {{"user", "<image>Q"}}});
   EXPECT_EQ(shown(open.tokens), "$question: ###Q\nanswer: ");
   EXPECT_EQ(learnt(open.targets), std::string(open.tokens.size(), '.'));
 }
@@ -122,8 +124,14 @@ TEST_F(ChatTest, APromptEndsWhereTheAnswerBegins) {
 }
 
 TEST_F(ChatTest, APromptLeavesOutTheOldestTurnsButNotThePicture) {
-  const Conversation late{
-      "c", "p.png", {{false, "A"}, {true, "a"}, {false, "<image>B"}, {true, "b"}, {false, "C"}, {true, "c"}}};
+  const Conversation late{"c",
+                          "p.png",
+                          {{"user", "A"},
+                           {"assistant", "a"},
+                           {"user", "<image>B"},
+                           {"assistant", "b"},
+                           {"user", "C"},
+                           {"assistant", "c"}}};
   EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10)),
             "$question: ###B\nanswer: b$question: C\nanswer: ");
   EXPECT_TRUE(chat("simple", 40).prompt(late, 2, 10).empty()) << "it never fits";
@@ -165,7 +173,8 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const std::string system =
       "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives "
       "helpful, detailed, and polite answers to the user's questions.";
-  const Conversation two{"c", "", {{false, "what is this?"}, {true, "a cat"}, {false, "</s>"}, {true, "no"}}};
+  const Conversation two{
+      "c", "", {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "</s>"}, {"assistant", "no"}}};
   // The space of a text that starts is there after <s> and </s>, too.
   std::vector<int64_t> expected =
       whole(system + " USER: what is this? ASSISTANT: a cat</s>USER:", text::Place::kWithin);
@@ -176,7 +185,7 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   EXPECT_THAT(tokens.tokens, ElementsAreArray(expected));
   EXPECT_EQ(std::count(expected.begin(), expected.end(), chat.end_token()), 1);
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
-  const ChatTokens seen = chat.sequence({"c", "p.png", {{false, "<image>\nwhat"}, {true, "a cat"}}});
+  const ChatTokens seen = chat.sequence({"c", "p.png", {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
   // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
   std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kStart);
   EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::Place::kWithin));
@@ -202,9 +211,11 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
       const auto expected = tokenizer->encode(text, text::SpecialTokens::kAsText, place);
       EXPECT_THAT(std::vector<int64_t>(picture, tokens.end()), ElementsAreArray(expected)) << style << text;
     };
-    ends_with("plain", {"c", "p.png", {{false, "<image>"}, {true, "a cat"}}}, "a cat");
-    ends_with("vicuna", {"c", "p.png", {{false, "the <image>"}, {true, "a cat"}}}, " ASSISTANT: a cat");
-    ends_with("vicuna", {"c", "p.png", {{false, "<image>the"}, {true, "a cat"}}}, "the ASSISTANT: a cat");
+    ends_with("plain", {"c", "p.png", {{"user", "<image>"}, {"assistant", "a cat"}}}, "a cat");
+    ends_with("vicuna", {"c", "p.png", {{"user", "the <image>"}, {"assistant", "a cat"}}},
+              " ASSISTANT: a cat");
+    ends_with("vicuna", {"c", "p.png", {{"user", "<image>the"}, {"assistant", "a cat"}}},
+              "the ASSISTANT: a cat");
   }
 }
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/data/conversation_store.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -48,7 +47,7 @@ TEST_F(Conversations, AreReadInLlavasFormat) {
   EXPECT_EQ(all[0].image, "p/1.jpg");
   ASSERT_EQ(all[0].turns.size(), 4u);
   EXPECT_EQ(all[0].turns[1].text, "A \"cat\" 🐈.");
-  EXPECT_TRUE(all[0].turns[1].assistant && !all[0].turns[2].assistant);
+  EXPECT_TRUE(all[0].turns[1].is_assistant() && !all[0].turns[2].is_assistant());
   EXPECT_EQ(all[1].id, "7");
   EXPECT_EQ(all[1].image, "");
   EXPECT_EQ(all[2].id, "3") << "numbered where there is none";
@@ -111,19 +110,21 @@ TEST_F(Conversations, AKeyThatStandsTwiceIsNoChoice) {
 TEST_F(Conversations, WordsOfTheDataAreQuotedInTheLog) {
   const std::string cut =
       R"({"conversations":[{"from":")" + std::string(39, 'x') + "\xc3\xa9" + R"(\nerror:","value":"q"}]})";
-  EXPECT_EQ(reason(cut),
-            "a turn of \"" + std::string(39, 'x') + R"(\u00e9\nerror:", must be "human" or "gpt")");
+  EXPECT_EQ(
+      reason(cut),
+      "a turn of \"" + std::string(39, 'x') +
+          R"(\u00e9\nerror:", must be "user" or "human", "assistant" or "gpt", "system", "developer" or "tool")");
 }
 
 TEST_F(Conversations, OnePictureIsInOnePartHoweverItIsNamed) {
   const auto content = [&](const std::string& image) {
-    return Conversation{.id = {}, .image = image, .turns = {}}.content("/data/p");
+    return shared_content({.id = {}, .image = image, .turns = {}}, "/data/p");
   };
   for (const char* name :
        {"a.jpg", "./a.jpg", "x/../a.jpg", ".//a.jpg", "/data/p/a.jpg", "/data//q/../p/./a.jpg"})
     EXPECT_EQ(content(name), "a.jpg") << name;
   EXPECT_EQ(content("../a.jpg"), "../a.jpg");
-  EXPECT_EQ((Conversation{.id = {}, .image = {}, .turns = {{false, "./q"}}}.content("")), "./q");
+  EXPECT_EQ(shared_content({.id = {}, .image = {}, .turns = {{"user", "./q"}}}, ""), "./q");
 }
 
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
@@ -143,8 +144,9 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   const std::string system = R"({"from":"system","value":"a"},)";
   EXPECT_THAT(reason(turns(system + human + "," + gpt)),
               HasSubstr("a system turn, for which task.chat.template has no place"));
-  EXPECT_EQ(reason(turns(human + R"(,{"from":"bot","value":"a"})")),
-            R"(a turn of "bot", must be "human" or "gpt")");
+  EXPECT_EQ(
+      reason(turns(human + R"(,{"from":"bot","value":"a"})")),
+      R"(a turn of "bot", must be "user" or "human", "assistant" or "gpt", "system", "developer" or "tool")");
   EXPECT_EQ(reason(turns(human + R"(,{"from":"gpt","value":7})")), "\"value\" is a number, must be text");
   EXPECT_EQ(reason(turns(human + R"(,{"value":"a"})")), "a turn without \"from\"");
   EXPECT_EQ(reason(turns("7")), "a turn that is a number, must be an object");
@@ -255,7 +257,7 @@ TEST_F(Conversations, AQuestionToBeAnsweredMayComeLast) {
   columns.answer_required = false;
   const auto all = read("e.json", R"([{"conversations":[{"from":"human","value":"q"}]}])", columns);
   ASSERT_EQ(all.size(), 1u);
-  EXPECT_EQ(all[0].last_question(), 0u);
+  EXPECT_EQ(last_question(all[0]), 0u);
 }
 
 TEST_F(Conversations, AreKeptAsTheyWere) {
@@ -267,7 +269,7 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
                     R"({"from":"gpt","value":"b"}]},{"id":"bad","conversations":[]}])");
   std::string fingerprint;
   for (int times = 0; times < 2; ++times) {  // made, then opened
-    const ConversationStore store(cache, path, {}, {});
+    const ConversationStore store(cache, source_of(path, {}, {}), {});
     ASSERT_EQ(store.size(), 2u);
     EXPECT_EQ(store[0].image, "i.png");
     EXPECT_EQ(store[1].id, "y");
@@ -278,11 +280,12 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
     }
     fingerprint = store.fingerprint();
   }
-  const ConversationStore training(cache, path, {}, {}, {.held_out = 0.5, .is_validation = false}),
-      validation(cache, path, {}, {}, {.held_out = 0.5, .is_validation = true});
+  const ConversationStore training(cache, source_of(path, {}, {}), {},
+                                   {.held_out = 0.5, .is_validation = false}),
+      validation(cache, source_of(path, {}, {}), {}, {.held_out = 0.5, .is_validation = true});
   EXPECT_EQ(training.size() + validation.size(), 2u) << "each is in one part";
   folder_.write("a.json", R"([{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"c"}]}])");
-  const ConversationStore changed(cache, path, {}, {});
+  const ConversationStore changed(cache, source_of(path, {}, {}), {});
   EXPECT_EQ(changed.size(), 1u);
   EXPECT_NE(changed.fingerprint(), fingerprint);
 }

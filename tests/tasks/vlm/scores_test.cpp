@@ -1,13 +1,17 @@
 // Scores of answers, the usual answers, and retrieval.
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/task/answer_page.hpp"
-#include "plugins/tasks/vlm/task/answer_score.hpp"
+#include "plugins/data/answers/answer_page.hpp"
+#include "plugins/data/answers/answer_score.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
 #include "plugins/tasks/vlm/task/retrieval.hpp"
 
 namespace pipeline::vlm {
 namespace {
+
+using answers::answer_page;
+using answers::score_answer;
+using answers::ShownAnswer;
 
 TEST(AnswerScore, ComparesWordsAsSquadDoes) {
   EXPECT_EQ(score_answer("The cat.", "a Cat").exact, 1);
@@ -22,7 +26,7 @@ TEST(AnswerScore, ComparesWordsAsSquadDoes) {
 TEST(MajorityAnswers, AreTheMostFrequentOfTheQuestion) {
   MajorityAnswers majority;
   const auto add = [&](const std::string& question, const std::string& answer) {
-    majority.add({"", "", {{false, question}, {true, answer}}});
+    majority.add({"", "", {{"user", question}, {"assistant", answer}}});
   };
   add("<image>\nWhat?", "b");
   add("What?\n<image>", "c");

@@ -8,7 +8,6 @@
 
 #include <cstdlib>
 
-#include "plugins/tasks/vlm/data/conversation_store.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -230,7 +229,7 @@ TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
     put("0.txt", caption);
     pack("shards/0.tar");
     for (int times = 0; times < 2; ++times) {  // made, then opened
-      const ConversationStore store(folder_ / "cache", folder_ / "shards/", {}, {});
+      const ConversationStore store(folder_ / "cache", source_of(folder_ / "shards/", {}, {}), {});
       ASSERT_EQ(store.size(), 1u);
       EXPECT_EQ(store[0].turns.at(1).text, caption);
     }

@@ -9,10 +9,12 @@
 #include <filesystem>
 #include <string>
 
+#include "generation/decoding_options.hpp"
 #include "language/architecture.hpp"
 #include "language/options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
+#include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::summarization {
@@ -41,20 +43,6 @@ struct DataConfig {
   void validate(const ConfigErrors& errors) const {
     if (validation_share > 0 && !val.empty())
       errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
-  }
-};
-
-struct TokenizerConfig {
-  std::filesystem::path path;
-  int64_t vocab_size = 8192;
-
-  void describe(Options& o) {
-    o("path", path,
-      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
-      "empty: "
-      "train on the data")
-        .follows();
-    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
 };
 
@@ -101,25 +89,8 @@ struct SequenceConfig {
   }
 };
 
-struct GenerateConfig {
-  std::string method = "greedy";
-  double temperature = 1, top_p = 1, length_penalty = 1;
-  int64_t top_k = 0, beams = 4, max_tokens = 64;
-
-  void describe(Options& o) {
-    o("method", method, "decoding method").choices({"greedy", "sample", "beam"}).may_change();
-    o("temperature", temperature, "sampling temperature; below 1 favours likely tokens")
-        .above(0)
-        .may_change();
-    o("top_k", top_k, "sample: only the k most likely tokens; 0: all").min(0).may_change();
-    o("top_p", top_p, "sample: only the most likely tokens that sum to this probability")
-        .above(0)
-        .max(1)
-        .may_change();
-    o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
-    o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
-    o("max_tokens", max_tokens, "longest generated summary").unit("tokens").min(1).follows().may_change();
-  }
+struct GenerateConfig : generation::DecodingOptions {
+  void describe(Options& o) { DecodingOptions::describe(o, "summary"); }
 };
 
 struct RougeConfig {
@@ -140,7 +111,7 @@ struct RougeConfig {
 
 struct SummarizationConfig {
   DataConfig data;
-  TokenizerConfig tokenizer;
+  text::TokenizerOptions tokenizer;
   ModelConfig model;
   language::LanguageOptions language{.architecture = "gpt2"};
   SequenceConfig sequence;

@@ -220,15 +220,8 @@ std::string Summarization::text(const TokenView& tokens) const {
 
 std::vector<std::string> Summarization::write_summaries(Split split, const std::vector<uint64_t>& ids) {
   const GenerateConfig& wanted = config().generate;
-  generation::GenerationOptions options{.max_new_tokens = wanted.max_tokens,
-                                        .eos_token_ids = ends_,
-                                        .sampling = {},
-                                        .beams = wanted.method == "beam" ? wanted.beams : 1,
-                                        .length_penalty = wanted.length_penalty,
-                                        .seed = context().seed("generate", static_cast<uint64_t>(split)),
-                                        .compute = pass().compute};
-  if (wanted.method == "sample")
-    options.sampling = {.temperature = wanted.temperature, .top_k = wanted.top_k, .top_p = wanted.top_p};
+  const auto options =
+      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
   std::vector<generation::Prompt> prompts;
   for (const uint64_t id : ids)
     prompts.push_back(

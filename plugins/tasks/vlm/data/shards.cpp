@@ -8,15 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
+#include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
-#include "plugins/tasks/vlm/data/turn_records.hpp"
 
 namespace pipeline::vlm {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr uint64_t kMostTextBytes = uint64_t{16} << 20;
 constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png", "webp", "gif"};
@@ -34,22 +34,22 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
   std::string question;
   bool is_caption = true;
   if (sample.kind == "json") {
-    json object = parse_record(sample.text);
+    json object = messages::parse_record(sample.text);
     if (!object.is_object()) throw DataError("its text is not a JSON object");
     for (const char* key : {"image", "images"}) object.erase(key);  // it is in the archive
-    is_caption = !has_turns(object);
+    is_caption = !messages::has_turns(object);
     if (is_caption) {
-      sample.text = optional_text(object, columns.caption);
-      if (columns.question != columns.caption) question = optional_text(object, columns.question);
+      sample.text = messages::optional_text(object, columns.caption);
+      if (columns.question != columns.caption) question = messages::optional_text(object, columns.question);
       if (text_pairs::is_blank(question)) question.clear();
     } else {
-      result = conversation_of_turns(object);
+      result = conversation_about_picture(object);
     }
   }
   if (is_caption) {
-    result.turns = {{false, ask_about_picture(question)}};
     if (sample.text.ends_with('\n')) sample.text.pop_back();
-    if (!text_pairs::is_blank(sample.text)) result.turns.push_back({true, std::move(sample.text)});
+    if (text_pairs::is_blank(sample.text)) sample.text.clear();
+    result.turns = turns_about_picture(question, std::move(sample.text));
   }
   result.id = std::move(sample.key);
   result.image = std::move(sample.image);
@@ -111,9 +111,9 @@ text_pairs::SourceFile look_at_shards(const fs::path& path) {
   return result;
 }
 
-void read_shards(const fs::path& path, const CaptionColumns& columns,
-                 const std::function<void(Conversation&&)>& sink, ReadReport& report,
+void read_shards(const fs::path& path, const CaptionColumns& columns, const messages::Collector& collector,
                  const ReadHooks& hooks) {
+  ReadReport& report = collector.report;
   uint64_t bytes = 0;
   for (const fs::path& shard : shards_of(path)) {
     const std::string archive = shard.filename().string();
@@ -126,8 +126,7 @@ void read_shards(const fs::path& path, const CaptionColumns& columns,
       try {
         if (first_invalid_utf8(sample->text) != std::string::npos)
           return report.drop("text that is not UTF-8", where);
-        take_conversation(conversation_of(std::move(*sample), columns), columns.answer_required, where, sink,
-                          report);
+        collector.take(conversation_of(std::move(*sample), columns), where);
       } catch (const DataError& error) {
         report.drop("JSON of another form", where + ": " + error.what());
       }

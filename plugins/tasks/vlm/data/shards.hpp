@@ -3,7 +3,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <vector>
 
 #include "plugins/data/text_pairs/input.hpp"
@@ -19,9 +18,9 @@ std::vector<std::filesystem::path> shards_of(const std::filesystem::path& path);
 text_pairs::SourceFile look_at_shards(const std::filesystem::path& path);
 
 // A sample is a picture and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
-// conversation (*.json with turns, see turn_records.hpp). Its id is the name before the dot, and its
+// conversation (*.json with turns, see message_records.hpp). Its id is the name before the dot, and its
 // picture's name is the archive's, a slash and the file's. Throws as read_conversations() does.
 void read_shards(const std::filesystem::path& path, const CaptionColumns& columns,
-                 const std::function<void(Conversation&&)>& sink, ReadReport& report, const ReadHooks& hooks);
+                 const messages::Collector& collector, const ReadHooks& hooks);
 
 }  // namespace pipeline::vlm

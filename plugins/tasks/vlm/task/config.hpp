@@ -10,10 +10,12 @@
 #include <variant>
 #include <vector>
 
+#include "generation/decoding_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/images/image.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
+#include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::vlm {
@@ -129,20 +131,6 @@ struct LanguagePartOptions : language::LanguageOptions {
   }
 };
 
-struct TokenizerOptions {
-  std::filesystem::path path;
-  int64_t vocab_size = 8192;
-
-  void describe(Options& o) {
-    o("path", path,
-      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
-      "empty: "
-      "train on the data")
-        .follows();
-    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
-  }
-};
-
 struct ChatOptions {
   std::string style = "simple";
   int64_t max_tokens = 512;
@@ -154,24 +142,12 @@ struct ChatOptions {
   }
 };
 
-struct GenerateOptions {
-  std::string method = "greedy";
-  double temperature = 1, top_p = 1, length_penalty = 1;
-  int64_t top_k = 0, beams = 4, max_tokens = 32, validate_samples = 0, evaluate_samples = 0, retrieval = 100;
+struct GenerateOptions : generation::DecodingOptions {
+  int64_t validate_samples = 0, evaluate_samples = 0, retrieval = 100;
 
+  GenerateOptions() { max_tokens = 32; }
   void describe(Options& o) {
-    o("method", method, "decoding method").choices({"greedy", "sample", "beam"}).may_change();
-    o("temperature", temperature, "sampling temperature; below 1 favours likely tokens")
-        .above(0)
-        .may_change();
-    o("top_k", top_k, "sample: only the k most likely tokens; 0: all").min(0).may_change();
-    o("top_p", top_p, "sample: only the most likely tokens that sum to this probability")
-        .above(0)
-        .max(1)
-        .may_change();
-    o("beams", beams, "beam: hypotheses kept").min(1).max(64).may_change();
-    o("length_penalty", length_penalty, "beam: scores are divided by length to this power").may_change();
-    o("max_tokens", max_tokens, "longest generated answer").unit("tokens").min(1).follows().may_change();
+    DecodingOptions::describe(o, "answer");
     o("validate_samples", validate_samples, "samples answered and scored per evaluation during training")
         .unit("samples")
         .min(0)
@@ -205,7 +181,7 @@ struct VlmTaskConfig {
   VisionOptions vision;
   ProjectorOptions projector;
   LanguagePartOptions language;
-  TokenizerOptions tokenizer;
+  text::TokenizerOptions tokenizer;
   ChatOptions chat;
   GenerateOptions generate;
   AskOptions ask;

@@ -6,14 +6,19 @@
 #include <cstdio>
 #include <map>
 
+#include "plugins/data/answers/answer_page.hpp"
+#include "plugins/data/answers/answer_score.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/answer_page.hpp"
-#include "plugins/tasks/vlm/task/answer_score.hpp"
 #include "plugins/tasks/vlm/task/retrieval.hpp"
 #include "plugins/tasks/vlm/task/task.hpp"
 
 namespace pipeline::vlm {
 namespace {
+
+using answers::answer_page;
+using answers::AnswerScore;
+using answers::score_answer;
+using answers::ShownAnswer;
 
 constexpr uint64_t kShown = 48;  // on the page
 constexpr const char *kAnswerRecord = "answer", *kScoresRecord = "scores";

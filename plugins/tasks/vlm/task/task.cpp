@@ -71,14 +71,16 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
   const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
                          .is_validation = split == Split::kVal};
   auto& store = stores_[static_cast<size_t>(split)];
-  store = ConversationStore(std::string(view(run().cache_dir)), file.string(),
-                            {.image = data.image_column,
-                             .caption = data.caption_column,
-                             .question = data.question_column,
-                             .id = data.id_column,
-                             .answer_required = split != Split::kTest,
-                             .quotes = text_pairs::quotes_named(data.quotes)},
-                            hooks, part, images);
+  store = ConversationStore(std::string(view(run().cache_dir)),
+                            source_of(file,
+                                      {.image = data.image_column,
+                                       .caption = data.caption_column,
+                                       .question = data.question_column,
+                                       .id = data.id_column,
+                                       .answer_required = split != Split::kTest,
+                                       .quotes = text_pairs::quotes_named(data.quotes)},
+                                      images),
+                            hooks, part);
   // What training has said of its file is not said again.
   const bool is_known =
       split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : split == Split::kVal && part.held_out > 0;
@@ -150,28 +152,23 @@ void VlmTask::open_files() {
         data.validation_share > 0 && learnt + held_out > 0)
       context().info(files::held_out_text(data.train.string(), data.validation_share, learnt, held_out));
     if (is_asked()) open_question();
-    if (kept_tokenizer_) {
-      tokenizer_ = kept_tokenizer_;
-    } else if (const fs::path& path = config().tokenizer.path; !path.empty()) {
-      if (!files::path_problem(path, "").empty())
-        config_error("tokenizer.path", text::missing_tokenizer(path));
-      tokenizer_ = text::load_tokenizer(path.string());
-    } else {
+    const auto texts = [&] {
       const ConversationStore& train = store(Split::kTrain);
-      tokenizer_ = text::trained_tokenizer(
-          {.key = files::hash128(train.fingerprint() + " " + std::to_string(config().tokenizer.vocab_size))
-                      .hex(),
-           .bytes = train.size(),
-           .what = concat(train.size(), " conversations"),
-           .each =
-               [&](const auto& text, const auto& read) {
-                 for (uint64_t i = 0; i < train.size(); ++i) {
-                   for (const Turn& turn : train[i].turns) text(turn.text);
-                   if (i % 256 == 0) read(i);
-                 }
-               }},
-          config().tokenizer.vocab_size, context());
-    }
+      return text::TrainingTexts{
+          .key =
+              files::hash128(train.fingerprint() + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
+          .bytes = train.size(),
+          .what = concat(train.size(), " conversations"),
+          .each = [&](const auto& text, const auto& read) {
+            for (uint64_t i = 0; i < train.size(); ++i) {
+              for (const Turn& turn : train[i].turns) text(turn.text);
+              if (i % 256 == 0) read(i);
+            }
+          }};
+    };
+    tokenizer_ =
+        text::tokenizer_of_task(kept_tokenizer_, config().tokenizer, texts, context(),
+                                [&](const std::string& problem) { config_error("tokenizer.path", problem); });
   });
   is_open_ = true;
 }
@@ -404,16 +401,8 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
                                           const std::vector<Conversation>& conversations,
                                           const std::vector<Question>& questions, bool with_pictures) {
   const GenerateOptions& wanted = config().generate;
-  generation::GenerationOptions options{
-      .max_new_tokens = wanted.max_tokens,
-      .eos_token_ids = ends_,
-      .sampling = {},
-      .beams = wanted.method == "beam" ? wanted.beams : 1,
-      .length_penalty = wanted.length_penalty,
-      .seed = context().seed("generate", static_cast<uint64_t>(batch.split)),
-      .compute = pass().compute};
-  if (wanted.method == "sample")
-    options.sampling = {.temperature = wanted.temperature, .top_k = wanted.top_k, .top_p = wanted.top_p};
+  const auto options =
+      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(batch.split)), pass().compute);
   at::Tensor seen;
   if (with_pictures && batch.has_pictures())
     seen = model().features(batch, pass()).unflatten(0, {-1, config().vision.vision.patches()});
@@ -443,7 +432,7 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   std::vector<Question> questions;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     conversations.push_back(store(batch.split)[batch.ids[i]]);
-    questions.push_back({i, conversations[i].last_question()});
+    questions.push_back({i, last_question(conversations[i])});
   }
   const std::vector<std::string> written = answers(batch, conversations, questions, true);
   for (size_t i = 0; i < questions.size(); ++i) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "hugging_face/token_ids.hpp"
-#include "plugins/tasks/vlm/data/conversation_store.hpp"
+#include "plugins/tasks/vlm/data/conversation.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"

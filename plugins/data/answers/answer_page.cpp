@@ -1,10 +1,10 @@
-#include "plugins/tasks/vlm/task/answer_page.hpp"
+#include "plugins/data/answers/answer_page.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 
-namespace pipeline::vlm {
+namespace pipeline::answers {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ std::string answer_page(const std::vector<ShownAnswer>& answers, const std::stri
   return page + "</main></body></html>\n";
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::answers

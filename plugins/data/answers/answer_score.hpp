@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline::vlm {
+namespace pipeline::answers {
 
 // Lower case, without punctuation, articles (a, an, the) and extra space. Letters beyond ASCII stay as they
 // are.
@@ -17,4 +17,4 @@ struct AnswerScore {
 };
 AnswerScore score_answer(std::string_view truth, std::string_view answer);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::answers

@@ -1,9 +1,9 @@
-#include "plugins/tasks/vlm/task/answer_score.hpp"
+#include "plugins/data/answers/answer_score.hpp"
 
 #include <algorithm>
 #include <map>
 
-namespace pipeline::vlm {
+namespace pipeline::answers {
 namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
@@ -47,4 +47,4 @@ AnswerScore score_answer(std::string_view truth, std::string_view answer) {
   return {wanted == given ? 1.0 : 0.0, 2 * static_cast<double>(shared) / total};
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::answers

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline::vlm {
+namespace pipeline::answers {
 
 struct ShownAnswer {
   std::string id, picture;  // a PNG file; empty: none
@@ -20,4 +20,4 @@ struct ShownAnswer {
 // One HTML file, with its pictures inside and nothing from elsewhere.
 std::string answer_page(const std::vector<ShownAnswer>& answers, const std::string& title);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::answers

@@ -1,0 +1,99 @@
+#include "plugins/data/messages/conversation.hpp"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/data/files/hash128.hpp"
+
+namespace pipeline::messages {
+namespace {
+
+using nlohmann::ordered_json;
+
+void put(std::string& out, std::string_view text) {
+  const uint64_t size = text.size();
+  out.append(files::bytes_of(size)).append(text);
+}
+
+std::string take_text(std::string_view& bytes) {
+  uint64_t size = 0;
+  if (!files::take(bytes, size) || size > bytes.size())
+    throw DataError("a conversation in the cache is cut off: remove the cache, and it is made again");
+  std::string text(bytes.substr(0, size));
+  bytes.remove_prefix(size);
+  return text;
+}
+
+void add_members(ordered_json& object, const std::string& more) {
+  if (!more.empty()) object.update(ordered_json::parse(more));
+}
+
+}  // namespace
+
+ordered_json Conversation::variables() const {
+  ordered_json messages = ordered_json::array();
+  for (const Turn& turn : turns) {
+    ordered_json message{{"role", turn.role}, {"content", turn.text}};
+    add_members(message, turn.more);
+    messages.push_back(std::move(message));
+  }
+  ordered_json all{{"messages", std::move(messages)}};
+  add_members(all, more);
+  return all;
+}
+
+std::string Conversation::pack() const {
+  std::string out;
+  for (const std::string* text : {&id, &image, &more}) put(out, *text);
+  for (const Turn& turn : turns) {
+    for (const std::string* text : {&turn.role, &turn.text, &turn.more}) put(out, *text);
+    out += turn.is_learnt ? '1' : '0';
+  }
+  return out;
+}
+
+Conversation Conversation::unpack(std::string_view bytes) {
+  Conversation result{
+      .id = take_text(bytes), .image = take_text(bytes), .turns = {}, .more = take_text(bytes)};
+  while (!bytes.empty()) {
+    Turn turn{.role = take_text(bytes), .text = take_text(bytes), .more = take_text(bytes)};
+    char is_learnt = 0;
+    if (!files::take(bytes, is_learnt)) take_text(bytes);  // throws
+    turn.is_learnt = is_learnt == '1';
+    result.turns.push_back(std::move(turn));
+  }
+  return result;
+}
+
+void ReadReport::drop(const std::string& reason, const std::string& where) {
+  constexpr size_t kMost = 32;  // some have words of the file in them
+  Drop& entry = drops[drops.size() < kMost || drops.contains(reason) ? reason : "other reasons"];
+  if (entry.count++ == 0) entry.first = where;
+}
+
+std::string ReadReport::table(const std::string& path) const {
+  if (drops.empty()) return "";
+  std::string text = std::to_string(records - used) + " of " + std::to_string(records) + " records of " +
+                     path + " are not used:";
+  for (const auto& [reason, entry] : drops) {
+    text += "\n  " + std::to_string(entry.count) + ": " + reason;
+    if (!entry.first.empty()) text += "; the first is " + entry.first;
+  }
+  return text;
+}
+
+void ReadReport::require_used(const std::string& path) const {
+  if (records == 0) throw DataError(path + ": has no records");
+  if (used == 0)
+    throw DataError(path + ": none of its " + std::to_string(records) + " records can be used.\n" +
+                    table(path));
+}
+
+void Collector::take(Conversation&& conversation, const std::string& where) const {
+  if (const std::string problem = check(conversation); !problem.empty()) return report.drop(problem, where);
+  ++report.used;
+  sink(std::move(conversation));
+}
+
+}  // namespace pipeline::messages

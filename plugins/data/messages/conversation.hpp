@@ -1,0 +1,79 @@
+// Conversations: who said what.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "plugins/data/files/error.hpp"
+
+namespace pipeline::messages {
+
+using files::DataError;
+
+// Where a picture stands in a turn's text.
+inline constexpr std::string_view kImageMark = "<image>";
+
+// A text by itself, which no chat template stands around, is one turn of this role.
+inline constexpr std::string_view kPlainText = "text";
+
+struct Turn {
+  std::string role;  // as chat templates call it: system, user, assistant, tool, ...
+  std::string text;
+  std::string more = {};  // the message's other members, a JSON object: tool_calls, name, ...; empty: none
+  bool is_learnt = true;  // of an assistant's: "weight": 0 says no
+
+  bool is_assistant() const { return role == "assistant"; }
+};
+
+struct Conversation {
+  std::string id;
+  std::string image;  // as in the file: a path, or a name within an archive; empty: no picture
+  std::vector<Turn> turns;
+  std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
+
+  bool is_plain_text() const { return turns.size() == 1 && turns[0].role == kPlainText; }
+
+  // The variables of a chat template: {"messages": [...], "tools": [...]}.
+  nlohmann::ordered_json variables() const;
+
+  std::string pack() const;
+  static Conversation unpack(std::string_view bytes);  // throws DataError
+};
+
+// Why a conversation cannot be used; empty: it can.
+using Check = std::function<std::string(const Conversation&)>;
+
+// What became of a file's records.
+struct ReadReport {
+  struct Drop {
+    uint64_t count = 0;
+    std::string first;  // where, for people
+  };
+  uint64_t records = 0, used = 0;
+  std::map<std::string, Drop> drops;  // by reason
+  std::string notes;                  // lines for the log: how the file was read
+
+  void drop(const std::string& reason, const std::string& where);
+  // Lines for the log; empty if nothing was dropped.
+  std::string table(const std::string& path) const;
+  // Throws DataError where a file has no record, or none that can be used.
+  void require_used(const std::string& path) const;
+};
+
+// Where conversations go that were read and checked.
+struct Collector {
+  Check check;
+  std::function<void(Conversation&&)> sink;
+  ReadReport& report;
+
+  // `where`: for people.
+  void take(Conversation&& conversation, const std::string& where) const;
+};
+
+}  // namespace pipeline::messages

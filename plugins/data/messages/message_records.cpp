@@ -1,0 +1,274 @@
+#include "plugins/data/messages/message_records.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/json/strict_json.hpp"
+#include "plugins/data/text_pairs/json_records.hpp"
+
+namespace pipeline::messages {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string kind_of(const json& value) {
+  return value.is_null()      ? "null"
+         : value.is_array()   ? "a list"
+         : value.is_object()  ? "an object"
+         : value.is_boolean() ? "true or false"
+         : value.is_number()  ? "a number"
+                              : "text";
+}
+
+const json* find(const json& object, std::string_view key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string text_at(const json& object, const char* key) {
+  if (find(object, key) == nullptr) throw DataError("a turn without \"" + std::string(key) + "\"");
+  return optional_text(object, key);
+}
+
+// As text. What is nested in a record may be so deep that dump() leaves the stack.
+std::string number_or_bool(const json& id) {
+  if (!id.is_primitive()) throw DataError("\"id\" is " + kind_of(id) + ", must be text or a number");
+  return id.dump();
+}
+
+// A path, or a list of one.
+std::string picture_of(const json& given, const char* key) {
+  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
+  if (given.is_array() && given.empty()) return "";
+  const json& value = given.is_array() ? given[0] : given;
+  if (!value.is_string())
+    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
+  const auto& name = value.get_ref<const std::string&>();
+  if (name.find("://") != std::string::npos)
+    throw DataError("the picture is a web address: download it, and name the file");
+  if (name.starts_with("data:"))
+    throw DataError("the picture is within the record: write it to a file, and name that");
+  return name;
+}
+
+// A record has one, which may be named more than once.
+void take_picture(std::string&& name, std::string& image) {
+  if (!image.empty() && !name.empty() && name != image)
+    throw DataError("several pictures: a conversation may have one");
+  if (!name.empty()) image = std::move(name);
+}
+
+// Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
+// picture. What follows that is on a line of its own.
+std::string content_of(const json& turn, std::string& image) {
+  const json* const content = find(turn, "content");
+  if (content == nullptr || !content->is_array()) return text_at(turn, "content");
+  std::string text;
+  bool follows_picture = false;
+  for (const json& part : *content) {
+    if (!part.is_object()) throw DataError("a part that is " + kind_of(part) + ", must be an object");
+    const std::string type = text_at(part, "type");
+    if (type != "text" && type != "image")
+      throw DataError("a part of the type " + strict_json::excerpt(type) + ", must be \"text\" or \"image\"");
+    const std::string more = type == "image" ? std::string(kImageMark) : text_at(part, "text");
+    if (follows_picture && !more.empty()) text += '\n';
+    text += more;
+    follows_picture = type == "image" || (follows_picture && more.empty());
+    if (const json* const name = find(part, "image"); type == "image" && name != nullptr)
+      take_picture(picture_of(*name, "image"), image);
+  }
+  return text;
+}
+
+const json* turns_in(const json& object) {
+  for (const std::string_view key : kTurnKeys)
+    if (const json* const turns = find(object, key); turns != nullptr) return turns;
+  return nullptr;
+}
+
+// By the names that ShareGPT's files have for them.
+std::string role_of(const std::string& from) {
+  static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+      {"human", "user"},    {"gpt", "assistant"},           {"chatgpt", "assistant"}, {"model", "assistant"},
+      {"function", "tool"}, {"function_call", "assistant"}, {"observation", "tool"}};
+  for (const std::string_view role : {"system", "developer", "user", "assistant", "tool"})
+    if (from == role) return from;
+  for (const auto& [name, role] : kRoles)
+    if (from == name) return std::string(role);
+  throw DataError("a turn of " + strict_json::excerpt(from) +
+                  ", must be \"user\" or \"human\", \"assistant\" or \"gpt\", \"system\", \"developer\" or "
+                  "\"tool\"");
+}
+
+// What a chat template may read of a message besides role and content. Null is what a data set writes where
+// another record has something.
+std::string more_of(const json& message) {
+  json more = json::object();
+  for (const auto& [key, value] : message.items())
+    if (key != "role" && key != "content" && key != "weight" && !value.is_null()) more[key] = value;
+  return more.empty() ? "" : more.dump();
+}
+
+Turn turn_of(const json& given, std::string& image) {
+  if (!given.is_object()) throw DataError("a turn that is " + kind_of(given) + ", must be an object");
+  if (!given.contains("role"))
+    return {.role = role_of(text_at(given, "from")), .text = text_at(given, "value")};
+  Turn turn{.role = role_of(text_at(given, "role")), .text = {}, .more = more_of(given)};
+  if (find(given, "content") != nullptr || find(given, "tool_calls") == nullptr)
+    turn.text = content_of(given, image);
+  if (const json* const weight = find(given, "weight"); weight != nullptr) {
+    if (*weight != 0 && *weight != 1)
+      throw DataError("\"weight\" is " + strict_json::excerpt(*weight) + ", must be 0 or 1");
+    turn.is_learnt = *weight == 1;
+  }
+  return turn;
+}
+
+// A prompt or a completion may be a list of messages, too.
+void append_turns(const json& object, const std::string& key, const char* role, Conversation& result) {
+  const json* const value = find(object, key);
+  if (value == nullptr) return;
+  if (value->is_array())
+    for (const json& turn : *value) result.turns.push_back(turn_of(turn, result.image));
+  else
+    result.turns.push_back({.role = role, .text = optional_text(object, key)});
+}
+
+// LLaMA-Factory's: earlier questions and answers.
+void append_history(const json& object, std::vector<Turn>& turns) {
+  const json* const history = find(object, "history");
+  if (history == nullptr) return;
+  for (const json& pair : *history) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
+      throw DataError("\"history\" must be a list of pairs of texts");
+    turns.push_back({.role = "user", .text = pair[0]});
+    turns.push_back({.role = "assistant", .text = pair[1]});
+  }
+}
+
+// "tools" may be text that is JSON, as LLaMA-Factory has it; TRL keeps other variables in an object.
+std::string variables_of(const json& object) {
+  json all = json::object();
+  if (const json* const tools = find(object, "tools"); tools != nullptr && !tools->empty()) {
+    all["tools"] = tools->is_string() ? parse_record(tools->get<std::string>()) : *tools;
+    if (!all["tools"].is_array()) throw DataError("\"tools\" must be a list of objects");
+  }
+  if (const json* const others = find(object, "chat_template_kwargs"); others != nullptr) {
+    if (!others->is_object() || others->contains("messages"))
+      throw DataError("\"chat_template_kwargs\" must be an object of variables of the chat template");
+    all.update(*others);
+  }
+  return all.empty() ? "" : all.dump();
+}
+
+void add_system_turn(const json& object, std::vector<Turn>& turns) {
+  std::string system = optional_text(object, "system");
+  if (!system.empty() && (turns.empty() || turns[0].role != "system"))
+    turns.insert(turns.begin(), {.role = "system", .text = std::move(system)});
+}
+
+Conversation without_turns(const json& object) {
+  Conversation result{.id = {}, .image = {}, .turns = {}, .more = variables_of(object)};
+  if (const json* const id = find(object, "id"); id != nullptr)
+    result.id = id->is_string() ? id->get<std::string>() : number_or_bool(*id);
+  for (const char* const key : {"image", "images"})
+    if (const json* const image = find(object, key); image != nullptr)
+      take_picture(picture_of(*image, key), result.image);
+  return result;
+}
+
+constexpr struct {
+  const char *question, *answer, *context;
+} kColumns[] = {{"prompt", "completion", ""},
+                {"prompt", "response", ""},
+                {"instruction", "output", "input"},
+                {"instruction", "response", "context"},
+                {"question", "answer", ""},
+                {"query", "response", ""},
+                {"text", "", ""}};
+
+}  // namespace
+
+json parse_record(std::string_view text) try {
+  return strict_json::parse_ordered(text, "its JSON");
+} catch (const strict_json::Error& error) {
+  if (text_pairs::pick_fields(text, {}).state == text_pairs::JsonFields::kOk) throw DataError(error.what());
+  return json(json::value_t::discarded);
+}
+
+bool has_turns(const json& object) { return turns_in(object) != nullptr; }
+
+std::string optional_text(const json& object, const std::string& key) {
+  const json* const value = find(object, key);
+  if (value == nullptr) return "";
+  if (!value->is_string()) throw DataError("\"" + key + "\" is " + kind_of(*value) + ", must be text");
+  return value->get<std::string>();
+}
+
+std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted) {
+  const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };
+  if (!wanted.question.empty()) return has(wanted.question) ? std::optional(wanted) : std::nullopt;
+  for (const bool is_whole : {true, false})  // where no answer is there, a question alone
+    for (const auto& [question, answer, context] : kColumns)
+      if (has(question) && (!is_whole || *answer == '\0' || has(answer)))
+        return Columns{.question = question, .answer = answer, .context = context};
+  return std::nullopt;
+}
+
+std::string known_columns() {
+  std::string all;
+  for (const auto& [question, answer, context] : kColumns) {
+    all += std::string(all.empty() ? "" : *answer == '\0' ? ", or " : ", ") + question;
+    if (*answer != '\0') all += std::string(" and ") + answer;
+    if (*context != '\0') all += std::string(" with ") + context;
+  }
+  return all;
+}
+
+std::vector<Turn> turns_of(const Columns& columns, std::string question, const std::string& context,
+                           std::string answer) {
+  if (columns.answer.empty()) return {{.role = std::string(kPlainText), .text = std::move(question)}};
+  std::vector<Turn> turns;
+  if (!context.empty()) question += "\n\n" + context;
+  turns.push_back({.role = "user", .text = std::move(question)});
+  if (!answer.empty()) turns.push_back({.role = "assistant", .text = std::move(answer)});
+  return turns;
+}
+
+Conversation conversation_of_turns(const json& object) {
+  if (!object.is_object()) throw DataError(kind_of(object) + ", must be an object with \"conversations\"");
+  Conversation result = without_turns(object);
+  const json* const turns = turns_in(object);
+  if (turns == nullptr || !turns->is_array())
+    throw DataError("no list of turns as \"conversations\" or \"messages\"");
+  for (const json& turn : *turns) result.turns.push_back(turn_of(turn, result.image));
+  add_system_turn(object, result.turns);
+  return result;
+}
+
+Conversation conversation_of(const json& object, const Columns& wanted) {
+  if (!object.is_object() || has_turns(object)) return conversation_of_turns(object);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : object.items())
+    if (!value.is_null()) names.push_back(name);
+  const std::optional<Columns> columns = columns_among(names, wanted);
+  if (!columns)
+    throw DataError("neither \"messages\" nor " +
+                    (wanted.question.empty() ? known_columns() : "\"" + wanted.question + "\""));
+  Conversation result = without_turns(object);
+  append_history(object, result.turns);
+  if (object[columns->question].is_array()) {
+    append_turns(object, columns->question, "user", result);
+  } else {
+    const std::string context = columns->context.empty() ? "" : optional_text(object, columns->context);
+    for (Turn& turn : turns_of(*columns, optional_text(object, columns->question), context, ""))
+      result.turns.push_back(std::move(turn));
+  }
+  if (!columns->answer.empty()) append_turns(object, columns->answer, "assistant", result);
+  add_system_turn(object, result.turns);
+  return result;
+}
+
+}  // namespace pipeline::messages

@@ -1,0 +1,50 @@
+// Records of conversations: what one looks like in JSON, and in the columns of a table.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "plugins/data/messages/conversation.hpp"
+
+namespace pipeline::messages {
+
+// The keys that hold turns: ShareGPT's and LLaVA's list of "from" and "value", and OpenAI's of "role" and
+// "content".
+inline constexpr std::string_view kTurnKeys[] = {"conversations", "messages"};
+
+// Names of the texts of a record that has no list of turns. `context` belongs to the question and may be
+// absent; without an answer the question is a text by itself.
+struct Columns {
+  std::string question, answer, context;
+
+  bool operator==(const Columns&) const = default;
+};
+
+// Which of the known pairs of names these are: prompt and completion, instruction, input and output,
+// question and answer, ..., or text. `wanted`, if set, before them.
+std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted);
+std::string known_columns();  // for messages
+
+// A record parsed; is_discarded() where it is not JSON. Throws DataError for a key that stands twice.
+nlohmann::ordered_json parse_record(std::string_view text);
+
+// Whether an object has a list of turns.
+bool has_turns(const nlohmann::ordered_json& object);
+
+// These throw DataError, whose message is a reason for ReadReport, for an object of another form.
+Conversation conversation_of_turns(const nlohmann::ordered_json& object);
+// With turns, or with texts under names that columns_among() knows.
+Conversation conversation_of(const nlohmann::ordered_json& object, const Columns& wanted);
+
+// A question and its answer, which may be missing, as turns; or a text by itself.
+std::vector<Turn> turns_of(const Columns& columns, std::string question, const std::string& context,
+                           std::string answer);
+
+// The text under a key; empty where there is none, or null. Throws DataError for anything else.
+std::string optional_text(const nlohmann::ordered_json& object, const std::string& key);
+
+}  // namespace pipeline::messages

@@ -1,0 +1,315 @@
+#include "plugins/models/chat/chat_format.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <algorithm>
+#include <optional>
+
+namespace pipeline::chat {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_template.jinja";
+
+// The conversation with kGuard in all that people wrote, where a special token would be found.
+void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer) {
+  if (value.is_structured()) {
+    for (const auto& [key, item] : value.items())
+      if (key != "role" && key != "type") break_special_tokens(item, tokenizer);
+    return;
+  }
+  if (!value.is_string()) return;
+  std::string& text = value.get_ref<std::string&>();
+  for (size_t at = 0; at < text.size();) {
+    const auto special = tokenizer.first_special(std::string_view(text).substr(at));
+    if (special.bytes == 0) return;
+    at += special.at + 1;
+    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80)
+      ++at;  // within a character
+    text.insert(at, kGuard);
+    at += kGuard.size();
+  }
+}
+
+ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
+  ordered_json all = ordered_json::object();
+  for (const char* file : {"special_tokens_map.json", kConfig}) {
+    const auto found = tokenizer.files().find(file);
+    if (found == tokenizer.files().end()) continue;
+    const ordered_json values = ordered_json::parse(found->second, nullptr, false);
+    if (!values.is_object()) continue;
+    for (const auto& [key, value] : values.items()) {
+      if (!key.ends_with("_token")) continue;
+      const ordered_json& text = value.is_object() ? value.value("content", ordered_json()) : value;
+      if (text.is_string()) all[key] = text;
+    }
+  }
+  const auto text_of = [&](int32_t id) { return tokenizer.decode_bytes({{id}}); };
+  if (!all.contains("eos_token") && tokenizer.has_eot()) all["eos_token"] = text_of(tokenizer.eot());
+  if (!all.contains("bos_token") && tokenizer.bos()) all["bos_token"] = text_of(*tokenizer.bos());
+  return all;
+}
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Where each token of a text ends. Some take white space beside them, and SentencePiece puts a space before a
+// text; nullopt: a token reads otherwise than the text, whose characters are composed, for example.
+std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, std::string_view text,
+                                              const std::vector<int32_t>& ids) {
+  std::vector<size_t> ends;
+  size_t at = 0;
+  for (const int32_t id : ids) {
+    std::string token = tokenizer.decode_bytes({{id}});
+    const auto fits = [&] { return text.substr(at).starts_with(token); };
+    if (at == 0 && !fits() && token.starts_with(' ')) token.erase(0, 1);
+    while (!fits() && at < text.size() && is_space(text[at])) ++at;
+    if (!fits()) return std::nullopt;
+    ends.push_back(at += token.size());
+  }
+  while (at < text.size() && is_space(text[at])) ++at;
+  return at == text.size() ? std::optional(std::move(ends)) : std::nullopt;
+}
+
+}  // namespace
+
+ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date)
+    : source_(std::move(source)),
+      name_(std::move(name)),
+      tokenizer_(std::move(tokenizer)),
+      date_(date),
+      template_(source_, name_),
+      special_tokens_(special_tokens_of(*tokenizer_)),
+      end_(tokenizer_->eot()) {
+  ordered_json example{{"messages", {{{"role", "user"}, {"content", "question"}}}}};
+  try {
+    const std::string before = render(example, false).text, with = render(example, true).text;
+    if (with.starts_with(before)) answer_prompt_ = with.substr(before.size());
+    example["messages"].push_back({{"role", "assistant"}, {"content", kAnswerMark}});
+    const std::string answered = render(example, false).text;
+    const std::string_view rest =
+        std::string_view(answered).substr(answered.find(kAnswerMark) + kAnswerMark.size());
+    if (const auto special = tokenizer_->first_special(rest); special.bytes > 0) {
+      answer_end_ = rest.substr(0, special.at + special.bytes);
+      end_ =
+          tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
+    }
+  } catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
+  }
+}
+
+Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) const {
+  ordered_json variables = special_tokens_;
+  variables.update(conversation);
+  variables["add_generation_prompt"] = with_prompt;
+  return template_.render(variables, date_);
+}
+
+ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
+  ordered_json copy = conversation;
+  for (const auto& [key, value] : copy.items())
+    if (key == "messages" || key == "tools") break_special_tokens(value, *tokenizer_);
+  return copy;
+}
+
+// The assistant's message is what changes in the text when its content does.
+std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversation, std::string_view whole,
+                                                   size_t message, size_t earliest) const {
+  ordered_json marked = conversation;
+  marked["messages"][message]["content"] = kAnswerMark;
+  const std::string with_mark = render(marked, false).text;
+  const size_t mark = with_mark.find(kAnswerMark);
+  if (mark == std::string::npos) return std::nullopt;
+  const std::string_view before = std::string_view(with_mark).substr(0, mark),
+                         after = std::string_view(with_mark).substr(mark + kAnswerMark.size());
+  if (!whole.ends_with(after)) return std::nullopt;
+  Span span{.begin = static_cast<size_t>(std::ranges::mismatch(before, whole).in1 - before.begin()),
+            .end = whole.size() - after.size(),
+            .message = message,
+            .is_ended = false};
+  if (span.begin > span.end) return std::nullopt;
+  // The model writes all that follows the prompt, such as thoughts.
+  const size_t prompt = answer_prompt_.empty() || span.begin < answer_prompt_.size()
+                            ? std::string::npos
+                            : whole.rfind(answer_prompt_, span.begin - answer_prompt_.size());
+  if (prompt != std::string::npos && prompt >= earliest)
+    span.begin = prompt + answer_prompt_.size();
+  else if (span.begin < before.size())
+    return std::nullopt;
+  if (!answer_end_.empty() && after.starts_with(answer_end_)) {
+    span.end += answer_end_.size();
+    span.is_ended = true;
+  } else if (const auto special = tokenizer_->first_special(after);
+             special.bytes > 0 && trimmed(after.substr(0, special.at)).empty()) {
+    span.end += special.at + special.bytes;
+    span.is_ended = true;
+  }
+  return span;
+}
+
+// What the conversation up to the message has more than the prompt for it.
+std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& conversation,
+                                                            std::string_view whole,
+                                                            size_t message) const try {
+  ordered_json part = conversation;
+  ordered_json& messages = part["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(message) + 1, messages.end());
+  const std::string with = render(part, false).text;
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(message));
+  const std::string prompt = render(part, true).text;
+  if (!whole.starts_with(with) || !with.starts_with(prompt)) return std::nullopt;
+  const std::string_view answer = trimmed(std::string_view(with).substr(prompt.size()));
+  return Span{.begin = prompt.size(),
+              .end = static_cast<size_t>(answer.data() + answer.size() - with.data()),
+              .message = message,
+              .is_ended = !answer_end_.empty() && answer.ends_with(trimmed(answer_end_))};
+} catch (const Error&) {  // it refuses a part
+  return std::nullopt;
+}
+
+std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversation,
+                                                  const Rendered& whole) const {
+  std::vector<Span> spans;
+  std::vector<size_t> wanted;
+  const ordered_json& messages = conversation.at("messages");
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (messages[i].value("role", "") == "assistant") wanted.push_back(i);
+  for (const auto& [begin, end] : whole.generated)
+    spans.push_back(
+        {begin, end, wanted.empty() ? 0 : wanted[std::min(spans.size(), wanted.size() - 1)], true});
+  if (!spans.empty()) return spans;
+  for (const size_t message : wanted) {
+    std::optional<Span> span;
+    if (!messages[message].contains("tool_calls"))
+      span = answer(conversation, whole.text, message, spans.empty() ? 0 : spans.back().end);
+    if (!span) span = answer_by_parts(conversation, whole.text, message);
+    if (!span)
+      fail_with(PL_ERROR_CONFIG, name_, ": what of its text message ", message + 1,
+                " is, cannot be told: put what the assistant says between {% generation %} and {% "
+                "endgeneration %}");
+    spans.push_back(*span);
+  }
+  return spans;
+}
+
+ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& spans) const {
+  ChatTokens result;
+  const auto add = [&](int32_t id, size_t begin, size_t end) {
+    const auto found =
+        std::ranges::find_if(spans, [&](const Span& s) { return begin < s.end && end > s.begin; });
+    result.tokens.push_back(id);
+    result.answer_of.push_back(found == spans.end() ? -1 : static_cast<int32_t>(found->message));
+  };
+  const auto encode_part = [&](size_t begin, size_t end) {
+    return tokenizer_->encode(text.substr(begin, end - begin), text::SpecialTokens::kRecognize,
+                              begin == 0 ? text::Place::kStart : text::Place::kWithin);
+  };
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(kGuard, begin), text.size());
+    const std::vector<int32_t> ids = encode_part(begin, end);
+    if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
+      for (size_t i = 0; i < ids.size(); ++i)
+        add(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
+    } else {  // so that no token is of two
+      std::vector<size_t> cuts{begin, end};
+      for (const Span& span : spans)
+        for (const size_t cut : {span.begin, span.end})
+          if (cut > begin && cut < end) cuts.push_back(cut);
+      std::ranges::sort(cuts);
+      for (size_t i = 0; i + 1 < cuts.size(); ++i)
+        for (const int32_t id : encode_part(cuts[i], cuts[i + 1])) add(id, cuts[i], cuts[i + 1]);
+    }
+    begin = end + kGuard.size();
+  }
+  return result;
+}
+
+ChatTokens ChatFormat::tokens(const ordered_json& conversation) const {
+  const ordered_json messages = guarded(conversation);
+  const Rendered whole = render(messages, false);
+  const std::vector<Span> spans = answers(messages, whole);
+  ChatTokens result = encode(whole.text, spans);
+  if (!spans.empty() && !spans.back().is_ended && spans.back().message + 1 == messages["messages"].size()) {
+    while (!result.answer_of.empty() && result.answer_of.back() < 0) {  // a line's end
+      result.tokens.pop_back();
+      result.answer_of.pop_back();
+    }
+    result.tokens.push_back(tokenizer_->eot());
+    result.answer_of.push_back(static_cast<int32_t>(spans.back().message));
+  }
+  return result;
+}
+
+std::vector<int64_t> ChatFormat::prompt(const ordered_json& conversation) const {
+  return encode(render(guarded(conversation), true).text, {}).tokens;
+}
+
+ChatTokens ChatFormat::text_tokens(std::string_view text) const {
+  ChatTokens result;
+  if (tokenizer_->adds_bos()) result.tokens.push_back(*tokenizer_->bos());
+  for (const int32_t id : tokenizer_->encode(text)) result.tokens.push_back(id);
+  result.tokens.push_back(tokenizer_->eot());
+  result.answer_of.assign(result.tokens.size(), 0);
+  return result;
+}
+
+std::string ChatFormat::answer_text(const std::vector<int64_t>& tokens) const {
+  return std::string(trimmed(tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end()))));
+}
+
+std::pair<std::string, std::string> template_of(const text::Files& files) {
+  for (const std::string name : {kTemplateFile, "chat_template.json", kConfig}) {
+    const auto file = files.find(name);
+    if (file == files.end()) continue;
+    if (name == kTemplateFile) return {file->second, name};
+    const ordered_json values = ordered_json::parse(file->second, nullptr, false);
+    if (!values.is_object() || !values.contains("chat_template")) continue;
+    const ordered_json& found = values["chat_template"];
+    if (found.is_string()) return {found, name};
+    if (!found.is_array()) continue;  // of several that have names, this one
+    for (const ordered_json& one : found)
+      if (one.is_object() && one.value("name", "") == "default" &&
+          one.value("template", ordered_json()).is_string())
+        return {one["template"], name};
+  }
+  return {};
+}
+
+text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source) {
+  return tokenizer->with({{kTemplateFile, source}});
+}
+
+const std::map<std::string, std::string>& named_templates() {
+  static const std::map<std::string, std::string> all{
+      {"simple",
+       "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}{% if "
+       "message.role == "
+       "'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}{% if add_generation_prompt "
+       "%}assistant:{% "
+       "endif %}"},
+      {"chatml",
+       "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + "
+       "'<|im_end|>\\n' "
+       "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
+      {"llama3",
+       "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message.role + "
+       "'<|end_header_id|>\\n\\n' + message.content | trim + '<|eot_id|>' }}{% endfor %}{% if "
+       "add_generation_prompt "
+       "%}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
+      {"vicuna",
+       "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{{ message.content + ' "
+       "' }}{% "
+       "elif message.role == 'user' %}{{ 'USER: ' + message.content }}{% else %}{{ ' ASSISTANT: ' + "
+       "message.content + "
+       "eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %} ASSISTANT:{% endif %}"},
+  };
+  return all;
+}
+
+}  // namespace pipeline::chat

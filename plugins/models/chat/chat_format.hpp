@@ -1,0 +1,99 @@
+// Conversations as tokens: a chat template with the tokenizer that it is written for.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "plugins/models/chat/template.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace pipeline::chat {
+
+// Characters that no text has, and no conversation may: kGuard stands within what reads like a special token
+// and is none, kAnswerMark in place of an answer.
+inline constexpr std::string_view kGuard = "\uFDD0", kAnswerMark = "\uFDD1";
+
+struct ChatTokens {
+  std::vector<int64_t> tokens;
+  // For each token the number of the message that it is the assistant's answer of, the token that ends the
+  // answer included; -1: none.
+  std::vector<int32_t> answer_of;
+};
+
+// Conversations are template variables: {"messages": [{"role", "content", ...}, ...], "tools": [...], ...}.
+// What people wrote never becomes a special token, whatever they wrote; but for that, the tokens are those of
+// transformers.apply_chat_template. Const: for any thread. These throw an Error (PL_ERROR_CONFIG) for a
+// template that cannot be read, and for a conversation that it refuses.
+class ChatFormat {
+ public:
+  // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
+  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date);
+
+  // The whole conversation. Where the template does not end the last answer, the end of text does. What the
+  // assistant wrote stands between {% generation %} and {% endgeneration %}; without these it is what the
+  // template makes of a message's content with what comes after add_generation_prompt's text before it, and
+  // with the token that ends it.
+  ChatTokens tokens(const nlohmann::ordered_json& conversation) const;
+
+  // The conversation so far with what comes before the assistant's next answer.
+  std::vector<int64_t> prompt(const nlohmann::ordered_json& conversation) const;
+
+  // The tokens of a text by itself: what begins a text, where the tokenizer says so, and its end.
+  ChatTokens text_tokens(std::string_view text) const;
+
+  // What was generated, as people read it.
+  std::string answer_text(const std::vector<int64_t>& tokens) const;
+
+  // The token that ends an answer; the end of text where the template writes none.
+  int64_t end_token() const { return end_; }
+  // Whether the template writes that token itself.
+  bool ends_answers() const { return !answer_end_.empty(); }
+  bool tells_date() const { return source_.find("strftime_now") != std::string::npos; }
+  const std::string& source() const { return source_; }
+
+ private:
+  // Bytes of the rendered text that message `message` is the answer of.
+  struct Span {
+    size_t begin, end;
+    size_t message;
+    bool is_ended;  // by a token that is part of it
+  };
+
+  Rendered render(const nlohmann::ordered_json& conversation, bool with_prompt) const;
+  // As people wrote it, but for what must not become special tokens.
+  nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
+  std::vector<Span> answers(const nlohmann::ordered_json& conversation, const Rendered& whole) const;
+  std::optional<Span> answer(const nlohmann::ordered_json& conversation, std::string_view whole,
+                             size_t message, size_t earliest) const;
+  std::optional<Span> answer_by_parts(const nlohmann::ordered_json& conversation, std::string_view whole,
+                                      size_t message) const;
+  ChatTokens encode(std::string_view text, const std::vector<Span>& spans) const;
+
+  std::string source_, name_;
+  text::TokenizerPtr tokenizer_;
+  std::time_t date_;
+  Template template_;
+  nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
+  std::string answer_prompt_;              // what add_generation_prompt adds
+  std::string answer_end_;                 // what follows an answer, up to the first special token
+  int64_t end_ = 0;
+};
+
+// The template among a tokenizer's files, with the file's name; empty: there is none.
+std::pair<std::string, std::string> template_of(const text::Files& files);
+
+// The files with this template in place of theirs.
+text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source);
+
+// Templates for tokenizers that have none, by name.
+const std::map<std::string, std::string>& named_templates();
+
+}  // namespace pipeline::chat

@@ -1,0 +1,124 @@
+// The options of the chat task.
+#pragma once
+
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "generation/decoding_options.hpp"
+#include "language/options.hpp"
+#include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
+#include "tokenizer/tokenizer_options.hpp"
+#include "transformer/cuda/kernels.hpp"
+
+namespace pipeline::chat {
+
+struct DataOptions {
+  std::filesystem::path train, val, test;
+  double validation_share = 0;
+  std::string question_column, answer_column, quotes = "auto";
+
+  void describe(Options& o) {
+    o("train", train,
+      "conversations to learn from, in JSON (messages, ShareGPT's conversations) or JSON, CSV and TSV with "
+      "columns such as prompt and completion, instruction, input and output, or text");
+    o("val", val, "the same, to evaluate during training; empty: none");
+    o("validation_share", validation_share,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
+      "questions, so that equal ones stay together")
+        .min(0)
+        .max(0.9);
+    o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+    o("question_column", question_column, "column of the question, if it has another name than those");
+    o("answer_column", answer_column,
+      "column of its answer; empty with question_column: texts by themselves");
+    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (validation_share > 0 && !val.empty())
+      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
+    if (question_column.empty() && !answer_column.empty())
+      errors("answer_column", "needs task.data.question_column, too");
+  }
+};
+
+struct ChatOptions {
+  std::string chat_template = "auto", learn = "answers", date = "2024-07-26";
+  int64_t max_tokens = 1024;
+
+  void describe(Options& o) {
+    o("template", chat_template,
+      "what stands around the turns: auto: the model folder's own, else simple; simple, chatml, llama3, "
+      "vicuna; "
+      "or a .jinja file");
+    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(8).follows();
+    o("learn", learn, "loss over the assistant's answers, the last one alone, or the whole text")
+        .choices({"answers", "last", "all"});
+    o("date", date, "what a template is told that asks for the date (Llama 3's do): year-month-day");
+  }
+  void validate(const ConfigErrors& errors) const;
+};
+
+struct GenerateOptions : generation::DecodingOptions {
+  int64_t validate_samples = 0, evaluate_samples = 0;
+
+  void describe(Options& o) {
+    DecodingOptions::describe(o, "answer");
+    o("validate_samples", validate_samples,
+      "last questions answered and scored per evaluation during training")
+        .unit("samples")
+        .min(0)
+        .may_change();
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
+        .unit("samples")
+        .min(0)
+        .may_change();
+  }
+};
+
+struct AskOptions {
+  std::string prompt, system;
+
+  void describe(Options& o) {
+    o("prompt", prompt, "predict: a question to answer, instead of the test file").may_change();
+    o("system", system, "predict: the system turn before it").may_change();
+  }
+};
+
+struct ChatConfig {
+  DataOptions data;
+  text::TokenizerOptions tokenizer;
+  language::LanguageOptions language;
+  ChatOptions chat;
+  GenerateOptions generate;
+  AskOptions ask;
+  bool cuda_kernels = true;  // without effect
+
+  void describe(Options& o) {
+    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
+    o.group("data", data);
+    o.group("tokenizer", tokenizer);
+    o.group("language", language);
+    o.group("chat", chat);
+    o.group("generate", generate);
+    o.group("ask", ask);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (chat.max_tokens > language.max_position_embeddings)
+      errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
+                                       language.max_position_embeddings, ")"));
+    if (generate.max_tokens >= chat.max_tokens)
+      errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
+                                           "), in which question and answer have to fit"));
+  }
+
+  // What the folder says of which the run begins; lengths are made to fit into its positions.
+  static void read_model(const ChatConfig& config, const std::filesystem::path& init_from,
+                         const ModelOptions& say);
+};
+
+}  // namespace pipeline::chat

@@ -1,0 +1,210 @@
+#include "plugins/tasks/chat/task/corpus.hpp"
+
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <sstream>
+
+#include "files/data_errors.hpp"
+#include "files/regular_file.hpp"
+#include "files/text_file.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
+
+namespace pipeline::chat {
+namespace {
+
+namespace fs = std::filesystem;
+using messages::ConversationStore;
+
+constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
+
+const fs::path& file_of(const DataOptions& data, Split split) {
+  if (split == Split::kTest) return data.test;
+  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
+}
+
+const char* key_of(Split split) {
+  return split == Split::kTrain ? "data.train" : split == Split::kVal ? "data.val" : "data.test";
+}
+
+// Noon of that day, here.
+std::optional<std::time_t> noon_of(const std::string& date) {
+  std::tm day{};
+  if (const char* end = ::strptime(date.c_str(), "%Y-%m-%d", &day); end == nullptr || *end != '\0')
+    return std::nullopt;
+  day.tm_hour = 12;
+  day.tm_isdst = -1;
+  return std::mktime(&day);
+}
+
+// What conversations that belong to one part of the data have in common.
+std::string first_question(const Conversation& conversation) {
+  for (const Turn& turn : conversation.turns)
+    if (turn.role == "user") return turn.text;
+  return conversation.turns.front().text;
+}
+
+// The conversations of a file that the task can use. `format`: which must be able to write them, if it is
+// known. Counts those that are longer than `max_tokens`.
+messages::Source source_of(const fs::path& file, const DataOptions& data, bool answer_required,
+                           const ChatFormat* format, const text::Tokenizer* tokenizer, int64_t max_tokens,
+                           Learn learn) {
+  const messages::TextOptions options{.columns = {data.question_column, data.answer_column, ""},
+                                      .answer_required = answer_required,
+                                      .quotes = text_pairs::quotes_named(data.quotes)};
+  std::string key = concat("chat ", answer_required, " ", data.quotes, "\n", data.question_column, "\n",
+                           data.answer_column);
+  if (format != nullptr)
+    key += concat("\n", max_tokens, " ", static_cast<int>(learn), " ", tokenizer->fingerprint(), "\n",
+                  format->source());
+  const auto read = [=](const auto& sink, messages::ReadReport& report, const messages::ReadHooks& hooks) {
+    uint64_t cut = 0;
+    const auto check = [&](const Conversation& conversation) {
+      std::string problem = problem_of(conversation, answer_required, format);
+      if (!problem.empty() || format == nullptr || !answer_required) return problem;
+      const Sequence sequence = make_sequence(conversation, *format, max_tokens, learn);
+      cut += sequence.is_cut ? 1 : 0;
+      return sequence.has_target() ? "" : concat("no answer within task.chat.max_tokens (", max_tokens, ")");
+    };
+    messages::read_text_file(file.string(), options, {check, sink, report}, hooks);
+    if (cut > 0)
+      report.notes += concat(file.string(), ": ", cut, " conversation", cut == 1 ? " is" : "s are",
+                             " longer than task.chat.max_tokens = ", max_tokens, " and cut at a turn\n");
+  };
+  return {.path = file.string(), .options = key, .read = read, .content = first_question};
+}
+
+}  // namespace
+
+void ChatOptions::validate(const ConfigErrors& errors) const {
+  if (!noon_of(date)) errors("date", "must be a date such as 2024-07-26");
+}
+
+Corpus::Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
+               const std::function<void(const char* key, const std::string& problem)>& refuse)
+    : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
+  const auto train_texts = [&] {
+    open(Split::kTrain, nullptr);
+    const ConversationStore& train = store(Split::kTrain);
+    if (train.size() == 0) refuse_("data.train", "is needed to train a tokenizer on");
+    return text::TrainingTexts{
+        .key = files::hash128(train.fingerprint() + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
+        .bytes = train.size(),
+        .what = concat(train.size(), " conversations"),
+        .each = [&train](const auto& text, const auto& read) {
+          for (uint64_t i = 0; i < train.size(); ++i) {
+            for (const Turn& turn : train[i].turns) text(turn.text);
+            if (i % 256 == 0) read(i);
+          }
+        }};
+  };
+  files::with_data_errors([&] {
+    tokenizer_ =
+        text::tokenizer_of_task(kept, config_.tokenizer, train_texts, context_,
+                                [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
+    open_format();
+    if (!config_.ask.prompt.empty() && context_.run().purpose == PL_PURPOSE_PREDICT) {
+      asked_ = {.id = "prompt", .image = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
+      if (!config_.ask.system.empty())
+        asked_.turns.insert(asked_.turns.begin(), {.role = "system", .text = config_.ask.system});
+      if (const std::string problem = problem_of(asked_, false, format_.get()); !problem.empty())
+        refuse_("ask.prompt", problem);
+    }
+    for (const Split split : kSplits)
+      if (context_.run().purpose != PL_PURPOSE_EXPORT && asked_.turns.empty()) open(split, format_.get());
+  });
+  if (const double share = config_.data.validation_share; share > 0 && size(Split::kTrain) > 0)
+    context_.info(
+        files::held_out_text(config_.data.train.string(), share, size(Split::kTrain), size(Split::kVal)));
+}
+
+void Corpus::open_format() {
+  if (!tokenizer_->has_eot())
+    fail_with(PL_ERROR_CONFIG,
+              "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
+  const std::string& wanted = config_.chat.chat_template;
+  auto [source, file] = template_of(tokenizer_->files());
+  if (wanted != "auto" || source.empty()) {
+    const auto& known = named_templates();
+    const auto named = known.find(wanted == "auto" ? "simple" : wanted);
+    if (named != known.end()) {
+      std::tie(source, file) = std::pair(named->second, "task.chat.template = \"" + named->first + "\"");
+      if (wanted == "auto" && !config_.tokenizer.path.empty())
+        context_.info(
+            "chat       the tokenizer has no chat template: the turns are written as "
+            "task.chat.template = \"simple\" does");
+    } else {
+      if (const std::string problem = files::path_problem(wanted, "file"); !problem.empty())
+        refuse_("chat.template", problem + "; a template is a file, auto, simple, chatml, llama3 or vicuna");
+      std::ifstream stream(wanted, std::ios::binary);
+      source.assign(std::istreambuf_iterator<char>(stream), {});
+      file = wanted;
+    }
+    tokenizer_ = with_template(tokenizer_, source);
+  }
+  format_ = std::make_unique<const ChatFormat>(source, file, tokenizer_, *noon_of(config_.chat.date));
+  if (format_->tells_date())
+    context_.info("chat       the template writes the date: it is told ", config_.chat.date,
+                  ", task.chat.date");
+  if (!format_->ends_answers())
+    context_.warn(
+        file,
+        ": no special token ends an answer: only the last one of a conversation is followed by the end "
+        "of text, so the model learns to stop there alone");
+}
+
+void Corpus::open(Split split, const ChatFormat* format) {
+  const DataOptions& data = config_.data;
+  const fs::path& file = file_of(data, split);
+  if (file.empty()) return;
+  const bool to_use = context_.run().purpose != PL_PURPOSE_TRAIN && format != nullptr;
+  if (const std::string problem = files::path_problem(file, "file"); !problem.empty()) {
+    if (!to_use) refuse_(key_of(split), problem);
+    context_.warn(file.string(), " is not there: going on without it");
+    return;
+  }
+  if (fs::is_directory(file))
+    refuse_(key_of(split), "is a folder, must be a .jsonl, .json, .csv or .tsv file");
+  const std::string what = "reading " + file.filename().string();
+  const files::Hooks hooks{
+      .progress = [&](uint64_t done, uint64_t total) { context_.progress(what, done, total); },
+      .note = [&](const std::string& line) { context_.info(line); },
+      .cancelled = [&] { return context_.cancelled(); }};
+  const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
+                         .is_validation = split == Split::kVal};
+  const bool answer_required = split != Split::kTest || context_.run().purpose == PL_PURPOSE_EVALUATE;
+  auto& store = stores_[static_cast<size_t>(split)];
+  store = ConversationStore(std::string(view(context_.run().cache_dir)),
+                            source_of(file, data, answer_required, format, tokenizer_.get(),
+                                      config_.chat.max_tokens, learn_named(config_.chat.learn)),
+                            hooks, part);
+  // What training has said of its file is not said again.
+  const bool is_known = split == Split::kTrain ? context_.run().purpose != PL_PURPOSE_TRAIN
+                                               : split == Split::kVal && part.held_out > 0;
+  if (is_known || format == nullptr) return;
+  const auto say = [](const std::string& text, const auto& line) {
+    std::istringstream lines(text);
+    for (std::string one; std::getline(lines, one);) line(one);
+  };
+  say(store.report(), [&](const std::string& line) { context_.warn(line); });
+  say(store.notes(), [&](const std::string& line) { context_.info(line); });
+}
+
+void Corpus::carry_files_of(const fs::path& folder) {
+  files::with_data_errors(
+      [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
+}
+
+Conversation Corpus::conversation(Split split, uint64_t id) const {
+  if (is_asked(split)) return asked_;
+  return files::with_data_errors([&] { return store(split)[id]; });
+}
+
+std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
+  std::string result = concat(tokenizer_->fingerprint(), " ", files::hash128(format_->source()).hex());
+  for (const Split split : splits) result += " " + store(split).fingerprint();
+  return result;
+}
+
+}  // namespace pipeline::chat

@@ -1,0 +1,53 @@
+// The data of a run: a tokenizer, the format of its conversations, and the conversations of each split.
+#pragma once
+
+#include <pipeline/context.hpp>
+#include <pipeline/task_types.hpp>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "plugins/data/messages/conversation_store.hpp"
+#include "plugins/models/chat/chat_format.hpp"
+#include "plugins/tasks/chat/data/sequence.hpp"
+#include "plugins/tasks/chat/task/config.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace pipeline::chat {
+
+class Corpus {
+ public:
+  // Opens the stores in the run's cache folder, and makes those that are missing; trains a tokenizer where
+  // there is neither `kept`, which came with the weights, nor one in the configuration. Says what it dropped
+  // from the files. refuse(key, problem) throws. [main]
+  Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
+         const std::function<void(const char* key, const std::string& problem)>& refuse);
+
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ChatFormat& format() const { return *format_; }
+  // From now on the tokenizer carries what a model's folder says beside its weights. [main]
+  void carry_files_of(const std::filesystem::path& folder);
+
+  uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }
+  size_t bytes(Split split, uint64_t id) const { return is_asked(split) ? 0 : store(split).bytes(id); }
+  Conversation conversation(Split split, uint64_t id) const;           // [any-thread]
+  std::string fingerprint(std::initializer_list<Split> splits) const;  // of these, tokenizer and template
+
+ private:
+  void open(Split split, const ChatFormat* format);
+  void open_format();
+  bool is_asked(Split split) const { return split == Split::kTest && !asked_.turns.empty(); }
+  const messages::ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
+
+  const ChatConfig& config_;
+  Context context_;
+  std::function<void(const char* key, const std::string& problem)> refuse_;
+  text::TokenizerPtr tokenizer_;
+  std::unique_ptr<const ChatFormat> format_;
+  std::array<messages::ConversationStore, 3> stores_;
+  Conversation asked_;  // in place of the test file
+};
+
+}  // namespace pipeline::chat

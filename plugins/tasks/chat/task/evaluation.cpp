@@ -1,0 +1,117 @@
+// Answers to the last question of each conversation: written, scored, shown.
+#include <algorithm>
+
+#include "generation/generate.hpp"
+#include "plugins/data/answers/answer_page.hpp"
+#include "plugins/data/answers/answer_score.hpp"
+#include "plugins/tasks/chat/task/task.hpp"
+
+namespace pipeline::chat {
+namespace {
+
+using answers::ShownAnswer;
+
+constexpr uint64_t kShown = 48;  // on the page
+constexpr const char* kAnswerRecord = "answer";
+
+// For the log: one line, not longer than is read there.
+std::string one_line(std::string text) {
+  constexpr size_t kMost = 240;
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  if (text.size() > kMost) {
+    size_t end = kMost;
+    while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not within a character
+    text = text.substr(0, end) + " ...";
+  }
+  return text.empty() ? "(nothing)" : text;
+}
+
+}  // namespace
+
+std::vector<Chat::Answered> Chat::answer(Split split, const std::vector<uint64_t>& ids) {
+  const GenerateOptions& wanted = config().generate;
+  const ChatFormat& format = corpus_->format();
+  const auto options =
+      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
+  std::vector<Answered> all;
+  std::vector<generation::Prompt> prompts;
+  for (const uint64_t id : ids) {
+    const Conversation conversation = corpus_->conversation(split, id);
+    const size_t turn = answered_turn(conversation);
+    std::vector<int64_t> tokens =
+        make_prompt(conversation, turn, format, config().chat.max_tokens, wanted.max_tokens);
+    if (tokens.empty())
+      fail_with(PL_ERROR_CONFIG, "conversation ", one_line(conversation.id),
+                ": its last question does not fit beside an "
+                "answer of ",
+                wanted.max_tokens, " tokens: raise task.chat.max_tokens (", config().chat.max_tokens,
+                ") or shorten it");
+    prompts.push_back({.id = id, .tokens = std::move(tokens)});
+    const auto& turns = conversation.turns;
+    all.push_back({.id = id,
+                   .name = conversation.id,
+                   .question = turn > 0 ? turns[turn - 1].text : turns[0].text,
+                   .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
+                   .answer = {}});
+  }
+  const std::vector<std::vector<int64_t>> written = generation::generate(model(), prompts, options);
+  for (size_t i = 0; i < all.size(); ++i) all[i].answer = format.answer_text(written[i]);
+  return all;
+}
+
+// For the first samples, so that the choice is the same everywhere.
+bool Chat::is_scored(const EvaluationSink& sink, uint64_t id) const {
+  if (sink.purpose() == Purpose::kValidate)
+    return id < static_cast<uint64_t>(config().generate.validate_samples);
+  const auto most = static_cast<uint64_t>(config().generate.evaluate_samples);
+  return most == 0 || id < most;
+}
+
+void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
+  TorchTask::evaluate(batch, sink);
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    if (!is_scored(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
+    const Conversation conversation = corpus_->conversation(batch.split, batch.ids[i]);
+    if (conversation.turns.back().is_assistant()) ids.push_back(batch.ids[i]);
+  }
+  if (ids.empty()) return;
+  for (const Answered& one : answer(batch.split, ids)) {
+    const answers::AnswerScore score = answers::score_answer(one.truth, one.answer);
+    sink.sample(one.id, concat("  ", one_line(one.name), ": ", one_line(one.question), "\n    real:    ",
+                               one_line(one.truth), "\n    written: ", one_line(one.answer)));
+    if (!is_scored(sink, one.id)) continue;
+    sink.value("exact", score.exact, 1);
+    sink.value("f1", score.f1, 1);
+    if (sink.purpose() == Purpose::kValidate || one.id >= kShown) continue;
+    const ShownAnswer shown{one.name, "", one.question, one.truth, one.answer, "", score.exact == 1};
+    sink.record(one.id, kAnswerRecord, shown.pack());
+  }
+}
+
+void Chat::report(const Report& report, const ReportSink& sink) {
+  std::vector<ShownAnswer> shown;
+  for (const EvaluationRecord& record : report.records)
+    if (record.key == kAnswerRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
+  if (!shown.empty())
+    sink.file("answers.html", answers::answer_page(shown, "Answers in held-out conversations"));
+}
+
+std::vector<Metric> Chat::metrics() {
+  return {{.name = "loss", .help = "cross-entropy per target token, in nats"},
+          {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN},
+          {.name = "exact",
+           .help = "share of the last answers that are right, as SQuAD compares them",
+           .better = PL_BETTER_HIGHER},
+          {.name = "f1", .help = "F1 of the words of the last answers", .better = PL_BETTER_HIGHER}};
+}
+
+void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
+  for (const Answered& one : answer(batch.split, batch.ids)) {
+    sink.row(one.id, {one.question, one.answer});
+    if (!config().ask.prompt.empty()) context().info(one.answer);
+  }
+}
+
+}  // namespace pipeline::chat

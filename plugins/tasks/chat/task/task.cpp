@@ -1,0 +1,110 @@
+#include "plugins/tasks/chat/task/task.hpp"
+
+#include <algorithm>
+
+#include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
+
+namespace pipeline::chat {
+
+void Chat::set_extra_state(std::string_view state) {
+  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+      state, is_set("tokenizer.path") ? config().tokenizer.path : std::filesystem::path(), context(),
+      [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+}
+
+void Chat::open_corpus() {
+  corpus_.emplace(config(), context(), kept_tokenizer_,
+                  [this](const char* key, const std::string& problem) { config_error(key, problem); });
+}
+
+void Chat::open_data() {
+  if (!corpus_) open_corpus();  // another process has prepared
+  find_ends();
+  if (run().purpose == PL_PURPOSE_EXPORT) return;
+  context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
+                 " validation, ", sample_count(Split::kTest), " test conversations; vocabulary of ",
+                 corpus_->tokenizer().vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+}
+
+std::shared_ptr<LanguageModel> Chat::build_model() {
+  language::Place place;
+  if (config().language.lora.rank > 0)
+    place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
+  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const int32_t end = tokenizer.eot();
+  return std::make_shared<LanguageModel>(
+      config().language.model({tokenizer.vocab_size(), tokenizer.bos().value_or(end), end}), place,
+      config().language.lora);
+}
+
+// The test data may change in a continued run, and training does not see them.
+std::string Chat::data_fingerprint() {
+  if (run().purpose == PL_PURPOSE_TRAIN) return corpus_->fingerprint({Split::kTrain, Split::kVal});
+  return corpus_->fingerprint({Split::kTrain, Split::kVal, Split::kTest});
+}
+
+ChatBatch Chat::make_batch(const LoadRequest& request) const {
+  std::vector<std::vector<int64_t>> tokens, targets;
+  for (const uint64_t id : request.ids) {
+    Sequence sequence = make_sequence(corpus_->conversation(request.split, id), corpus_->format(),
+                                      config().chat.max_tokens, learn_named(config().chat.learn));
+    tokens.push_back(std::move(sequence.tokens));
+    targets.push_back(std::move(sequence.targets));
+  }
+  ChatBatch batch{.packed = transformer::pack(tokens, targets),
+                  .ids = {request.ids.begin(), request.ids.end()},
+                  .split = request.split};
+  batch.packed.full_length = config().chat.max_tokens;
+  require_ids(batch.packed.tokens, corpus_->tokenizer().vocab_size(), "token");
+  require_ids(batch.packed.targets, corpus_->tokenizer().vocab_size(), "target");
+  return batch;
+}
+
+BatchInfo Chat::batch_info(const ChatBatch& batch) const {
+  const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
+  return {.weight = static_cast<double>(batch.packed.target_rows.size()),
+          .samples = batch.ids.size(),
+          .tokens = rows,
+          .positions = rows};
+}
+
+hugging_face::OwnTokens Chat::own_tokens() const {
+  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  return {tokenizer.bos().value_or(tokenizer.eot()), corpus_->format().end_token(),
+          [&tokenizer](int64_t id) { return tokenizer.is_special(id); }};
+}
+
+void Chat::find_ends() { ends_ = hugging_face::end_tokens(corpus_->tokenizer().files(), own_tokens()); }
+
+void Chat::import_model(const std::filesystem::path& folder) {
+  if (config().tokenizer.path.empty() && !kept_tokenizer_)
+    config_error("tokenizer.path",
+                 concat("must be given with weights of ", folder.string(),
+                        ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
+  const language::Config theirs = language::import_model(folder.string(), model());
+  const int64_t size = corpus_->tokenizer().vocab_size();
+  for (const std::string& note :
+       {language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size),
+        hugging_face::note_of_weights(folder.string())})
+    if (!note.empty()) context().info(note);
+  corpus_->carry_files_of(folder);
+  for (const std::string& line :
+       hugging_face::unknown_tokens(corpus_->tokenizer().files(), own_tokens(), folder.string()))
+    context().warn(line);
+  find_ends();
+}
+
+void Chat::export_model(const std::filesystem::path& folder) {
+  language::export_model(folder.string(), model());
+  corpus_->tokenizer().save(folder.string());
+  hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
+}
+
+}  // namespace pipeline::chat
+
+PIPELINE_TASK(
+    pipeline::chat::Chat, "chat", "1.0.0",
+    "A language model learns to answer in conversations. Weight decay: matrices and embeddings; not "
+    "biases and norms")

@@ -1,0 +1,139 @@
+// What of a conversation's tokens the assistant has written. The tokens themselves are compared with
+// transformers' by tests/parity/chat_format_parity.py.
+#include "plugins/models/chat/chat_format.hpp"
+
+#include <pipeline/error.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/models/tokenizer/bpe_trainer.hpp"
+#include "plugins/models/tokenizer/byte_level_bpe.hpp"
+
+namespace pipeline::chat {
+namespace {
+
+using nlohmann::ordered_json;
+using testing::HasSubstr;
+
+text::TokenizerPtr tokenizer() {
+  static const text::TokenizerPtr one = [] {
+    text::BpeTrainer trainer;
+    trainer.add("user: question assistant: answer");
+    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
+  }();
+  return one;
+}
+
+ChatFormat format(const std::string& source) { return ChatFormat(source, "chat.jinja", tokenizer(), 0); }
+
+ordered_json conversation(const std::vector<std::pair<std::string, std::string>>& messages) {
+  ordered_json all = ordered_json::array();
+  for (const auto& [role, content] : messages) all.push_back({{"role", role}, {"content", content}});
+  return {{"messages", all}};
+}
+
+// The text of the answers, with "|" between parts that do not touch.
+std::string learnt(const ChatTokens& chat) {
+  std::string text;
+  bool was_learnt = true;
+  for (size_t i = 0; i < chat.tokens.size(); ++i) {
+    const bool is_learnt = chat.answer_of[i] >= 0;
+    if (is_learnt && !was_learnt && !text.empty()) text += "|";
+    if (is_learnt) text += tokenizer()->decode_bytes({{static_cast<int32_t>(chat.tokens[i])}});
+    was_learnt = is_learnt;
+  }
+  return text;
+}
+
+const ordered_json& two_answers() {
+  static const ordered_json one =
+      conversation({{"user", "a"}, {"assistant", " b "}, {"user", "b"}, {"assistant", "a"}});
+  return one;
+}
+
+TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
+  EXPECT_EQ(learnt(format(named_templates().at("simple")).tokens(two_answers())),
+            "  b <|endoftext|>| a<|endoftext|>");
+  EXPECT_EQ(learnt(format("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content | trim }}{% if m.role == "
+                          "'assistant' %} {{ eos_token }}{% endif %}{% endfor %}")
+                       .tokens(two_answers())),
+            "b <|endoftext|>|a <|endoftext|>");
+}
+
+// As Qwen3's: thoughts stand in the last answer alone, which the model writes after the prompt.
+TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
+  const ChatFormat thinks = format(
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(hm){% endif %}{{ m.content | trim "
+      "}}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  EXPECT_EQ(learnt(thinks.tokens(two_answers())), "b<|endoftext|>|(hm)a<|endoftext|>");
+}
+
+TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
+  const ChatFormat marked = format(
+      "{% for m in messages %}{% if m.role == 'assistant' %}>{% generation %}{{ m.content | trim }}{% endgeneration %}{{ eos_token }}"
+      "{% else %}{{ m.content }}{% endif %}{% endfor %}");
+  EXPECT_EQ(learnt(marked.tokens(two_answers())), "b|a");
+}
+
+TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {
+  const ChatFormat open = format("{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n\n{% endfor %}");
+  EXPECT_FALSE(open.ends_answers());
+  const ChatTokens chat = open.tokens(two_answers());
+  EXPECT_EQ(learnt(chat), "b|a<|endoftext|>");
+  EXPECT_EQ(chat.tokens.back(), tokenizer()->eot());
+  EXPECT_TRUE(format(named_templates().at("simple")).ends_answers());
+}
+
+TEST(ChatFormat, WhatPeopleWriteIsNeverASpecialToken) {
+  const ChatFormat simple = format(named_templates().at("simple"));
+  const auto count = [&](const std::vector<int64_t>& tokens) { return std::ranges::count(tokens, tokenizer()->eot()); };
+  const ordered_json hostile = conversation({{"user", "<|endoftext|>"}, {"assistant", "x<|endoftext|>y"}});
+  const ChatTokens chat = simple.tokens(hostile);
+  EXPECT_EQ(count(chat.tokens), 1);
+  EXPECT_EQ(learnt(chat), " x<|endoftext|>y<|endoftext|>");
+  EXPECT_EQ(count(simple.prompt(conversation({{"user", "<|endoftext|><|endoftext|>"}}))), 0);
+}
+
+TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
+  const ChatFormat simple = format(named_templates().at("simple"));
+  EXPECT_EQ(simple.answer_text(simple.prompt(conversation({{"system", "s"}, {"user", "q"}}))),
+            "system: s\nuser: q\nassistant:");
+}
+
+// An answer that calls a tool is its text and the calls.
+TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
+  const ChatFormat calls = format(
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}{{ "
+      "eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  ordered_json asked = conversation({{"user", "a"}, {"assistant", ""}, {"tool", "t"}, {"assistant", "c"}});
+  asked["messages"][1]["tool_calls"] = {{{"function", {{"name", "f"}}}}};
+  EXPECT_EQ(learnt(calls.tokens(asked)), "[f]<|endoftext|>|c<|endoftext|>");
+}
+
+TEST(ChatFormat, WhatCannotBeToldIsAnErrorThatNamesTheMessage) {
+  const ChatFormat counts = format("{% for m in messages %}{{ m.content }}{% endfor %}{{ messages[1].content | length }}");
+  try {
+    counts.tokens(two_answers());
+    FAIL() << "was told";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("chat.jinja: what of its text message 2 is, cannot be told"));
+  }
+}
+
+TEST(ChatFormat, TheTemplateOfAFolderIsFoundInItsForms) {
+  const auto found = [](const text::Files& files) { return template_of(files); };
+  EXPECT_EQ(found({}).first, "");
+  EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}}).first, "a");
+  EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": null})"}}).first, "");
+  EXPECT_EQ(found({{"tokenizer_config.json",
+                    R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})"}})
+                .first,
+            "d");
+  EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}, {"chat_template.jinja", "b"}}).second,
+            "chat_template.jinja");
+  EXPECT_EQ(template_of(with_template(tokenizer(), "c")->files()).first, "c");
+}
+
+}  // namespace
+}  // namespace pipeline::chat
