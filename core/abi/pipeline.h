@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 3u /* may differ either way */
+#define PL_ABI_MINOR 4u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -922,6 +922,26 @@ typedef struct pl_model_options {
   pl_error* (*read)(const pl_host* host, const pl_config* config, pl_str init_from,
                     const pl_model_options_sink* sink);
 } pl_model_options;
+
+/* Extension of tasks: answers in a conversation, for somebody who waits. */
+#define PL_EXTENSION_CONVERSATION "pl.conversation/1"
+
+typedef struct pl_reply_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* user;
+  /* The next piece of the answer, in whole characters, as soon as it is there. [main] */
+  pl_error* (*text)(void* user, pl_str piece);
+} pl_reply_sink;
+
+typedef struct pl_conversation {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Writes the answer to a conversation: `messages` is a JSON array of {"role": "system" | "user" |
+   * "assistant", "content": text}, the last of them the user's. Called as predict is, with bound parameters;
+   * ends early when the run is cancelled (pl_host.cancelled). [main] */
+  pl_error* (*reply)(pl_task* self, pl_str messages, const pl_reply_sink* sink);
+} pl_conversation;
 
 /* ------------------------------------------------------------------------------------------- the entry */
 

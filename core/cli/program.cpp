@@ -82,6 +82,7 @@ int run(std::vector<std::string> arguments) {
   cli::add_find_lr(app, action);
   cli::add_evaluate(app, action);
   cli::add_predict(app, action);
+  cli::add_chat(app, action);
   cli::add_export(app, action);
   cli::add_compare(app, action);
   cli::add_report(app, action);

@@ -104,8 +104,9 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   CLI::App* verb = app.add_subcommand(name, help);
   args->add_to(*verb);
   if (!one_process) args->add_launch_to(*verb);
-  verb->add_option("--checkpoint", verb_args->checkpoint,
-                   "best (default), last, or the path of a checkpoint or a run")
+  verb->add_option(
+          "--checkpoint", verb_args->checkpoint,
+          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
       ->type_name("best|last|PATH");
   if (!one_process)
     verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
@@ -117,6 +118,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   if (may_ask) verb->allow_extras();
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
+    take_model_folder(*args, *verb_args);
     if (may_ask) ask(verb->remaining(), *args);
     verb_args->asked = may_ask && verb->remaining_size() > 0;
     return with_workspace(*args, one_process,

@@ -1,5 +1,6 @@
 #include "core/cli/verb.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "core/train/run/compute.hpp"
 #include "core/train/run/process_group.hpp"
 #include "core/train/run/signals.hpp"
+#include "core/train/run/weights.hpp"
 
 namespace pipeline::cli {
 
@@ -67,6 +69,20 @@ config::Config ConfigArgs::load_for_task() const {
   config::Config config = load();
   go_on_as_python(config);
   return config;
+}
+
+void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
+  if (!train::is_foreign(args.file)) return;
+  verb_args.checkpoint = args.file;
+  const auto sets = [&](std::string_view key) {
+    return std::ranges::any_of(args.sets, [&](const std::string& set) { return set.starts_with(key); });
+  };
+  std::vector<std::string> more;
+  if (!sets("task.plugin=")) more.push_back("task.plugin=\"chat\"");
+  if (!sets("run.dir=") && !sets("run.name="))
+    more.push_back("run.name=\"" + train::without_trailing_slash(args.file).filename().string() + "\"");
+  args.sets.insert(args.sets.begin(), more.begin(), more.end());
+  args.file.clear();
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line,

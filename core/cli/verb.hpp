@@ -53,6 +53,10 @@ struct ConfigArgs {
   config::Config load_for_task() const;
 };
 
+// Where FILE is the model folder of another tool, its weights are used, as those of the task "chat" unless
+// --set task.plugin says otherwise.
+void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args);
+
 // Where the task of a stage is a class in a Python file, starts Python in place of this process, with the
 // same command line: it loads this program as a library. Returns if no task is, or if this process is Python
 // already.
@@ -97,6 +101,7 @@ void add_find_lr(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_evaluate(CLI::App& app, Action& action);
 void add_predict(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

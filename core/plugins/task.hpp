@@ -165,12 +165,17 @@ class Task {
   std::string sample_name(uint32_t split, uint64_t sample_id) const;
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
+  bool has_reply() const { return conversation() != nullptr; }
+  // The answer to a conversation, a JSON array of messages, in pieces. What on_text throws comes out here.
+  void reply(std::string_view messages, const std::function<void(std::string_view piece)>& on_text);
   std::optional<double> flops(const Batch& batch) const;  // nullopt: not known
   bool has_export_model() const { return api_.export_model; }
   void export_model(const std::filesystem::path& folder);
 
  private:
   friend class Batch;
+
+  const pl_conversation* conversation() const;
 
   const pl_task_api& api_;
   Caller call_;

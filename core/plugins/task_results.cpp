@@ -237,6 +237,20 @@ void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSi
   prediction.rows.finish();
 }
 
+const pl_conversation* Task::conversation() const {
+  const auto* table = static_cast<const pl_conversation*>(call_.plugin().query(PL_EXTENSION_CONVERSATION));
+  return table != nullptr && PL_HAS(pl_conversation, table, reply) ? table : nullptr;
+}
+
+void Task::reply(std::string_view messages, const std::function<void(std::string_view piece)>& on_text) {
+  auto sink = sized<pl_reply_sink>();
+  sink.user = const_cast<void*>(static_cast<const void*>(&on_text));
+  sink.text = [](void* user, pl_str piece) {
+    return guard([&] { (*static_cast<const std::function<void(std::string_view)>*>(user))(view(piece)); });
+  };
+  call_.main("reply", [&] { return conversation()->reply(self_, to_pl(messages), &sink); });
+}
+
 std::vector<Metric> Task::metrics() const {
   std::vector<Metric> metrics;
   if (!api_.metric_count) return metrics;

@@ -5,16 +5,14 @@ or where a template has none, with the text that it adds for the answer.
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
 import argparse
-import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
-TEMPLATES = Path(__file__).resolve().parents[1] / "models/chat/templates"
+import chat_tokenizers
 
 
 def user(text):
@@ -50,45 +48,14 @@ def skip(reason):
     sys.exit(77)
 
 
-def sentence_piece(folder, special):
-    import sentencepiece
-    import tokenizer_samples as samples
-    from transformers import LlamaTokenizer
-
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(samples.TRAINING * 3), model_writer=model, vocab_size=600, model_type="bpe", byte_fallback=True,
-        split_digits=True, normalization_rule_name="identity", remove_extra_whitespaces=False, allow_whitespace_only_pieces=True,
-        character_coverage=0.99, minloglevel=2)
-    path = os.path.join(folder, "tokenizer.model")
-    with open(path, "wb") as file:
-        file.write(model.getvalue())
-    tokenizer = LlamaTokenizer.from_pretrained(folder, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    tokenizer.add_special_tokens({"additional_special_tokens": special})
-    os.remove(path)
-    return tokenizer
-
-
-def byte_level(kind, special, end):
-    import tokenizer_kinds
-    from transformers import PreTrainedTokenizerFast
-
-    made = tokenizer_kinds.KINDS[kind](600)
-    made.add_special_tokens(special)
-    bos = {"bos_token": "<|begin_of_text|>"} if kind == "llama3" else {}
-    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token=end, **bos)
-
-
 def ids_of(tokenizer, messages, **options):
     return list(tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, **options)["input_ids"])
 
 
 def compare(probe, template, kind, special, end, failures):
-    source = (TEMPLATES / f"{template}.jinja").read_text(encoding="utf-8")
+    source = chat_tokenizers.template(template)
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer = sentence_piece(folder, special) if kind == "sentence_piece" else byte_level(kind, special, end)
-        tokenizer.chat_template = source
-        tokenizer.save_pretrained(folder)
+        tokenizer = chat_tokenizers.save(kind, special, end, source, folder)
         asked, expected = [], []
         for messages in CONVERSATIONS:
             if kind == "smol_lm" and not all(message["content"].isascii() for message in messages):

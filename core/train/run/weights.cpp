@@ -274,6 +274,10 @@ bool is_ours(const std::string& weights) {
   return false;
 }
 
+bool is_foreign(const std::string& weights) {
+  return fs::exists(fs::path(weights) / "config.json") && !is_ours(weights);
+}
+
 std::string best_checkpoint(const std::string& weights) {
   const fs::path nested = fs::path(weights) / "checkpoints";
   const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});

@@ -60,6 +60,8 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 
 // Whether it is a run, a checkpoint of ours or a folder of such.
 bool is_ours(const std::string& weights);
+// Whether it is the model folder of another tool: one with a config.json.
+bool is_foreign(const std::string& weights);
 // The best checkpoint in it, the newest where none was evaluated, or `weights` itself.
 std::string best_checkpoint(const std::string& weights);
 // Throws ConfigError where the folder of another tool that init_from names is not there.

@@ -40,30 +40,50 @@ checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args
   return checkpoint ? std::move(*checkpoint) : checkpoint::Checkpoint::open(path);
 }
 
-// A session with the checkpoint's weights in place.
+// A session with weights in place: those of a checkpoint of ours, or of a folder of another tool.
 struct Loaded {
   Session& session;
-  checkpoint::Checkpoint checkpoint;
+  std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
+  std::string path;
+  uint64_t step = 0;
 
-  Loaded(Session& with, const InferenceArgs& args) : session(with), checkpoint(open_the_same(with, args)) {
-    session.open_task(&checkpoint);
+  Loaded(Session& with, const InferenceArgs& args) : session(with), path(args.checkpoint) {
+    if (!is_foreign(args.checkpoint)) {
+      checkpoint = open_the_same(with, args);
+      path = checkpoint->path();
+      step = checkpoint->contents().step;
+    }
+    session.open_task(checkpoint ? &*checkpoint : nullptr);
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
-    load_state(session, checkpoint, true);
+    if (checkpoint)
+      load_state(session, *checkpoint, true);
+    else
+      load_weights(session, {.foreign = path});
     session.bind();
-    session.log().info(fmt::format("{} of {}, step {}", session.task_plugin().label(), checkpoint.path(),
-                                   checkpoint.contents().step));
+    session.log().info(checkpoint
+                           ? fmt::format("{} of {}, step {}", session.task_plugin().label(), path, step)
+                           : fmt::format("{} of {}", session.task_plugin().label(), path));
     announce_place(session);
   }
+
+  // What is computed with the same weights can be continued.
+  std::string identity() const {
+    return fmt::format("{} {}", path, checkpoint ? checkpoint->contents().train_state_json : "");
+  }
 };
+
+ValueSource values_of(const std::string& weights) {
+  return is_foreign(weights) ? ValueSource{.folder = weights} : values_of_result(weights);
+}
 
 // A session for `purpose`, and `work` in it.
 Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                      uint32_t purpose, const char* phase, const std::function<Outcome(Session&)>& work) {
   if (args.output.empty() && workspace.processes.is_first()) RunFolder::make(args.folder);
   Session session(config, workspace.registry, workspace.log,
-                  session_args(workspace, purpose, args.folder, values_of_result(args.checkpoint)));
+                  session_args(workspace, purpose, args.folder, values_of(args.checkpoint)));
   if (!workspace.processes.is_first() && fs::exists(args.folder))
     workspace.log.open_files(args.folder, workspace.processes.world().rank);
   workspace.processes.at(phase, 0);
@@ -123,8 +143,7 @@ Outcome evaluate_checkpoint(const config::Config& config, const Workspace& works
     workspace.log.info(fmt::format("{} of the {} samples of {} in {:.1f} s",
                                    observe::grouped(result->samples), observe::grouped(result->available),
                                    split_name(split), result->seconds));
-    tell_and_keep({{"checkpoint", loaded.checkpoint.path()}, {"step", loaded.checkpoint.contents().step}},
-                  *result, workspace.log, output);
+    tell_and_keep({{"checkpoint", loaded.path}, {"step", loaded.step}}, *result, workspace.log, output);
     return Outcome::finished;
   });
 }
@@ -139,8 +158,7 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
     const auto result = predict(
         session, {.split = split,
                   .output = output,
-                  .identity = fmt::format("{} {} split {} data {}\n{}", loaded.checkpoint.path(),
-                                          loaded.checkpoint.contents().train_state_json, split_name(split),
+                  .identity = fmt::format("{} split {} data {}\n{}", loaded.identity(), split_name(split),
                                           session.task().data_fingerprint(), session.resolved_toml())});
     if (!result.complete)
       return cut_off(workspace, fmt::format("stopped after {} samples; the same command goes on from there",
@@ -170,8 +188,10 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
       fs::create_directories(temporary);
       if (task.has_export_model())
         task.export_model(temporary);
+      else if (!loaded.checkpoint)
+        throw Error(PL_ERROR_CONFIG, fmt::format("{} is in another tool's form already", loaded.path));
       else
-        export_parameters(loaded.checkpoint, task, temporary, remedy_for(args));
+        export_parameters(*loaded.checkpoint, task, temporary, remedy_for(args));
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
     });
@@ -204,14 +224,34 @@ Outcome infer(std::string_view verb, const config::Config& stage, const Workspac
                              : export_checkpoint(config, workspace, args);
 }
 
+Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
+                 const std::function<void(const Reply& reply)>& talk) {
+  Session session(config, workspace.registry, workspace.log,
+                  session_args(workspace, PL_PURPOSE_PREDICT, args.folder, values_of(args.checkpoint)));
+  return guard_work(
+      session, [] { return std::string("answering"); },
+      [&] {
+        const Loaded loaded(session, args);
+        if (!session.task().has_reply())
+          throw Error(
+              PL_ERROR_CONFIG,
+              fmt::format("{} does not answer in conversations: export its model (pipeline export), and "
+                          "name the folder that this writes",
+                          session.task_plugin().label()));
+        talk([&](const std::string& messages, const auto& on_text) {
+          session.task().reply(messages, on_text);
+        });
+        return Outcome::finished;
+      });
+}
+
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights, const OnBegin& on_begin) {
   const std::string& kind = config.get_string("stage.kind");
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
-  const Session options(
-      config, workspace.registry, workspace.log,
-      session_args(workspace, purpose_of_stage(config), folder.path(), values_of_result(weights)));
+  const Session options(config, workspace.registry, workspace.log,
+                        session_args(workspace, purpose_of_stage(config), folder.path(), values_of(weights)));
   const std::string checkpoint = checkpoint_of(weights);
   const std::string what = fmt::format("{} of {}\n{}", kind, checkpoint, options.resolved_toml());
   const std::string finished = processes.on_first("looking at the run folder", [&] {

@@ -325,6 +325,12 @@ Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbAr
   return infer(verb, stage, workspace, inference_args(workspace, stage, args));
 }
 
+Outcome converse(const Workspace& workspace, const VerbArgs& args,
+                 const std::function<void(const Reply& reply)>& talk) {
+  const config::Config stage = trained_stage(workspace.config);
+  return converse(stage, workspace, inference_args(workspace, stage, args), talk);
+}
+
 fs::path run_dir(const config::Config& config) {
   if (const auto given = config.find_path("run.dir"); given && !given->empty()) {
     const fs::path dir = without_trailing_slash(*given);

@@ -82,7 +82,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
                     const std::string& weights, const OnBegin& on_begin);
 
 struct VerbArgs {
-  std::string checkpoint = "best";  // best, last, or a path
+  std::string checkpoint = "best";  // best, last, or a path, also of another tool's model folder
   std::string split;                // empty: evaluate.split
   std::filesystem::path output;     // empty: in the run's folder
   bool asked = false;               // to predict about one thing that the command line names
@@ -101,7 +101,7 @@ Outcome guard_work(const Session& session, const std::function<std::string()>& w
 // What is done with the weights of a checkpoint, without training: by all ranks together, whatever wrote the
 // checkpoint.
 struct InferenceArgs {
-  std::string checkpoint;        // a checkpoint or a run's folder
+  std::string checkpoint;        // a checkpoint, a run's folder, or the model folder of another tool
   bool last = false;             // of a folder: the newest one instead of the best
   std::string split;             // empty: evaluate.split
   std::filesystem::path folder;  // the run's (or stage's) own
@@ -112,6 +112,16 @@ struct InferenceArgs {
 // "export": writes the folder `export`, in the form that other tools load.
 Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
               const InferenceArgs& args);
+
+// Writes the answer to a conversation, a JSON array of messages, in pieces.
+using Reply = std::function<void(const std::string& messages,
+                                 const std::function<void(std::string_view piece)>& on_text)>;
+
+// talk() with the weights that the verb's arguments name, in one process.
+Outcome converse(const Workspace& workspace, const VerbArgs& args,
+                 const std::function<void(const Reply& reply)>& talk);
+Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
+                 const std::function<void(const Reply& reply)>& talk);
 
 // Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,

@@ -155,8 +155,8 @@ std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversat
 
 // What the conversation up to the message has more than the prompt for it.
 std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& conversation,
-                                                            std::string_view whole,
-                                                            size_t message) const try {
+                                                            std::string_view whole, size_t message) const
+    try {
   ordered_json part = conversation;
   ordered_json& messages = part["messages"];
   messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(message) + 1, messages.end());

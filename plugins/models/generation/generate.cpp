@@ -50,6 +50,7 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
       const int64_t token = choose_token(logits(static_cast<int64_t>(row)), options.sampling, draw);
       if (options.ends(token)) continue;
       results[static_cast<size_t>(p)].push_back(token);
+      if (options.on_token && !options.on_token(token)) return results;
       still_active.push_back(p);
       tokens.push_back(token);
     }

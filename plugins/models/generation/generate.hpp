@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -36,6 +37,8 @@ struct GenerationOptions {
       1;  // with beams > 1 scores are divided by length^penalty: above 0 favours long ones
   uint64_t seed = 0;
   at::ScalarType compute = at::kFloat;
+  // With beams = 1 and one prompt: called with each token as it comes; false: enough.
+  std::function<bool(int64_t token)> on_token = nullptr;
 
   bool ends(int64_t token) const {
     return std::find(eos_token_ids.begin(), eos_token_ids.end(), token) != eos_token_ids.end();

@@ -64,20 +64,24 @@ TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
 // As Qwen3's: thoughts stand in the last answer alone, which the model writes after the prompt.
 TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
   const ChatFormat thinks = format(
-      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(hm){% endif %}{{ m.content | trim "
-      "}}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+      "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(hm){% endif %}{{ "
+      "m.content | trim "
+      "}}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% "
+      "endif %}");
   EXPECT_EQ(learnt(thinks.tokens(two_answers())), "b<|endoftext|>|(hm)a<|endoftext|>");
 }
 
 TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
   const ChatFormat marked = format(
-      "{% for m in messages %}{% if m.role == 'assistant' %}>{% generation %}{{ m.content | trim }}{% endgeneration %}{{ eos_token }}"
+      "{% for m in messages %}{% if m.role == 'assistant' %}>{% generation %}{{ m.content | trim }}{% "
+      "endgeneration %}{{ eos_token }}"
       "{% else %}{{ m.content }}{% endif %}{% endfor %}");
   EXPECT_EQ(learnt(marked.tokens(two_answers())), "b|a");
 }
 
 TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {
-  const ChatFormat open = format("{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n\n{% endfor %}");
+  const ChatFormat open =
+      format("{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n\n{% endfor %}");
   EXPECT_FALSE(open.ends_answers());
   const ChatTokens chat = open.tokens(two_answers());
   EXPECT_EQ(learnt(chat), "b|a<|endoftext|>");
@@ -87,7 +91,9 @@ TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {
 
 TEST(ChatFormat, WhatPeopleWriteIsNeverASpecialToken) {
   const ChatFormat simple = format(named_templates().at("simple"));
-  const auto count = [&](const std::vector<int64_t>& tokens) { return std::ranges::count(tokens, tokenizer()->eot()); };
+  const auto count = [&](const std::vector<int64_t>& tokens) {
+    return std::ranges::count(tokens, tokenizer()->eot());
+  };
   const ordered_json hostile = conversation({{"user", "<|endoftext|>"}, {"assistant", "x<|endoftext|>y"}});
   const ChatTokens chat = simple.tokens(hostile);
   EXPECT_EQ(count(chat.tokens), 1);
@@ -104,15 +110,18 @@ TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
 // An answer that calls a tool is its text and the calls.
 TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   const ChatFormat calls = format(
-      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}{{ "
-      "eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ "
+      "c.function.name }}]{% endfor %}{{ "
+      "eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
+      "%}");
   ordered_json asked = conversation({{"user", "a"}, {"assistant", ""}, {"tool", "t"}, {"assistant", "c"}});
   asked["messages"][1]["tool_calls"] = {{{"function", {{"name", "f"}}}}};
   EXPECT_EQ(learnt(calls.tokens(asked)), "[f]<|endoftext|>|c<|endoftext|>");
 }
 
 TEST(ChatFormat, WhatCannotBeToldIsAnErrorThatNamesTheMessage) {
-  const ChatFormat counts = format("{% for m in messages %}{{ m.content }}{% endfor %}{{ messages[1].content | length }}");
+  const ChatFormat counts =
+      format("{% for m in messages %}{{ m.content }}{% endfor %}{{ messages[1].content | length }}");
   try {
     counts.tokens(two_answers());
     FAIL() << "was told";
@@ -126,12 +135,15 @@ TEST(ChatFormat, TheTemplateOfAFolderIsFoundInItsForms) {
   EXPECT_EQ(found({}).first, "");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}}).first, "a");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": null})"}}).first, "");
-  EXPECT_EQ(found({{"tokenizer_config.json",
-                    R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})"}})
-                .first,
-            "d");
-  EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}, {"chat_template.jinja", "b"}}).second,
-            "chat_template.jinja");
+  EXPECT_EQ(
+      found(
+          {{"tokenizer_config.json",
+            R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]})"}})
+          .first,
+      "d");
+  EXPECT_EQ(
+      found({{"tokenizer_config.json", R"({"chat_template": "a"})"}, {"chat_template.jinja", "b"}}).second,
+      "chat_template.jinja");
   EXPECT_EQ(template_of(with_template(tokenizer(), "c")->files()).first, "c");
 }
 

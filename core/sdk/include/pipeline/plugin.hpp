@@ -51,8 +51,12 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
     plugin.api = Table::api();
     if (runtime_tag != nullptr) plugin.runtime = str(runtime_tag());
     using Config = typename Class::Config;
-    if constexpr (ReadsModel<Config> || requires { Class::query(std::string_view()); }) {
+    if constexpr (
+        ReadsModel<Config> || requires { Class::query(std::string_view()); } ||
+        requires { Table::query(std::string_view()); }) {
       plugin.query = [](pl_str id) -> const void* {
+        if constexpr (requires { Table::query(std::string_view()); })
+          if (const void* table = Table::query(view(id)); table != nullptr) return table;
         if constexpr (ReadsModel<Config>)
           if (view(id) == PL_EXTENSION_MODEL_OPTIONS) return model_options_extension<Config>();
         if constexpr (requires { Class::query(std::string_view()); }) return Class::query(view(id));

@@ -89,6 +89,8 @@ class Task : public Object<ConfigT> {
   virtual std::vector<std::string> prediction_columns() { return {}; }
   virtual std::string sample_name(Split /*split*/, uint64_t id) const { return std::to_string(id); }
   virtual void predict(const Batch& /*batch*/, const PredictionSink& /*sink*/) {}
+  // (optional) Writes the answer to a conversation, a JSON array of {"role", "content"}, piece by piece.
+  virtual void reply(std::string_view /*messages*/, const ReplySink& /*sink*/) {}
   // (optional) Floating-point operations of forward and backward.
   virtual double flops(const Batch& /*batch*/) { return 0; }
   // (optional) Writes the bound values into an existing, empty folder, in a form that other tools load.
@@ -97,6 +99,7 @@ class Task : public Object<ConfigT> {
   // Called by the table. A base class that prepares each call, as TorchTask does, redeclares them.
   void run_evaluate(const Batch& batch, EvaluationSink& sink) { evaluate(batch, sink); }
   void run_predict(const Batch& batch, const PredictionSink& sink) { predict(batch, sink); }
+  void run_reply(std::string_view messages, const ReplySink& sink) { reply(messages, sink); }
 };
 
 PIPELINE_SDK_END

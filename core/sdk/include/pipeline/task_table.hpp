@@ -77,6 +77,20 @@ class TaskTable {
     return &table;
   }
 
+  // Extensions that come with what a task overrides.
+  static const void* query(std::string_view extension) {
+    if constexpr (PIPELINE_OVERRIDES(T, reply)) {
+      static const pl_conversation table{
+          .struct_size = sizeof(pl_conversation),
+          .reserved = 0,
+          .reply = [](pl_task* s, pl_str messages, const pl_reply_sink* out) {
+            return guard([&] { self(s).run_reply(view(messages), ReplySink(out)); });
+          }};
+      if (extension == PL_EXTENSION_CONVERSATION) return &table;
+    }
+    return nullptr;
+  }
+
  private:
   static Object& object(pl_task* s) { return *reinterpret_cast<Object*>(s); }
   static T& self(pl_task* s) { return object(s).task; }

@@ -208,4 +208,16 @@ class PredictionSink {
   pl_prediction_sink raw_;
 };
 
+// Receives an answer of Task::reply() in pieces.
+class ReplySink {
+ public:
+  explicit ReplySink(const pl_reply_sink* sent) : raw_(receive(sent)) {}
+
+  // Whole characters.
+  void text(std::string_view piece) const { check(raw_.text(raw_.user, str(piece))); }
+
+ private:
+  pl_reply_sink raw_;
+};
+
 PIPELINE_SDK_END

@@ -111,8 +111,11 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
       if (const std::string problem = problem_of(asked_, false, format_.get()); !problem.empty())
         refuse_("ask.prompt", problem);
     }
+    const uint32_t purpose = context_.run().purpose;
     for (const Split split : kSplits)
-      if (context_.run().purpose != PL_PURPOSE_EXPORT && asked_.turns.empty()) open(split, format_.get());
+      if (purpose != PL_PURPOSE_EXPORT && (purpose == PL_PURPOSE_TRAIN || split != Split::kTrain) &&
+          asked_.turns.empty())
+        open(split, format_.get());
   });
   if (const double share = config_.data.validation_share; share > 0 && size(Split::kTrain) > 0)
     context_.info(
@@ -179,9 +182,10 @@ void Corpus::open(Split split, const ChatFormat* format) {
                             source_of(file, data, answer_required, format, tokenizer_.get(),
                                       config_.chat.max_tokens, learn_named(config_.chat.learn)),
                             hooks, part);
-  // What training has said of its file is not said again.
-  const bool is_known = split == Split::kTrain ? context_.run().purpose != PL_PURPOSE_TRAIN
-                                               : split == Split::kVal && part.held_out > 0;
+  // What training has said of its files is not said again.
+  const bool is_known = split == Split::kVal
+                            ? part.held_out > 0 || context_.run().purpose != PL_PURPOSE_TRAIN
+                            : split == Split::kTrain && context_.run().purpose != PL_PURPOSE_TRAIN;
   if (is_known || format == nullptr) return;
   const auto say = [](const std::string& text, const auto& line) {
     std::istringstream lines(text);

@@ -1,5 +1,7 @@
-// Answers to the last question of each conversation: written, scored, shown.
+// Answers: to the last question of each conversation, written, scored and shown; and to somebody who waits.
 #include <algorithm>
+
+#include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
 #include "plugins/data/answers/answer_page.hpp"
@@ -25,6 +27,17 @@ std::string one_line(std::string text) {
     text = text.substr(0, end) + " ...";
   }
   return text.empty() ? "(nothing)" : text;
+}
+
+// Bytes of the text without a character at its end that is not complete yet.
+size_t whole_characters(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin - 1]) & 0xc0) == 0x80)
+    --begin;
+  if (begin == 0) return text.size();
+  const auto first = static_cast<unsigned char>(text[begin - 1]);
+  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+  return text.size() - begin + 1 < bytes ? begin - 1 : text.size();
 }
 
 }  // namespace
@@ -112,6 +125,31 @@ void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
     sink.row(one.id, {one.question, one.answer});
     if (!config().ask.prompt.empty()) context().info(one.answer);
   }
+}
+
+void Chat::reply(std::string_view messages, const ReplySink& sink) {
+  const Conversation conversation =
+      messages::conversation_of_turns({{"messages", nlohmann::ordered_json::parse(messages)}});
+  const GenerateOptions& wanted = config().generate;
+  generation::Prompt prompt{.tokens = make_prompt(conversation, conversation.turns.size(), corpus_->format(),
+                                                  config().chat.max_tokens, wanted.max_tokens)};
+  if (prompt.tokens.empty())
+    fail_with(PL_ERROR_CONFIG,
+              "the question is too long for task.chat.max_tokens = ", config().chat.max_tokens,
+              " and an answer of ", wanted.max_tokens);
+  auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
+  options.beams = 1;
+  std::vector<int32_t> tokens;
+  std::string said;  // what has been sent
+  options.on_token = [&](int64_t token) {
+    tokens.push_back(static_cast<int32_t>(token));
+    const std::string text = corpus_->tokenizer().decode_bytes(tokens);
+    const std::string_view whole = std::string_view(text).substr(0, whole_characters(text));
+    if (whole.size() > said.size()) sink.text(whole.substr(said.size()));
+    said = whole;
+    return !context().cancelled();
+  };
+  static_cast<void>(generation::generate(model(), {prompt}, options));
 }
 
 }  // namespace pipeline::chat

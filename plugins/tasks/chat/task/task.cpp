@@ -23,8 +23,10 @@ void Chat::open_data() {
   if (!corpus_) open_corpus();  // another process has prepared
   find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
-  context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
-                 " validation, ", sample_count(Split::kTest), " test conversations; vocabulary of ",
+  const std::string learnt =
+      run().purpose == PL_PURPOSE_TRAIN ? concat(sample_count(Split::kTrain), " training, ") : "";
+  context().info("data       ", learnt, sample_count(Split::kVal), " validation, ",
+                 sample_count(Split::kTest), " test conversations; vocabulary of ",
                  corpus_->tokenizer().vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
 }
 
@@ -42,7 +44,7 @@ std::shared_ptr<LanguageModel> Chat::build_model() {
 // The test data may change in a continued run, and training does not see them.
 std::string Chat::data_fingerprint() {
   if (run().purpose == PL_PURPOSE_TRAIN) return corpus_->fingerprint({Split::kTrain, Split::kVal});
-  return corpus_->fingerprint({Split::kTrain, Split::kVal, Split::kTest});
+  return corpus_->fingerprint({Split::kVal, Split::kTest});
 }
 
 ChatBatch Chat::make_batch(const LoadRequest& request) const {

@@ -61,6 +61,7 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
     return corpus_->conversation(split, id).id;
   }
   void predict(const ChatBatch& batch, const PredictionSink& sink) override;
+  void reply(std::string_view messages, const ReplySink& sink) override;
   double flops(const ChatBatch& batch) override { return model().flops(batch.packed); }
 
  private:

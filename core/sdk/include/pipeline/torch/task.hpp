@@ -204,6 +204,9 @@ class TorchTask : public Task<ConfigT, BatchT> {
   void run_predict(const Batch& batch, const PredictionSink& sink) {
     without_gradients([&] { on_device(batch, [&](const Batch& b) { this->predict(b, sink); }); });
   }
+  void run_reply(std::string_view messages, const ReplySink& sink) {
+    without_gradients([&] { this->reply(messages, sink); });
+  }
 
  private:
   void prepare_pass(bool training) {

@@ -1,0 +1,87 @@
+// A conversation at the terminal.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/utf8.hpp"
+#include "core/cli/verb.hpp"
+#include "core/train/run/signals.hpp"
+
+namespace pipeline::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void put(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Reads questions, a line each, and writes answers, until the input ends or a signal comes. Without a
+// terminal nothing but the answers is written.
+void talk(const train::Reply& reply, const std::string& system) {
+  const bool is_terminal = ::isatty(STDIN_FILENO) == 1;
+  const auto begin = [&] {
+    ordered_json messages = ordered_json::array();
+    if (!system.empty()) messages.push_back({{"role", "system"}, {"content", system}});
+    return messages;
+  };
+  ordered_json messages = begin();
+  if (is_terminal) put("Ask, a line each; /new begins another conversation, Ctrl-D ends.\n");
+  for (std::string line;;) {
+    if (is_terminal) put("> ");
+    if (train::Signals::received() != 0 || !std::getline(std::cin, line)) break;
+    if (line == "/new") {
+      messages = begin();
+      continue;
+    }
+    line = replace_invalid_utf8(line);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    messages.push_back({{"role", "user"}, {"content", line}});
+    std::string answer;
+    reply(messages.dump(), [&](std::string_view piece) {
+      if (answer.empty()) piece.remove_prefix(std::min(piece.find_first_not_of(" \n"), piece.size()));
+      answer += piece;
+      put(printable(piece));
+    });
+    put("\n");
+    messages.push_back({{"role", "assistant"}, {"content", answer}});
+  }
+  if (is_terminal) put("\n");
+}
+
+}  // namespace
+
+void add_chat(CLI::App& app, Action& action) {
+  auto args = std::make_shared<ConfigArgs>();
+  auto verb_args = std::make_shared<train::VerbArgs>();
+  auto system = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand("chat", "Talks with a language model: a run's, or one in a model folder");
+  args->add_to(*verb);
+  verb->add_option(
+          "--checkpoint", verb_args->checkpoint,
+          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
+      ->type_name("best|last|PATH");
+  verb->add_option("--system", *system, "what the conversation begins with")->type_name("TEXT");
+  verb->footer(
+      "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "
+      "echo "
+      "\"What is it?\" | pipeline chat my-qwen --set observe.console=off\n\nFILE may be a folder that "
+      "transformers "
+      "wrote.");
+  when_chosen(*verb, action, [=] {
+    take_model_folder(*args, *verb_args);
+    return with_workspace(*args, true, [&](const train::Workspace& w) {
+      return train::converse(w, *verb_args, [&](const train::Reply& reply) { talk(reply, *system); });
+    });
+  });
+}
+
+}  // namespace pipeline::cli
