@@ -93,8 +93,11 @@ ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr 
     if (with.starts_with(before)) answer_prompt_ = with.substr(before.size());
     example["messages"].push_back({{"role", "assistant"}, {"content", kAnswerMark}});
     const std::string answered = render(example, false).text;
+    const size_t mark = answered.find(kAnswerMark);
+    if (answered.starts_with(with) && mark != std::string::npos)
+      answer_start_ = answered.substr(with.size(), mark - with.size());
     const std::string_view rest =
-        std::string_view(answered).substr(answered.find(kAnswerMark) + kAnswerMark.size());
+        std::string_view(answered).substr(std::min(mark + kAnswerMark.size(), answered.size()));
     if (const auto special = tokenizer_->first_special(rest); special.bytes > 0) {
       answer_end_ = rest.substr(0, special.at + special.bytes);
       end_ =
@@ -142,6 +145,8 @@ std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversat
     span.begin = prompt + answer_prompt_.size();
   else if (span.begin < before.size())
     return std::nullopt;
+  else if (before.ends_with(answer_start_) && span.begin - answer_start_.size() >= earliest)
+    span.begin -= answer_start_.size();
   if (!answer_end_.empty() && after.starts_with(answer_end_)) {
     span.end += answer_end_.size();
     span.is_ended = true;

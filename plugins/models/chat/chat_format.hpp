@@ -83,6 +83,7 @@ class ChatFormat {
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
   std::string answer_prompt_;              // what add_generation_prompt adds
+  std::string answer_start_;               // what stands between the prompt and an answer
   std::string answer_end_;                 // what follows an answer, up to the first special token
   int64_t end_ = 0;
 };

@@ -58,7 +58,8 @@ TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
   EXPECT_EQ(learnt(format("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content | trim }}{% if m.role == "
                           "'assistant' %} {{ eos_token }}{% endif %}{% endfor %}")
                        .tokens(two_answers())),
-            "b <|endoftext|>|a <|endoftext|>");
+            "<assistant>b <|endoftext|>|<assistant>a <|endoftext|>")
+      << "a template whose prompt does not name the assistant: the model must";
 }
 
 // As Qwen3's: thoughts stand in the last answer alone, which the model writes after the prompt.
@@ -69,6 +70,15 @@ TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
       "}}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% "
       "endif %}");
   EXPECT_EQ(learnt(thinks.tokens(two_answers())), "b<|endoftext|>|(hm)a<|endoftext|>");
+}
+
+// As Mistral's, whose prompt ends with the question.
+TEST(ChatFormat, TheSpaceBetweenPromptAndAnswerIsLearnt) {
+  const ChatFormat asks = format(
+      "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% else %} {{ m.content | trim }}{{ "
+      "eos_token }}{% "
+      "endif %}{% endfor %}");
+  EXPECT_EQ(learnt(asks.tokens(two_answers())), " b<|endoftext|>| a<|endoftext|>");
 }
 
 TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
@@ -84,7 +94,7 @@ TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {
       format("{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n\n{% endfor %}");
   EXPECT_FALSE(open.ends_answers());
   const ChatTokens chat = open.tokens(two_answers());
-  EXPECT_EQ(learnt(chat), "b|a<|endoftext|>");
+  EXPECT_EQ(learnt(chat), "assistant: b|assistant: a<|endoftext|>");
   EXPECT_EQ(chat.tokens.back(), tokenizer()->eot());
   EXPECT_TRUE(format(named_templates().at("simple")).ends_answers());
 }
