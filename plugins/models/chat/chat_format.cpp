@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/base/utf8.hpp"
+
 namespace pipeline::chat {
 namespace {
 
@@ -266,6 +268,10 @@ ChatTokens ChatFormat::text_tokens(std::string_view text) const {
 
 std::string ChatFormat::answer_text(const std::vector<int64_t>& tokens) const {
   return std::string(trimmed(tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end()))));
+}
+
+std::string ChatFormat::token_text(int64_t token) const {
+  return replace_invalid_utf8(tokenizer_->decode_bytes({{static_cast<int32_t>(token)}}));
 }
 
 std::pair<std::string, std::string> template_of(const text::Files& files) {

@@ -49,8 +49,9 @@ class ChatFormat {
   // The tokens of a text by itself: what begins a text, where the tokenizer says so, and its end.
   ChatTokens text_tokens(std::string_view text) const;
 
-  // What was generated, as people read it.
+  // What was generated, as people read it; and a token, as it stands within a text.
   std::string answer_text(const std::vector<int64_t>& tokens) const;
+  std::string token_text(int64_t token) const;
 
   // The token that ends an answer; the end of text where the template writes none.
   int64_t end_token() const { return end_; }

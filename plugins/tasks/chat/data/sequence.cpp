@@ -63,6 +63,7 @@ Sequence make_sequence(const Conversation& conversation, const ChatFormat& forma
   } else if (learn != Learn::kAll && end > 0) {
     chat.tokens.resize(end);  // what follows the last answer teaches nothing
   }
+  result.is_cut |= chat.tokens.size() > most;
   chat.tokens.resize(std::min(chat.tokens.size(), most));
   chat.answer_of.resize(chat.tokens.size());
   const size_t last = answered_turn(kept);
@@ -75,8 +76,6 @@ Sequence make_sequence(const Conversation& conversation, const ChatFormat& forma
   };
   const size_t inputs = chat.tokens.empty() ? 0 : chat.tokens.size() - 1;
   for (size_t i = 0; i < inputs; ++i) result.targets.push_back(is_learnt(i + 1) ? chat.tokens[i + 1] : -1);
-  result.answer_of.assign(chat.answer_of.begin(),
-                          chat.answer_of.begin() + static_cast<std::ptrdiff_t>(inputs));
   result.tokens.assign(chat.tokens.begin(), chat.tokens.begin() + static_cast<std::ptrdiff_t>(inputs));
   return result;
 }

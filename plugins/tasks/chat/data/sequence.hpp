@@ -19,10 +19,9 @@ enum class Learn { kAnswers, kLastAnswer, kAll };
 Learn learn_named(std::string_view name);  // "answers", "last", "all"
 
 struct Sequence {
-  std::vector<int64_t> tokens;          // input
-  std::vector<int64_t> targets;         // the token after each input token, -1: no loss
-  std::vector<int32_t> answer_of = {};  // as ChatTokens has it
-  bool is_cut = false;                  // at a turn, or within the only answer that is left
+  std::vector<int64_t> tokens;   // input
+  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
+  bool is_cut = false;           // at a turn, or within the only answer that is left
 
   bool has_target() const;
 };

@@ -81,11 +81,14 @@ struct GenerateOptions : generation::DecodingOptions {
 };
 
 struct AskOptions {
-  std::string prompt, system;
+  std::string prompt, system, show = "answers";
 
   void describe(Options& o) {
     o("prompt", prompt, "predict: a question to answer, instead of the test file").may_change();
     o("system", system, "predict: the system turn before it").may_change();
+    o("show", show, "predict: answers; or mask: each conversation's tokens, and which of them are learnt")
+        .choices({"answers", "mask"})
+        .may_change();
   }
 };
 

@@ -120,7 +120,28 @@ std::vector<Metric> Chat::metrics() {
           {.name = "f1", .help = "F1 of the words of the last answers", .better = PL_BETTER_HIGHER}};
 }
 
+// The text with what is learnt of it in brackets; the tokens, and 1 for each that is learnt.
+void Chat::show_mask(const ChatBatch& batch, const PredictionSink& sink) {
+  for (const uint64_t id : batch.ids) {
+    const Sequence one = sequence(batch.split, id);
+    std::string text, tokens, learnt;
+    bool was_learnt = false;
+    const auto add = [&](int64_t token, bool is_learnt) {
+      if (is_learnt != was_learnt) text += is_learnt ? "⟦" : "⟧";
+      was_learnt = is_learnt;
+      text += corpus_->format().token_text(token);
+      tokens += concat(tokens.empty() ? "" : " ", token);
+      learnt += concat(learnt.empty() ? "" : " ", is_learnt);
+    };
+    for (size_t i = 0; i < one.tokens.size(); ++i) add(one.tokens[i], i > 0 && one.targets[i - 1] >= 0);
+    if (!one.targets.empty() && one.targets.back() >= 0) add(one.targets.back(), true);  // that nothing reads
+    if (was_learnt) text += "⟧";
+    sink.row(id, {text, tokens, learnt});
+  }
+}
+
 void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
+  if (shows_mask()) return show_mask(batch, sink);
   for (const Answered& one : answer(batch.split, batch.ids)) {
     sink.row(one.id, {one.question, one.answer});
     if (!config().ask.prompt.empty()) context().info(one.answer);

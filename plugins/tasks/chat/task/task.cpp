@@ -47,13 +47,17 @@ std::string Chat::data_fingerprint() {
   return corpus_->fingerprint({Split::kVal, Split::kTest});
 }
 
+Sequence Chat::sequence(Split split, uint64_t id) const {
+  return make_sequence(corpus_->conversation(split, id), corpus_->format(), config().chat.max_tokens,
+                       learn_named(config().chat.learn));
+}
+
 ChatBatch Chat::make_batch(const LoadRequest& request) const {
   std::vector<std::vector<int64_t>> tokens, targets;
   for (const uint64_t id : request.ids) {
-    Sequence sequence = make_sequence(corpus_->conversation(request.split, id), corpus_->format(),
-                                      config().chat.max_tokens, learn_named(config().chat.learn));
-    tokens.push_back(std::move(sequence.tokens));
-    targets.push_back(std::move(sequence.targets));
+    Sequence one = sequence(request.split, id);
+    tokens.push_back(std::move(one.tokens));
+    targets.push_back(std::move(one.targets));
   }
   ChatBatch batch{.packed = transformer::pack(tokens, targets),
                   .ids = {request.ids.begin(), request.ids.end()},

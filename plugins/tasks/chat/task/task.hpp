@@ -56,7 +56,10 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void evaluate(const ChatBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   void report(const Report& report, const ReportSink& sink) override;
-  std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
+  std::vector<std::string> prediction_columns() override {
+    if (shows_mask()) return {"text", "tokens", "learnt"};
+    return {"question", "answer"};
+  }
   std::string sample_name(Split split, uint64_t id) const override {
     return corpus_->conversation(split, id).id;
   }
@@ -72,8 +75,11 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   };
 
   void open_corpus();
+  bool shows_mask() const { return config().ask.show == "mask"; }
+  void show_mask(const ChatBatch& batch, const PredictionSink& sink);
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
+  Sequence sequence(Split split, uint64_t id) const;
   std::vector<Answered> answer(Split split, const std::vector<uint64_t>& ids);
   bool is_scored(const EvaluationSink& sink, uint64_t id) const;
 

@@ -1,0 +1,128 @@
+// What of a conversation is learnt, and how a long one is cut.
+#include "plugins/tasks/chat/data/sequence.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/models/tokenizer/bpe_trainer.hpp"
+#include "plugins/models/tokenizer/byte_level_bpe.hpp"
+
+namespace pipeline::chat {
+namespace {
+
+using testing::HasSubstr;
+
+// A token a letter, so that a length is the text's.
+const ChatFormat& letters() {
+  static const text::TokenizerPtr tokenizer = [] {
+    text::BpeTrainer trainer;
+    trainer.add("a");
+    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 257}));
+  }();
+  static const ChatFormat format(
+      "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'S'}[m.role] + m.content }}{% if "
+      "m.role == "
+      "'assistant' %}{{ eos_token }}{% endif %}{% endfor %}{{ 'A' if add_generation_prompt }}",
+      "letters.jinja", tokenizer, 0);
+  return format;
+}
+
+Conversation conversation(const std::vector<std::pair<std::string, std::string>>& turns) {
+  Conversation one{.id = "c", .image = {}, .turns = {}};
+  for (const auto& [role, text] : turns) one.turns.push_back({.role = role, .text = text});
+  return one;
+}
+
+// The text that is read, with "." for the end of text; what is learnt in upper case letters of their own
+// line.
+std::string shown(const Sequence& sequence) {
+  std::string text = "?", learnt = " ";
+  const auto letter = [](int64_t token) {
+    return token == letters().end_token() ? "." : letters().token_text(token);
+  };
+  text = letter(sequence.tokens.at(0));
+  for (size_t i = 0; i < sequence.targets.size(); ++i) {
+    const bool is_last = i + 1 == sequence.tokens.size();
+    text += !is_last                   ? letter(sequence.tokens[i + 1])
+            : sequence.targets[i] >= 0 ? letter(sequence.targets[i])
+                                       : "-";
+    learnt += sequence.targets[i] >= 0 ? "^" : " ";
+  }
+  return text + "\n" + learnt;
+}
+
+std::string shown(const Conversation& one, int64_t most = 100, Learn learn = Learn::kAnswers) {
+  return shown(make_sequence(one, letters(), most, learn));
+}
+
+const Conversation& two() {
+  static const Conversation one =
+      conversation({{"system", "s"}, {"user", "q"}, {"assistant", "x"}, {"user", "r"}, {"assistant", "yz"}});
+  return one;
+}
+
+TEST(ChatSequence, LearnsAnswersTheLastOrAll) {
+  EXPECT_EQ(shown(two()), "SsUqAx.UrAyz.\n     ^^   ^^^");
+  EXPECT_EQ(shown(two(), 100, Learn::kLastAnswer), "SsUqAx.UrAyz.\n          ^^^");
+  EXPECT_EQ(shown(two(), 100, Learn::kAll), "SsUqAx.UrAyz.\n ^^^^^^^^^^^^");
+  Conversation weighted = two();
+  weighted.turns[2].is_learnt = false;
+  EXPECT_EQ(shown(weighted), "SsUqAx.UrAyz.\n          ^^^");
+}
+
+TEST(ChatSequence, ALongOneIsCutAtATurn) {
+  EXPECT_EQ(shown(two(), 12), shown(two()));  // the last token is read by nothing
+  EXPECT_EQ(shown(two(), 11), "SsUqAx.\n     ^^");
+  EXPECT_TRUE(make_sequence(two(), letters(), 11, Learn::kAnswers).is_cut);
+  EXPECT_FALSE(make_sequence(two(), letters(), 12, Learn::kAnswers).is_cut);
+  EXPECT_EQ(shown(two(), 5), "SsUqAx\n     ^") << "the only answer, within";
+  EXPECT_FALSE(make_sequence(two(), letters(), 4, Learn::kAnswers).has_target());
+  EXPECT_EQ(shown(two(), 8, Learn::kLastAnswer), "SsUrAyz.\n     ^^^")
+      << "the oldest turns, but for the system's";
+}
+
+TEST(ChatSequence, WhatFollowsTheLastAnswerTeachesNothing) {
+  EXPECT_EQ(shown(conversation({{"user", "q"}, {"assistant", "x"}, {"user", "long question"}})),
+            "UqAx.\n   ^^");
+  EXPECT_EQ(shown(conversation({{"user", "q"}}), 100), "U-\n  ");
+}
+
+TEST(ChatSequence, ATextByItselfIsLearntWhole) {
+  const Conversation text = conversation({{"text", "abc"}});
+  EXPECT_EQ(shown(text), "abc.\n ^^^");
+  EXPECT_EQ(shown(text, 2), "abc\n ^^");
+}
+
+TEST(ChatSequence, APromptHasTheTurnsBeforeAndLeavesOutTheOldest) {
+  const auto prompt = [&](size_t turn, int64_t most) {
+    return letters().answer_text(make_prompt(two(), turn, letters(), most, 3));
+  };
+  EXPECT_EQ(answered_turn(two()), 4u);
+  EXPECT_EQ(answered_turn(conversation({{"user", "q"}})), 1u);
+  EXPECT_EQ(prompt(2, 100), "SsUqA");
+  EXPECT_EQ(prompt(4, 100), "SsUqAx<|endoftext|>UrA");
+  EXPECT_EQ(prompt(4, 8), "SsUrA");
+  EXPECT_EQ(prompt(4, 7), "");
+}
+
+TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
+  const auto problem = [](const Conversation& one, bool answer_required = true) {
+    return problem_of(one, answer_required, &letters());
+  };
+  EXPECT_EQ(problem(two()), "");
+  EXPECT_EQ(problem(conversation({})), "no turns");
+  EXPECT_EQ(problem(conversation({{"user", "q"}})), "no turn of the assistant");
+  EXPECT_EQ(problem(conversation({{"user", "q"}}), false), "");
+  EXPECT_EQ(problem(conversation({{"user", "q"}, {"assistant", " "}})), "an answer that is empty");
+  EXPECT_EQ(problem(conversation({{"user", ""}, {"assistant", "a"}})), "a turn of the user that is empty");
+  EXPECT_EQ(problem(conversation({{"user", "\uFDD0"}, {"assistant", "a"}})),
+            "a character that no text has (U+FDD0 or U+FDD1)");
+  EXPECT_THAT(problem(conversation({{"user", "q"}, {"tool", "t"}, {"assistant", "a"}})),
+              HasSubstr("letters.jinja, line 1 of its chat template"));
+  Conversation picture = two();
+  picture.image = "a.png";
+  EXPECT_EQ(problem(picture), "a picture, which this task does not see: the task vlm does");
+}
+
+}  // namespace
+}  // namespace pipeline::chat
