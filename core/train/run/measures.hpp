@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/launch/device_stream.hpp"
+
 namespace pipeline::train {
 
 // Monotonic seconds. For measuring only: no result may depend on it.
@@ -17,6 +19,13 @@ inline double now_seconds() {
 struct MetricSum {
   std::string name;
   double sum = 0, weight = 0;
+};
+
+// A metric on its way from the device.
+struct LateMetric {
+  std::string name;
+  launch::ScalarReader::Copy sum;
+  double weight = 0;
 };
 
 // Adds to the entry of that name, or makes it.

@@ -42,13 +42,6 @@ struct SessionArgs {
 // [optimizer] as strategies take it.
 plugins::Optimizer optimizer_of(const config::Config& config);
 
-// A metric on its way from the device.
-struct LateMetric {
-  std::string name;
-  launch::ScalarReader::Copy sum;
-  double weight = 0;
-};
-
 // How far a session has come: what memory goes to, should it run out.
 enum class SetUp { begun, preparing_data, opening_task, creating_parameters, loading_weights, done };
 
