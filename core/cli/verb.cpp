@@ -11,9 +11,9 @@
 #include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
 #include "core/launch/launch.hpp"
-#include "core/train/run/compute.hpp"
-#include "core/train/run/process_group.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/processes/signals.hpp"
+#include "core/train/session/compute.hpp"
 
 namespace pipeline::cli {
 

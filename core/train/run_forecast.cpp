@@ -6,7 +6,7 @@
 
 #include "core/launch/devices.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/sampling.hpp"
+#include "core/train/session/sampling.hpp"
 
 namespace pipeline::train {
 namespace {

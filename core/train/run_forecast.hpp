@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/train/run/memory.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/telemetry/memory.hpp"
 
 namespace pipeline::train {
 

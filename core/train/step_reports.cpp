@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
 
 namespace pipeline::train {

@@ -10,9 +10,9 @@
 
 #include "core/abi/pipeline.h"
 #include "core/train/loss_scale.hpp"
-#include "core/train/run/measures.hpp"
-#include "core/train/run/reporter.hpp"
+#include "core/train/session/metrics.hpp"
 #include "core/train/step_exchange.hpp"
+#include "core/train/telemetry/step_record.hpp"
 
 namespace pipeline::train {
 

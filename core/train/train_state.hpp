@@ -7,7 +7,7 @@
 
 #include "core/train/health.hpp"
 #include "core/train/loss_scale.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 

@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/base/socket.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/announce.hpp"
-#include "core/train/run/memory.hpp"
-#include "core/train/run/sampling.hpp"
+#include "core/train/session/metrics.hpp"
+#include "core/train/session/sampling.hpp"
+#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/memory.hpp"
 #include "core/train/training_step.hpp"
 
 namespace pipeline::train {

@@ -1,5 +1,7 @@
 // When a step's report is complete, what is in it, and when the loss scale learns of it.
 #include "core/train/step_reports.hpp"
+#include "core/base/monotonic_clock.hpp"
+#include "core/train/session/metrics.hpp"
 
 #include <cmath>
 
