@@ -157,7 +157,7 @@ Boundary Trainer::agree_on_boundary() {
   if (const auto busy = monitor_ ? monitor_->recent_utilisation() : std::nullopt)
     add(mine.metrics, {kDeviceUtilisation, *busy, 1});  // so its mean over the ranks is that of the devices
   reports_.tell(mine);
-  const Boundary all = agree(processes_, mine);
+  Boundary all = agree(processes_, mine);
   time_is_up_ = all.time_is_up;
   reports_.hear(all);
   return all;
@@ -171,6 +171,7 @@ StepReports::Ends Trainer::report_ends() {
           .complete = [this](const StepRecord& record) { report(record); }};
 }
 
+// All ranks learn this of a step at the same moment.
 void Trainer::note(const StepRecord& record) {
   state_.health.add_step(record.step, record.loss, !record.skipped);
   if (session_.run_info().device.type == PL_DEVICE_CUDA)

@@ -285,7 +285,7 @@ std::string best_checkpoint(const std::string& weights) {
 constexpr const char* kManifest = " (manifest ";  // and its checksum
 
 std::string checkpoint_of(const std::string& weights) {
-  const std::string path = best_checkpoint(weights);
+  std::string path = best_checkpoint(weights);
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
   if (!manifest) return path;
   const std::string text(std::istreambuf_iterator<char>(manifest), {});
