@@ -11,7 +11,7 @@
 
 #include "core/base/utf8.hpp"
 #include "core/cli/verb.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/signals.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -16,8 +16,8 @@
 #include "core/observe/format.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/check/check_plugin.hpp"
-#include "core/train/run/announce.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/telemetry/announce.hpp"
 
 namespace pipeline::cli {
 

@@ -12,10 +12,10 @@
 #include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
 #include "core/launch/launch.hpp"
-#include "core/train/run/compute.hpp"
-#include "core/train/run/process_group.hpp"
-#include "core/train/run/signals.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/processes/signals.hpp"
+#include "core/train/session/compute.hpp"
+#include "core/train/session/weights.hpp"
 
 namespace pipeline::cli {
 

@@ -10,10 +10,11 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/config/config.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/measures.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/extra_state.hpp"
+#include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
 namespace {

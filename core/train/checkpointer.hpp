@@ -8,9 +8,9 @@
 
 #include "core/checkpoint/store.hpp"
 #include "core/checkpoint/writer.hpp"
-#include "core/train/run/changes.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/changes.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/session.hpp"
 #include "core/train/train_state.hpp"
 
 namespace pipeline::train {

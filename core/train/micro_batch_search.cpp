@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/train/run/memory.hpp"
-#include "core/train/run/sampling.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/signals.hpp"
+#include "core/train/session/sampling.hpp"
+#include "core/train/telemetry/memory.hpp"
 #include "core/train/trial_steps.hpp"
 
 namespace pipeline::train {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 

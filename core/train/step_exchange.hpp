@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/train/run/measures.hpp"
-#include "core/train/run/process_group.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/session/metrics.hpp"
 
 namespace pipeline::train {
 

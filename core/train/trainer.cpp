@@ -1,41 +1,26 @@
 #include "core/train/trainer.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/base/socket.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/announce.hpp"
-#include "core/train/run/measures.hpp"
-#include "core/train/run/sampling.hpp"
-#include "core/train/run/schedule.hpp"
-#include "core/train/run/signals.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/metrics.hpp"
+#include "core/train/session/sampling.hpp"
+#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/memory.hpp"
 #include "core/train/training_step.hpp"
 
 namespace pipeline::train {
 namespace {
 
 constexpr uint64_t kStepsForGradients = 100;  // by then each parameter that is used should have had one
-constexpr uint64_t kStepsForMemory = 10;  // by then an allocator has what it needs for steps of many sizes
-constexpr double kCheckSeconds = 0.25;    // between looks at the background writer
-
-void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
-  for (const MetricSum& metric : metrics) {
-    if (metric.weight <= 0) continue;
-    if (metric.name == kDeviceUtilisation)
-      record.device_utilisation = metric.sum / metric.weight;
-    else
-      record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
-  }
-}
+constexpr double kCheckSeconds = 0.25;        // between looks at the background writer
 
 }  // namespace
 
@@ -48,20 +33,18 @@ Trainer::Trainer(Session& session, RunFolder& folder)
       sampler_(session.plan(), sampler_options(session)),
       my_micro_batches_(session.plan().micro_batches_of(static_cast<uint64_t>(session.run_info().rank),
                                                         session.strategy().info().micro_batch_order)),
-      checkpointer_(session, folder) {
+      max_seconds_(config_.find_float("train.max_seconds").value_or(0)),
+      total_steps_(total_steps(config_, sampler_)),
+      schedule_(make_schedule(config_, session.plan().global_batch, total_steps_)),
+      reports_(report_ends()),
+      checkpointer_(session, folder),
+      forecast_(session, my_micro_batches_, total_steps_) {
   state_.loss_scale = LossScale(loss_scale_options(session));
-  plan_length();
 }
 
 Trainer::~Trainer() = default;
 
 uint64_t Trainer::every(const char* key) const { return static_cast<uint64_t>(config_.get_int(key)); }
-
-void Trainer::plan_length() {
-  max_seconds_ = config_.find_float("train.max_seconds").value_or(0);
-  total_steps_ = total_steps(config_, sampler_);
-  schedule_ = make_schedule(config_, session_.plan().global_batch, total_steps_);
-}
 
 void Trainer::at(const char* what, std::string phase) {
   phase_ = std::move(phase);
@@ -77,7 +60,7 @@ void Trainer::lap(Cost cost, std::string_view phase) {
 // If there is one under way. All ranks together.
 void Trainer::finish_profile() {
   if (!profile_ || !profile_->is_recording()) return;
-  collect_all();
+  reports_.collect_all();
   at("writing the profile", "writing the profile");
   const ProcessGroup::Busy busy(processes_);
   profile_->finish();
@@ -125,7 +108,7 @@ void Trainer::resume(const checkpoint::Checkpoint& from) {
   const bool is_changed = checkpointer_.continue_changed(from);
   load_state(session_, from, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
-  last_finite_ = state_.unapplied;
+  reports_.resume(state_.unapplied);
   state_.unapplied.reset();
   // A change is kept at once, in this very checkpoint: otherwise a kill before the next one would undo it.
   save_is_owed_ = is_changed;
@@ -166,32 +149,36 @@ bool Trainer::done() const { return (total_steps_ > 0 && state_.step >= total_st
 
 // What only one rank can know, a signal or the time, all must know before they go on.
 Boundary Trainer::agree_on_boundary() {
-  Boundary mine{.signal = Signals::received(),
-                .time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_,
-                .save = checkpointer_.due(state_.step),
-                .data_wait = std::exchange(waited_, 0),
-                .metrics = session_.take_metrics(),
-                .has_late = pending_ && !pending_->late.empty(),
-                .late_metrics = collected_ ? collected_->late : std::vector<MetricSum>()};
+  Boundary mine;
+  mine.signal = Signals::received();
+  mine.time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_;
+  mine.save = checkpointer_.due(state_.step);
+  mine.metrics = session_.take_metrics();
   if (const auto busy = monitor_ ? monitor_->recent_utilisation() : std::nullopt)
     add(mine.metrics, {kDeviceUtilisation, *busy, 1});  // so its mean over the ranks is that of the devices
+  reports_.tell(mine);
   Boundary all = agree(processes_, mine);
   time_is_up_ = all.time_is_up;
-  finish(all.late_metrics);
-  if (pending_) {
-    pending_->record.data_wait_seconds = all.data_wait;
-    pending_->any_late = all.has_late;
-    add_means(all.metrics, pending_->record);
-  }
+  reports_.hear(all);
   return all;
 }
 
-// The step before the last: what its devices had to say has been exchanged by now.
-void Trainer::finish(const std::vector<MetricSum>& late) {
-  if (!collected_) return;
-  StepRecord record = std::move(collected_->record);
-  collected_.reset();
-  add_means(late, record);
+StepReports::Ends Trainer::report_ends() {
+  return {.collect = [this](uint64_t ticket) { return session_.strategy().collect(ticket); },
+          .read = [this](const std::vector<LateMetric>& late) { return session_.read_metrics(late); },
+          .add_up = [this](const std::vector<MetricSum>& mine) { return add_up(processes_, mine); },
+          .collected = [this](const StepRecord& record) { note(record); },
+          .complete = [this](const StepRecord& record) { report(record); }};
+}
+
+// All ranks learn this of a step at the same moment.
+void Trainer::note(const StepRecord& record) {
+  state_.health.add_step(record.step, record.loss, !record.skipped);
+  if (session_.run_info().device.type == PL_DEVICE_CUDA)
+    costs_->note_device_memory(launch::cuda_memory().used);
+}
+
+void Trainer::report(const StepRecord& record) {
   if (!reporter_) return;
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
   reporter_->step(record, elapsed(),
@@ -251,7 +238,7 @@ Outcome Trainer::run() {
                                        false);  // the evaluation of a step that was saved when it was cut off
     if (boundary.save || save_is_owed_ || is_best || made_up) save(false);
     // An evaluation's memory, or a checkpoint's copy, would be taken for activations.
-    if (boundary.save || evaluates) forecast_is_made_ = forecast_.has_value();
+    if (boundary.save || evaluates) forecast_.stop();
     if (now_seconds() - looked > kCheckSeconds) {
       checkpointer_.poll();
       looked = now_seconds();
@@ -266,7 +253,7 @@ Outcome Trainer::run() {
   beginning.reset();
   if (state_.step > first && state_.step < first + kStepsForGradients)
     warn_of_unused_parameters(session_, state_.step - first);
-  collect_all();
+  reports_.collect_all();
   if (state_.health.ends_badly()) end_badly({});
   save(true);
   if (profile_) profile_->end(state_.step);
@@ -280,17 +267,17 @@ void Trainer::train_step() {
   at("data.load", fmt::format("waiting for the data of step {}", step + 1));
   if (profile_) profile_->before_step(step + 1);
   const double began = now_seconds();
-  if (pending_) pending_->record.seconds = began - pending_->began;
+  reports_.next_step_begins(began);
 
   std::vector<plugins::Batch> batches;
   for (size_t i = 0; i < my_micro_batches_.size(); ++i) batches.push_back(std::move(*batches_->next()));
   lap(Cost::data);
-  Pending now;
+  TakenStep now;
   now.began = began;
+  now.data_wait = now_seconds() - began;
   StepRecord& record = now.record;
   record.step = step + 1;
   record.learning_rate = schedule_.at(step);
-  waited_ = now_seconds() - began;
   record.loss_scale = state_.loss_scale.value();
   record.samples = sampler_.samples_in(step);
   record.epoch = static_cast<double>(step + 1) / static_cast<double>(sampler_.steps_per_epoch());
@@ -315,9 +302,7 @@ void Trainer::train_step() {
   record.flops = facts.flops;
 
   plugins::Strategy& strategy = session_.strategy();
-  if (!forecast_) {
-    forecast_.emplace(session_, copies_checkpoints(config_, total_steps_), largest_to_come());
-  }
+  forecast_.before_step(step);
   strategy.begin_step(batches.size());
   for (size_t i = 0; i < batches.size(); ++i) {
     if (!batches[i]) {
@@ -327,20 +312,18 @@ void Trainer::train_step() {
     train_micro_batch(session_, batches[i], {.step = step, .index = *my_micro_batches_[i]}, now.weight,
                       state_.loss_scale);
     processes_.peers().progress();
-    if (!forecast_is_made_) forecast_->micro_batch();
+    forecast_.after_micro_batch();
     if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }
-  if (!forecast_is_made_) forecast_is_made_ = ++forecast_steps_ == kStepsForMemory;
+  forecast_.after_step();
   lap(Cost::compute);
   now.ticket = strategy.step(step_args(session_, record.learning_rate, state_.loss_scale));
   now.late = session_.take_late_metrics();
   lap(Cost::optimizer);
 
-  // The report of the step before: by now it is there, so nobody waits for the device.
-  collect();
+  // By now the report of the step before is there, so nobody waits for the device.
+  reports_.take(std::move(now), state_.loss_scale);
   lap(Cost::device);
-  if (last_finite_) state_.loss_scale.update(*std::exchange(last_finite_, std::nullopt));
-  pending_ = std::move(now);
   ++state_.step;
   const uint64_t empty_every = every("observe.empty_cache_every");
   const pl_device device = session_.run_info().device;
@@ -349,49 +332,8 @@ void Trainer::train_step() {
   if (profile_) profile_->after_step(step + 1);
 }
 
-void Trainer::collect() {
-  if (!pending_) return;
-  Pending done = std::move(*pending_);
-  pending_.reset();
-  StepRecord& record = done.record;
-  const pl_step_report report = session_.strategy().collect(done.ticket);  // waits for the device
-  if (record.seconds == 0) record.seconds = now_seconds() - done.began;
-  record.loss = observe::without_sign_if_nan(done.weight > 0 ? report.loss_sum / done.weight : 0);
-  record.grad_norm = observe::without_sign_if_nan(report.grad_norm);
-  record.skipped = report.finite == 0;
-  state_.health.add_step(record.step, record.loss, !record.skipped);
-  last_finite_ = !record.skipped;
-  collected_ = Collected{std::move(record), session_.read_metrics(done.late)};
-  if (!done.any_late) finish({});
-  if (session_.run_info().device.type == PL_DEVICE_CUDA)
-    costs_->note_device_memory(launch::cuda_memory().used);
-}
-
-// Leaves no step without its line, before something else is done; all ranks together.
-void Trainer::collect_all() {
-  collect();
-  if (collected_) finish(add_up(processes_, collected_->late));
-}
-
-void Trainer::report_skipped(uint64_t step) {
-  constexpr size_t kNamed = 8;
-  if (state_.loss_scale.dynamic() && state_.loss_scale.value() > 1) {
-    log_.debug(fmt::format("step {}: fp16 overflow at loss scale {}; the update was skipped", step + 1,
-                           state_.loss_scale.value()));
-    return;
-  }
-  std::vector<std::string> names;
-  size_t count = 0;
-  for (uint64_t m = 0; m < session_.plan().micro_batches; ++m)
-    for (const uint64_t id : sampler_.micro_batch(step, m))
-      if (++count <= kNamed) names.push_back(session_.task().sample_name(PL_SPLIT_TRAIN, id));
-  log_.warning(fmt::format("step {}: the gradient is not finite; the update was skipped. Samples: {}{}",
-                           step + 1, fmt::join(names, ", "),
-                           count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
-}
-
 void Trainer::save(bool final) {
-  collect_all();
+  reports_.collect_all();
   // The weights are those from before the skipped updates, if not ruined: a checkpoint of them waits for an
   // update, so that it does not push out a good one.
   const bool evaluated = metric_ && std::isfinite(metric_->value);
@@ -409,42 +351,13 @@ std::string Trainer::write_checkpoint(bool final) {
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {
     TrainState state = state_;
     state.seconds = elapsed();
-    state.unapplied = last_finite_;
+    state.unapplied = reports_.unapplied();
     ruined = checkpointer_.save(state, metric_, final);
   }
   if (final) checkpointer_.finish();
   return ruined.empty()
              ? ""
              : fmt::format("after step {} weights are not finite: {}", state_.step, observe::listed(ruined));
-}
-
-// The cost of this rank's largest micro-batch to come, as far as it is looked for, in terms of the largest
-// one of the steps that the forecast measures.
-double Trainer::largest_to_come() {
-  if (!session_.task().has_sample_costs()) return 1;
-  Sampler sampler(session_.plan(), sampler_options(session_));  // its own: it runs far ahead of the loader's
-  std::vector<uint64_t> mine;
-  for (const auto& m : my_micro_batches_)
-    if (m) mine.push_back(*m);
-  const auto costs = sample_costs(session_.task());
-  const auto largest_until = [&](uint64_t end) {
-    const auto costliest = costliest_micro_batches(sampler, costs, state_.step, end, mine, 1);
-    return costliest.empty() ? 0.0 : costliest[0].cost;
-  };
-  const uint64_t end = total_steps_ > 0 ? total_steps_ : state_.step + sampler.steps_per_epoch();
-  const double now = largest_until(std::min(end, state_.step + kStepsForMemory));
-  return now > 0 ? largest_until(end) / now : 1;
-}
-
-// Of this rank. On a device the measured peak is the largest use that was seen between two steps.
-void Trainer::compare_with_forecast(uint64_t predicted) {
-  const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
-  const uint64_t measured = on_device ? costs_->device_memory() : launch::peak_host_memory();
-  if (measured == 0) return;
-  log_.info(fmt::format("memory     {} at most{}; predicted in the first {} step{}: {} ({:+.1f}%)",
-                        observe::human_bytes(measured), on_device ? " on the device" : "", forecast_steps_,
-                        forecast_steps_ == 1 ? "" : "s", observe::human_bytes(predicted),
-                        100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1)));
 }
 
 // All ranks together.
@@ -456,10 +369,8 @@ void Trainer::summarize(bool finished) {
     if (use->utilisation) mine["device_utilisation"] = *use->utilisation;
     mine["driver_memory"] = use->memory;
   }
-  if (forecast_) {
-    mine["predicted_memory"] = forecast_->peak();
-    compare_with_forecast(forecast_->peak());
-  }
+  if (const auto predicted = forecast_.peak()) mine["predicted_memory"] = *predicted;
+  forecast_.compare(costs_->device_memory());
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;
   nlohmann::ordered_json summary = describe_run(session_);

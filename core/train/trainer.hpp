@@ -13,18 +13,19 @@
 #include "core/train/checkpointer.hpp"
 #include "core/train/data/prefetcher.hpp"
 #include "core/train/data/sampler.hpp"
+#include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/run/costs.hpp"
-#include "core/train/run/memory.hpp"
-#include "core/train/run/profile.hpp"
-#include "core/train/run/records.hpp"
-#include "core/train/run/reporter.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/schedule.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/signals.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/run_forecast.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/schedule.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/session/weights.hpp"
 #include "core/train/step_exchange.hpp"
+#include "core/train/step_reports.hpp"
+#include "core/train/telemetry/costs.hpp"
+#include "core/train/telemetry/profile.hpp"
+#include "core/train/telemetry/records.hpp"
+#include "core/train/telemetry/reporter.hpp"
 #include "core/train/train_state.hpp"
 
 namespace pipeline::train {
@@ -44,29 +45,14 @@ class Trainer {
   const std::string& phase() const { return phase_; }
 
  private:
-  struct Pending {  // a step whose report has not been collected
-    uint64_t ticket = 0;
-    double weight = 0;  // of all ranks
-    double began = 0;
-    StepRecord record;
-    std::vector<LateMetric> late;  // this rank's metrics on the device
-    bool any_late = false;         // of any rank
-  };
-  // A step that is collected but for what other ranks' devices had to say of it.
-  struct Collected {
-    StepRecord record;
-    std::vector<MetricSum> late;
-  };
-
   void resume(const checkpoint::Checkpoint& from);
-  void plan_length();
   void start_loading();
   void start_monitor();
   Boundary agree_on_boundary();
   void train_step();
-  void collect();
-  void collect_all();
-  void finish(const std::vector<MetricSum>& late);
+  StepReports::Ends report_ends();
+  void note(const StepRecord& record);
+  void report(const StepRecord& record);
   void report_skipped(uint64_t step);
   void check_evaluation() const;
   bool evaluate_now();
@@ -78,8 +64,6 @@ class Trainer {
   [[noreturn]] void end_badly(std::vector<std::string> signs);
   [[noreturn]] void end_diverged(std::vector<std::string> signs);
   void summarize(bool finished);
-  double largest_to_come();
-  void compare_with_forecast(uint64_t predicted);
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;
@@ -96,18 +80,15 @@ class Trainer {
 
   Sampler sampler_;
   std::vector<std::optional<uint64_t>> my_micro_batches_;
-  Schedule schedule_;
-  uint64_t total_steps_ = 0;  // 0: until max_seconds
-  double max_seconds_ = 0;    // 0: no limit
+  const double max_seconds_;    // 0: no limit
+  const uint64_t total_steps_;  // 0: until max_seconds
+  const Schedule schedule_;
 
   TrainState state_;
-  std::optional<Pending> pending_;
-  std::optional<Collected> collected_;
-  std::optional<bool> last_finite_;  // of the step before, applied after the one that runs
-  double waited_ = 0;                // for data, by this rank in the last step
-  bool time_is_up_ = false;          // train.max_seconds, as all ranks agreed
-  bool save_is_owed_ = false;        // one was due when updates were skipped
-  bool told_of_no_weight_ = false;   // that a step trains nothing
+  StepReports reports_;
+  bool time_is_up_ = false;         // train.max_seconds, as all ranks agreed
+  bool save_is_owed_ = false;       // one was due when updates were skipped
+  bool told_of_no_weight_ = false;  // that a step trains nothing
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
@@ -116,10 +97,8 @@ class Trainer {
   Checkpointer checkpointer_;
   std::optional<Costs> costs_;                    // of run()
   std::optional<launch::DeviceMonitor> monitor_;  // of a device, in run()
-  std::optional<MemoryForecast> forecast_;        // of the first steps of run()
-  uint64_t forecast_steps_ = 0;                   // that were measured for it
-  bool forecast_is_made_ = false;                 // no more are
-  std::unique_ptr<Records> records_;              // of rank 0, as is the next one
+  RunForecast forecast_;
+  std::unique_ptr<Records> records_;  // of rank 0, as is the next one
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Prefetcher> batches_;
   std::unique_ptr<Profile> profile_;  // where observe.profile asks for one

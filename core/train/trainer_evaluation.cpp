@@ -24,7 +24,7 @@ std::string not_finite(const Evaluation& evaluation, const std::string& selectin
 }  // namespace
 
 bool Trainer::evaluate_now() {
-  collect_all();
+  reports_.collect_all();
   at("evaluation", fmt::format("evaluation after step {}", state_.step));
   log_.console().status({});
   const observe::Elapsed time(log_.console(), phase_);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 #include "core/train/train_state.hpp"
 
 namespace pipeline::train {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/measures.hpp"
 #include "core/train/training_step.hpp"
 
 namespace pipeline::train {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 #include "core/train/train_state.hpp"
 
 namespace pipeline::train {

@@ -1,6 +1,6 @@
 // How a rank counts the signals that come to it on two ways: a batch system that reaches every process, and
 // the supervisor that passes on what it got itself.
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/signals.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "core/train/run/compute.hpp"
+#include "core/train/session/compute.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/evaluation.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "core/train/run/reporter.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/train/run/run_folder.hpp"
+#include "core/train/session/run_folder.hpp"
 
 #include <fstream>
 

@@ -1,4 +1,4 @@
-#include "core/train/run/schedule.hpp"
+#include "core/train/session/schedule.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What is known of a run by its checkpoint.
-#include "core/train/run/value_source.hpp"
+#include "core/train/session/value_source.hpp"
 
 #include <gtest/gtest.h>
 

@@ -11,8 +11,9 @@
 #include "core/train/micro_batch_search.hpp"
 #include "core/train/plan/planned_strategy.hpp"
 #include "core/train/plan/trial.hpp"
-#include "core/train/run/memory.hpp"
-#include "core/train/run/sampling.hpp"
+#include "core/train/session/sampling.hpp"
+#include "core/train/stages/failure.hpp"
+#include "core/train/telemetry/memory.hpp"
 #include "core/train/trial_steps.hpp"
 
 namespace pipeline::train {

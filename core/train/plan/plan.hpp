@@ -12,8 +12,8 @@
 #include "core/base/world.hpp"
 #include "core/train/data/batch_plan.hpp"
 #include "core/train/plan/device_table.hpp"
-#include "core/train/run/memory.hpp"
 #include "core/train/stages/stages.hpp"
+#include "core/train/telemetry/memory.hpp"
 
 namespace pipeline::train {
 

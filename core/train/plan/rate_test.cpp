@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "core/train/plan/trial.hpp"
-#include "core/train/run/sampling.hpp"
-#include "core/train/run/schedule.hpp"
+#include "core/train/session/sampling.hpp"
+#include "core/train/session/schedule.hpp"
+#include "core/train/stages/failure.hpp"
 #include "core/train/trial_steps.hpp"
 
 namespace pipeline::train {

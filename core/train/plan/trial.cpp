@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "core/base/error.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "core/config/config.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {

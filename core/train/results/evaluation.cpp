@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
 
 namespace pipeline::plugins {

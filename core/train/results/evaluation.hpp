@@ -1,10 +1,8 @@
 // Evaluates a split on all ranks: batches are composed over the whole of it and dealt out, and their sums and
-// weights are added in the order of the samples, so that the figures do not depend on who computed them. And
-// what is kept of it.
+// weights are added in the order of the samples, so that the figures do not depend on who computed them.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,14 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "core/observe/log.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/data/prefetcher.hpp"
-#include "core/train/results/result_files.hpp"
-#include "core/train/run/process_group.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 
@@ -110,34 +104,5 @@ std::optional<Evaluation> evaluate(ProcessGroup& processes, plugins::Task& task,
 // PL_SPLIT_... for "train", "val", "test".
 uint32_t split_code(std::string_view name);
 std::string_view split_name(uint32_t code);
-
-// What is kept of an evaluation: a file with its figures, and beside it a folder with its sums (sums.json, by
-// which evaluations can be added up) and the files of the task's report. A later one takes the place of both
-// whole: at no moment are figures, sums or files of two of them side by side.
-class EvaluationFiles {
- public:
-  // Before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile. Throws
-  // Error, also where the folder holds files that no evaluation has put there.
-  EvaluationFiles(std::filesystem::path output, const std::string& remedy);
-
-  const std::filesystem::path& output() const { return figures_.path(); }
-  const std::filesystem::path& folder() const { return folder_; }
-  void write(const std::string& figures, const Evaluation& evaluation);
-
- private:
-  std::string remedy_;
-  std::filesystem::path folder_;
-  ResultFile figures_;
-};
-
-// sums.json: JSON with a checksum. Doubles come back to the bit, those that are not finite, too.
-std::string sums_text(const Evaluation& evaluation);
-// Split, counts, metrics without their help, sums, and files by their names alone. Throws Error with `remedy`
-// at its end for a file that is not there, or is not as it was written.
-Evaluation read_sums(const std::filesystem::path& file, std::string_view remedy);
-
-// To the log, and, where there is an output (rank 0), to its files: `origin` says what was evaluated.
-void tell_and_keep(nlohmann::ordered_json origin, const Evaluation& evaluation, observe::Log& log,
-                   std::optional<EvaluationFiles>& output);
 
 }  // namespace pipeline::train

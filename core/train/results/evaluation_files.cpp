@@ -1,4 +1,4 @@
-#include "core/train/results/evaluation.hpp"
+#include "core/train/results/evaluation_files.hpp"
 
 #include <algorithm>
 #include <cmath>

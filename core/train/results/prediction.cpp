@@ -18,10 +18,11 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
+#include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/results/evaluation.hpp"
 #include "core/train/results/result_files.hpp"
-#include "core/train/run/measures.hpp"
+#include "core/train/session/metrics.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 

@@ -1,4 +1,4 @@
-#include "core/train/stages/stages.hpp"
+#include "core/train/stages/failure.hpp"
 
 #include <new>
 
@@ -6,7 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/signals.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -11,7 +11,9 @@
 #include "core/base/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/micro_batch_search.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/rank_check.hpp"
+#include "core/train/session/weights.hpp"
+#include "core/train/stages/failure.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -1,3 +1,4 @@
+#include "core/train/stages/inference.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,18 +10,20 @@
 #include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
+#include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
-#include "core/train/run/announce.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/signals.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/rank_check.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/session/weights.hpp"
+#include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
 #include "core/train/stages/other_options.hpp"
-#include "core/train/stages/stages.hpp"
+#include "core/train/telemetry/announce.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -16,8 +16,10 @@
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/result_files.hpp"
-#include "core/train/run/session.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/stages/failure.hpp"
 #include "core/train/stages/other_options.hpp"
 #include "core/train/stages/stages.hpp"
 

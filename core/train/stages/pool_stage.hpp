@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/session/run_folder.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::train {

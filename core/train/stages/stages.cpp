@@ -15,10 +15,12 @@
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/train/run/changes.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/changes.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/session/weights.hpp"
+#include "core/train/stages/inference.hpp"
 #include "core/train/stages/pool_stage.hpp"
+#include "core/train/stages/train_stage.hpp"
 #include "pipeline.h"
 
 namespace pipeline::train {

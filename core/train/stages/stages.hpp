@@ -12,10 +12,10 @@
 #include "core/config/config.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/registry.hpp"
-#include "core/train/run/process_group.hpp"
-#include "core/train/run/run_folder.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/signals.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/processes/signals.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 
@@ -76,11 +76,6 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
 // Is told, by rank 0, that there is something to do, and that nothing speaks against it.
 using OnBegin = std::function<void()>;
 
-// Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
-// from, as find_origin() takes it.
-Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                    const std::string& weights, const OnBegin& on_begin);
-
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path, also of another tool's model folder
   std::string split;                // empty: evaluate.split
@@ -91,28 +86,6 @@ struct VerbArgs {
 // "evaluate", "predict" or "export", on a finished or unfinished run.
 Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args);
 
-// Does `work` of a verb or a stage. A cancellation that a signal asked for is logged and becomes
-// Outcome::interrupted; running out of memory, in whatever form, becomes one error (PL_ERROR_OUT_OF_MEMORY)
-// that says in which phase, how much there is, and which keys need less. `work_phase` says what is being done
-// at the moment: "training step 12"; while the session is set up, that is known here.
-Outcome guard_work(const Session& session, const std::function<std::string()>& work_phase,
-                   const std::function<Outcome()>& work);
-
-// What is done with the weights of a checkpoint, without training: by all ranks together, whatever wrote the
-// checkpoint.
-struct InferenceArgs {
-  std::string checkpoint;        // a checkpoint, a run's folder, or the model folder of another tool
-  bool last = false;             // of a folder: the newest one instead of the best
-  std::string split;             // empty: evaluate.split
-  std::filesystem::path folder;  // the run's (or stage's) own
-  std::filesystem::path output;  // empty: in `folder`
-};
-
-// "evaluate": prints the figures and writes evaluation-SPLIT.json. "predict": writes submission.csv.
-// "export": writes the folder `export`, in the form that other tools load.
-Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
-              const InferenceArgs& args);
-
 // Writes the answer to a conversation, a JSON array of messages, in pieces.
 using Reply = std::function<void(const std::string& messages,
                                  const std::function<void(std::string_view piece)>& on_text)>;
@@ -120,11 +93,5 @@ using Reply = std::function<void(const std::string& messages,
 // talk() with the weights that the verb's arguments name, in one process.
 Outcome converse(const Workspace& workspace, const VerbArgs& args,
                  const std::function<void(const Reply& reply)>& talk);
-Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
-                 const std::function<void(const Reply& reply)>& talk);
-
-// Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
-Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
-                        const std::string& weights, const OnBegin& on_begin);
 
 }  // namespace pipeline::train

@@ -1,3 +1,5 @@
+#include "core/train/stages/train_stage.hpp"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -9,12 +11,13 @@
 #include "core/base/error.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
-#include "core/train/run/announce.hpp"
-#include "core/train/run/changes.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/changes.hpp"
+#include "core/train/session/rank_check.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/session/weights.hpp"
+#include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/stages/stages.hpp"
+#include "core/train/telemetry/announce.hpp"
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {

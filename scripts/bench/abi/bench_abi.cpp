@@ -13,8 +13,8 @@
 #include <ATen/Parallel.h>
 
 #include "core/config/settings.hpp"
-#include "core/train/run/session.hpp"
-#include "core/train/run/weights.hpp"
+#include "core/train/session/session.hpp"
+#include "core/train/session/weights.hpp"
 #include "mlp.hpp"
 
 namespace {

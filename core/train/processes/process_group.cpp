@@ -1,0 +1,197 @@
+#include "core/train/processes/process_group.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/thread.hpp"
+#include "core/base/utf8.hpp"
+#include "core/config/error.hpp"
+#include "core/launch/launch.hpp"
+#include "core/launch/process.hpp"
+#include "core/train/processes/signals.hpp"
+
+namespace pipeline::train {
+namespace {
+
+// Who is not in a collective when another rank fails (but in a long load, say) hears of it late or never; it
+// is made to leave.
+constexpr auto kLastResort = std::chrono::seconds(8);
+// A broken connection to a peer shows in the backend before its reason has gone round.
+constexpr auto kNews = std::chrono::seconds(3);
+
+}  // namespace
+
+ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options& options)
+    : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
+  peers::Options peer_options;
+  peer_options.timeout = options.rendezvous;
+  peer_options.stall =
+      world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
+  peer_options.cancelled = [] { return Signals::received() != 0; };
+  peer_options.on_waiting = [&log](const std::string& missing) {
+    log.info("waiting for all ranks: " + missing);
+  };
+  peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
+  peer_options.collective = [this] { return pending_collective(); };
+  peers_ = std::make_unique<peers::Peers>(world_, peer_options);
+}
+
+// A launcher may have given each process cores of its own, or all of a host's processes the same ones.
+unsigned ProcessGroup::sharing_cores() {
+  if (sharing_cores_) return *sharing_cores_;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof cores, &cores);
+  std::string mine;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> mine;  // tells machines apart
+  for (int core = 0; core < CPU_SETSIZE; ++core) mine += CPU_ISSET(core, &cores) ? '1' : '0';
+  return sharing_cores_.emplace(
+      static_cast<unsigned>(std::ranges::count(peers_->all_gather("cores", mine), mine)));
+}
+
+bool ProcessGroup::stopped(const std::function<void()>& part) {
+  bool here = false;
+  try {
+    part();
+  } catch (const Error& error) {
+    if (error.code() != PL_ERROR_CANCELLED || Signals::received() == 0) throw;
+    here = true;
+  }
+  const std::vector<std::string> all = peers_->all_gather("stopped", here ? "1" : "0");
+  return std::ranges::find(all, "1") != all.end();
+}
+
+void ProcessGroup::leave_together() {
+  Signals::ignore();
+  peers_->barrier("leaving");
+}
+
+ProcessGroup::Busy::Busy(ProcessGroup& processes) {
+  if (processes.world().size == 1) return;
+  thread_ = start_thread("pl-busy", [this, &processes] {
+    std::unique_lock lock(mutex_);
+    while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
+      processes.peers().progress();
+  });
+}
+
+ProcessGroup::Busy::~Busy() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  done_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+ProcessGroup::~ProcessGroup() {
+  peers_->leave();
+  peers_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  left_.notify_all();
+  if (last_resort_.joinable()) last_resort_.join();
+}
+
+std::string ProcessGroup::on_first(std::string_view what, const std::function<std::string()>& part) {
+  if (world_.size == 1) return part();
+  std::string result;
+  if (is_first()) {
+    const Busy busy(*this);
+    result = part();  // what it throws is told to the others where it is caught: guard_work, with_workspace
+  }
+  return peers_->broadcast(fmt::format("first: {}", what), result);
+}
+
+std::vector<nlohmann::json> ProcessGroup::exchange(std::string_view channel, const nlohmann::json& mine) {
+  std::string bytes;
+  nlohmann::json::to_cbor(mine, bytes);
+  std::vector<nlohmann::json> all;
+  for (const std::string& text : peers_->all_gather(channel, bytes))
+    all.push_back(nlohmann::json::from_cbor(text));
+  return all;
+}
+
+void ProcessGroup::watch(plugins::Communicator* group) {
+  const std::lock_guard lock(group_mutex_);
+  group_ = group;
+}
+
+void ProcessGroup::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
+
+std::string ProcessGroup::pending_collective() {
+  const std::lock_guard lock(group_mutex_);
+  if (group_ == nullptr) return {};
+  for (const plugins::Flight& flight : group_->record().recent()) {
+    if (flight.done || !flight.waited)
+      continue;  // what is under way while this rank computes holds nobody up
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - *flight.waited;
+    return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
+  }
+  return {};
+}
+
+void ProcessGroup::on_failure(const peers::Failure& failure) {
+  start_last_resort(failure);
+  const std::lock_guard lock(group_mutex_);
+  if (group_ != nullptr) group_->abort(fmt::format("rank {} failed", failure.rank));
+}
+
+// Before anything that may block.
+void ProcessGroup::start_last_resort(const peers::Failure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (last_resort_.joinable() || leaving_) return;
+  last_resort_ = start_thread("pl-last-resort", [this, failure] {
+    std::unique_lock held(mutex_);
+    if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
+    held.unlock();
+    ::alarm(2);  // the log's disk may hang, too
+    tell(failure);
+    log_.file_only("error: leaving without a clean end: " + peers::describe(failure));
+    log_.flush();
+    ::_exit(world_.size == 1 ? 1 : exit_code(failure));
+  });
+}
+
+int ProcessGroup::exit_code(const peers::Failure& failure) const {
+  if (!failure.lasting) return launch::kPeerFailed;
+  return world_.supervised ? launch::kPeerRefused : launch::kExitConfig;
+}
+
+void ProcessGroup::tell(const peers::Failure& failure) {
+  const int32_t first = world_.rank - world_.local_rank;  // of this host; launchers number ranks host by host
+  const bool here = failure.rank >= first && failure.rank < first + world_.local_size;
+  const int32_t teller = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
+  const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
+  if (known || world_.local_rank != teller) return;
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", printable(peers::describe(failure)));
+}
+
+std::optional<peers::Failure> ProcessGroup::cause_of(const std::exception& error) {
+  if (world_.size == 1) return std::nullopt;
+  if (cause_) return *cause_;
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const bool follows =
+      known != nullptr && (known->code() == PL_ERROR_PEER || known->code() == PL_ERROR_TIMEOUT);
+  // What is wrong with the options is wrong on all ranks; one of them tells.
+  const bool common = dynamic_cast<const config::ConfigError*>(&error) != nullptr ||
+                      (known != nullptr && known->code() == PL_ERROR_CONFIG);
+  const std::chrono::duration<double> wait =
+      follows || (common && !is_first()) ? kNews : std::chrono::seconds(0);
+  cause_.emplace(peers_->failure(wait));
+  if (*cause_ && (*cause_)->rank == world_.rank && !(*cause_)->by_peer_loss) cause_->reset();
+  if (!*cause_) peers_->fail(error.what(), common ? PL_ERROR_CONFIG : PL_ERROR_FAILED);
+  return *cause_;
+}
+
+}  // namespace pipeline::train

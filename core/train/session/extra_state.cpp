@@ -1,0 +1,60 @@
+#include "core/train/session/extra_state.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
+
+namespace pipeline::train {
+namespace {
+
+constexpr std::string_view kKind = "extra_state";
+
+pl_piece whole(const std::string& task, const int64_t& bytes) {
+  pl_piece piece{};
+  piece.struct_size = sizeof piece;
+  piece.ndim = 1;
+  piece.parameter = to_pl(task);
+  piece.kind = to_pl(kKind);
+  piece.shape = &bytes;
+  piece.count = static_cast<uint64_t>(bytes);
+  piece.dtype = {PL_DTYPE_UINT, 8, 1};
+  return piece;
+}
+
+}  // namespace
+
+checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces) {
+  std::string state = task.extra_state();
+  if (state.empty()) return pieces;
+  return [state = std::move(state), name = task.plugin().name(),
+          pieces = std::move(pieces)](const checkpoint::PieceVisitor& visit) {
+    const auto bytes = static_cast<int64_t>(state.size());
+    pl_piece piece = whole(name, bytes);
+    piece.data = state.data();
+    visit(piece);
+    pieces(visit);
+  };
+}
+
+void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
+  const std::string& name = task.plugin().name();
+  const checkpoint::Tensor* stored = from.find(kKind, name);
+  if (!stored) return;
+  if (!task.takes_extra_state())
+    throw Error(PL_ERROR_UNSUPPORTED,
+                fmt::format("{}: was written by a task '{}' that keeps extra state, and the one that is "
+                            "installed ({}) does not: use the version that wrote it",
+                            from.path(), name, task.plugin().version()));
+  std::string state(checkpoint::element_count(stored->shape), '\0');
+  const auto bytes = static_cast<int64_t>(state.size());
+  from.read(whole(name, bytes), state.data());
+  try {
+    task.set_extra_state(state);
+  } catch (const Error& error) {
+    if (error.code() == PL_ERROR_CONFIG) throw;  // says where the option is
+    throw Error(error.code(), fmt::format("{}: {}", from.path(), error.what()));
+  }
+}
+
+}  // namespace pipeline::train

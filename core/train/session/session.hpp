@@ -1,0 +1,146 @@
+// A task and a strategy brought together for one purpose: plugins found, options checked, data prepared,
+// parameters bound. What the verbs (train, evaluate, predict, export) have in common.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/world.hpp"
+#include "core/checkpoint/checkpoint.hpp"
+#include "core/config/config.hpp"
+#include "core/launch/device_stream.hpp"
+#include "core/launch/devices.hpp"
+#include "core/observe/log.hpp"
+#include "core/plugins/backend.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/task.hpp"
+#include "core/train/data/batch_plan.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/session/compute.hpp"
+#include "core/train/session/metrics.hpp"
+#include "core/train/session/value_source.hpp"
+
+namespace pipeline::train {
+
+struct SessionArgs {
+  uint32_t purpose = PL_PURPOSE_TRAIN;
+  std::filesystem::path run_dir;  // empty: none
+  std::function<bool()> cancelled;
+  World world;                        // that the plans are made for
+  ProcessGroup* processes = nullptr;  // the processes of `world`; not needed to check a configuration
+  ValueSource values;                 // what options of the task follow
+  // Another session comes after it in which plugins say the same: here only what they say of preparing data,
+  // which is done once, goes to the log.
+  bool rehearsal = false;
+};
+
+// [optimizer] as strategies take it.
+plugins::Optimizer optimizer_of(const config::Config& config);
+
+// How far a session has come: what memory goes to, should it run out.
+enum class SetUp { begun, preparing_data, opening_task, creating_parameters, loading_weights, done };
+
+// Used from one thread. Reads the config in the constructor; the later steps are called once each, in this
+// order, create_task() or open_task(). `registry` and `log` must outlive it.
+class Session {
+ public:
+  // Finds the plugins and checks the whole configuration, without touching data. Throws ConfigError or Error.
+  Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Creates the task, and no more: for what needs no data.
+  void create_task();
+  // Creates the task, prepares the data (one process per cache folder, the others wait) and opens it.
+  // `weights`: the checkpoint that the values will come from, which may carry extra state for the task;
+  // nullptr: none.
+  void open_task(const checkpoint::Checkpoint* weights);
+  // Creates the strategy for the task's parameters, and where several processes train, the group of ranks
+  // that it works in. The parameters have no values yet: load_weights() and its like in weights.hpp give
+  // them.
+  void create_strategy();
+  // Binds the task to the strategy's storage; from here on it can work.
+  void bind();
+  SetUp set_up() const { return set_up_; }
+  // Between the two every rank has all weights in place, whatever the strategy: for what goes through the
+  // model otherwise than training does. All ranks together.
+  void gather_values();
+  void release_values();
+
+  const config::Config& config() const { return config_; }
+  const BatchPlan& plan() const { return plan_; }
+  const Precision& precision() const { return precision_; }
+  const launch::Devices& devices() const { return devices_; }
+  const pl_run_info& run_info() const { return info_; }
+  plugins::Task& task() { return *task_; }
+  plugins::Strategy& strategy() { return *strategy_; }
+  const plugins::Plugin& task_plugin() const { return *task_plugin_; }
+  const plugins::Plugin& strategy_plugin() const { return *strategy_plugin_; }
+  const plugins::Plugin* backend_plugin() const {
+    return backend_plugin_;
+  }  // nullptr: one process talks to nobody
+  const plugins::Communicator* group() const {
+    return group_.get();
+  }  // of the ranks that train; nullptr: this process alone
+  plugins::Communicator* group() { return group_.get(); }
+  ProcessGroup& processes() const { return *args_.processes; }
+  observe::Log& log() const { return log_; }
+  const SessionArgs& args() const { return args_; }
+  unsigned workers() const;
+
+  // Throws what the task itself finds wrong with its options; touches no data.
+  void check_task();
+
+  // The task's and the strategy's options in force.
+  const config::PluginConfig& task_config() const { return *task_config_; }
+  const config::PluginConfig& strategy_config() const { return *strategy_config_; }
+  // The plugins' options in force, for printing and storing.
+  std::vector<const config::PluginConfig*> plugin_configs() const;
+  std::string resolved_toml() const;
+
+  // What the task reported in this process through pl_host.metric since the last call.
+  std::vector<MetricSum> take_metrics();
+  // The same of metric_tensor, still on the device: read_metrics() has their values once the step is
+  // collected.
+  std::vector<LateMetric> take_late_metrics();
+  std::vector<MetricSum> read_metrics(const std::vector<LateMetric>& late);
+
+ private:
+  void find_plugins(plugins::Registry& registry, const std::string& backend);
+  void set_up_context(pl_context& context, const pl_run_info& info);
+  void open_device();
+  void check_metric_name(std::string_view name) const;
+  void bind_storage();
+  void open_group();
+
+  config::Config config_;
+  observe::Log& log_;
+  SessionArgs args_;
+  launch::Devices devices_;
+  BatchPlan plan_;
+  Precision precision_;
+  pl_run_info info_{};
+  std::string run_dir_, cache_dir_;
+  const plugins::Plugin* task_plugin_ = nullptr;
+  const plugins::Plugin* strategy_plugin_ = nullptr;
+  const plugins::Plugin* backend_plugin_ = nullptr;
+  std::optional<pl_config> task_config_, strategy_config_, backend_config_;
+  pl_context task_context_, strategy_context_, backend_context_;
+  std::vector<MetricSum> metrics_;
+  std::optional<launch::ScalarReader> scalars_;  // on a device
+  std::vector<LateMetric> late_metrics_;
+  SetUp set_up_ = SetUp::begun;
+  // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have
+  // collectives under way.
+  std::unique_ptr<plugins::Communicator> group_;
+  std::unique_ptr<plugins::Strategy> strategy_;
+  std::unique_ptr<plugins::Task> task_;
+};
+
+}  // namespace pipeline::train

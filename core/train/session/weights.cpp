@@ -1,0 +1,308 @@
+#include "core/train/session/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
+#include "core/base/foreign.hpp"
+#include "core/checkpoint/manifest.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/observe/format.hpp"
+#include "core/safetensors/crc32c.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Weights come from a stage, or from what the user named.
+const char* origin_key(const config::Config& config) {
+  return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
+}
+
+void warn_of_rejected(observe::Log& log, const std::string& folder,
+                      std::span<const checkpoint::Rejected> rejected) {
+  for (const checkpoint::Rejected& entry : rejected) {
+    const std::string path = folder + "/" + entry.name;
+    const std::string_view reason = entry.reason;
+    log.warning(fmt::format("{} is not used: {}", path,
+                            reason.starts_with(path + "/") ? reason.substr(path.size() + 1) : reason));
+  }
+}
+
+// Nothing where there are none at all.
+std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
+  const observe::Elapsed elapsed(log.console(), "verifying the newest checkpoint in " + folder);
+  checkpoint::Store store({.folder = folder});
+  for (const std::string& line : store.recover()) log.info(line);
+  std::vector<checkpoint::Rejected> rejected;
+  auto found = store.newest_good(&rejected);
+  warn_of_rejected(log, folder, rejected);
+  const auto is_checkpoint = [](const checkpoint::Rejected& entry) {
+    return checkpoint::step_of(entry.name).has_value();
+  };
+  if (const auto damaged = std::ranges::count_if(rejected, is_checkpoint); !found && damaged > 0)
+    throw Error(
+        PL_ERROR_CORRUPT,
+        fmt::format("{}: none of its {} checkpoint{} can be used, so the run cannot go on: repair {} (the "
+                    "lines above say what is wrong), or start over with --fresh, which moves the run aside",
+                    folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
+  return found;
+}
+
+// What is wrong with weights that are no folder.
+std::string no_folder(const std::string& path) {
+  if (path == "unset") return "there is no folder unset: to start from fresh weights write \"\"";
+  if (fs::exists(path)) return fmt::format("{} {}", path, foreign::folder(path));
+  const std::string remedy = foreign::hub_remedy(path);
+  return fmt::format(
+      "there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or a "
+      "folder of another tool that is there{}",
+      path, remedy.empty() ? "" : "; " + remedy);
+}
+
+// A stage does not begin from one that has diverged, unless the user names it.
+void require_not_diverged(const config::Config& config, observe::Log& log, const std::string& path) {
+  const auto how = RunFolder::diverged_in(path);
+  if (!how) return;
+  const std::string key = origin_key(config);
+  const std::string text = fmt::format("{} did not come to its end: {}", path, *how);
+  if (key == "stage.init_from") throw config.error(key, text);
+  log.warning(fmt::format("{} = {}", key, text));
+}
+
+// The parameters of a task as a checkpoint must have them.
+std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
+  std::vector<checkpoint::Wanted> wanted;
+  for (const pl_parameter& parameter : task.parameters())
+    wanted.push_back({.parameter = std::string(view(parameter.name)),
+                      .shape = {parameter.shape, parameter.shape + parameter.ndim},
+                      .may_be_missing = (parameter.flags & PL_PARAMETER_NEW) != 0});
+  return wanted;
+}
+
+}  // namespace
+
+checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
+  const observe::Elapsed elapsed(log.console(), "verifying the checkpoint of " + path);
+  std::vector<checkpoint::Rejected> rejected;
+  checkpoint::Checkpoint found = checkpoint::open_any(path, which, &rejected);
+  warn_of_rejected(log, fs::path(found.path()).parent_path().string(), rejected);
+  return found;
+}
+
+void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
+  std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
+  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
+  from.check("value", wanted);
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, values_only);
+}
+
+std::string Origin::to_bytes() const {
+  std::string bytes;  // CBOR takes paths that are not UTF-8, too
+  nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""},
+                                         {"weights", weights ? weights->path() : ""},
+                                         {"foreign", foreign}},
+                          bytes);
+  return bytes;
+}
+
+Origin Origin::from_bytes(const std::string& bytes) {
+  const nlohmann::json json = nlohmann::json::from_cbor(bytes);
+  Origin origin;
+  if (const std::string path = json["resumed"]; !path.empty())
+    origin.resumed = checkpoint::Checkpoint::open(path);
+  if (const std::string path = json["weights"]; !path.empty())
+    origin.weights = checkpoint::Checkpoint::open(path);
+  origin.foreign = json["foreign"];
+  return origin;
+}
+
+void require_folder(const config::Config& config, const std::string& init_from) {
+  if (fs::is_directory(init_from)) return;
+  throw config.error(origin_key(config), no_folder(init_from));
+}
+
+Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
+                   const std::string& init_from) {
+  Origin origin;
+  origin.resumed = newest_checkpoint(folder.checkpoints().string(), log);
+  if (origin.resumed || init_from.empty()) return origin;
+  if (is_ours(init_from)) {
+    require_not_diverged(config, log, init_from);
+    origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, log);
+    return origin;
+  }
+  require_folder(config, init_from);
+  origin.foreign = init_from;
+  return origin;
+}
+
+Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
+                          const RunFolder& folder, const std::string& init_from) {
+  Origin origin;
+  const std::string told = processes.on_first("finding the weights", [&] {
+    origin = find_origin(config, log, folder, init_from);
+    return origin.to_bytes();
+  });
+  return processes.is_first() ? std::move(origin) : Origin::from_bytes(told);
+}
+
+ValueSource values_of(const Origin& origin) {
+  if (origin.checkpoint() == nullptr) return {.folder = origin.foreign};
+  ValueSource source = values_of_checkpoint(origin.checkpoint()->path(), origin.checkpoint()->contents());
+  source.is_own = source.goes_on = origin.resumed.has_value();
+  return source;
+}
+
+namespace {
+
+// A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
+// model that it does not keep.
+class InitialValues {
+ public:
+  explicit InitialValues(plugins::Task& task) : task_(task) {
+    const auto& parameters = task.parameters();
+    for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
+  }
+
+  void operator()(const pl_piece& piece, void* destination) {
+    const auto found = index_.find(view(piece.parameter));
+    if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
+        piece.dtype.bits != 32)
+      throw Error(fmt::format(
+          "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
+          view(piece.kind), view(piece.parameter)));
+    if (current_ != found->second) {
+      current_ = found->second;
+      value_.resize(plugins::element_count(task_.parameters()[current_]));
+      task_.initialize(current_, value_);
+    }
+    if (piece.offset + piece.count > value_.size())
+      throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
+                              piece.offset + piece.count, view(piece.parameter), value_.size()));
+    std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
+  }
+
+ private:
+  plugins::Task& task_;
+  std::map<std::string_view, uint64_t> index_;
+  uint64_t current_ = ~uint64_t{0};
+  std::vector<float> value_;  // of parameter `current_`
+};
+
+// Of another stage: what is new here keeps its initial value, and what that stage can do without stays
+// behind.
+void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
+  const checkpoint::Differences differ = from.check("value", wanted_values(session.task()), true);
+  if (!differ.missing.empty())
+    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
+                                   observe::listed(differ.missing)));
+  if (!differ.dropped.empty())
+    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
+                                   observe::listed(differ.dropped)));
+  const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
+  InitialValues initial(session.task());
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) {
+        if (is_new.contains(view(piece.parameter))) return initial(piece, destination);
+        from.read(piece, destination);
+      },
+      true);
+}
+
+}  // namespace
+
+std::string load_weights(Session& session, const Origin& origin) {
+  if (origin.weights) {
+    load_from_stage(session, *origin.weights);
+    return "weights from " + origin.weights->path();
+  }
+  if (!origin.foreign.empty()) {
+    if (!session.task().has_import_model())
+      throw session.config().error(
+          origin_key(session.config()),
+          fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind", origin.foreign,
+                      session.task_plugin().label()));
+    session.task().import_model(origin.foreign);
+  }
+  InitialValues values(session.task());
+  session.strategy().load_state([&](const pl_piece& piece, void* destination) { values(piece, destination); },
+                                true);
+  if (!origin.foreign.empty()) return "weights imported from " + origin.foreign;
+  const std::vector<std::string> parts = origins_of_parts(session);
+  return fmt::format(
+      "{} (run.seed {})",
+      parts.empty() ? "fresh weights" : fmt::format("weights of {}, the rest fresh", fmt::join(parts, ", ")),
+      session.run_info().seed);
+}
+
+std::vector<std::string> origins_of_parts(const Session& session) {
+  std::vector<std::string> parts;
+  const config::PluginConfig& options = session.task_config();
+  for (const std::string& key : options.keys()) {
+    if (options.setting(key).option.type != PL_OPTION_PATH ||
+        (key != "init_from" && !key.ends_with(".init_from")))
+      continue;
+    if (const std::string folder = options.find_string(key).value_or(""); !folder.empty())
+      parts.push_back(fmt::format("task.{} = {}", key, folder));
+  }
+  return parts;
+}
+
+bool is_ours(const std::string& weights) {
+  const fs::path path = weights;
+  for (const char* mark : {"manifest.json", "checkpoints", ".lock"})
+    if (fs::exists(path / mark)) return true;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
+    if (checkpoint::step_of(entry.path().filename().string())) return true;
+  return false;
+}
+
+bool is_foreign(const std::string& weights) {
+  return fs::exists(fs::path(weights) / "config.json") && !is_ours(weights);
+}
+
+std::string best_checkpoint(const std::string& weights) {
+  const fs::path nested = fs::path(weights) / "checkpoints";
+  const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
+  if (const auto best = store.best()) return best->path;
+  const checkpoint::Scan scan = store.scan();
+  return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
+}
+
+constexpr const char* kManifest = " (manifest ";  // and its checksum
+
+std::string checkpoint_of(const std::string& weights) {
+  std::string path = best_checkpoint(weights);
+  std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
+  if (!manifest) return path;
+  const std::string text(std::istreambuf_iterator<char>(manifest), {});
+  return fmt::format("{}{}{})", path, kManifest,
+                     checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
+}
+
+bool same_weights(const std::string& then, const std::string& now, const std::string& base) {
+  if (then.empty() || now.empty()) return then == now;
+  const size_t manifest_then = then.rfind(kManifest), manifest_now = now.rfind(kManifest);
+  if (manifest_then != std::string::npos && manifest_now != std::string::npos)
+    return then.substr(manifest_then) == now.substr(manifest_now);
+  return config::absolute_path(then, base) == config::absolute_path(now);
+}
+
+}  // namespace pipeline::train

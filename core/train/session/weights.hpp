@@ -1,0 +1,78 @@
+// Weights at the start of a run.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/checkpoint/checkpoint.hpp"
+#include "core/plugins/task.hpp"
+#include "core/train/session/run_folder.hpp"
+#include "core/train/session/session.hpp"
+
+namespace pipeline::train {
+
+// Where the values of a run come from. Known before its data is opened, because a checkpoint carries more
+// than values.
+struct Origin {
+  std::optional<checkpoint::Checkpoint> resumed;  // the run's own newest one
+  std::optional<checkpoint::Checkpoint> weights;  // of another run or stage
+  std::string foreign;                            // a folder of another tool
+
+  // For telling other ranks, which open the same checkpoint without verifying it once more.
+  std::string to_bytes() const;
+  static Origin from_bytes(const std::string& bytes);
+
+  const checkpoint::Checkpoint* checkpoint() const {
+    return resumed ? &*resumed : weights ? &*weights : nullptr;
+  }
+};
+
+// The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a
+// run folder, a folder of another tool, or nothing where it is empty. What was repaired or passed over on the
+// way is logged. Throws where the run has checkpoints and all are damaged: starting anew would lose it.
+Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
+                   const std::string& init_from);
+
+// The same for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might find a
+// newer or another one.
+Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
+                          const RunFolder& folder, const std::string& init_from);
+
+// What options follow that are not set, where values come from there.
+ValueSource values_of(const Origin& origin);
+
+// Fills the strategy with the values of another run, of another tool (through the task), or with the task's
+// own. Optimizer state starts at zero. Returns what was done, for people. Strict but for PL_PARAMETER_NEW and
+// _DROPPABLE, which the log names: one error lists all missing, unexpected and mis-shaped tensors.
+std::string load_weights(Session& session, const Origin& origin);
+
+// The folders that a task's own initial values come from, part by part: its options of type path that are
+// named init_from, where they are set. "task.language.init_from = models/llama".
+std::vector<std::string> origins_of_parts(const Session& session);
+
+// What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
+// otherwise the optimizer's state as well, and the run goes on.
+void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only);
+
+// As checkpoint::open_any; what is passed over in the folder is logged.
+checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
+
+// Whether it is a run, a checkpoint of ours or a folder of such.
+bool is_ours(const std::string& weights);
+// Whether it is the model folder of another tool: one with a config.json.
+bool is_foreign(const std::string& weights);
+// The best checkpoint in it, the newest where none was evaluated, or `weights` itself.
+std::string best_checkpoint(const std::string& weights);
+// Throws ConfigError where the folder of another tool that init_from names is not there.
+void require_folder(const config::Config& config, const std::string& init_from);
+
+// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
+// none of ours.
+std::string checkpoint_of(const std::string& weights);
+
+// Whether two such texts are of the same weights, wherever they lie now. `base`: what the path in the first
+// one is relative to, as config::Origin has it.
+bool same_weights(const std::string& then, const std::string& now, const std::string& base);
+
+}  // namespace pipeline::train

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/train/stages/stages.hpp"
+
+namespace pipeline::train {
+
+// What is done with the weights of a checkpoint, without training: by all ranks together, whatever wrote the
+// checkpoint.
+struct InferenceArgs {
+  std::string checkpoint;        // a checkpoint, a run's folder, or the model folder of another tool
+  bool last = false;             // of a folder: the newest one instead of the best
+  std::string split;             // empty: evaluate.split
+  std::filesystem::path folder;  // the run's (or stage's) own
+  std::filesystem::path output;  // empty: in `folder`
+};
+
+// "evaluate": prints the figures and writes evaluation-SPLIT.json. "predict": writes submission.csv.
+// "export": writes the folder `export`, in the form that other tools load.
+Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
+              const InferenceArgs& args);
+
+// talk() with these weights.
+Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
+                 const std::function<void(const Reply& reply)>& talk);
+
+// Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
+Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                        const std::string& weights, const OnBegin& on_begin);
+
+}  // namespace pipeline::train

@@ -1,0 +1,84 @@
+#include "core/train/telemetry/memory.hpp"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace pipeline::train {
+namespace {
+
+uint64_t difference(uint64_t more, uint64_t less) { return more - std::min(more, less); }
+
+}  // namespace
+
+StrategyMemory memory_of(const plugins::Strategy& strategy) {
+  StrategyMemory memory;
+  for (const auto& [what, bytes] : strategy.memory()) {
+    uint64_t& kind = what == "parameters" || what == "master weights" ? memory.parameters
+                     : what.starts_with("gradients")                  ? memory.gradients
+                     : what.starts_with("optimizer")                  ? memory.optimizer
+                                                                      : memory.buffers;
+    kind += bytes;
+  }
+  return memory;
+}
+
+uint64_t checkpoint_bytes(const plugins::Strategy& strategy) {
+  uint64_t bytes = 0;
+  strategy.snapshot(PL_SNAPSHOT_VIEW).pieces([&](const pl_piece& piece) {
+    bytes += piece.count * piece.dtype.bits / 8;
+  });
+  return bytes;
+}
+
+bool copies_checkpoints(const config::Config& config, uint64_t total_steps) {
+  if (!config.get_bool("checkpoint.background")) return false;
+  const auto within = [&](const char* key) {
+    const auto every = static_cast<uint64_t>(config.get_int(key));
+    return every > 0 && (total_steps == 0 || every < total_steps);
+  };
+  return within("checkpoint.every") || config.get_float("checkpoint.every_seconds") > 0 ||
+         (within("evaluate.every") && config.get_bool("checkpoint.keep_best"));
+}
+
+uint64_t memory_in_use(pl_device device) {
+  return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::host_memory();
+}
+
+uint64_t peak_memory(pl_device device) {
+  // The allocator of a device keeps what it had, so what is in use now was the most.
+  return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::peak_host_memory();
+}
+
+void give_back_unused(Session& session) {
+  ::malloc_trim(0);
+  const pl_device device = session.run_info().device;
+  if (device.type != PL_DEVICE_CPU && session.strategy().has_device_cache())
+    session.strategy().empty_device_cache(device);
+}
+
+MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)
+    : device_(session.run_info().device),
+      strategy_(memory_of(session.strategy())),
+      // Of a device the copy is in host memory.
+      checkpoint_(copies_checkpoints && device_.type == PL_DEVICE_CPU ? checkpoint_bytes(session.strategy())
+                                                                      : 0),
+      largest_(largest),
+      before_(memory_in_use(device_)),
+      earlier_peak_(peak_memory(device_)),
+      peak_(before_) {}
+
+uint64_t MemoryForecast::base() const { return difference(before_, strategy_.lasting()); }
+
+uint64_t MemoryForecast::activations() const {
+  return difference(difference(peak_, before_), strategy_.in_a_step());
+}
+
+uint64_t MemoryForecast::peak() const {
+  // What came before these steps, such as preparing the data, took more: of them no more is known.
+  if (peak_ <= earlier_peak_) return std::max(earlier_peak_, before_ + strategy_.in_a_step() + checkpoint_);
+  const double largest = static_cast<double>(activations()) * largest_;
+  return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + checkpoint_;
+}
+
+}  // namespace pipeline::train
