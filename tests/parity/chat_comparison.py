@@ -38,7 +38,8 @@ def chatml(conversation):
 
 def llama3(conversation):
     header = "<|start_header_id|>{}<|end_header_id|>\n\n".format
-    return "<|begin_of_text|>" + turns(conversation, lambda q: header("user") + q + "<|eot_id|>", lambda a: header("assistant") + a,
+    return "<|begin_of_text|>" + turns(conversation, lambda q: header("user") + q.strip() + "<|eot_id|>",
+                                       lambda a: header("assistant") + a.strip(),
                                        "<|eot_id|>")
 
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/base/utf8.hpp"
 
@@ -53,6 +54,12 @@ ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
   return all;
 }
 
+// As text, or in the list of parts that templates for pictures read.
+ordered_json content_of(std::string_view text, bool in_parts) {
+  if (!in_parts) return text;
+  return ordered_json::array({{{"type", "text"}, {"text", text}}});
+}
+
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 std::string_view trimmed(std::string_view text) {
@@ -62,15 +69,18 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // Where each token of a text ends. Some take white space beside them, and SentencePiece puts a space before a
-// text; nullopt: a token reads otherwise than the text, whose characters are composed, for example.
+// text, also after special tokens; nullopt: a token reads otherwise than the text, whose characters are
+// composed, for example.
 std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, std::string_view text,
                                               const std::vector<int32_t>& ids) {
   std::vector<size_t> ends;
   size_t at = 0;
+  bool may_have_space = true;  // that is not the text's
   for (const int32_t id : ids) {
     std::string token = tokenizer.decode_bytes({{id}});
     const auto fits = [&] { return text.substr(at).starts_with(token); };
-    if (at == 0 && !fits() && token.starts_with(' ')) token.erase(0, 1);
+    if (std::exchange(may_have_space, tokenizer.is_special(id)) && !fits() && token.starts_with(' '))
+      token.erase(0, 1);
     while (!fits() && at < text.size() && is_space(text[at])) ++at;
     if (!fits()) return std::nullopt;
     ends.push_back(at += token.size());
@@ -81,32 +91,39 @@ std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, 
 
 }  // namespace
 
-ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date)
+ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date,
+                       int64_t patches)
     : source_(std::move(source)),
       name_(std::move(name)),
       tokenizer_(std::move(tokenizer)),
       date_(date),
+      patches_(patches),
       template_(source_, name_),
       special_tokens_(special_tokens_of(*tokenizer_)),
       end_(tokenizer_->eot()) {
-  ordered_json example{{"messages", {{{"role", "user"}, {"content", "question"}}}}};
-  try {
-    const std::string before = render(example, false).text, with = render(example, true).text;
-    if (with.starts_with(before)) answer_prompt_ = with.substr(before.size());
-    example["messages"].push_back({{"role", "assistant"}, {"content", kAnswerMark}});
-    const std::string answered = render(example, false).text;
-    const size_t mark = answered.find(kAnswerMark);
-    if (answered.starts_with(with) && mark != std::string::npos)
-      answer_start_ = answered.substr(with.size(), mark - with.size());
-    const std::string_view rest =
-        std::string_view(answered).substr(std::min(mark + kAnswerMark.size(), answered.size()));
-    if (const auto special = tokenizer_->first_special(rest); special.bytes > 0) {
-      answer_end_ = rest.substr(0, special.at + special.bytes);
-      end_ =
-          tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
-    }
-  } catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
+  for (const bool in_parts : {false, true})
+    if (learn_from_example(in_parts)) break;
+}
+
+// What stands around an answer. False: the template does not write such a conversation.
+bool ChatFormat::learn_from_example(bool in_parts) try {
+  ordered_json example{{"messages", {{{"role", "user"}, {"content", content_of("question", in_parts)}}}}};
+  const std::string before = render(example, false).text, with = render(example, true).text;
+  example["messages"].push_back({{"role", "assistant"}, {"content", content_of(kAnswerMark, in_parts)}});
+  const std::string answered = render(example, false).text;
+  const size_t mark = answered.find(kAnswerMark);
+  if (mark == std::string::npos) return false;
+  if (with.starts_with(before)) answer_prompt_ = with.substr(before.size());
+  if (answered.starts_with(with) && with.size() <= mark)
+    answer_start_ = answered.substr(with.size(), mark - with.size());
+  const std::string_view rest = std::string_view(answered).substr(mark + kAnswerMark.size());
+  if (const auto special = tokenizer_->first_special(rest); special.bytes > 0) {
+    answer_end_ = rest.substr(0, special.at + special.bytes);
+    end_ = tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
   }
+  return true;
+} catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
+  return false;
 }
 
 Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) const {
@@ -127,7 +144,8 @@ ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
 std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversation, std::string_view whole,
                                                    size_t message, size_t earliest) const {
   ordered_json marked = conversation;
-  marked["messages"][message]["content"] = kAnswerMark;
+  ordered_json& content = marked["messages"][message]["content"];
+  content = content_of(kAnswerMark, content.is_array());
   const std::string with_mark = render(marked, false).text;
   const size_t mark = with_mark.find(kAnswerMark);
   if (mark == std::string::npos) return std::nullopt;
@@ -207,30 +225,48 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
 
 ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& spans) const {
   ChatTokens result;
-  const auto add = [&](int32_t id, size_t begin, size_t end) {
+  const auto add = [&](int64_t id, size_t begin, size_t end) {
     const auto found =
         std::ranges::find_if(spans, [&](const Span& s) { return begin < s.end && end > s.begin; });
     result.tokens.push_back(id);
     result.answer_of.push_back(found == spans.end() ? -1 : static_cast<int32_t>(found->message));
   };
+  const auto add_picture = [&] {
+    for (int64_t i = 0; i < patches_; ++i) add(ChatTokens::kPatch, 0, 0);
+  };
+  const std::optional<int32_t> picture = patches_ > 0 ? tokenizer_->special_token("<image>") : std::nullopt;
+  const auto add_token = [&](int32_t id, size_t begin, size_t end) {
+    if (id == picture) return add_picture();  // which a template for pictures writes
+    add(id, begin, end);
+  };
+  text::Place place = text::Place::kStart;
   const auto encode_part = [&](size_t begin, size_t end) {
-    return tokenizer_->encode(text.substr(begin, end - begin), text::SpecialTokens::kRecognize,
-                              begin == 0 ? text::Place::kStart : text::Place::kWithin);
+    const auto ids =
+        tokenizer_->encode(text.substr(begin, end - begin), text::SpecialTokens::kRecognize, place);
+    place = text::Place::kWithin;
+    return ids;
   };
   for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find(kGuard, begin), text.size());
-    const std::vector<int32_t> ids = encode_part(begin, end);
+    const size_t guard = text.find(kGuard, begin), mark = text.find(kPictureMark, begin);
+    const size_t end = std::min({guard, mark, text.size()});
+    const text::Place place_of_part = place;
+    const std::vector<int32_t> ids = end > begin ? encode_part(begin, end) : std::vector<int32_t>();
     if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
       for (size_t i = 0; i < ids.size(); ++i)
-        add(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
+        add_token(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
     } else {  // so that no token is of two
       std::vector<size_t> cuts{begin, end};
       for (const Span& span : spans)
         for (const size_t cut : {span.begin, span.end})
           if (cut > begin && cut < end) cuts.push_back(cut);
       std::ranges::sort(cuts);
+      place = place_of_part;
       for (size_t i = 0; i + 1 < cuts.size(); ++i)
-        for (const int32_t id : encode_part(cuts[i], cuts[i + 1])) add(id, cuts[i], cuts[i + 1]);
+        for (const int32_t id : encode_part(cuts[i], cuts[i + 1])) add_token(id, cuts[i], cuts[i + 1]);
+    }
+    if (end == mark && end < text.size()) {
+      add_picture();
+      place = tokenizer_->after_special();
     }
     begin = end + kGuard.size();
   }
@@ -296,31 +332,64 @@ text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std:
   return tokenizer->with({{kTemplateFile, source}});
 }
 
-const std::map<std::string, std::string>& named_templates() {
-  static const std::map<std::string, std::string> all{
-      {"simple",
-       "{{ bos_token }}{% for message in messages %}{{ message.role }}: {{ message.content }}{% if "
-       "message.role == "
-       "'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}{% if add_generation_prompt "
-       "%}assistant:{% "
-       "endif %}"},
-      {"chatml",
-       "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' + message.content + "
-       "'<|im_end|>\\n' "
-       "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
-      {"llama3",
-       "{{ bos_token }}{% for message in messages %}{{ '<|start_header_id|>' + message.role + "
-       "'<|end_header_id|>\\n\\n' + message.content | trim + '<|eot_id|>' }}{% endfor %}{% if "
-       "add_generation_prompt "
-       "%}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"},
-      {"vicuna",
-       "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{{ message.content + ' "
-       "' }}{% "
-       "elif message.role == 'user' %}{{ 'USER: ' + message.content }}{% else %}{{ ' ASSISTANT: ' + "
-       "message.content + "
-       "eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %} ASSISTANT:{% endif %}"},
+std::vector<std::string> template_names() { return {"plain", "simple", "vicuna", "chatml", "llama3"}; }
+
+std::string named_template(const std::string& name, const text::Tokenizer& tokenizer) {
+  const auto literal = [](const std::string& text) { return ordered_json(text).dump(); };
+  const auto require = [&](std::initializer_list<const char*> tokens) {
+    for (const char* token : tokens)
+      if (!tokenizer.special_token(token))
+        fail_with(PL_ERROR_CONFIG, "task.chat.template = \"", name, "\": needs the special token ", token,
+                  ", which this tokenizer does not have: use a tokenizer that has it, or another template");
   };
-  return all;
+  const std::string begin =
+      "{{ " + literal(tokenizer.decode_bytes({{tokenizer.adds_bos() ? *tokenizer.bos() : tokenizer.eot()}})) +
+      " }}";
+  // What SentencePiece puts before a text it does not put after the token that begins one, in some folders.
+  const bool needs_space = tokenizer.adds_bos() && tokenizer.after_special() == text::Place::kWithin &&
+                           tokenizer.encode("A", text::SpecialTokens::kAsText, text::Place::kStart) !=
+                               tokenizer.encode("A", text::SpecialTokens::kAsText, text::Place::kWithin);
+  const std::string start = begin + (needs_space ? "{{ ' ' }}" : "");
+  const std::string each = "{% for message in messages %}";
+  if (name == "plain")
+    return begin + each +
+           "{{ message.content }}{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}";
+  if (name == "simple")
+    return start + each +
+           "{% if message.role == 'user' %}{{ 'question: ' + message.content + '\\n' }}{% elif message.role "
+           "== "
+           "'assistant' %}{{ 'answer: ' + message.content + eos_token }}{% else %}{{ message.content + '\\n' "
+           "}}{% "
+           "endif %}{% endfor %}{% if add_generation_prompt %}answer:{% endif %}";
+  if (name == "vicuna") {
+    // After a token that SentencePiece follows with a space of its own there is none.
+    const std::string between = tokenizer.after_special() == text::Place::kWithin ? " " : "";
+    return start +
+           "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}A chat between a curious "
+           "user and "
+           "an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers "
+           "to the "
+           "user's questions.{% endif %}" +
+           each +
+           "{% if message.role == 'user' %}{{ (' ' if loop.first or messages[loop.index0 - 1].role == "
+           "'system' else '" +
+           between +
+           "') + 'USER: ' + message.content }}{% elif message.role == 'assistant' %}{{ ' ASSISTANT: ' + "
+           "message.content + eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %} ASSISTANT:{% "
+           "endif "
+           "%}";
+  }
+  if (name == "chatml") {
+    require({"<|im_start|>", "<|im_end|>"});
+    return each +
+           "{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}{% endfor %}{% if "
+           "add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+  }
+  require({"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"});
+  return "<|begin_of_text|>" + each +
+         "{{ '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' + message.content | trim + "
+         "'<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}{{ "
+         "'<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 }
 
 }  // namespace pipeline::chat

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <ctime>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,10 +17,12 @@
 namespace pipeline::chat {
 
 // Characters that no text has, and no conversation may: kGuard stands within what reads like a special token
-// and is none, kAnswerMark in place of an answer.
-inline constexpr std::string_view kGuard = "\uFDD0", kAnswerMark = "\uFDD1";
+// and is none, kAnswerMark in place of an answer. kPictureMark a task puts where a picture stands.
+inline constexpr std::string_view kGuard = "\uFDD0", kAnswerMark = "\uFDD1", kPictureMark = "\uFDD2";
 
 struct ChatTokens {
+  static constexpr int64_t kPatch = -1;  // in place of a token: a patch of a picture
+
   std::vector<int64_t> tokens;
   // For each token the number of the message that it is the assistant's answer of, the token that ends the
   // answer included; -1: none.
@@ -34,8 +35,10 @@ struct ChatTokens {
 // template that cannot be read, and for a conversation that it refuses.
 class ChatFormat {
  public:
-  // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
-  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date);
+  // `source`: a template, of the file `name`. `date`: what strftime_now() tells. `patches`: tokens that a
+  // picture takes.
+  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date,
+             int64_t patches = 0);
 
   // The whole conversation. Where the template does not end the last answer, the end of text does. What the
   // assistant wrote stands between {% generation %} and {% endgeneration %}; without these it is what the
@@ -68,6 +71,7 @@ class ChatFormat {
     bool is_ended;  // by a token that is part of it
   };
 
+  bool learn_from_example(bool in_parts);
   Rendered render(const nlohmann::ordered_json& conversation, bool with_prompt) const;
   // As people wrote it, but for what must not become special tokens.
   nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
@@ -81,6 +85,7 @@ class ChatFormat {
   std::string source_, name_;
   text::TokenizerPtr tokenizer_;
   std::time_t date_;
+  int64_t patches_;
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
   std::string answer_prompt_;              // what add_generation_prompt adds
@@ -95,7 +100,9 @@ std::pair<std::string, std::string> template_of(const text::Files& files);
 // The files with this template in place of theirs.
 text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source);
 
-// Templates for tokenizers that have none, by name.
-const std::map<std::string, std::string>& named_templates();
+// Templates for tokenizers that have none: plain, nothing but the texts; simple; vicuna, chatml, llama3.
+std::vector<std::string> template_names();
+// One of them as this tokenizer needs it. Throws an Error (PL_ERROR_CONFIG) where it lacks a token for it.
+std::string named_template(const std::string& name, const text::Tokenizer& tokenizer);
 
 }  // namespace pipeline::chat

@@ -53,7 +53,7 @@ const ordered_json& two_answers() {
 }
 
 TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
-  EXPECT_EQ(learnt(format(named_templates().at("simple")).tokens(two_answers())),
+  EXPECT_EQ(learnt(format(named_template("simple", *tokenizer())).tokens(two_answers())),
             "  b <|endoftext|>| a<|endoftext|>");
   EXPECT_EQ(learnt(format("{% for m in messages %}{{ '<' ~ m.role ~ '>' ~ m.content | trim }}{% if m.role == "
                           "'assistant' %} {{ eos_token }}{% endif %}{% endfor %}")
@@ -96,25 +96,25 @@ TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {
   const ChatTokens chat = open.tokens(two_answers());
   EXPECT_EQ(learnt(chat), "assistant: b|assistant: a<|endoftext|>");
   EXPECT_EQ(chat.tokens.back(), tokenizer()->eot());
-  EXPECT_TRUE(format(named_templates().at("simple")).ends_answers());
+  EXPECT_TRUE(format(named_template("simple", *tokenizer())).ends_answers());
 }
 
 TEST(ChatFormat, WhatPeopleWriteIsNeverASpecialToken) {
-  const ChatFormat simple = format(named_templates().at("simple"));
+  const ChatFormat simple = format(named_template("simple", *tokenizer()));
   const auto count = [&](const std::vector<int64_t>& tokens) {
     return std::ranges::count(tokens, tokenizer()->eot());
   };
   const ordered_json hostile = conversation({{"user", "<|endoftext|>"}, {"assistant", "x<|endoftext|>y"}});
   const ChatTokens chat = simple.tokens(hostile);
-  EXPECT_EQ(count(chat.tokens), 1);
+  EXPECT_EQ(count(chat.tokens), 2) << "the start and the end";
   EXPECT_EQ(learnt(chat), " x<|endoftext|>y<|endoftext|>");
-  EXPECT_EQ(count(simple.prompt(conversation({{"user", "<|endoftext|><|endoftext|>"}}))), 0);
+  EXPECT_EQ(count(simple.prompt(conversation({{"user", "<|endoftext|><|endoftext|>"}}))), 1);
 }
 
 TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
-  const ChatFormat simple = format(named_templates().at("simple"));
+  const ChatFormat simple = format(named_template("simple", *tokenizer()));
   EXPECT_EQ(simple.answer_text(simple.prompt(conversation({{"system", "s"}, {"user", "q"}}))),
-            "system: s\nuser: q\nassistant:");
+            "<|endoftext|>s\nquestion: q\nanswer:");
 }
 
 // An answer that calls a tool is its text and the calls.

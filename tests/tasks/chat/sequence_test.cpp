@@ -42,10 +42,10 @@ std::string shown(const Sequence& sequence) {
   };
   text = letter(sequence.tokens.at(0));
   for (size_t i = 0; i < sequence.targets.size(); ++i) {
-    const bool is_last = i + 1 == sequence.tokens.size();
-    text += !is_last                   ? letter(sequence.tokens[i + 1])
-            : sequence.targets[i] >= 0 ? letter(sequence.targets[i])
-                                       : "-";
+    if (i + 1 < sequence.tokens.size())
+      text += letter(sequence.tokens[i + 1]);
+    else if (sequence.targets[i] >= 0)
+      text += letter(sequence.targets[i]);
     learnt += sequence.targets[i] >= 0 ? "^" : " ";
   }
   return text + "\n" + learnt;
@@ -84,7 +84,7 @@ TEST(ChatSequence, ALongOneIsCutAtATurn) {
 TEST(ChatSequence, WhatFollowsTheLastAnswerTeachesNothing) {
   EXPECT_EQ(shown(conversation({{"user", "q"}, {"assistant", "x"}, {"user", "long question"}})),
             "UqAx.\n   ^^");
-  EXPECT_EQ(shown(conversation({{"user", "q"}}), 100), "U-\n  ");
+  EXPECT_EQ(shown(conversation({{"user", "q"}}), 100), "Uq\n   ");
 }
 
 TEST(ChatSequence, ATextByItselfIsLearntWhole) {
@@ -116,7 +116,7 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
   EXPECT_EQ(problem(conversation({{"user", "q"}, {"assistant", " "}})), "an answer that is empty");
   EXPECT_EQ(problem(conversation({{"user", ""}, {"assistant", "a"}})), "a turn of the user that is empty");
   EXPECT_EQ(problem(conversation({{"user", "\uFDD0"}, {"assistant", "a"}})),
-            "a character that no text has (U+FDD0 or U+FDD1)");
+            "a character that no text has (U+FDD0 to U+FDD2)");
   EXPECT_THAT(problem(conversation({{"user", "q"}, {"tool", "t"}, {"assistant", "a"}})),
               HasSubstr("letters.jinja, line 1 of its chat template"));
   Conversation picture = two();

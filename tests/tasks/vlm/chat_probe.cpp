@@ -17,13 +17,13 @@ int main(int argc, char** argv) {
     std::cerr << "usage: vlm_chat_probe TEMPLATE TOKENIZER PATCHES < conversations.json\n";
     return 2;
   }
-  const Chat chat(ChatTemplate::named(argv[1]), pipeline::text::load_tokenizer(argv[2]), std::stoll(argv[3]),
-                  100000);
+  const Chat chat(argv[1], pipeline::text::load_tokenizer(argv[2]), std::stoll(argv[3]), 100000);
   auto answers = nlohmann::json::array();
   for (const auto& turns : nlohmann::json::parse(std::cin)) {
     Conversation conversation{.id = "c", .image = "p.png", .turns = {}};
-    for (size_t i = 0; i < turns.size(); ++i) conversation.turns.push_back({i % 2 == 1, turns[i]});
-    ChatTokens sequence = chat.sequence(conversation);
+    for (size_t i = 0; i < turns.size(); ++i)
+      conversation.turns.push_back({i % 2 == 1 ? "assistant" : "user", turns[i]});
+    Sequence sequence = chat.sequence(conversation);
     sequence.tokens.push_back(sequence.targets.back());  // the end, which nothing comes after
     answers.push_back(sequence.tokens);
   }

@@ -30,7 +30,7 @@ text::ByteLevelBpe bytes_alone() {
 class ChatTest : public testing::Test {
  protected:
   Chat chat(const std::string& name, int64_t max_tokens = 100) const {
-    return {ChatTemplate::named(name), std::make_shared<const text::ByteLevelBpe>(tokenizer_), 3, max_tokens};
+    return {name, std::make_shared<const text::ByteLevelBpe>(tokenizer_), 3, max_tokens};
   }
   // Each token as a reader sees it: its letter, # for a patch, $ for the end of text.
   std::string shown(const std::vector<int64_t>& tokens) const {
@@ -55,15 +55,15 @@ class ChatTest : public testing::Test {
 };
 
 TEST_F(ChatTest, LearnsTheAnswersAndTheirEndsAlone) {
-  const ChatTokens tokens = chat("simple").sequence(two_);
+  const Sequence tokens = chat("simple").sequence(two_);
   EXPECT_EQ(shown(tokens.tokens), "$question: ###\nQ\nanswer: yes$question: R\nanswer: no");
-  EXPECT_EQ(learnt(tokens.targets), "........................yes$....................no$");
+  EXPECT_EQ(learnt(tokens.targets), "....................... yes$................... no$");
   EXPECT_EQ(tokens.targets.size(), tokens.tokens.size());
-  EXPECT_EQ(tokens.cut_turns, 0u);
+  EXPECT_FALSE(tokens.is_cut);
 }
 
 TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
-  const ChatTokens tokens = chat("vicuna", 400).sequence(two_);
+  const Sequence tokens = chat("vicuna", 400).sequence(two_);
   for (size_t i = 0; i + 1 < tokens.tokens.size(); ++i) {
     if (tokens.targets[i] >= 0) {
       EXPECT_EQ(tokens.targets[i], tokens.tokens[i + 1]) << i;
@@ -72,55 +72,54 @@ TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
 }
 
 TEST_F(ChatTest, ACaptionIsThePictureAndTheText) {
-  const ChatTokens tokens =
+  const Sequence tokens =
       chat("plain").sequence({"c", "p.png", {{"user", "<image>"}, {"assistant", "a cat"}}});
   EXPECT_EQ(shown(tokens.tokens), "$###a cat");
   EXPECT_EQ(learnt(tokens.targets), "...a cat$");
 }
 
 TEST_F(ChatTest, APictureThatIsWithheldLeavesNoTrace) {
-  const ChatTokens tokens = chat("simple").sequence(two_, false);
+  const Sequence tokens = chat("simple").sequence(two_, false);
   EXPECT_EQ(shown(tokens.tokens), "$question: \nQ\nanswer: yes$question: R\nanswer: no");
 }
 
 TEST_F(ChatTest, WhatPeopleWriteIsNeverASpecialToken) {
-  const ChatTokens tokens =
+  const Sequence tokens =
       chat("plain").sequence({"c", "", {{"user", "<|endoftext|>"}, {"assistant", "<|endoftext|>"}}});
   EXPECT_EQ(std::count(tokens.tokens.begin(), tokens.tokens.end(), tokenizer_.eot()), 1) << "the start alone";
 }
 
 TEST_F(ChatTest, IsCutBetweenTurns) {
   const Chat whole = chat("simple", 51), shorter = chat("simple", 50);
-  EXPECT_EQ(whole.sequence(two_).cut_turns, 0u);
-  const ChatTokens cut = shorter.sequence(two_);
-  EXPECT_EQ(cut.cut_turns, 1u);
+  EXPECT_FALSE(whole.sequence(two_).is_cut);
+  const Sequence cut = shorter.sequence(two_);
+  EXPECT_TRUE(cut.is_cut);
   EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: yes");
-  EXPECT_EQ(learnt(cut.targets), "........................yes$");
+  EXPECT_EQ(learnt(cut.targets), "....................... yes$");
 }
 
 TEST_F(ChatTest, AFirstAnswerThatDoesNotFitIsCutAndHasNoEnd) {
-  const ChatTokens cut = chat("simple", 26).sequence(two_);
+  const Sequence cut = chat("simple", 26).sequence(two_);
   EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: y");
-  EXPECT_EQ(learnt(cut.targets), "........................ye");
+  EXPECT_EQ(learnt(cut.targets), "....................... ye");
 }
 
 TEST_F(ChatTest, AQuestionIsNeverCut) {
-  const ChatTokens cut = chat("simple", 20).sequence(two_);
+  const Sequence cut = chat("simple", 20).sequence(two_);
   EXPECT_EQ(shown(cut.tokens), "$") << "nor its picture";
-  EXPECT_EQ(cut.cut_turns, 2u);
+  EXPECT_TRUE(cut.is_cut);
 }
 
 TEST_F(ChatTest, AQuestionWithoutAnAnswerIsReadAndNothingIsLearnt) {
-  const ChatTokens open = chat("simple").sequence({"c", "p.png", {{"user", "<image>Q"}}});
-  EXPECT_EQ(shown(open.tokens), "$question: ###Q\nanswer: ");
+  const Sequence open = chat("simple").sequence({"c", "p.png", {{"user", "<image>Q"}}});
+  EXPECT_EQ(shown(open.tokens), "$question: ###Q\n");
   EXPECT_EQ(learnt(open.targets), std::string(open.tokens.size(), '.'));
 }
 
 TEST_F(ChatTest, APromptEndsWhereTheAnswerBegins) {
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10)), "$question: ###\nQ\nanswer: ");
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10)),
-            "$question: ###\nQ\nanswer: yes$question: R\nanswer: ");
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, false)), "$question: \nQ\nanswer: ");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10)), "$question: ###\nQ\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10)), "$question: ###\nQ\nanswer: yes$question: R\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, false)), "$question: \nQ\nanswer:");
 }
 
 TEST_F(ChatTest, APromptLeavesOutTheOldestTurnsButNotThePicture) {
@@ -132,8 +131,7 @@ TEST_F(ChatTest, APromptLeavesOutTheOldestTurnsButNotThePicture) {
                            {"assistant", "b"},
                            {"user", "C"},
                            {"assistant", "c"}}};
-  EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10)),
-            "$question: ###B\nanswer: b$question: C\nanswer: ");
+  EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10)), "$question: ###B\nanswer: b$question: C\nanswer:");
   EXPECT_TRUE(chat("simple", 40).prompt(late, 2, 10).empty()) << "it never fits";
 }
 
@@ -144,28 +142,34 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
   } catch (const Error& error) {
     EXPECT_STREQ(
         error.what(),
-        "task.chat.template = \"chatml\": ends an answer with <|im_end|>, which is 10 tokens of this "
-        "tokenizer, must be one: use a tokenizer that has it, or another template");
+        "task.chat.template = \"chatml\": needs the special token <|im_start|>, which this tokenizer does "
+        "not have: use a tokenizer that has it, or another template");
   }
 }
 
-// As Vicuna and LLaVA learned it: the words are the tokens that they are in the whole text.
-TEST(ChatTemplates, AFoldersOwnIsToldBesideTheNearestOfOurs) {
-  const auto note = [](const text::Files& files) { return ChatTemplate::note_of_folder(files, "simple"); };
-  EXPECT_EQ(note({}), "");
-  EXPECT_EQ(note({{"tokenizer_config.json", R"({"chat_template": null})"}}), "");
-  EXPECT_THAT(note({{"chat_template.jinja", "<|im_start|>{{ role }}"}}),
-              testing::AllOf(testing::HasSubstr("task.chat.template = \"simple\""),
-                             testing::HasSubstr("\"chatml\" is nearer")));
-  EXPECT_THAT(note({{"tokenizer_config.json", R"({"chat_template": "{{ x }} ASSISTANT: "})"}}),
-              testing::HasSubstr("\"vicuna\" is nearer"));
+// As the folders of LLaVA and SmolVLM write it: a list of parts.
+TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
+  const auto own =
+      std::make_shared<const text::ByteLevelBpe>(tokenizer_)
+          ->with({{"chat_template.jinja",
+                   "{% for m in messages %}{{ m['role'] | upper }}:{% for part in m['content'] | "
+                   "selectattr('type', 'equalto', 'image') %} <image>\n{% endfor %}{% for part in "
+                   "m['content'] | selectattr('type', 'equalto', 'text') %}{{ ' ' + part['text'] }}{% "
+                   "endfor %}{{ eos_token if m['role'] == 'assistant' else ' ' }}{% endfor %}{% if "
+                   "add_generation_prompt %}ASSISTANT:{% endif %}"}});
+  const Chat chat("auto", own, 3, 100);
+  const Sequence tokens = chat.sequence(two_);
+  EXPECT_EQ(shown(tokens.tokens), "USER: <image>\n Q ASSISTANT: yes$USER: R ASSISTANT: no")
+      << "a tokenizer without <image>";
+  EXPECT_EQ(learnt(tokens.targets).substr(26, 5), " yes$");
+  EXPECT_EQ(shown(chat.prompt(two_, 1, 10, false)), "USER: Q ASSISTANT: yes$USER: R ASSISTANT:");
 }
 
 TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const tests::FilesFolder folder;
   folder.write("tokenizer.model", tests::trained_sentence_piece());
   const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-  const Chat chat(ChatTemplate::named("vicuna"), tokenizer, 3, 1000);
+  const Chat chat("vicuna", tokenizer, 3, 1000);
   const auto whole = [&](const std::string& rest, text::Place place) {
     const auto ids = tokenizer->encode(rest, text::SpecialTokens::kRecognize, place);
     return std::vector<int64_t>(ids.begin(), ids.end());
@@ -174,18 +178,15 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
       "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives "
       "helpful, detailed, and polite answers to the user's questions.";
   const Conversation two{
-      "c", "", {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "</s>"}, {"assistant", "no"}}};
+      "c", "", {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "so?"}, {"assistant", "no"}}};
   // The space of a text that starts is there after <s> and </s>, too.
-  std::vector<int64_t> expected =
-      whole(system + " USER: what is this? ASSISTANT: a cat</s>USER:", text::Place::kWithin);
-  const auto written = tokenizer->encode(" </s>", text::SpecialTokens::kAsText, text::Place::kWithin);
-  expected.insert(expected.end(), written.begin(), written.end());
-  for (const int64_t id : whole(" ASSISTANT: no", text::Place::kWithin)) expected.push_back(id);
-  const ChatTokens tokens = chat.sequence(two);
-  EXPECT_THAT(tokens.tokens, ElementsAreArray(expected));
-  EXPECT_EQ(std::count(expected.begin(), expected.end(), chat.end_token()), 1);
+  const std::vector<int64_t> expected = whole(
+      system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no", text::Place::kWithin);
+  EXPECT_THAT(chat.sequence(two).tokens, ElementsAreArray(expected));
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
-  const ChatTokens seen = chat.sequence({"c", "p.png", {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
+  const Sequence hostile = chat.sequence({"c", "", {{"user", "</s>"}, {"assistant", "no"}}});
+  EXPECT_EQ(std::count(hostile.tokens.begin(), hostile.tokens.end(), chat.end_token()), 0);
+  const Sequence seen = chat.sequence({"c", "p.png", {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
   // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
   std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kStart);
   EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::Place::kWithin));
@@ -206,7 +207,7 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
     const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
     const text::Place place = goes_on ? text::Place::kWithin : text::Place::kStart;
     const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {
-      const auto tokens = Chat(ChatTemplate::named(style), tokenizer, 3, 1000).sequence(conversation).tokens;
+      const auto tokens = Chat(style, tokenizer, 3, 1000).sequence(conversation).tokens;
       const auto picture = std::find(tokens.rbegin(), tokens.rend(), ChatTokens::kPatch).base();
       const auto expected = tokenizer->encode(text, text::SpecialTokens::kAsText, place);
       EXPECT_THAT(std::vector<int64_t>(picture, tokens.end()), ElementsAreArray(expected)) << style << text;
@@ -229,7 +230,7 @@ TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
   const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-  const Chat chat(ChatTemplate::named("chatml"), tokenizer, 1, 1000);
+  const Chat chat("chatml", tokenizer, 1, 1000);
   const auto text_of = [&](std::vector<int64_t> tokens) {
     std::replace(tokens.begin(), tokens.end(), ChatTokens::kPatch, int64_t{'#' - '!'});
     return tokenizer->decode(std::vector<int32_t>(tokens.begin(), tokens.end()));

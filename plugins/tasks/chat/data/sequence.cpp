@@ -27,56 +27,27 @@ ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format)
                                       : format.tokens(conversation.variables());
 }
 
-// The length to which the tokens are cut at the end of an answer, so that they have at most `most`; else 0.
-size_t end_of_answer(const ChatTokens& chat, size_t most) {
-  for (size_t end = std::min(most, chat.tokens.size()); end > 0; --end)
-    if (chat.answer_of[end - 1] >= 0 &&
-        (end == chat.tokens.size() || chat.answer_of[end] != chat.answer_of[end - 1]))
-      return end;
-  return 0;
-}
-
 }  // namespace
 
 Learn learn_named(std::string_view name) {
   return name == "last" ? Learn::kLastAnswer : name == "all" ? Learn::kAll : Learn::kAnswers;
 }
 
-bool Sequence::has_target() const {
-  return std::ranges::any_of(targets, [](int64_t target) { return target >= 0; });
-}
-
 Sequence make_sequence(const Conversation& conversation, const ChatFormat& format, int64_t max_tokens,
                        Learn learn) {
-  const size_t most = static_cast<size_t>(max_tokens) + 1;  // the last one is a target alone
   ChatTokens chat = tokens_of(conversation, format);
-  Sequence result;
+  if (learn == Learn::kAll) return make_sequence(chat, max_tokens, nullptr);
   Conversation kept = conversation;
-  while (learn == Learn::kLastAnswer && end_of_answer(chat, chat.tokens.size()) > most && drop_oldest(kept)) {
+  bool is_cut = false;
+  while (learn == Learn::kLastAnswer && !fits(chat, max_tokens) && drop_oldest(kept)) {
     chat = tokens_of(kept, format);
-    result.is_cut = true;
+    is_cut = true;
   }
-  if (size_t end = end_of_answer(chat, chat.tokens.size()); end > most) {
-    end = end_of_answer(chat, most);
-    chat.tokens.resize(end > 0 ? end : most);
-    result.is_cut = true;
-  } else if (learn != Learn::kAll && end > 0) {
-    chat.tokens.resize(end);  // what follows the last answer teaches nothing
-  }
-  result.is_cut |= chat.tokens.size() > most;
-  chat.tokens.resize(std::min(chat.tokens.size(), most));
-  chat.answer_of.resize(chat.tokens.size());
   const size_t last = answered_turn(kept);
-  const auto is_learnt = [&](size_t i) {
-    const int32_t answer = chat.answer_of[i];
-    if (learn == Learn::kAll) return true;
-    if (answer < 0) return false;
-    const auto turn = static_cast<size_t>(answer);
+  Sequence result = make_sequence(chat, max_tokens, [&](size_t turn) {
     return kept.turns.at(turn).is_learnt && (learn == Learn::kAnswers || turn == last);
-  };
-  const size_t inputs = chat.tokens.empty() ? 0 : chat.tokens.size() - 1;
-  for (size_t i = 0; i < inputs; ++i) result.targets.push_back(is_learnt(i + 1) ? chat.tokens[i + 1] : -1);
-  result.tokens.assign(chat.tokens.begin(), chat.tokens.begin() + static_cast<std::ptrdiff_t>(inputs));
+  });
+  result.is_cut |= is_cut;
   return result;
 }
 
@@ -108,8 +79,8 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
   if (!conversation.image.empty()) return "a picture, which this task does not see: the task vlm does";
   if (conversation.turns.empty()) return "no turns";
   for (const Turn& turn : conversation.turns) {
-    if (turn.text.find(kGuard) != std::string::npos || turn.text.find(kAnswerMark) != std::string::npos)
-      return "a character that no text has (U+FDD0 or U+FDD1)";
+    for (const std::string_view mark : {kGuard, kAnswerMark, kPictureMark})
+      if (turn.text.find(mark) != std::string::npos) return "a character that no text has (U+FDD0 to U+FDD2)";
     const bool may_be_empty = !turn.more.empty() || is_instruction(turn) || turn.role == "tool";
     if (!may_be_empty && text_pairs::is_blank(turn.text))
       return turn.is_assistant() ? "an answer that is empty"

@@ -1,14 +1,14 @@
-// How a conversation becomes one sequence of tokens with targets, and how a long one is cut.
+// What of a conversation is learnt, and what is read before an answer.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/models/chat/chat_format.hpp"
+#include "plugins/models/chat/sequence.hpp"
 
 namespace pipeline::chat {
 
@@ -18,17 +18,8 @@ using messages::Turn;
 enum class Learn { kAnswers, kLastAnswer, kAll };
 Learn learn_named(std::string_view name);  // "answers", "last", "all"
 
-struct Sequence {
-  std::vector<int64_t> tokens;   // input
-  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
-  bool is_cut = false;           // at a turn, or within the only answer that is left
-
-  bool has_target() const;
-};
-
-// For learning and evaluating. Of a conversation of more than `max_tokens` the turns that come last go, up to
-// the end of an answer, and with kLastAnswer those that come first; the answer that is left is cut within
-// where even it does not fit.
+// For learning and evaluating, as chat::make_sequence() cuts it; with kLastAnswer the turns that come first
+// go instead.
 Sequence make_sequence(const Conversation& conversation, const ChatFormat& format, int64_t max_tokens,
                        Learn learn);
 

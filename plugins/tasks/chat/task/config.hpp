@@ -52,9 +52,8 @@ struct ChatOptions {
 
   void describe(Options& o) {
     o("template", chat_template,
-      "what stands around the turns: auto: the model folder's own, else simple; simple, chatml, llama3, "
-      "vicuna; "
-      "or a .jinja file");
+      "what stands around the turns: auto: the model folder's own, else simple; plain, simple, vicuna, "
+      "chatml, llama3; or a .jinja file");
     o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(8).follows();
     o("learn", learn, "loss over the assistant's answers, the last one alone, or the whole text")
         .choices({"answers", "last", "all"});

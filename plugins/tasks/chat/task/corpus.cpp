@@ -1,5 +1,6 @@
 #include "plugins/tasks/chat/task/corpus.hpp"
 
+#include <algorithm>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -129,17 +130,19 @@ void Corpus::open_format() {
   const std::string& wanted = config_.chat.chat_template;
   auto [source, file] = template_of(tokenizer_->files());
   if (wanted != "auto" || source.empty()) {
-    const auto& known = named_templates();
-    const auto named = known.find(wanted == "auto" ? "simple" : wanted);
-    if (named != known.end()) {
-      std::tie(source, file) = std::pair(named->second, "task.chat.template = \"" + named->first + "\"");
+    const std::string name = wanted == "auto" ? "simple" : wanted;
+    const std::vector<std::string> known = template_names();
+    if (std::ranges::find(known, name) != known.end()) {
+      std::tie(source, file) =
+          std::pair(named_template(name, *tokenizer_), "task.chat.template = \"" + name + "\"");
       if (wanted == "auto" && !config_.tokenizer.path.empty())
         context_.info(
             "chat       the tokenizer has no chat template: the turns are written as "
             "task.chat.template = \"simple\" does");
     } else {
       if (const std::string problem = files::path_problem(wanted, "file"); !problem.empty())
-        refuse_("chat.template", problem + "; a template is a file, auto, simple, chatml, llama3 or vicuna");
+        refuse_("chat.template",
+                problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file");
       std::ifstream stream(wanted, std::ios::binary);
       source.assign(std::istreambuf_iterator<char>(stream), {});
       file = wanted;

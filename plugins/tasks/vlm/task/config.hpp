@@ -132,12 +132,13 @@ struct LanguagePartOptions : language::LanguageOptions {
 };
 
 struct ChatOptions {
-  std::string style = "simple";
+  std::string style = "auto";
   int64_t max_tokens = 512;
 
   void describe(Options& o) {
-    o("template", style, "what stands around the turns; plain: nothing, for captions")
-        .choices({"plain", "simple", "vicuna", "chatml", "llama3"});
+    o("template", style,
+      "what stands around the turns: auto: the folder's own, else simple; plain: nothing, for captions")
+        .choices({"auto", "plain", "simple", "vicuna", "chatml", "llama3"});
     o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(4).follows();
   }
 };

@@ -178,8 +178,7 @@ void VlmTask::open_data() {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  chat_.emplace(ChatTemplate::named(config().chat.style), tokenizer_, config().vision.vision.patches(),
-                config().chat.max_tokens);
+  chat_.emplace(config().chat.style, tokenizer_, config().vision.vision.patches(), config().chat.max_tokens);
   find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
@@ -261,10 +260,6 @@ void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
   if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count);
       !note.empty())
     context().info(note);
-  if (is_set("chat.template")) return;
-  if (const std::string note = ChatTemplate::note_of_folder(tokenizer_->files(), config().chat.style);
-      !note.empty())
-    context().warn(note);
 }
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
@@ -336,7 +331,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   std::vector<int64_t> rows;
   int64_t row = 0;
   for (const Conversation& conversation : conversations) {
-    ChatTokens chat = chat_->sequence(conversation, with_pictures && !conversation.image.empty());
+    Sequence chat = chat_->sequence(conversation, with_pictures && !conversation.image.empty());
     const bool wants =
         std::find(chat.tokens.begin(), chat.tokens.end(), ChatTokens::kPatch) != chat.tokens.end();
     files::Hash128 key;

@@ -1,0 +1,60 @@
+#include "plugins/models/chat/sequence.hpp"
+
+#include <algorithm>
+
+namespace pipeline::chat {
+namespace {
+
+// The last token of the input is one that nothing follows: its target is one more.
+size_t most_of(int64_t max_tokens) { return static_cast<size_t>(max_tokens) + 1; }
+
+// Up to the end of the last answer within `most` tokens; 0: none ends there.
+size_t end_of_answer(const ChatTokens& chat, size_t most) {
+  for (size_t end = std::min(most, chat.tokens.size()); end > 0; --end)
+    if (chat.answer_of[end - 1] >= 0 &&
+        (end == chat.tokens.size() || chat.answer_of[end] != chat.answer_of[end - 1]))
+      return end;
+  return 0;
+}
+
+// How many tokens are kept.
+size_t kept(const ChatTokens& chat, size_t most, bool learns_all) {
+  const size_t size = chat.tokens.size(), last = end_of_answer(chat, size);
+  if (learns_all && size <= most) return size;
+  if (last > 0 && last <= most) return last;
+  if (last == 0 && size < most) return size;  // a question to be answered
+  if (const size_t end = end_of_answer(chat, most); end > 0) return end;
+  const bool is_in_answer = most <= size && chat.answer_of[most - 1] >= 0;
+  return learns_all || is_in_answer ? most : std::min<size_t>(size, 1);
+}
+
+}  // namespace
+
+bool Sequence::has_target() const {
+  return std::ranges::any_of(targets, [](int64_t target) { return target >= 0; });
+}
+
+bool fits(const ChatTokens& chat, int64_t max_tokens) {
+  return end_of_answer(chat, chat.tokens.size()) <= most_of(max_tokens);
+}
+
+Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
+                       const std::function<bool(size_t message)>& learns) {
+  const size_t most = most_of(max_tokens), end = kept(chat, most, !learns);
+  Sequence result{.tokens = {}, .targets = {}, .is_cut = !fits(chat, max_tokens)};
+  if (!learns) result.is_cut |= end < chat.tokens.size();
+  const auto is_learnt = [&](size_t i) {
+    return !learns || (chat.answer_of[i] >= 0 && learns(static_cast<size_t>(chat.answer_of[i])));
+  };
+  for (size_t i = 0; i < end; ++i) {
+    if (i > 0) result.targets.push_back(is_learnt(i) ? chat.tokens[i] : -1);
+    result.tokens.push_back(chat.tokens[i]);
+  }
+  if (end > 1 && result.targets.back() >= 0)
+    result.tokens.pop_back();  // a target alone
+  else if (end > 0)
+    result.targets.push_back(-1);
+  return result;
+}
+
+}  // namespace pipeline::chat

@@ -1,0 +1,30 @@
+// A conversation's tokens as a model learns them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "plugins/models/chat/chat_format.hpp"
+
+namespace pipeline::chat {
+
+struct Sequence {
+  std::vector<int64_t> tokens;   // input
+  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
+  bool is_cut = false;           // at a turn, or within the first answer
+
+  bool has_target() const;
+};
+
+// Whether the last answer ends within `max_tokens` of input.
+bool fits(const ChatTokens& chat, int64_t max_tokens);
+
+// learns(message): whether the answer that this message is has a loss; empty: all tokens have. What is longer
+// than `max_tokens` of input ends with the last answer that fits; the first answer is cut within, and has no
+// end then. A question is not cut: where even the first one does not fit, nothing but the first token is
+// left. What follows the last answer goes, unless all is learnt or there is no answer.
+Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
+                       const std::function<bool(size_t message)>& learns);
+
+}  // namespace pipeline::chat
