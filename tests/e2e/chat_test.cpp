@@ -1,0 +1,161 @@
+// The chat task as a user runs it, on a few conversations, with a model of a few thousand parameters.
+#include <csignal>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kConfig = R"([run]
+dir = "run"
+cache_dir = "cache"
+device = "cpu"
+reproducible = true
+[task]
+plugin = "chat"
+data = { train = "train.jsonl", val = "val.jsonl", test = "val.jsonl" }
+language = { architecture = "qwen3", hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 160 }
+tokenizer.vocab_size = 300
+chat.max_tokens = 120
+generate = { max_tokens = 6, validate_samples = 4 }
+)";
+
+class Chat : public testing::Test, public Job {
+ protected:
+  Chat() {
+    write_text(path("train.toml"), std::string(kConfig) + kShortTraining);
+    write_text(path("train.jsonl"), conversations(0, 40));
+    write_text(path("val.jsonl"), conversations(100, 8));
+  }
+  // Of one or two questions, some with a system turn.
+  static std::string conversations(int first, int count) {
+    std::string text;
+    for (int i = first; i < first + count; ++i) {
+      nlohmann::ordered_json messages = nlohmann::ordered_json::array();
+      const auto add = [&](const char* role, const std::string& content) {
+        messages.push_back({{"role", role}, {"content", content}});
+      };
+      if (i % 3 == 0) add("system", "Be brief.");
+      for (int k = 0; k <= i % 2; ++k) {
+        add("user", "What follows " + std::to_string(i + k) + "?");
+        add("assistant", std::to_string(i + k + 1));
+      }
+      text += nlohmann::ordered_json{{"id", "c" + std::to_string(i)}, {"messages", messages}}.dump() + "\n";
+    }
+    return text;
+  }
+};
+
+TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(HasSubstr("40 training, 8 validation, 8 test conversations"), HasSubstr("written: ")));
+  EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 12u);
+  const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
+  EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
+
+  const Result evaluated = call("evaluate", {"--split", "test"});
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_THAT(read_text(path("run/evaluation-test-files/answers.html")), HasSubstr("What follows 100?"));
+  ASSERT_EQ(call("predict").code, 0);
+  EXPECT_THAT(read_lines(path("run/submission.csv")), testing::SizeIs(9));
+  ASSERT_EQ(call("predict", {"--prompt", "What follows 7?", "--system", "Be brief."}).code, 0);
+  EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("prompt,What follows 7?,"));
+  ASSERT_EQ(call("predict", {"--show", "mask", "--output", "mask.csv"}).code, 0);
+  EXPECT_THAT(
+      read_text(path("mask.csv")),
+      HasSubstr("question: What follows 101?\nanswer:⟦ 102<|endoftext|>⟧question: What follows 102?\n"));
+
+  // What a checkpoint brings needs neither the files that it was trained on nor the template's name.
+  ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
+  EXPECT_THAT(read_text(path("exported/chat_template.jinja")), HasSubstr("question: "));
+  fs::rename(path("train.jsonl"), path("gone.jsonl"));
+  fs::remove_all(path("cache"));
+  const Result from_folder =
+      pipeline({"predict", "exported", "--set", "run.device=cpu", "--set", "task.generate.max_tokens=6",
+                "--set", "task.chat.max_tokens=120", "--prompt", "What follows 7?", "--system", "Be brief.",
+                "--output", "a.csv"},
+               folder());
+  ASSERT_EQ(from_folder.code, 0) << from_folder.out << from_folder.err;
+  EXPECT_EQ(read_text(path("a.csv")), read_text(path("run/asked.csv")));
+  EXPECT_EQ(call("evaluate", {"--checkpoint", "exported", "--output", "of-folder.json"}).code, 0);
+}
+
+TEST_F(Chat, HasTheSameBitsUnderEveryStrategyAndAfterAKill) {
+  ASSERT_EQ(call("run").code, 0);
+  const auto single = curve("run");
+  ASSERT_EQ(single.size(), 12u);
+  for (const char* strategy : {"ddp", "sharded"}) {
+    const Result run = call("run", {"--set", std::string("strategy.plugin=") + strategy, "--set",
+                                    "launch.processes=2", "--set", std::string("run.dir=") + strategy});
+    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    EXPECT_EQ(curve(strategy), single) << strategy;
+  }
+  Process process(pipeline_command({"run", "train.toml", "--set", "run.dir=killed"}), folder());
+  ASSERT_TRUE(eventually([&] { return fs::exists(path("killed/checkpoints/step-00000005")); }));
+  process.signal(SIGKILL);
+  process.wait();
+  ASSERT_EQ(call("run", {"--set", "run.dir=killed"}).code, 0);
+  EXPECT_EQ(curve("killed"), single);
+}
+
+TEST_F(Chat, UnusableInputIsNamed) {
+  write_text(
+      path("val.jsonl"),
+      conversations(100, 2) +
+          R"({"messages":[{"role":"critic","content":"c"},{"role":"assistant","content":"a"}]})"
+          "\n"
+          R"({"messages":[{"role":"user","content":"q"}]})"
+          "\n"
+          R"({"image":"a.png","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})"
+          "\n");
+  const Result run = call("run", {"--set", "train.max_steps=1"});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err + run.out,
+              AllOf(HasSubstr("3 of 5 records of " + path("val.jsonl").string() + " are not used:"),
+                    HasSubstr("1: a turn of \"critic\", must be \"user\" or"),
+                    HasSubstr("1: no turn of the assistant; the first is record 4, line 4"),
+                    HasSubstr("1: a picture, which this task does not see: the task vlm does")));
+
+  const auto error_of = [&](std::vector<std::string> sets) {
+    for (auto at = sets.begin(); at != sets.end(); at += 2) at = sets.insert(at, "--set");
+    const Result refused = call("run", sets);
+    EXPECT_EQ(refused.code, 2) << refused.out;
+    return refused.err;
+  };
+  EXPECT_THAT(error_of({"run.dir=a", "task.chat.template=chat.jinj"}),
+              HasSubstr("a template is auto, plain, simple, vicuna, chatml, llama3, or a file"));
+  EXPECT_THAT(error_of({"run.dir=b", "task.chat.template=chatml"}),
+              HasSubstr("needs the special token <|im_start|>, which this tokenizer does not have"));
+  write_text(path("bad.jinja"), "{% for m in messages %}\n{{ m.content | shout }}{% endfor %}");
+  EXPECT_THAT(error_of({"run.dir=c", "task.chat.template=bad.jinja"}),
+              HasSubstr("bad.jinja, line 2 of its chat template: the filter shout is not read here"));
+  EXPECT_THAT(error_of({"run.dir=d", "task.chat.date=tomorrow"}),
+              HasSubstr("must be a date such as 2024-07-26"));
+  EXPECT_THAT(error_of({"run.dir=e", "task.data.train=none.jsonl"}), HasSubstr("none.jsonl"));
+  // A template that refuses what the data have says so of each record.
+  write_text(path("strict.jinja"),
+             "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% "
+             "endif %}{{ "
+             "m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}");
+  const Result strict = call("run", {"--set", "run.dir=f", "--set", "task.chat.template=strict.jinja",
+                                     "--set", "train.max_steps=1"});
+  EXPECT_EQ(strict.code, 0) << strict.err;
+  EXPECT_THAT(strict.err + strict.out,
+              AllOf(HasSubstr("14 of 40 records of " + path("train.jsonl").string() + " are not used:"),
+                    HasSubstr("it refuses the conversation: no system turns")));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
