@@ -12,14 +12,15 @@ IGNORED = -100
 
 
 def collate(examples):
-    """Dynamic padding to the longest of the batch; the loss is over the summary."""
+    """Dynamic padding to the longest of the batch; the loss is over the summary, or over what an example's labels say."""
     longest = max(len(e["tokens"]) for e in examples)
     ids, mask, labels = [], [], []
     for e in examples:
         padding = longest - len(e["tokens"])
         ids.append(e["tokens"] + [0] * padding)
         mask.append([1] * len(e["tokens"]) + [0] * padding)
-        labels.append([IGNORED] * e["prompt"] + e["tokens"][e["prompt"]:] + [IGNORED] * padding)
+        wanted = e["labels"] if "labels" in e else [IGNORED] * e["prompt"] + e["tokens"][e["prompt"]:]
+        labels.append(wanted + [IGNORED] * padding)
     return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask), "labels": torch.tensor(labels)}
 
 
