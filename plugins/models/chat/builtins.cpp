@@ -11,6 +11,7 @@ namespace pipeline::chat {
 namespace {
 
 using enum Builtin::Role;
+constexpr int kTextual = kFilter | kStringMethod;
 
 // Python's names that mean something here and are not read.
 constexpr std::string_view kFunctions = " caller cycler dict joiner kwargs lipsum self super varargs ";
@@ -20,14 +21,9 @@ constexpr std::string_view kStringMethods =
     "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust maketrans "
     "partition "
     "removeprefix removesuffix rfind rindex rjust rpartition rsplit splitlines swapcase translate zfill ";
-constexpr std::string_view kDictMethods = " clear copy fromkeys pop popitem setdefault update ";
+constexpr std::string_view kDictMethods = " clear copy fromkeys pop popitem setdefault update values ";
 constexpr std::string_view kListMethods =
     " append clear copy count extend index insert pop remove reverse sort ";
-
-void refuse(std::string_view what, std::string_view name, std::string_view unread) {
-  if (unread.find(fmt::format(" {} ", name)) != std::string_view::npos)
-    throw Problem(fmt::format("{} {} is not read here", what, name));
-}
 
 std::string text_of(const Call& call) { return text(call.rendering, call.value); }
 std::vector<Value> items_if_any(const Call& call) {
@@ -36,7 +32,7 @@ std::vector<Value> items_if_any(const Call& call) {
 std::vector<Value> items_of(const Call& call) { return items_of(call.rendering, call.value); }
 
 // Letters of ASCII; others have rules that are not here.
-Value cased(std::string text, bool upper_first, bool upper_others, bool by_word = false) {
+std::string cased(std::string text, bool upper_first, bool upper_others, bool by_word = false) {
   bool is_first = true;
   for (char& c : text) {
     if (static_cast<unsigned char>(c) >= 0x80)
@@ -48,7 +44,7 @@ Value cased(std::string text, bool upper_first, bool upper_others, bool by_word 
 }
 
 Value without(const Call& call, bool left, bool right) {
-  const bool has_chosen = !call.given[0].is_missing() && call.given[0].type != Value::kNone;
+  const bool has_chosen = call.given[0].is_given() && call.given[0].type != kNone;
   if (has_chosen) call.given[0].string_of("what is stripped");
   return stripped(text_of(call), left, right, has_chosen ? call.given[0].string.get() : nullptr);
 }
@@ -67,8 +63,9 @@ Value replaced(const Call& call) {
 }
 
 Value split(const Call& call) {
+  if (!call.given[0].is_given()) throw Problem("split() at white space is not read here");
   const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
-  int64_t most = call.given[1].is_missing() ? -1 : call.given[1].integer_of("maxsplit");
+  int64_t most = !call.given[1].is_given() ? -1 : call.given[1].integer_of("maxsplit");
   if (separator.empty()) throw Problem("split() at an empty str");
   Members parts;
   size_t at = 0;
@@ -78,7 +75,7 @@ Value split(const Call& call) {
   }
   call.rendering.spend(parts.size());
   parts.emplace_back("", rest.substr(at));
-  return Value(Value::kList, std::move(parts));
+  return Value(kList, std::move(parts));
 }
 
 bool starts_with(std::string_view text, std::string_view affix) { return text.starts_with(affix); }
@@ -86,24 +83,31 @@ bool ends_with(std::string_view text, std::string_view affix) { return text.ends
 Value has_affix(const Call& call, bool (*has)(std::string_view text, std::string_view affix)) {
   const std::string whole = text_of(call);
   const Value& affix = call.given[0];
-  if (affix.type != Value::kTuple) return has(whole, affix.string_of("an affix"));
+  if (affix.type != kTuple) return has(whole, affix.string_of("an affix"));
   return std::ranges::any_of(items_of(call.rendering, affix),
                              [&](const Value& one) { return has(whole, one.string_of("an affix")); });
 }
 
-Value list_of(const std::vector<Value>& items, Value::Type type = Value::kList) {
+Value list_of(const std::vector<Value>& items, Value::Type type = kList) {
   Members members;
   for (const Value& each : items) members.emplace_back("", each);
   return Value(type, std::move(members));
 }
 
 Value pairs_of(const Call& call) {
-  if (call.value.type != Value::kDict && call.value.type != Value::kUndefined)
+  if (call.value.type != kDict && call.value.type != kUndefined)
     throw Problem(fmt::format("{} has no items of keys and values", call.value.name_of_type()));
   std::vector<Value> pairs;
   for (const Value& key : items_of(call))
-    pairs.push_back(list_of({key, *find_in(*call.value.members, *key.string)}, Value::kTuple));
-  return list_of(pairs, Value::kView);
+    pairs.push_back(list_of({key, *find_in(*call.value.members, *key.string)}, kTuple));
+  return list_of(pairs, kView);
+}
+
+const std::string& attribute_of(const Value& value) {
+  const std::string& name = value.string_of("an attribute");
+  if (name.find_first_not_of("0123456789.") != 0 || name.find('.') != std::string::npos)
+    throw Problem(fmt::format("the attribute '{}' is not read here", name));
+  return name;
 }
 
 // In the order of what is at this key of the items, without a difference of upper and lower case.
@@ -111,7 +115,7 @@ Value sorted(Rendering& rendering, const Value& value, const Value& key) {
   std::vector<std::pair<Value, Value>> all;
   for (const Value& each : items_of(rendering, value)) {
     const Value by = item(rendering, each, key);
-    all.emplace_back(by.type == Value::kString ? cased(*by.string, false, false) : by, each);
+    all.emplace_back(by.type == kString ? cased(*by.string, false, false) : by, each);
     rendering.spend(16);
   }
   std::ranges::stable_sort(all, less, &std::pair<Value, Value>::first);
@@ -121,9 +125,9 @@ Value sorted(Rendering& rendering, const Value& value, const Value& key) {
 }
 
 Value sort(const Call& call) {
-  if (!call.given[0].is_missing() || call.given[1].is_missing())
+  if (call.given[0].is_given() || !call.given[1].is_given())
     throw Problem("sort() without an attribute is not read here");
-  return sorted(call.rendering, call.value, call.given[1]);
+  return sorted(call.rendering, call.value, attribute_of(call.given[1]));
 }
 
 Value joined(const Call& call) {
@@ -138,21 +142,23 @@ Value joined(const Call& call) {
 }
 
 Value length(const Call& call) {
-  if (call.value.type == Value::kGenerator)
+  if (call.value.type == kGenerator)
     throw Problem(fmt::format("{} has no length", call.value.name_of_type()));
   return items_of(call).size();
 }
 
 Value fallback(const Call& call) {
-  if (truth(call.given[1]) ? truth(call.value) : call.value.type != Value::kUndefined) return call.value;
-  return call.given[0].is_missing() ? Value("") : call.given[0];
+  if (truth(call.given[1]) ? truth(call.value) : call.value.type != kUndefined) return call.value;
+  return !call.given[0].is_given() ? Value("") : call.given[0];
 }
 
 Value get(const Call& call) {
   const Value& key = call.given[0];
   const Value* found = find_in(*call.value.members, key.string_of("a key"));
-  return found != nullptr ? *found : call.given[1].is_missing() ? Value(nullptr) : call.given[1];
+  return found != nullptr ? *found : !call.given[1].is_given() ? Value(nullptr) : call.given[1];
 }
+
+Value string(const Call& call) { return call.value.is_safe ? call.value : text_of(call); }
 
 Value safe(const Call& call) {
   Value value = text_of(call);
@@ -163,33 +169,33 @@ Value safe(const Call& call) {
 Value end_of(const Call& call, int64_t index) { return item(call.rendering, list_of(items_of(call)), index); }
 
 Value mapped(const Call& call) {
-  const bool by_attribute = call.given[0].is_missing();
+  const bool by_attribute = !call.given[0].is_given();
   const std::string& name = call.given[by_attribute ? 1 : 0].string_of("what map() makes of an item");
   const Builtin* filter = builtin_named(name, Builtin::kFilter);
-  if (!by_attribute && (filter == nullptr || !call.given[1].is_missing()))
+  if (!by_attribute && (filter == nullptr || call.given[1].is_given()))
     throw Problem(fmt::format("map() by the filter {} is not read here", name));
   Members made;
   for (const Value& each : items_if_any(call))
-    made.emplace_back(
-        "", by_attribute ? item(call.rendering, each, name) : filter->call(call.rendering, each, {}));
-  return Value(Value::kGenerator, std::move(made));
+    made.emplace_back("", by_attribute ? item(call.rendering, each, attribute_of(name))
+                                       : filter->call(call.rendering, each, {}));
+  return Value(kGenerator, std::move(made));
 }
 
 // The items of which a test is true, or is not: of them, or of their attribute.
 Value chosen(const Call& call, bool by_attribute, bool keeps) {
   const Value &named = call.given[by_attribute ? 1 : 0], &argument = call.given[by_attribute ? 2 : 1];
-  const std::string name = named.is_missing() ? "" : named.string_of("the name of a test");
+  const std::string name = !named.is_given() ? "" : named.string_of("the name of a test");
   const bool is_equality = name == "equalto" || name == "eq" || name == "==";
   const Test test = name.empty() ? truth : test_named(name);
-  if (is_equality ? argument.is_missing() : test == nullptr || !argument.is_missing())
+  if (is_equality ? !argument.is_given() : test == nullptr || argument.is_given())
     throw Problem(fmt::format("the test {} is not read here", name));
   Members kept;
   for (const Value& each : items_if_any(call)) {
-    const Value tested = by_attribute ? item(call.rendering, each, call.given[0]) : each;
+    const Value tested = by_attribute ? item(call.rendering, each, attribute_of(call.given[0])) : each;
     if ((is_equality ? equal(call.rendering, tested, argument) : test(tested)) == keeps)
       kept.emplace_back("", each);
   }
-  return Value(Value::kGenerator, std::move(kept));
+  return Value(kGenerator, std::move(kept));
 }
 
 Value whole(const Call& call) {
@@ -202,17 +208,17 @@ Value whole(const Call& call) {
 }
 
 Value range(const Call& call) {
-  const bool has_begin = !call.given[1].is_missing();
+  const bool has_begin = call.given[1].is_given();
   const int64_t begin = has_begin ? call.given[0].integer_of("where range() begins") : 0,
                 end = call.given[has_begin ? 1 : 0].integer_of("where range() ends"),
-                step = call.given[2].is_missing() ? 1 : call.given[2].integer_of("the step of range()");
+                step = !call.given[2].is_given() ? 1 : call.given[2].integer_of("the step of range()");
   if (step != 1 && step != -1) throw Problem(fmt::format("range() of step {} is not read here", step));
   Members all;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     call.rendering.spend(1);
     all.emplace_back("", i);
   }
-  return Value(Value::kView, std::move(all));
+  return Value(kView, std::move(all));
 }
 
 Value time_text(const Call& call) {
@@ -229,7 +235,7 @@ Value raise(const Call& call) {
 }
 
 Value as_json(const Call& call) {
-  const bool has_indent = !call.given[1].is_missing() && call.given[1].type != Value::kNone;
+  const bool has_indent = call.given[1].is_given() && call.given[1].type != kNone;
   const int64_t indent = has_indent ? call.given[1].integer_of("indent") : -1;
   if (has_indent && indent < 0) throw Problem("an indent below 0 is not read here");
   return json_text(call.rendering, call.value, truth(call.given[0]), indent);
@@ -240,33 +246,24 @@ const Builtin kBuiltins[] = {
     {"strip", kStringMethod, {""}, [](const Call& call) { return without(call, true, true); }},
     {"lstrip", kStringMethod, {""}, [](const Call& call) { return without(call, true, false); }},
     {"rstrip", kStringMethod, {""}, [](const Call& call) { return without(call, false, true); }},
-    {"upper", kFilter | kStringMethod, {}, [](const Call& call) { return cased(text_of(call), true, true); }},
-    {"lower",
-     kFilter | kStringMethod,
-     {},
-     [](const Call& call) { return cased(text_of(call), false, false); }},
+    {"upper", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, true); }},
+    {"lower", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), false, false); }},
     {"title",
-     kFilter | kStringMethod,
+     kStringMethod,
      {},
-     [](const Call& call) { return cased(text_of(call), true, false, true); }},
-    {"capitalize",
-     kFilter | kStringMethod,
-     {},
-     [](const Call& call) { return cased(text_of(call), true, false); }},
-    {"replace", kFilter | kStringMethod, {"old", "new"}, replaced},
+     [](const Call& call) -> Value { return cased(text_of(call), true, false, true); }},
+    {"capitalize", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, false); }},
+    {"replace", kTextual, {"old", "new"}, replaced},
     {"split", kStringMethod, {"sep", "maxsplit"}, split},
     {"startswith", kStringMethod, {""}, [](const Call& call) { return has_affix(call, starts_with); }},
     {"endswith", kStringMethod, {""}, [](const Call& call) { return has_affix(call, ends_with); }},
-    {"string",
-     kFilter,
-     {},
-     [](const Call& call) -> Value { return call.value.is_safe ? call.value : text_of(call); }},
+    {"string", kFilter, {}, string},
     {"safe", kFilter, {}, safe},
     {"int", kFilter, {}, whole},
     {"tojson", kFilter, {"ensure_ascii", "indent"}, as_json},
     {"items", kFilter | kDictMethod, {}, [](const Call& call) { return pairs_of(call); }},
     {"dictsort", kFilter, {}, [](const Call& call) { return sorted(call.rendering, pairs_of(call), 0); }},
-    {"keys", kDictMethod, {}, [](const Call& call) { return list_of(items_of(call), Value::kView); }},
+    {"keys", kDictMethod, {}, [](const Call& call) { return list_of(items_of(call), kView); }},
     {"list", kFilter, {}, [](const Call& call) { return list_of(items_of(call)); }},
     {"length", kFilter, {}, length},
     {"count", kFilter, {}, length},
@@ -298,26 +295,25 @@ std::vector<Value> Arguments::in_order_of(const std::vector<std::string>& parame
   ordered.resize(parameters.size());
   for (const auto& [name, value] : named) {
     const auto i = static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
-    if (i == parameters.size() || !ordered[i].is_missing())
+    if (i == parameters.size() || ordered[i].is_given())
       throw Problem(fmt::format("the argument {} of {}() is not read here", name, called));
     ordered[i] = value;
   }
   return ordered;
 }
 
+// What of a value's type Python has: its methods, or, of what has none, functions.
+int role_of(const Value& value) {
+  return value.type == kString ? kStringMethod : value.type == kDict ? kDictMethod : kFunction;
+}
+
 Value Builtin::call(Rendering& rendering, const Value& value, const Arguments& arguments) const {
-  if (run == nullptr) {  // namespace()
-    if (!arguments.positional.empty()) throw Problem("namespace() of a dict is not read here");
-    return Value(Value::kNamespace, arguments.named);
-  }
-  const int role = value.type == Value::kString ? kStringMethod
-                   : value.type == Value::kDict ? kDictMethod
-                                                : kFunction;
-  if ((roles & (role | kFilter)) == 0)
-    throw Problem(fmt::format("{}() of {} is not read here", name, value.name_of_type()));
-  if (value.is_safe && name != "safe" && name != "string")
-    throw Problem(fmt::format("{} of what is safe is not read here", name));
-  return run({rendering, value, arguments.in_order_of(parameters, name)});
+  if ((roles & (role_of(value) | kFilter)) == 0 || (value.is_safe && name != "safe" && name != "string"))
+    throw Problem(fmt::format("{} of {} is not read here", name,
+                              value.is_safe ? "what is safe" : value.name_of_type()));
+  if (run != nullptr) return run({rendering, value, arguments.in_order_of(parameters, name)});
+  if (!arguments.positional.empty()) throw Problem("namespace() of a dict is not read here");
+  return Value(kNamespace, arguments.named);
 }
 
 const Builtin* builtin_named(std::string_view name, int role) {
@@ -326,88 +322,71 @@ const Builtin* builtin_named(std::string_view name, int role) {
   return found == std::end(kBuiltins) ? nullptr : found;
 }
 
-bool has_items(const Value& value) {
-  return value.type == Value::kUndefined || value.type == Value::kString || value.type == Value::kList ||
-         value.type == Value::kTuple || value.type == Value::kDict;
-}
-
 Test test_named(std::string_view name) {
   static constexpr std::pair<std::string_view, Test> kTests[] = {
-      {"defined", [](const Value& v) { return v.type != Value::kUndefined; }},
-      {"undefined", [](const Value& v) { return v.type == Value::kUndefined; }},
-      {"none", [](const Value& v) { return v.type == Value::kNone; }},
-      {"string", [](const Value& v) { return v.type == Value::kString; }},
+      {"defined", [](const Value& v) { return v.type != kUndefined; }},
+      {"undefined", [](const Value& v) { return v.type == kUndefined; }},
+      {"none", [](const Value& v) { return v.type == kNone; }},
+      {"string", [](const Value& v) { return v.type == kString; }},
       {"number", [](const Value& v) { return v.is_number(); }},
-      {"integer", [](const Value& v) { return v.type == Value::kInteger; }},
-      {"float", [](const Value& v) { return v.type == Value::kFloat; }},
-      {"boolean", [](const Value& v) { return v.type == Value::kBool; }},
-      {"true", [](const Value& v) { return v.type == Value::kBool && v.integer == 1; }},
-      {"false", [](const Value& v) { return v.type == Value::kBool && v.integer == 0; }},
-      {"mapping", [](const Value& v) { return v.type == Value::kDict; }},
-      {"sequence", has_items},
-      {"iterable", has_items},
+      {"integer", [](const Value& v) { return v.type == kInteger; }},
+      {"float", [](const Value& v) { return v.type == kFloat; }},
+      {"boolean", [](const Value& v) { return v.type == kBool; }},
+      {"true", [](const Value& v) { return v.type == kBool && v.integer == 1; }},
+      {"false", [](const Value& v) { return v.type == kBool && v.integer == 0; }},
+      {"mapping", [](const Value& v) { return v.type == kDict; }},
+      {"sequence",
+       [](const Value& v) { return v.type == kUndefined || (v.type >= kString && v.type <= kDict); }},
+      {"iterable",
+       [](const Value& v) { return v.type == kUndefined || (v.type >= kString && v.type <= kGenerator); }},
   };
   const auto* found = std::ranges::find(kTests, name, &std::pair<std::string_view, Test>::first);
   return found == std::end(kTests) ? nullptr : found->second;
 }
 
-// A function or method, or undefined.
-Value function_value(std::string_view name, int role) {
+// A function or method; undefined: there is none.
+Value function_value(std::string_view name, int role, std::string_view unread) {
+  if (name.starts_with("__") || unread.find(fmt::format(" {} ", name)) != std::string_view::npos)
+    throw Problem(
+        fmt::format("{} {} is not read here", role == kFunction ? "the function" : "the method", name));
   Value value = Value::undefined(name);
   value.builtin = builtin_named(name, role);
-  if (value.builtin != nullptr) value.type = Value::kFunction;
+  if (value.builtin != nullptr) value.type = kCallable;
   return value;
 }
 
-Value function_named(std::string_view name) {
-  refuse("the function", name, kFunctions);
-  return function_value(name, kFunction);
-}
+Value function_named(std::string_view name) { return function_value(name, Builtin::kFunction, kFunctions); }
 
 Value method_named(const Value& value, std::string_view name) {
-  if (name.starts_with("__")) throw Problem(fmt::format("the attribute {} is not read here", name));
-  refuse("the method", name,
-         value.type == Value::kString      ? kStringMethods
-         : value.type == Value::kDict      ? kDictMethods
-         : value.type == Value::kNamespace ? kLoop
-                                           : kListMethods);
-  return function_value(name, value.type == Value::kString ? kStringMethod
-                              : value.type == Value::kDict ? kDictMethod
-                                                           : 0);
+  if (value.type == kString) return function_value(name, kStringMethod, kStringMethods);
+  if (value.type == kDict) return function_value(name, kDictMethod, kDictMethods);
+  return function_value(name, 0, value.type == kNamespace ? kLoop : kListMethods);
 }
 
 Value attribute(const Value& value, const std::string& name) {
-  if (value.type == Value::kUndefined)
+  if (value.type == kUndefined)
     throw Problem(fmt::format("{} is not defined, and has no {}", *value.string, name));
-  const bool is_dict = value.type == Value::kDict;
-  if (value.type == Value::kNamespace)
-    if (const Value* found = find_in(*value.members, name)) return *found;
-  Value method = method_named(value, name);
-  const Value* found = is_dict && method.builtin == nullptr ? find_in(*value.members, name) : nullptr;
-  return found ? *found : method;
+  const Value* found =
+      value.type == kDict || value.type == kNamespace ? find_in(*value.members, name) : nullptr;
+  const bool is_hidden = value.type == kDict && builtin_named(name, kDictMethod) != nullptr;
+  return found != nullptr && !is_hidden ? *found : method_named(value, name);
 }
 
 Value item(Rendering& rendering, const Value& value, const Value& key) {
-  if (value.type == Value::kUndefined)
+  if (value.type == kUndefined)
     throw Problem(fmt::format("{} is not defined, and has no items", *value.string));
-  if (key.type == Value::kString) {
-    const Value* found = value.type == Value::kDict ? find_in(*value.members, *key.string) : nullptr;
-    return found
-               ? *found
-               : method_named(value, *key.string);  // namespace['x'] : getitem on Namespace fails -> getattr
+  if (value.type == kView) throw Problem("an item of a view is not read here");
+  if (key.type == kString) {
+    const bool has_keys = value.type == kDict || value.type == kNamespace;
+    const Value* found = has_keys ? find_in(*value.members, *key.string) : nullptr;
+    return found != nullptr ? *found : method_named(value, *key.string);
   }
-  if (!key.is_integer() ||
-      (value.type != Value::kString && value.type != Value::kList && value.type != Value::kTuple))
-    return Value::undefined("an item");
-  const auto at = [&](const auto& items, const auto& item_at) {
-    const auto count = static_cast<int64_t>(items.size());
-    const int64_t i = key.integer < 0 ? key.integer + count : key.integer;
-    return i < 0 || i >= count ? Value::undefined(fmt::format("number {}", key.integer))
-                               : item_at(items[static_cast<size_t>(i)]);
-  };
-  if (value.type == Value::kString)
-    return at(items_of(rendering, value), [](const Value& one) { return one; });
-  return at(*value.members, [](const auto& one) { return one.second; });
+  if (!key.is_integer() || (value.type != kString && !value.is_list())) return Value::undefined("an item");
+  const Value all = value.is_list() ? value : list_of(items_of(rendering, value));
+  const auto count = static_cast<int64_t>(all.members->size());
+  const int64_t at = key.integer < 0 ? key.integer + count : key.integer;
+  if (at < 0 || at >= count) return Value::undefined(fmt::format("number {}", key.integer));
+  return (*all.members)[static_cast<size_t>(at)].second;
 }
 
 }  // namespace pipeline::chat

@@ -48,16 +48,16 @@ Value arithmetic(char how, const Value& a, const Value& b) {
 
 Value add(Rendering& rendering, const Value& a, const Value& b) {
   if (a.is_safe || b.is_safe) throw Problem("+ of what is safe is not read here");
-  if (a.type == Value::kString && b.type == Value::kString) return text(rendering, a) + text(rendering, b);
-  if (a.type != Value::kList || b.type != Value::kList) return arithmetic('+', a, b);
+  if (a.type == kString && b.type == kString) return text(rendering, a) + text(rendering, b);
+  if (a.type != kList || b.type != kList) return arithmetic('+', a, b);
   Members sum = *a.members;
   sum.insert(sum.end(), b.members->begin(), b.members->end());
   rendering.spend(sum.size());
-  return Value(Value::kList, std::move(sum));
+  return Value(kList, std::move(sum));
 }
 
 Value multiply(Rendering& rendering, const Value& a, const Value& b) {
-  if (a.type != Value::kString || a.is_safe || !b.is_integer()) return arithmetic('*', a, b);
+  if (a.type != kString || a.is_safe || !b.is_integer()) return arithmetic('*', a, b);
   std::string product;
   for (int64_t i = 0; i < b.integer; ++i) {
     rendering.spend(1);
@@ -100,14 +100,14 @@ const Operator kOperators[] = {
 // value[begin:end:step] of a list, or of the characters of a string.
 Value sliced(Rendering& rendering, const Value& value, const Value& begin, const Value& end,
              const Value& by) {
-  if (value.type != Value::kString && value.type != Value::kList && value.type != Value::kTuple)
+  if (value.type != kString && !value.is_list())
     throw Problem(fmt::format("{} has no slices", value.name_of_type()));
   const std::vector<Value> items = items_of(rendering, value);
   const auto count = static_cast<int64_t>(items.size());
-  const int64_t step = by.type == Value::kNone ? 1 : by.integer_of("the step of a slice");
+  const int64_t step = by.type == kNone ? 1 : by.integer_of("the step of a slice");
   if (step != 1 && step != -1) throw Problem(fmt::format("a slice of step {} is not read here", step));
   const auto bound = [&](const Value& given, int64_t otherwise) {
-    if (given.type == Value::kNone) return otherwise;
+    if (given.type == kNone) return otherwise;
     int64_t at = given.integer_of("the bound of a slice");
     if (at < 0) at = std::max(at, -count - 1) + count;
     return std::clamp(at, step > 0 ? int64_t{0} : int64_t{-1}, step > 0 ? count : count - 1);
@@ -117,17 +117,17 @@ Value sliced(Rendering& rendering, const Value& value, const Value& begin, const
   std::string characters;
   for (int64_t i = bound(begin, step > 0 ? 0 : count - 1); (last - i) * step > 0; i += step) {
     const Value& item = items[static_cast<size_t>(i)];
-    if (value.type == Value::kString)
+    if (value.type == kString)
       characters += *item.string;
     else
       chosen.emplace_back("", item);
   }
-  return value.type == Value::kString ? Value(characters) : Value(value.type, std::move(chosen));
+  return value.type == kString ? Value(characters) : Value(value.type, std::move(chosen));
 }
 
 // What `loop` is in a turn.
 Value loop_at(const std::vector<Value>& all, size_t i) {
-  return Value(Value::kNamespace,
+  return Value(kNamespace,
                {{"index", i + 1},
                 {"index0", i},
                 {"revindex", all.size() - i},
@@ -160,7 +160,7 @@ class Compiler {
   }
   bool skip(std::string_view text) { return is(text) && ++at_ > 0; }
   [[noreturn]] void fail_for(std::string_view wanted) const {
-    const bool is_shown = now().kind != Token::kString && now().kind != Token::kText;
+    const bool is_shown = now().kind != Token::kQuoted && now().kind != Token::kText;
     throw Problem(fmt::format("{} stands where {} must", is_shown ? now().text : "text", wanted));
   }
   void expect(std::string_view text) {
@@ -232,9 +232,9 @@ class Compiler {
   // One whose variables end with it.
   Statement scope(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
-    ++scopes_;
+    ++scopes_, ++captures_;
     Statement inner = block(end);
-    --scopes_, loops_ = loops;
+    --scopes_, --captures_, loops_ = loops;
     return inner;
   }
 
@@ -254,7 +254,7 @@ class Compiler {
 
   // What follows the body of an if or a loop.
   Statement otherwise(std::string_view end) {
-    if (skip("else")) return block(end);
+    if (skip("else")) return end == "endfor" ? scope(end) : block(end);
     expect(end);
     expect("%}");
     return [](Frame&) { return Flow::kNext; };
@@ -292,7 +292,11 @@ class Compiler {
         target(turn, item);
         return !truth(condition(turn));
       });
-      if (all.empty()) return otherwise(frame);
+      if (all.empty()) {
+        Scope own{&frame.scope};
+        Frame none{frame.rendering, own, frame.out, frame.generated};
+        return otherwise(none);
+      }
       for (size_t i = 0; i < all.size(); ++i) {
         Scope own{&frame.scope, {{"loop", loop_at(all, i)}}};
         Frame turn{frame.rendering, own, frame.out, frame.generated};
@@ -308,6 +312,7 @@ class Compiler {
   Target target_of(std::string first) {
     std::vector<std::string> names{std::move(first)};
     while (skip(",")) names.push_back(name());
+    if (std::ranges::find(names, "loop") != names.end()) throw Problem("a variable loop is not read here");
     if (names.size() == 1)
       return [of = names[0]](Frame& frame, const Value& value) { set_in(frame.scope.own, of, value); };
     return [names](Frame& frame, const Value& value) {
@@ -321,9 +326,9 @@ class Compiler {
   Target attribute_target(std::string of, std::string attribute_name) {
     return [=](Frame& frame, const Value& value) {
       const Value* found = frame.scope.find(of);
-      if (found == nullptr || found->type != Value::kNamespace || of == "loop")
+      if (found == nullptr || found->type != kNamespace || of == "loop")
         throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
-      Value(Value::kList, {{"", value}});  // throws where the value cannot be held
+      Value(kList, {{"", value}});  // throws where the value cannot be held
       set_in(*found->members, attribute_name, value);
     };
   }
@@ -337,7 +342,14 @@ class Compiler {
       expect("%}");
       return [=](Frame& frame) { return target(frame, value(frame)), Flow::kNext; };
     }
-    return [target, inner = scope("endset")](Frame& frame) {
+    const size_t begin = at_;
+    const Statement inner = scope("endset");
+    const auto is_first = [&](const Token& token) {
+      return token.kind == Token::kName && token.text == first;
+    };
+    if (scopes_ == 0 && std::any_of(tokens_.begin() + begin, tokens_.begin() + at_, is_first))
+      throw Problem(fmt::format("a {{% set {} %}} that reads {} is not read here", first, first));
+    return [=](Frame& frame) {
       target(frame, written(frame.rendering, &frame.scope, {}, inner));
       return Flow::kNext;
     };
@@ -353,6 +365,7 @@ class Compiler {
   }
 
   Statement generation_statement() {
+    if (captures_ > 0) throw Problem("{% generation %} within a macro, a set or another is not read here");
     return [inner = scope("endgeneration")](Frame& frame) {
       const size_t begin = frame.out.size();
       frame.out += *written(frame.rendering, &frame.scope, {}, inner).string;
@@ -382,12 +395,12 @@ class Compiler {
       Frame called{frame.rendering, scope, frame.out, nullptr};
       const std::vector<Value> given = arguments.in_order_of(parameters, own);
       for (size_t i = 0; i < given.size(); ++i)
-        scope.own.emplace_back(parameters[i], given[i].is_missing() ? defaults[i](called) : given[i]);
+        scope.own.emplace_back(parameters[i], given[i].is_given() ? given[i] : defaults[i](called));
       return written(frame.rendering, &scope, {}, inner);
     };
     return [own, macro = std::make_shared<const Macro>(Macro{call})](Frame& frame) {
       Value value;
-      value.type = Value::kFunction;
+      value.type = kCallable;
       value.macro = macro.get();
       set_in(frame.scope.own, own, value);
       return Flow::kNext;
@@ -406,7 +419,7 @@ class Compiler {
     std::vector<Expression> items{read()};
     if (!is(",")) return items[0];
     while (skip(",") && !is("%}") && !is("}}") && !is(")")) items.push_back(read());
-    return members(Value::kTuple, items);
+    return members(kTuple, items);
   }
 
   static Expression members(Value::Type type, std::vector<Expression> items) {
@@ -455,6 +468,7 @@ class Compiler {
   Expression unary(bool with_filters) {
     const Nesting nesting(depth_);
     Expression value;
+    if (is("+")) throw Problem("the operator + before a value is not read here");
     if (skip("-"))
       value = [of = unary(false)](Frame& frame) { return arithmetic('-', 0, of(frame)); };
     else
@@ -467,14 +481,14 @@ class Compiler {
     const Token token = now();
     std::vector<Expression> items;
     if (skip("(")) {
-      if (skip(")")) return members(Value::kTuple, {});
+      if (skip(")")) return members(kTuple, {});
       Expression inner = tuple();
       expect(")");
       return inner;
     }
     if (skip("[")) {
       separated("]", [&] { items.push_back(expression()); });
-      return members(Value::kList, std::move(items));
+      return members(kList, std::move(items));
     }
     if (skip("{")) {
       separated("}", [&] {
@@ -484,20 +498,24 @@ class Compiler {
       });
       return [items](Frame& frame) {
         Members all;
-        for (size_t i = 0; i < items.size(); i += 2)
-          set_in(all, items[i](frame).string_of("a dict's key"), items[i + 1](frame));
-        return Value(Value::kDict, std::move(all));
+        for (size_t i = 0; i < items.size(); i += 2) {
+          const Value key = items[i](frame);
+          if (key.type != kString)
+            throw Problem(fmt::format("{} as a dict's key is not read here", key.name_of_type()));
+          set_in(all, *key.string, items[i + 1](frame));
+        }
+        return Value(kDict, std::move(all));
       };
     }
-    if (token.kind != Token::kString && token.kind != Token::kInteger && token.kind != Token::kName)
+    if (token.kind != Token::kQuoted && token.kind != Token::kDigits && token.kind != Token::kName)
       fail_for("a value");
     ++at_;
-    if (token.kind == Token::kString) {
+    if (token.kind == Token::kQuoted) {
       std::string text = token.text;
-      while (now().kind == Token::kString) text += next().text;
+      while (now().kind == Token::kQuoted) text += next().text;
       return constant(text);
     }
-    if (token.kind == Token::kInteger) return constant(integer_from(token.text));
+    if (token.kind == Token::kDigits) return constant(integer_from(token.text));
     if (token.text == "true" || token.text == "True") return constant(true);
     if (token.text == "false" || token.text == "False") return constant(false);
     if (token.text == "none" || token.text == "None") return constant(nullptr);
@@ -509,7 +527,10 @@ class Compiler {
 
   Expression postfix(Expression value) {
     for (;;) {
-      if (skip("."))
+      const bool is_attribute = skip(".");
+      if (is_attribute && now().kind == Token::kDigits)
+        throw Problem(fmt::format(".{} is not read here", now().text));
+      if (is_attribute)
         value = attribute_of(value, name());
       else if (skip("["))
         value = subscript(value);
@@ -535,7 +556,7 @@ class Compiler {
     frame.rendering.spend(1);
     if (called.macro != nullptr) return called.macro->call(frame, arguments);
     if (called.builtin != nullptr) return called.builtin->call(frame.rendering, object, arguments);
-    if (called.type == Value::kUndefined) throw Problem(fmt::format("{} is not defined", *called.string));
+    if (called.type == kUndefined) throw Problem(fmt::format("{} is not defined", *called.string));
     throw Problem(fmt::format("{} cannot be called", called.name_of_type()));
   }
 
@@ -567,6 +588,7 @@ class Compiler {
     std::vector<std::pair<std::string, Expression>> all;
     if (skip("("))
       separated(")", [&] {
+        if (is("*") || is("**")) throw Problem("a call with arguments from a list or dict is not read here");
         const bool is_named = tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::kSymbol;
         std::string of = is_named ? name() : "";
         if (is_named) expect("=");
@@ -598,7 +620,7 @@ class Compiler {
         const std::string of = name();
         const Test test = test_named(of);
         if (test == nullptr) throw Problem(fmt::format("the test {} is not read here", of));
-        const bool has_argument = now().kind == Token::kString || now().kind == Token::kInteger || is("(") ||
+        const bool has_argument = now().kind == Token::kQuoted || now().kind == Token::kDigits || is("(") ||
                                   is("[") || is("{") ||
                                   (now().kind == Token::kName && !is("or") && !is("and") && !is("else"));
         if (has_argument) throw Problem(fmt::format("an argument of the test {} is not read here", of));
@@ -612,7 +634,8 @@ class Compiler {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0, loops_ = 0;
-  int scopes_ = 0;  // that end before the rendering does
+  int scopes_ = 0;    // that end before the rendering does
+  int captures_ = 0;  // of those: whose text goes elsewhere first
 };
 
 }  // namespace

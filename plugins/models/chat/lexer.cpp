@@ -103,7 +103,7 @@ class Lexer {
     const std::string_view word = take(size);
     if (is_number && !std::ranges::all_of(word, is_digit))
       fail(fmt::format("the number {} is not read here", word));
-    add(is_number ? Token::kInteger : Token::kName, word);
+    add(is_number ? Token::kDigits : Token::kName, word);
   }
 
   void read_string(char quote) {
@@ -123,7 +123,7 @@ class Lexer {
       value += c;
     }
     take(1);
-    add(Token::kString, value);
+    add(Token::kQuoted, value);
   }
 
   std::string_view rest_;

@@ -8,7 +8,7 @@
 namespace pipeline::chat {
 
 struct Token {
-  enum Kind : uint8_t { kText, kSymbol, kName, kInteger, kString, kEnd };
+  enum Kind : uint8_t { kText, kSymbol, kName, kDigits, kQuoted, kEnd };
   Kind kind;
   std::string text;  // of a string: its value
   int line;

@@ -71,9 +71,9 @@ void write(Rendering& rendering, const Value& value, const Form& form, size_t le
     out += '\n' + std::string(spaces, ' ');
   };
   rendering.spend(1);
-  if (value.type >= Value::kTuple && value.type <= Value::kDict) {
+  if (value.type >= kTuple && value.type <= kDict) {
     const Members& members = *value.members;
-    const bool is_dict = value.type == Value::kDict, is_tuple = value.type == Value::kTuple && !form.json;
+    const bool is_dict = value.type == kDict, is_tuple = value.type == kTuple && !form.json;
     out += is_dict ? '{' : is_tuple ? '(' : '[';
     for (size_t i = 0; i < members.size(); ++i) {
       if (i > 0) out += form.indent < 0 ? ", " : ",";
@@ -84,17 +84,17 @@ void write(Rendering& rendering, const Value& value, const Form& form, size_t le
     if (is_tuple && members.size() == 1) out += ',';
     if (!members.empty()) new_line(level);
     out += is_dict ? '}' : is_tuple ? ')' : ']';
-  } else if (value.type == Value::kString) {
+  } else if (value.type == kString) {
     rendering.spend(value.string->size() / 16);
     out += quoted(*value.string, form);
-  } else if (value.type == Value::kBool) {
+  } else if (value.type == kBool) {
     out += form.json ? (value.integer ? "true" : "false") : (value.integer ? "True" : "False");
-  } else if (value.type == Value::kNone) {
+  } else if (value.type == kNone) {
     out += form.json ? "null" : "None";
   } else if (value.is_number()) {
     out += value.is_integer() ? std::to_string(value.integer) : float_text(value.number, form);
   } else {
-    throw Problem(fmt::format("{} cannot be written", value.name_of_type()));
+    throw Problem(fmt::format("the text of {} is not read here", value.name_of_type()));
   }
 }
 
@@ -161,9 +161,9 @@ void set_in(Members& members, std::string_view key, Value value) {
 
 bool truth(const Value& value) {
   if (value.is_number()) return value.number != 0;
-  if (value.type == Value::kString) return !value.string->empty();
-  if (value.type >= Value::kTuple && value.type <= Value::kView) return !value.members->empty();
-  return value.type > Value::kView;
+  if (value.type == kString) return !value.string->empty();
+  if (value.type >= kTuple && value.type <= kView) return !value.members->empty();
+  return value.type > kView;
 }
 
 bool equal(Rendering& rendering, const Value& a, const Value& b) {
@@ -171,16 +171,16 @@ bool equal(Rendering& rendering, const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer()) return a.integer == b.integer;
   if (a.is_number() && b.is_number()) return a.number == b.number;
   if (a.type != b.type) return false;
-  if (a.type == Value::kString) {
+  if (a.type == kString) {
     rendering.spend(a.string->size() / 16);
     return *a.string == *b.string;
   }
-  if (a.type > Value::kDict) throw Problem(fmt::format("{0} == {0} is not read here", a.name_of_type()));
+  if (a.type > kDict) throw Problem(fmt::format("{0} == {0} is not read here", a.name_of_type()));
   if (a.members == nullptr) return true;  // None, or undefined
   if (a.members->size() != b.members->size()) return false;
   for (size_t i = 0; i < a.members->size(); ++i) {
     const auto& [key, item] = (*a.members)[i];
-    const Value* other = a.type == Value::kDict ? find_in(*b.members, key) : &(*b.members)[i].second;
+    const Value* other = a.type == kDict ? find_in(*b.members, key) : &(*b.members)[i].second;
     if (other == nullptr || !equal(rendering, item, *other)) return false;
   }
   return true;
@@ -189,27 +189,27 @@ bool equal(Rendering& rendering, const Value& a, const Value& b) {
 bool less(const Value& a, const Value& b) {
   if (a.is_integer() && b.is_integer()) return a.integer < b.integer;
   if (a.is_number() && b.is_number()) return a.number < b.number;
-  if (a.type == Value::kString && b.type == Value::kString)
+  if (a.type == kString && b.type == kString)
     return *a.string < *b.string;  // UTF-8 sorts as its code points do
   throw Problem(fmt::format("{} < {} is not read here", a.name_of_type(), b.name_of_type()));
 }
 
 bool contains(Rendering& rendering, const Value& container, const Value& wanted) {
-  if (container.type == Value::kString)
+  if (container.type == kString)
     return text(rendering, container).find(wanted.string_of("what is looked for")) != std::string::npos;
-  if (container.type == Value::kDict)
-    return wanted.type == Value::kString && find_in(*container.members, *wanted.string) != nullptr;
+  if (container.type == kDict)
+    return wanted.type == kString && find_in(*container.members, *wanted.string) != nullptr;
   return std::ranges::any_of(items_of(rendering, container),
                              [&](const Value& item) { return equal(rendering, item, wanted); });
 }
 
 std::string text(Rendering& rendering, const Value& value) {
   std::string out;
-  if (value.type == Value::kString) {
+  if (value.type == kString) {
     rendering.spend(value.string->size() / 16);
     return *value.string;
   }
-  if (value.type != Value::kUndefined) write(rendering, value, {}, 0, out);
+  if (value.type != kUndefined) write(rendering, value, {}, 0, out);
   return out;
 }
 
@@ -221,16 +221,15 @@ std::string json_text(Rendering& rendering, const Value& value, bool ensure_asci
 
 std::vector<Value> items_of(Rendering& rendering, const Value& value) {
   std::vector<Value> items;
-  if (value.type == Value::kString) {
+  if (value.type == kString) {
     rendering.spend(value.string->size());
     for (std::string_view rest = *value.string; !rest.empty(); rest.remove_prefix(first_of(rest).size()))
       items.emplace_back(first_of(rest));
-  } else if (value.type >= Value::kTuple && value.type <= Value::kGenerator) {
+  } else if (value.type >= kTuple && value.type <= kGenerator) {
     rendering.spend(value.members->size());
-    for (const auto& [key, item] : *value.members)
-      items.push_back(value.type == Value::kDict ? Value(key) : item);
-    if (value.type == Value::kGenerator) value.members->clear();
-  } else if (value.type != Value::kUndefined) {
+    for (const auto& [key, item] : *value.members) items.push_back(value.type == kDict ? Value(key) : item);
+    if (value.type == kGenerator) value.members->clear();
+  } else if (value.type != kUndefined) {
     throw Problem(fmt::format("{} has no items", value.name_of_type()));
   }
   return items;

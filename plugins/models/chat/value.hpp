@@ -46,6 +46,8 @@ using Members = std::vector<std::pair<std::string, Value>>;  // in a list or tup
 
 // Strings and members are shared, and do not change, but for a namespace's.
 struct Value {
+  // A view is what items() and range() give. A generator is what filters give that have not looked at the
+  // items yet, which can be had once.
   enum Type {
     kUndefined,
     kNone,
@@ -56,10 +58,10 @@ struct Value {
     kTuple,
     kList,
     kDict,
-    kView,       // what items() and range() give
-    kGenerator,  // what filters give that have not looked at the items yet: these can be had once
+    kView,
+    kGenerator,
     kNamespace,
-    kFunction
+    kCallable
   };
 
   Value() = default;
@@ -77,8 +79,9 @@ struct Value {
   static Value undefined(std::string_view name);
   static Value of(const nlohmann::ordered_json& json, size_t depth = 0);
 
+  bool is_list() const { return type == kList || type == kTuple; }
   bool is_integer() const { return type == kBool || type == kInteger; }
-  bool is_missing() const { return type == kUndefined && string == nullptr; }  // an argument not given
+  bool is_given() const { return type != kUndefined || string != nullptr; }  // of an argument
   bool is_number() const { return is_integer() || type == kFloat; }
   // Throw Problem: `what` must be one.
   int64_t integer_of(std::string_view what) const;
@@ -95,6 +98,8 @@ struct Value {
   const Macro* macro = nullptr;
   const Builtin* builtin = nullptr;  // of a function or method of Python
 };
+
+using enum Value::Type;
 
 const Value* find_in(const Members& members, std::string_view key);  // nullptr: it is not there
 void set_in(Members& members, std::string_view key, Value value);
