@@ -37,16 +37,16 @@ DATA = {"x": 7, "f": 2.5, "big": 1e16, "s": "Hello wörld\n", "l": [3, 1, 2], "n
 EXPRESSIONS = """
 x + 1 | x - 10 | x % 4 | -x % 4 | f * 2 | big | -x
 x ~ "a" ~ f ~ none ~ t | s + "b" | s * 2 | l + [4] | "a" "b" | 'it\\'s' | x + "a" | n + 1 | undefined_one + "a" | undefined_one ~ "a"
-s[0] | s[-2] | s[100] | s[1:4] | s[::-1] | l[0] | l[-1] | l[5] | l[1:] | l[::-1] | l[-2:] | l[10:] | l[2:0:-1] | l[:] | d.b | d["b"] | d.zz | d.a.c[1] | d.a.c
+s[0] | s[-2] | s[100] | s[1:4] | s[::-1] | l[0] | l[-1] | l[5] | l[1:] | l[::-1] | l[-2:] | l[10:] | l[:] | d.b | d["b"] | d.zz | d.a.c[1] | d.a.c
 t == 1 | x != 7 | "a" < "b" | x < "a" | n == none | 3 in l | "ell" in s | "b" in d | 9 not in l | not x in l | x in undefined_one | none in [none]
 t and x | e or "no" | not e | x and e | n or undefined_one or "z" | (x if t else f) | (x if e) | ("a" if e else "b" if n else "c") | x is defined | y is defined | y is not defined | n is none | s is string
 x is number | f is float | x is integer | t is integer | t is boolean | d is mapping | l is sequence | l is iterable | s is iterable
 s is not mapping | t is true | e is false | y is undefined or z is defined
 s|trim | s|length | "a-b"|upper | "ABC"|lower | "aBC dE"|capitalize | l|first | l|last | l|join | l|join(", ")
-l|list | "abc"|list | d|list | d|length | y|default("z") | y|d | n|default("z") | e|default("z", true) | x|string | "12"|int | s|replace("l", "L")
+l|list | "abc"|list | d|list | d|length | y|default("z") | y|d | n|default("z") | e|default("z", true) | x|string | s|replace("l", "L")
 l|map("string")|join | rows|map(attribute="k")|list | rows|selectattr("v")|map(attribute="v")|list | rows|selectattr("k", "equalto", "x")|list|length | rows|rejectattr("v", "none")|list | rows|selectattr("v", "defined")|list|length
 d|items|list | d.items()|list | d|dictsort | d.keys()|list | d.get("b") | d.get("zz") | d.get("zz", 4) | d|tojson | d|tojson(indent=2) | l|tojson | "é<>&'\\""|tojson | n|tojson | f|tojson | y|tojson | [l, [], {}]|tojson(indent=4)
-s.strip() | s.strip("H\\n") | s.lstrip("He") | s.rstrip() | s.split("o") | s.split("o", 1) | s.startswith("He") | s.endswith(("x", "\\n")) | "a b".upper() | "aBc".lower() | "x-y z".title() | s.replace("l", "") | s.nothing | s.nothing()
+s.strip() | s.strip("H\\n") | s.lstrip("He") | s.rstrip() | s.split("o") | s.split("o", 1) | s.startswith("He") | "a b".upper() | "aBc".lower() | "x-y z".title() | s.replace("l", "") | s.nothing | s.nothing()
 [1, 2,] | [] | () | (1,) | (1, 2) | {} | {"a": 1, "b": [true, none]} | [x, [f, s]] | range(3)|list | range(3, 0, -1)|list | range(0)|list | namespace(a=1).a | strftime_now("%Y-%m-%d") | raise_exception("no")
 s.find() | s.count() | ",".join() | s.split(1) | s.replace("a") | y.z | n.z | n.z.z | x.z | x() | n() | y() | l.append(4) | d.update({}) | d.pop("b") | 1 / 0 | 1 % 0 | s|nofilter | x is notest | items|length | loop | {{ | x + | (1 | [1 | "a | 1 2 | x y | .5 | 5. | @ | x if | d[ | not | - | d. | *x | **x
 "é\\n\\t\\\"\\\\" | "　 a ".strip() | "　 a "|trim | ["​", " ", "­", "é🙂"] | (1,) == [1] | x is string if y | d.items is defined | d["items"] is mapping | d.get is none | range(3)|length | d.items()|length
@@ -59,7 +59,7 @@ x is odd | x is even | x is divisibleby 7 | x is divisibleby(2) | x is eq 7 | x 
 "abc"|reverse | "a"|int | "a"|int(5) | f|int | "2.5"|float | x|float | -x|abs | s|replace("l", "L", 1) | rows|map(attribute="zz", default=0)|list | l|select("odd")|list | l|reject("odd")|list
 d.values()|list | d|tojson(separators=(",", ":")) | {"b": 1, "a": 2}|tojson(sort_keys=true) | s.split() | s.rsplit("o", 1) | "a\\nb\\r\\nc\\n".splitlines() | s.find("l") | s.find("zz") | "a,b".count(",")
 ", ".join(["a", "b"]) | "12".isdigit() | range(1, 7, 2)|list | dict(a=1) | "a\\nb\\n\\nc"|indent(2) | "a\\nb"|indent(2, true) | [1, 1.0, "1", true, 2]|unique|list | 1.5.6 | d.1 | l.0 | l|map("string")
-d.items() | range(3) | range(3)[0] | "a\\u00e9" | ("<"|safe) + "<" | ("<"|safe)|upper | joiner | "a b"|title | rows|map(attribute="k.a")|list | [[1]]|map(attribute="0")|list | "".__class__ | l.copy | {1: 2} | l|select("divisibleby", 2)|list | l|map("nofilter")|list | range(*l)
+d.items() | range(3) | range(3)[0] | "a\\u00e9" | ("<"|safe) + "<" | ("<"|safe)|upper | joiner | l[2:0:-1] | "12"|int | s.endswith(("x", "\\n")) | "a b"|title | rows|map(attribute="k.a")|list | [[1]]|map(attribute="0")|list | "".__class__ | l.copy | {1: 2} | l|select("divisibleby", 2)|list | l|map("nofilter")|list | range(*l)
 """
 BLOCKS = [
     "{% for i in l %}{{ loop.index }}/{{ loop.length }}{{ loop.first }}{{ loop.last }}{{ loop.revindex0 }}{{ loop.previtem }}{{ loop.nextitem }},{% endfor %}",

@@ -1,6 +1,5 @@
 #include "plugins/models/chat/builtins.hpp"
 
-#include <charconv>
 #include <iomanip>
 #include <locale>
 #include <sstream>
@@ -67,31 +66,15 @@ Value split(const Call& call) {
   const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
   int64_t most = !call.given[1].is_given() ? -1 : call.given[1].integer_of("maxsplit");
   if (separator.empty()) throw Problem("split() at an empty str");
-  Members parts;
+  std::vector<Value> parts;
   size_t at = 0;
   for (size_t end; most != 0 && (end = rest.find(separator, at)) != std::string::npos; --most) {
-    parts.emplace_back("", rest.substr(at, end - at));
+    parts.emplace_back(rest.substr(at, end - at));
     at = end + separator.size();
   }
   call.rendering.spend(parts.size());
-  parts.emplace_back("", rest.substr(at));
-  return Value(kList, std::move(parts));
-}
-
-bool starts_with(std::string_view text, std::string_view affix) { return text.starts_with(affix); }
-bool ends_with(std::string_view text, std::string_view affix) { return text.ends_with(affix); }
-Value has_affix(const Call& call, bool (*has)(std::string_view text, std::string_view affix)) {
-  const std::string whole = text_of(call);
-  const Value& affix = call.given[0];
-  if (affix.type != kTuple) return has(whole, affix.string_of("an affix"));
-  return std::ranges::any_of(items_of(call.rendering, affix),
-                             [&](const Value& one) { return has(whole, one.string_of("an affix")); });
-}
-
-Value list_of(const std::vector<Value>& items, Value::Type type = kList) {
-  Members members;
-  for (const Value& each : items) members.emplace_back("", each);
-  return Value(type, std::move(members));
+  parts.emplace_back(rest.substr(at));
+  return list_of(parts);
 }
 
 Value pairs_of(const Call& call) {
@@ -174,11 +157,11 @@ Value mapped(const Call& call) {
   const Builtin* filter = builtin_named(name, Builtin::kFilter);
   if (!by_attribute && (filter == nullptr || call.given[1].is_given()))
     throw Problem(fmt::format("map() by the filter {} is not read here", name));
-  Members made;
+  std::vector<Value> made;
   for (const Value& each : items_if_any(call))
-    made.emplace_back("", by_attribute ? item(call.rendering, each, attribute_of(name))
-                                       : filter->call(call.rendering, each, {}));
-  return Value(kGenerator, std::move(made));
+    made.push_back(by_attribute ? item(call.rendering, each, attribute_of(name))
+                                : filter->call(call.rendering, each, {}));
+  return list_of(made, kGenerator);
 }
 
 // The items of which a test is true, or is not: of them, or of their attribute.
@@ -189,22 +172,12 @@ Value chosen(const Call& call, bool by_attribute, bool keeps) {
   const Test test = name.empty() ? truth : test_named(name);
   if (is_equality ? !argument.is_given() : test == nullptr || argument.is_given())
     throw Problem(fmt::format("the test {} is not read here", name));
-  Members kept;
+  std::vector<Value> kept;
   for (const Value& each : items_if_any(call)) {
     const Value tested = by_attribute ? item(call.rendering, each, attribute_of(call.given[0])) : each;
-    if ((is_equality ? equal(call.rendering, tested, argument) : test(tested)) == keeps)
-      kept.emplace_back("", each);
+    if ((is_equality ? equal(call.rendering, tested, argument) : test(tested)) == keeps) kept.push_back(each);
   }
-  return Value(kGenerator, std::move(kept));
-}
-
-Value whole(const Call& call) {
-  if (call.value.is_integer()) return call.value.integer;
-  const std::string digits(stripped(text_of(call), true, true));
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error == std::errc() && end == digits.data() + digits.size()) return number;
-  throw Problem(fmt::format("int of {} is not read here", call.value.name_of_type()));
+  return list_of(kept, kGenerator);
 }
 
 Value range(const Call& call) {
@@ -213,12 +186,12 @@ Value range(const Call& call) {
                 end = call.given[has_begin ? 1 : 0].integer_of("where range() ends"),
                 step = !call.given[2].is_given() ? 1 : call.given[2].integer_of("the step of range()");
   if (step != 1 && step != -1) throw Problem(fmt::format("range() of step {} is not read here", step));
-  Members all;
+  std::vector<Value> all;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     call.rendering.spend(1);
-    all.emplace_back("", i);
+    all.emplace_back(i);
   }
-  return Value(kView, std::move(all));
+  return list_of(all, kView);
 }
 
 Value time_text(const Call& call) {
@@ -255,11 +228,19 @@ const Builtin kBuiltins[] = {
     {"capitalize", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, false); }},
     {"replace", kTextual, {"old", "new"}, replaced},
     {"split", kStringMethod, {"sep", "maxsplit"}, split},
-    {"startswith", kStringMethod, {""}, [](const Call& call) { return has_affix(call, starts_with); }},
-    {"endswith", kStringMethod, {""}, [](const Call& call) { return has_affix(call, ends_with); }},
+    {"startswith",
+     kStringMethod,
+     {""},
+     [](const Call& call) -> Value {
+       return text_of(call).starts_with(call.given[0].string_of("a prefix"));
+     }},
+    {"endswith",
+     kStringMethod,
+     {""},
+     [](const Call& call) -> Value { return text_of(call).ends_with(call.given[0].string_of("a suffix")); }},
     {"string", kFilter, {}, string},
     {"safe", kFilter, {}, safe},
-    {"int", kFilter, {}, whole},
+    {"int", kFilter, {}, [](const Call& call) -> Value { return call.value.integer_of("an integer"); }},
     {"tojson", kFilter, {"ensure_ascii", "indent"}, as_json},
     {"items", kFilter | kDictMethod, {}, [](const Call& call) { return pairs_of(call); }},
     {"dictsort", kFilter, {}, [](const Call& call) { return sorted(call.rendering, pairs_of(call), 0); }},
@@ -287,17 +268,17 @@ const Builtin kBuiltins[] = {
 
 }  // namespace
 
-std::vector<Value> Arguments::in_order_of(const std::vector<std::string>& parameters,
-                                          std::string_view called) const {
-  if (positional.size() > parameters.size())
-    throw Problem(fmt::format("argument {} of {}() is not read here", parameters.size() + 1, called));
-  std::vector<Value> ordered = positional;
-  ordered.resize(parameters.size());
-  for (const auto& [name, value] : named) {
-    const auto i = static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
-    if (i == parameters.size() || ordered[i].is_given())
-      throw Problem(fmt::format("the argument {} of {}() is not read here", name, called));
-    ordered[i] = value;
+std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const Arguments& arguments,
+                               std::string_view called) {
+  std::vector<Value> ordered(parameters.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& [name, value] = arguments[i];
+    const size_t at =
+        name.empty() ? i : static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
+    if (at >= ordered.size() || ordered[at].is_given())
+      throw Problem(fmt::format("argument {} of {}() is not read here",
+                                name.empty() ? std::to_string(i + 1) : name, called));
+    ordered[at] = value;
   }
   return ordered;
 }
@@ -311,9 +292,9 @@ Value Builtin::call(Rendering& rendering, const Value& value, const Arguments& a
   if ((roles & (role_of(value) | kFilter)) == 0 || (value.is_safe && name != "safe" && name != "string"))
     throw Problem(fmt::format("{} of {} is not read here", name,
                               value.is_safe ? "what is safe" : value.name_of_type()));
-  if (run != nullptr) return run({rendering, value, arguments.in_order_of(parameters, name)});
-  if (!arguments.positional.empty()) throw Problem("namespace() of a dict is not read here");
-  return Value(kNamespace, arguments.named);
+  if (run != nullptr) return run({rendering, value, in_order_of(parameters, arguments, name)});
+  if (find_in(arguments, "") != nullptr) throw Problem("namespace() of a dict is not read here");
+  return Value(kNamespace, arguments);
 }
 
 const Builtin* builtin_named(std::string_view name, int role) {

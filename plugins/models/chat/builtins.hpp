@@ -5,13 +5,11 @@
 
 namespace pipeline::chat {
 
-struct Arguments {
-  std::vector<Value> positional;
-  Members named;
-
-  // As these parameters of what is called; the missing are undefined. Throws Problem for others.
-  std::vector<Value> in_order_of(const std::vector<std::string>& parameters, std::string_view called) const;
-};
+// Of a call: those by position have no name.
+using Arguments = Members;
+// As these parameters of what is called; the missing are undefined. Throws Problem for others.
+std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const Arguments& arguments,
+                               std::string_view called);
 
 struct Call {
   Rendering& rendering;

@@ -66,63 +66,51 @@ Value multiply(Rendering& rendering, const Value& a, const Value& b) {
   return product;
 }
 
-// How tightly operators bind, and what they do; those of `or` and `and` have no need of both sides.
+// The operators by how tightly they bind; behind a value `not` is that of `not in`.
 enum Level { kOr = 1, kAnd, kNot, kComparison, kSum, kConcatenation, kProduct };
-struct Operator {
-  std::string_view name;
-  Level level;
-  Value (*apply)(Rendering& rendering, const Value& a, const Value& b) = nullptr;
-};
-const Operator kOperators[] = {
-    {"or", kOr},
-    {"and", kAnd},
-    {"==", kComparison, [](Rendering& r, const Value& a, const Value& b) -> Value { return equal(r, a, b); }},
-    {"!=", kComparison,
-     [](Rendering& r, const Value& a, const Value& b) -> Value { return !equal(r, a, b); }},
-    {"<", kComparison, [](Rendering&, const Value& a, const Value& b) -> Value { return less(a, b); }},
-    {">", kComparison, [](Rendering&, const Value& a, const Value& b) -> Value { return less(b, a); }},
-    {"<=", kComparison, [](Rendering&, const Value& a, const Value& b) -> Value { return !less(b, a); }},
-    {">=", kComparison, [](Rendering&, const Value& a, const Value& b) -> Value { return !less(a, b); }},
-    {"in", kComparison,
-     [](Rendering& r, const Value& a, const Value& b) -> Value { return contains(r, b, a); }},
-    {"not", kComparison,
-     [](Rendering& r, const Value& a, const Value& b) -> Value { return !contains(r, b, a); }},
-    {"+", kSum, add},
-    {"-", kSum, [](Rendering&, const Value& a, const Value& b) { return arithmetic('-', a, b); }},
-    {"~", kConcatenation,
-     [](Rendering& r, const Value& a, const Value& b) -> Value { return text(r, a) + text(r, b); }},
-    {"*", kProduct, multiply},
-    {"%", kProduct, [](Rendering&, const Value& a, const Value& b) { return arithmetic('%', a, b); }},
-    {"/", kProduct},
-    {"//", kProduct},
-    {"**", kProduct}};
+constexpr std::string_view kOperators[] = {"",      " or ", " and ",        "", " == != < > <= >= in not ",
+                                           " + - ", " ~ ",  " * % / // ** "};
+
+int level_of(std::string_view name) {
+  for (int level = kOr; level <= kProduct; ++level)
+    if (kOperators[level].find(fmt::format(" {} ", name)) != std::string_view::npos) return level;
+  return 0;
+}
+
+Value applied(Rendering& rendering, std::string_view how, const Value& a, const Value& b) {
+  if (how == "==") return equal(rendering, a, b);
+  if (how == "!=") return !equal(rendering, a, b);
+  if (how == "in") return contains(rendering, b, a);
+  if (how == "not") return !contains(rendering, b, a);
+  if (how == "<") return less(a, b);
+  if (how == ">") return less(b, a);
+  if (how == "<=") return !less(b, a);
+  if (how == ">=") return !less(a, b);
+  if (how == "~") return text(rendering, a) + text(rendering, b);
+  if (how == "+") return add(rendering, a, b);
+  return how == "*" ? multiply(rendering, a, b) : arithmetic(how[0], a, b);
+}
 
 // value[begin:end:step] of a list, or of the characters of a string.
 Value sliced(Rendering& rendering, const Value& value, const Value& begin, const Value& end,
-             const Value& by) {
-  if (value.type != kString && !value.is_list())
-    throw Problem(fmt::format("{} has no slices", value.name_of_type()));
-  const std::vector<Value> items = items_of(rendering, value);
+             const Value& step) {
+  const bool is_whole = begin.type == kNone && end.type == kNone;
+  if ((value.type != kString && !value.is_list()) ||
+      (step.type != kNone && !(is_whole && step.integer_of("a step") == -1)))
+    throw Problem(fmt::format("this slice of {} is not read here", value.name_of_type()));
+  std::vector<Value> items = items_of(rendering, value);
   const auto count = static_cast<int64_t>(items.size());
-  const int64_t step = by.type == kNone ? 1 : by.integer_of("the step of a slice");
-  if (step != 1 && step != -1) throw Problem(fmt::format("a slice of step {} is not read here", step));
   const auto bound = [&](const Value& given, int64_t otherwise) {
-    if (given.type == kNone) return otherwise;
-    int64_t at = given.integer_of("the bound of a slice");
-    if (at < 0) at = std::max(at, -count - 1) + count;
-    return std::clamp(at, step > 0 ? int64_t{0} : int64_t{-1}, step > 0 ? count : count - 1);
+    const int64_t at = given.type == kNone ? otherwise : given.integer_of("the bound of a slice");
+    return std::clamp(at < 0 ? at + count : at, int64_t{0}, count);
   };
-  const int64_t last = bound(end, step > 0 ? count : -1);
-  Members chosen;
+  const int64_t first = bound(begin, 0), last = std::max(first, bound(end, count));
+  if (step.type != kNone) std::ranges::reverse(items);
+  items = {items.begin() + first, items.begin() + last};
+  if (value.is_list()) return list_of(items, value.type);
   std::string characters;
-  for (int64_t i = bound(begin, step > 0 ? 0 : count - 1); (last - i) * step > 0; i += step) {
-    const Value& item = items[static_cast<size_t>(i)];
-    if (value.type == kString)
-      characters += *item.string;
-    else
-      chosen.emplace_back("", item);
-  }
-  return value.type == kString ? Value(characters) : Value(value.type, std::move(chosen));
+  for (const Value& character : items) characters += *character.string;
+  return characters;
 }
 
 // What `loop` is in a turn.
@@ -328,7 +316,7 @@ class Compiler {
       const Value* found = frame.scope.find(of);
       if (found == nullptr || found->type != kNamespace || of == "loop")
         throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
-      Value(kList, {{"", value}});  // throws where the value cannot be held
+      list_of({value});  // throws where the value cannot be held
       set_in(*found->members, attribute_name, value);
     };
   }
@@ -393,7 +381,7 @@ class Compiler {
       while (global->outer != nullptr) global = global->outer;
       Scope scope{global};
       Frame called{frame.rendering, scope, frame.out, nullptr};
-      const std::vector<Value> given = arguments.in_order_of(parameters, own);
+      const std::vector<Value> given = in_order_of(parameters, arguments, own);
       for (size_t i = 0; i < given.size(); ++i)
         scope.own.emplace_back(parameters[i], given[i].is_given() ? given[i] : defaults[i](called));
       return written(frame.rendering, &scope, {}, inner);
@@ -424,9 +412,9 @@ class Compiler {
 
   static Expression members(Value::Type type, std::vector<Expression> items) {
     return [type, items = std::move(items)](Frame& frame) {
-      Members all;
-      for (const Expression& item : items) all.emplace_back("", item(frame));
-      return Value(type, std::move(all));
+      std::vector<Value> all;
+      for (const Expression& item : items) all.push_back(item(frame));
+      return list_of(all, type);
     };
   }
 
@@ -445,18 +433,18 @@ class Compiler {
   Expression binary(int least) {
     Expression left = least <= kNot && skip("not") ? negation(binary(kNot)) : unary(true);
     for (bool is_compared = false;;) {
-      const auto* found = std::ranges::find_if(kOperators, [&](const Operator& one) { return is(one.name); });
-      if (found == std::end(kOperators) || found->level < least) return left;
-      if (next().text == "not") expect("in");
-      if (found->level > kAnd && found->apply == nullptr)
-        throw Problem(fmt::format("the operator {} is not read here", found->name));
-      if (found->level == kComparison && std::exchange(is_compared, true))
+      const int level = now().kind == Token::kName || now().kind == Token::kSymbol ? level_of(now().text) : 0;
+      if (level < least) return left;
+      const std::string how = next().text;
+      if (how == "not") expect("in");
+      if (how == "/" || how == "//" || how == "**")
+        throw Problem(fmt::format("the operator {} is not read here", how));
+      if (level == kComparison && std::exchange(is_compared, true))
         throw Problem("a chain of comparisons is not read here");
-      left = [=, right = binary(found->level + 1)](Frame& frame) -> Value {
+      left = [=, right = binary(level + 1)](Frame& frame) -> Value {
         const Value a = left(frame);
-        if (found->level <= kAnd && truth(a) == (found->level == kOr)) return a;
-        const Value b = right(frame);
-        return found->level <= kAnd ? b : found->apply(frame.rendering, a, b);
+        if (level <= kAnd) return truth(a) == (level == kOr) ? a : right(frame);
+        return applied(frame.rendering, how, a, right(frame));
       };
     }
   }
@@ -596,11 +584,7 @@ class Compiler {
       });
     return [all](Frame& frame) {
       Arguments arguments;
-      for (const auto& [key, value] : all)
-        if (key.empty())
-          arguments.positional.push_back(value(frame));
-        else
-          set_in(arguments.named, key, value(frame));
+      for (const auto& [of, value] : all) arguments.emplace_back(of, value(frame));
       return arguments;
     };
   }

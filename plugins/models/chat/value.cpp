@@ -132,12 +132,12 @@ Value Value::of(const nlohmann::ordered_json& json, size_t depth) {
 
 int64_t Value::integer_of(std::string_view what) const {
   if (is_integer()) return integer;
-  throw Problem(fmt::format("{} is {}, must be an int", what, name_of_type()));
+  throw Problem(fmt::format("{} as {} is not read here", name_of_type(), what));
 }
 
 const std::string& Value::string_of(std::string_view what) const {
   if (type == kString) return *string;
-  throw Problem(fmt::format("{} is {}, must be a str", what, name_of_type()));
+  throw Problem(fmt::format("{} as {} is not read here", name_of_type(), what));
 }
 
 const char* Value::name_of_type() const {
@@ -217,6 +217,12 @@ std::string json_text(Rendering& rendering, const Value& value, bool ensure_asci
   std::string out;
   write(rendering, value, {true, ensure_ascii, indent}, 0, out);
   return out;
+}
+
+Value list_of(const std::vector<Value>& items, Value::Type type) {
+  Members members;
+  for (const Value& each : items) members.emplace_back("", each);
+  return Value(type, std::move(members));
 }
 
 std::vector<Value> items_of(Rendering& rendering, const Value& value) {

@@ -83,7 +83,7 @@ struct Value {
   bool is_integer() const { return type == kBool || type == kInteger; }
   bool is_given() const { return type != kUndefined || string != nullptr; }  // of an argument
   bool is_number() const { return is_integer() || type == kFloat; }
-  // Throw Problem: `what` must be one.
+  // Throw Problem where `what` is something else.
   int64_t integer_of(std::string_view what) const;
   const std::string& string_of(std::string_view what) const;
   const char* name_of_type() const;
@@ -110,6 +110,7 @@ bool contains(Rendering& rendering, const Value& container, const Value& wanted)
 std::string text(Rendering& rendering, const Value& value);  // str()
 // json.dumps(value); an indent below 0: on one line.
 std::string json_text(Rendering& rendering, const Value& value, bool ensure_ascii, int64_t indent);
+Value list_of(const std::vector<Value>& items, Value::Type type = kList);
 // What a loop goes over: items, keys, characters. Throws Problem for what has none.
 std::vector<Value> items_of(Rendering& rendering, const Value& value);
 

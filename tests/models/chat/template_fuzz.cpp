@@ -1,4 +1,5 @@
-// Any bytes as a template: it is refused, or it writes text; and the spans of what the assistant wrote are in it.
+// Any bytes as a template: it is refused, or it writes text; and the spans of what the assistant wrote are in
+// it.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

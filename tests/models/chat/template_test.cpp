@@ -100,6 +100,9 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a namespace holds no other"));
   EXPECT_THAT(problem_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ 'a' * 99999999999 }}"), HasSubstr(too_much));
+  const std::string nested = std::string(50, '[') + "f()" + std::string(50, ']');
+  EXPECT_THAT(problem_of("{% macro f() %}{{ " + nested + " }}{% endmacro %}{{ f() }}"),
+              HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
               HasSubstr("nested too deeply"));
   std::string blocks;
