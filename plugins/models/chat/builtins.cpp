@@ -4,8 +4,6 @@
 #include <locale>
 #include <sstream>
 
-#include <fmt/format.h>
-
 namespace pipeline::chat {
 namespace {
 
@@ -51,7 +49,7 @@ Value without(const Call& call, bool left, bool right) {
 Value replaced(const Call& call) {
   const std::string rest = text_of(call), &from = call.given[0].string_of("what replace() looks for"),
                     &to = call.given[1].string_of("what replace() puts in");
-  if (from.empty()) throw Problem("replace() of an empty str is not read here");
+  if (from.empty()) unread("replace() of an empty str");
   std::string out;
   size_t at = 0;
   for (size_t found; (found = rest.find(from, at)) != std::string::npos; at = found + from.size()) {
@@ -62,7 +60,7 @@ Value replaced(const Call& call) {
 }
 
 Value split(const Call& call) {
-  if (!call.given[0].is_given()) throw Problem("split() at white space is not read here");
+  if (!call.given[0].is_given()) unread("split() at white space");
   const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
   int64_t most = !call.given[1].is_given() ? -1 : call.given[1].integer_of("maxsplit");
   if (separator.empty()) throw Problem("split() at an empty str");
@@ -89,7 +87,7 @@ Value pairs_of(const Call& call) {
 const std::string& attribute_of(const Value& value) {
   const std::string& name = value.string_of("an attribute");
   if (name.find_first_not_of("0123456789.") != 0 || name.find('.') != std::string::npos)
-    throw Problem(fmt::format("the attribute '{}' is not read here", name));
+    unread("the attribute '{}'", name);
   return name;
 }
 
@@ -108,8 +106,7 @@ Value sorted(Rendering& rendering, const Value& value, const Value& key) {
 }
 
 Value sort(const Call& call) {
-  if (call.given[0].is_given() || !call.given[1].is_given())
-    throw Problem("sort() without an attribute is not read here");
+  if (call.given[0].is_given() || !call.given[1].is_given()) unread("sort() without an attribute");
   return sorted(call.rendering, call.value, attribute_of(call.given[1]));
 }
 
@@ -156,7 +153,7 @@ Value mapped(const Call& call) {
   const std::string& name = call.given[by_attribute ? 1 : 0].string_of("what map() makes of an item");
   const Builtin* filter = builtin_named(name, Builtin::kFilter);
   if (!by_attribute && (filter == nullptr || call.given[1].is_given()))
-    throw Problem(fmt::format("map() by the filter {} is not read here", name));
+    unread("map() by the filter {}", name);
   std::vector<Value> made;
   for (const Value& each : items_if_any(call))
     made.push_back(by_attribute ? item(call.rendering, each, attribute_of(name))
@@ -171,7 +168,7 @@ Value chosen(const Call& call, bool by_attribute, bool keeps) {
   const bool is_equality = name == "equalto" || name == "eq" || name == "==";
   const Test test = name.empty() ? truth : test_named(name);
   if (is_equality ? !argument.is_given() : test == nullptr || argument.is_given())
-    throw Problem(fmt::format("the test {} is not read here", name));
+    unread("the test {}", name);
   std::vector<Value> kept;
   for (const Value& each : items_if_any(call)) {
     const Value tested = by_attribute ? item(call.rendering, each, attribute_of(call.given[0])) : each;
@@ -185,7 +182,7 @@ Value range(const Call& call) {
   const int64_t begin = has_begin ? call.given[0].integer_of("where range() begins") : 0,
                 end = call.given[has_begin ? 1 : 0].integer_of("where range() ends"),
                 step = !call.given[2].is_given() ? 1 : call.given[2].integer_of("the step of range()");
-  if (step != 1 && step != -1) throw Problem(fmt::format("range() of step {} is not read here", step));
+  if (step != 1 && step != -1) unread("range() of step {}", step);
   std::vector<Value> all;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
     call.rendering.spend(1);
@@ -210,7 +207,7 @@ Value raise(const Call& call) {
 Value as_json(const Call& call) {
   const bool has_indent = call.given[1].is_given() && call.given[1].type != kNone;
   const int64_t indent = has_indent ? call.given[1].integer_of("indent") : -1;
-  if (has_indent && indent < 0) throw Problem("an indent below 0 is not read here");
+  if (has_indent && indent < 0) unread("an indent below 0");
   return json_text(call.rendering, call.value, truth(call.given[0]), indent);
 }
 
@@ -276,8 +273,7 @@ std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const
     const size_t at =
         name.empty() ? i : static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
     if (at >= ordered.size() || ordered[at].is_given())
-      throw Problem(fmt::format("argument {} of {}() is not read here",
-                                name.empty() ? std::to_string(i + 1) : name, called));
+      unread("argument {} of {}()", name.empty() ? std::to_string(i + 1) : name, called);
     ordered[at] = value;
   }
   return ordered;
@@ -290,10 +286,9 @@ int role_of(const Value& value) {
 
 Value Builtin::call(Rendering& rendering, const Value& value, const Arguments& arguments) const {
   if ((roles & (role_of(value) | kFilter)) == 0 || (value.is_safe && name != "safe" && name != "string"))
-    throw Problem(fmt::format("{} of {} is not read here", name,
-                              value.is_safe ? "what is safe" : value.name_of_type()));
+    unread("{} of {}", name, value.is_safe ? "what is safe" : value.name_of_type());
   if (run != nullptr) return run({rendering, value, in_order_of(parameters, arguments, name)});
-  if (find_in(arguments, "") != nullptr) throw Problem("namespace() of a dict is not read here");
+  if (find_in(arguments, "") != nullptr) unread("namespace() of a dict");
   return Value(kNamespace, arguments);
 }
 
@@ -326,10 +321,9 @@ Test test_named(std::string_view name) {
 }
 
 // A function or method; undefined: there is none.
-Value function_value(std::string_view name, int role, std::string_view unread) {
-  if (name.starts_with("__") || unread.find(fmt::format(" {} ", name)) != std::string_view::npos)
-    throw Problem(
-        fmt::format("{} {} is not read here", role == kFunction ? "the function" : "the method", name));
+Value function_value(std::string_view name, int role, std::string_view others) {
+  if (name.starts_with("__") || others.find(fmt::format(" {} ", name)) != std::string_view::npos)
+    unread("{} {}", role == kFunction ? "the function" : "the method", name);
   Value value = Value::undefined(name);
   value.builtin = builtin_named(name, role);
   if (value.builtin != nullptr) value.type = kCallable;
@@ -356,7 +350,7 @@ Value attribute(const Value& value, const std::string& name) {
 Value item(Rendering& rendering, const Value& value, const Value& key) {
   if (value.type == kUndefined)
     throw Problem(fmt::format("{} is not defined, and has no items", *value.string));
-  if (value.type == kView) throw Problem("an item of a view is not read here");
+  if (value.type == kView) unread("an item of a view");
   if (key.type == kString) {
     const bool has_keys = value.type == kDict || value.type == kNamespace;
     const Value* found = has_keys ? find_in(*value.members, *key.string) : nullptr;

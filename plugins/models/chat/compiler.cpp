@@ -4,8 +4,6 @@
 #include <initializer_list>
 #include <memory>
 
-#include <fmt/format.h>
-
 #include "plugins/models/chat/builtins.hpp"
 #include "plugins/models/chat/lexer.hpp"
 
@@ -17,7 +15,8 @@ struct Macro {
 
 namespace {
 
-using Expression = std::function<Value(Frame&)>;  // empty: there is none
+using Expression = std::function<Value(Frame&)>;
+using Step = std::function<Value(Frame&, const Value&)>;  // from one value to the next
 using Target = std::function<void(Frame&, const Value&)>;
 
 struct Nesting {
@@ -34,7 +33,7 @@ struct Nesting {
 Value arithmetic(char how, const Value& a, const Value& b) {
   const bool are_integers = a.is_integer() && b.is_integer();
   if (!a.is_number() || !b.is_number() || (how == '%' && (!are_integers || b.integer <= 0)))
-    throw Problem(fmt::format("{} {} {} is not read here", a.name_of_type(), how, b.name_of_type()));
+    unread("{} {} {}", a.name_of_type(), how, b.name_of_type());
   if (how == '%') return (a.integer % b.integer + b.integer) % b.integer;
   if (!are_integers)
     return how == '+' ? a.number + b.number : how == '-' ? a.number - b.number : a.number * b.number;
@@ -47,7 +46,7 @@ Value arithmetic(char how, const Value& a, const Value& b) {
 }
 
 Value add(Rendering& rendering, const Value& a, const Value& b) {
-  if (a.is_safe || b.is_safe) throw Problem("+ of what is safe is not read here");
+  if (a.is_safe || b.is_safe) unread("+ of what is safe");
   if (a.type == kString && b.type == kString) return text(rendering, a) + text(rendering, b);
   if (a.type != kList || b.type != kList) return arithmetic('+', a, b);
   Members sum = *a.members;
@@ -97,7 +96,7 @@ Value sliced(Rendering& rendering, const Value& value, const Value& begin, const
   const bool is_whole = begin.type == kNone && end.type == kNone;
   if ((value.type != kString && !value.is_list()) ||
       (step.type != kNone && !(is_whole && step.integer_of("a step") == -1)))
-    throw Problem(fmt::format("this slice of {} is not read here", value.name_of_type()));
+    unread("this slice of {}", value.name_of_type());
   std::vector<Value> items = items_of(rendering, value);
   const auto count = static_cast<int64_t>(items.size());
   const auto bound = [&](const Value& given, int64_t otherwise) {
@@ -233,8 +232,7 @@ class Compiler {
     if (kind == "set") return set_statement();
     if (kind == "macro") return macro_statement();
     if (kind == "generation") return generation_statement();
-    if (kind != "break" && kind != "continue")
-      throw Problem(fmt::format("{{% {} %}} is not read here", kind));
+    if (kind != "break" && kind != "continue") unread("{{% {} %}}", kind);
     if (loops_ == 0) throw Problem(fmt::format("{{% {} %}} stands outside of a loop", kind));
     expect("%}");
     return [flow = kind == "break" ? Flow::kBreak : Flow::kContinue](Frame&) { return flow; };
@@ -275,19 +273,16 @@ class Compiler {
     return [=, otherwise = otherwise("endfor")](Frame& frame) {
       std::vector<Value> all = items_of(frame.rendering, items(frame));
       std::erase_if(all, [&](const Value& item) {
-        Scope own{&frame.scope};
-        Frame turn{frame.rendering, own, frame.out, nullptr};
+        Frame turn = frame.inner();
         target(turn, item);
         return !truth(condition(turn));
       });
       if (all.empty()) {
-        Scope own{&frame.scope};
-        Frame none{frame.rendering, own, frame.out, frame.generated};
+        Frame none = frame.inner();
         return otherwise(none);
       }
       for (size_t i = 0; i < all.size(); ++i) {
-        Scope own{&frame.scope, {{"loop", loop_at(all, i)}}};
-        Frame turn{frame.rendering, own, frame.out, frame.generated};
+        Frame turn = frame.inner({{"loop", loop_at(all, i)}});
         frame.rendering.spend(1);
         target(turn, all[i]);
         if (inner(turn) == Flow::kBreak) break;
@@ -300,20 +295,20 @@ class Compiler {
   Target target_of(std::string first) {
     std::vector<std::string> names{std::move(first)};
     while (skip(",")) names.push_back(name());
-    if (std::ranges::find(names, "loop") != names.end()) throw Problem("a variable loop is not read here");
+    if (std::ranges::find(names, "loop") != names.end()) unread("a variable loop");
     if (names.size() == 1)
-      return [of = names[0]](Frame& frame, const Value& value) { set_in(frame.scope.own, of, value); };
+      return [of = names[0]](Frame& frame, const Value& value) { set_in(frame.variables, of, value); };
     return [names](Frame& frame, const Value& value) {
       const std::vector<Value> items = items_of(frame.rendering, value);
       if (items.size() != names.size())
         throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
-      for (size_t i = 0; i < names.size(); ++i) set_in(frame.scope.own, names[i], items[i]);
+      for (size_t i = 0; i < names.size(); ++i) set_in(frame.variables, names[i], items[i]);
     };
   }
 
   Target attribute_target(std::string of, std::string attribute_name) {
     return [=](Frame& frame, const Value& value) {
-      const Value* found = frame.scope.find(of);
+      const Value* found = frame.find(of);
       if (found == nullptr || found->type != kNamespace || of == "loop")
         throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
       list_of({value});  // throws where the value cannot be held
@@ -324,7 +319,7 @@ class Compiler {
   Statement set_statement() {
     const std::string first = name();
     const Target target = skip(".") ? attribute_target(first, name()) : target_of(first);
-    if (is("|")) throw Problem("{% set %} with a filter is not read here");
+    if (is("|")) unread("{{% set %}} with a filter");
     if (skip("=")) {
       const Expression value = tuple();
       expect("%}");
@@ -336,27 +331,26 @@ class Compiler {
       return token.kind == Token::kName && token.text == first;
     };
     if (scopes_ == 0 && std::any_of(tokens_.begin() + begin, tokens_.begin() + at_, is_first))
-      throw Problem(fmt::format("a {{% set {} %}} that reads {} is not read here", first, first));
+      unread("a {{% set {} %}} that reads {}", first, first);
     return [=](Frame& frame) {
-      target(frame, written(frame.rendering, &frame.scope, {}, inner));
+      target(frame, written(frame, inner));
       return Flow::kNext;
     };
   }
 
   // What a block writes elsewhere than into the text.
-  static Value written(Rendering& rendering, const Scope* outer, Members variables, const Statement& inner) {
+  static std::string written(const Frame& outer, const Statement& inner) {
     std::string out;
-    Scope own{outer, std::move(variables)};
-    Frame frame{rendering, own, out, nullptr};
+    Frame frame{outer.rendering, out, nullptr, &outer};
     inner(frame);
     return out;
   }
 
   Statement generation_statement() {
-    if (captures_ > 0) throw Problem("{% generation %} within a macro, a set or another is not read here");
+    if (captures_ > 0) unread("{{% generation %}} within a macro, a set or another");
     return [inner = scope("endgeneration")](Frame& frame) {
       const size_t begin = frame.out.size();
-      frame.out += *written(frame.rendering, &frame.scope, {}, inner).string;
+      frame.out += written(frame, inner);
       if (frame.generated && frame.out.size() > begin) frame.generated->emplace_back(begin, frame.out.size());
       return Flow::kNext;
     };
@@ -377,20 +371,19 @@ class Compiler {
     const Statement inner = scope("endmacro");
     const auto call = [=](Frame& frame, const Arguments& arguments) {
       const Nesting nesting(frame.rendering.depth);
-      const Scope* global = &frame.scope;
+      const Frame* global = &frame;
       while (global->outer != nullptr) global = global->outer;
-      Scope scope{global};
-      Frame called{frame.rendering, scope, frame.out, nullptr};
+      Frame called = global->inner();
       const std::vector<Value> given = in_order_of(parameters, arguments, own);
       for (size_t i = 0; i < given.size(); ++i)
-        scope.own.emplace_back(parameters[i], given[i].is_given() ? given[i] : defaults[i](called));
-      return written(frame.rendering, &scope, {}, inner);
+        called.variables.emplace_back(parameters[i], given[i].is_given() ? given[i] : defaults[i](called));
+      return written(called, inner);
     };
     return [own, macro = std::make_shared<const Macro>(Macro{call})](Frame& frame) {
       Value value;
       value.type = kCallable;
       value.macro = macro.get();
-      set_in(frame.scope.own, own, value);
+      set_in(frame.variables, own, value);
       return Flow::kNext;
     };
   }
@@ -420,49 +413,58 @@ class Compiler {
 
   Expression expression() {
     const Nesting nesting(depth_);
-    Expression value = binary(kOr);
-    while (skip("if")) {
-      const Expression condition = binary(kOr);
-      const Expression other = skip("else") ? expression() : constant(Value::undefined("an if without else"));
-      value = [=](Frame& frame) { return truth(condition(frame)) ? value(frame) : other(frame); };
-    }
-    return value;
+    const Expression value = binary(kOr);
+    if (!skip("if")) return value;
+    const Expression condition = binary(kOr);
+    const Expression other = skip("else") ? expression() : constant(Value::undefined("an if without else"));
+    return [=](Frame& frame) { return truth(condition(frame)) ? value(frame) : other(frame); };
   }
 
-  // Of operators that bind as tightly as this, or more so.
-  Expression binary(int least) {
-    Expression left = least <= kNot && skip("not") ? negation(binary(kNot)) : unary(true);
-    for (bool is_compared = false;;) {
-      const int level = now().kind == Token::kName || now().kind == Token::kSymbol ? level_of(now().text) : 0;
-      if (level < least) return left;
+  // Operators of this level, and in their operands those that bind more tightly. However many there are in a
+  // row, they are not nested in each other; nor are the steps of unary().
+  Expression binary(int level) {
+    if (level == kNot && skip("not")) {
+      const Nesting nesting(depth_);
+      return [of = binary(kNot)](Frame& frame) -> Value { return !truth(of(frame)); };
+    }
+    if (level > kProduct) return unary(true);
+    Expression first = binary(level + 1);
+    std::vector<std::pair<std::string, Expression>> others;
+    while ((now().kind == Token::kName || now().kind == Token::kSymbol) && level_of(now().text) == level) {
       const std::string how = next().text;
       if (how == "not") expect("in");
-      if (how == "/" || how == "//" || how == "**")
-        throw Problem(fmt::format("the operator {} is not read here", how));
-      if (level == kComparison && std::exchange(is_compared, true))
-        throw Problem("a chain of comparisons is not read here");
-      left = [=, right = binary(level + 1)](Frame& frame) -> Value {
-        const Value a = left(frame);
-        if (level <= kAnd) return truth(a) == (level == kOr) ? a : right(frame);
-        return applied(frame.rendering, how, a, right(frame));
-      };
+      if (how == "/" || how == "//" || how == "**") unread("the operator {}", how);
+      if (level == kComparison && !others.empty()) unread("a chain of comparisons");
+      others.emplace_back(how, binary(level + 1));
     }
-  }
-
-  static Expression negation(Expression of) {
-    return [of](Frame& frame) -> Value { return !truth(of(frame)); };
+    if (others.empty()) return first;
+    return [=](Frame& frame) {
+      Value value = first(frame);
+      for (const auto& [how, other] : others) {
+        if (level <= kAnd && truth(value) == (level == kOr)) break;
+        value = level <= kAnd ? other(frame) : applied(frame.rendering, how, value, other(frame));
+      }
+      return value;
+    };
   }
 
   Expression unary(bool with_filters) {
     const Nesting nesting(depth_);
-    Expression value;
-    if (is("+")) throw Problem("the operator + before a value is not read here");
+    if (is("+")) unread("the operator + before a value");
+    Expression first;
     if (skip("-"))
-      value = [of = unary(false)](Frame& frame) { return arithmetic('-', 0, of(frame)); };
+      first = [of = unary(false)](Frame& frame) { return arithmetic('-', 0, of(frame)); };
     else
-      value = primary();
-    value = postfix(std::move(value));
-    return with_filters ? filters(std::move(value)) : value;
+      first = primary();
+    std::vector<Step> steps;
+    while (Step step = postfix()) steps.push_back(std::move(step));
+    while (Step step = with_filters ? filter() : nullptr) steps.push_back(std::move(step));
+    if (steps.empty()) return first;
+    return [=](Frame& frame) {
+      Value value = first(frame);
+      for (const Step& step : steps) value = step(frame, value);
+      return value;
+    };
   }
 
   Expression primary() {
@@ -488,8 +490,7 @@ class Compiler {
         Members all;
         for (size_t i = 0; i < items.size(); i += 2) {
           const Value key = items[i](frame);
-          if (key.type != kString)
-            throw Problem(fmt::format("{} as a dict's key is not read here", key.name_of_type()));
+          if (key.type != kString) unread("{} as a dict's key", key.name_of_type());
           set_in(all, *key.string, items[i + 1](frame));
         }
         return Value(kDict, std::move(all));
@@ -508,35 +509,24 @@ class Compiler {
     if (token.text == "false" || token.text == "False") return constant(false);
     if (token.text == "none" || token.text == "None") return constant(nullptr);
     return [of = token.text](Frame& frame) {
-      const Value* found = frame.scope.find(of);
+      const Value* found = frame.find(of);
       return found != nullptr ? *found : function_named(of);
     };
   }
 
-  Expression postfix(Expression value) {
-    for (;;) {
-      const bool is_attribute = skip(".");
-      if (is_attribute && now().kind == Token::kDigits)
-        throw Problem(fmt::format(".{} is not read here", now().text));
-      if (is_attribute)
-        value = attribute_of(value, name());
-      else if (skip("["))
-        value = subscript(value);
-      else if (is("("))
-        value = [value, given = arguments()](Frame& frame) {
-          return call(frame, value(frame), {}, given(frame));
-        };
-      else
-        return value;
-    }
-  }
-
-  // value.name, or value.name(arguments).
-  Expression attribute_of(const Expression& value, const std::string& of) {
-    if (!is("(")) return [=](Frame& frame) { return attribute(value(frame), of); };
-    return [=, given = arguments()](Frame& frame) {
-      const Value object = value(frame);
-      return call(frame, attribute(object, of), object, given(frame));
+  // Empty: none follows.
+  Step postfix() {
+    if (skip("[")) return subscript();
+    if (is("("))
+      return [given = arguments()](Frame& frame, const Value& value) {
+        return call(frame, value, {}, given(frame));
+      };
+    if (!skip(".")) return nullptr;
+    if (now().kind == Token::kDigits) unread(".{}", now().text);
+    const std::string of = name();
+    if (!is("(")) return [of](Frame&, const Value& value) { return attribute(value, of); };
+    return [of, given = arguments()](Frame& frame, const Value& value) {
+      return call(frame, attribute(value, of), value, given(frame));
     };
   }
 
@@ -548,19 +538,20 @@ class Compiler {
     throw Problem(fmt::format("{} cannot be called", called.name_of_type()));
   }
 
-  Expression subscript(const Expression& value) {
+  Step subscript() {
     std::vector<Expression> parts;
     do {
       parts.push_back(is(":") || is("]") ? constant(nullptr) : expression());
     } while (skip(":"));
     expect("]");
-    const bool is_slice = parts.size() > 1;
+    if (parts.size() == 1)
+      return [key = parts[0]](Frame& frame, const Value& value) {
+        return item(frame.rendering, value, key(frame));
+      };
     if (parts.size() > 3) throw Problem("a slice has at most three parts");
     parts.resize(3, constant(nullptr));
-    return [=](Frame& frame) {
-      const Value of = value(frame), first = parts[0](frame);
-      if (!is_slice) return item(frame.rendering, of, first);
-      return sliced(frame.rendering, of, first, parts[1](frame), parts[2](frame));
+    return [parts](Frame& frame, const Value& value) {
+      return sliced(frame.rendering, value, parts[0](frame), parts[1](frame), parts[2](frame));
     };
   }
 
@@ -576,7 +567,7 @@ class Compiler {
     std::vector<std::pair<std::string, Expression>> all;
     if (skip("("))
       separated(")", [&] {
-        if (is("*") || is("**")) throw Problem("a call with arguments from a list or dict is not read here");
+        if (is("*") || is("**")) unread("a call with arguments from a list or dict");
         const bool is_named = tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::kSymbol;
         std::string of = is_named ? name() : "";
         if (is_named) expect("=");
@@ -589,30 +580,26 @@ class Compiler {
     };
   }
 
-  Expression filters(Expression value) {
-    for (;;) {
-      if (skip("|")) {
-        const std::string of = name();
-        const Builtin* filter = builtin_named(of, Builtin::kFilter);
-        if (filter == nullptr) throw Problem(fmt::format("the filter {} is not read here", of));
-        value = [=, given = arguments()](Frame& frame) {
-          const Value filtered = value(frame);
-          return filter->call(frame.rendering, filtered, given(frame));
-        };
-      } else if (skip("is")) {
-        const bool is_negated = skip("not");
-        const std::string of = name();
-        const Test test = test_named(of);
-        if (test == nullptr) throw Problem(fmt::format("the test {} is not read here", of));
-        const bool has_argument = now().kind == Token::kQuoted || now().kind == Token::kDigits || is("(") ||
-                                  is("[") || is("{") ||
-                                  (now().kind == Token::kName && !is("or") && !is("and") && !is("else"));
-        if (has_argument) throw Problem(fmt::format("an argument of the test {} is not read here", of));
-        value = [=](Frame& frame) -> Value { return test(value(frame)) != is_negated; };
-      } else {
-        return value;
-      }
+  // A filter or a test; empty: none follows.
+  Step filter() {
+    if (skip("|")) {
+      const std::string of = name();
+      const Builtin* found = builtin_named(of, Builtin::kFilter);
+      if (found == nullptr) unread("the filter {}", of);
+      return [found, given = arguments()](Frame& frame, const Value& value) {
+        return found->call(frame.rendering, value, given(frame));
+      };
     }
+    if (!skip("is")) return nullptr;
+    const bool is_negated = skip("not");
+    const std::string of = name();
+    const Test test = test_named(of);
+    if (test == nullptr) unread("the test {}", of);
+    const bool has_argument = now().kind == Token::kQuoted || now().kind == Token::kDigits || is("(") ||
+                              is("[") || is("{") ||
+                              (now().kind == Token::kName && !is("or") && !is("and") && !is("else"));
+    if (has_argument) unread("an argument of the test {}", of);
+    return [test, is_negated](Frame&, const Value& value) -> Value { return test(value) != is_negated; };
   }
 
   std::vector<Token> tokens_;

@@ -11,23 +11,20 @@
 
 namespace pipeline::chat {
 
-// Variables, the innermost first.
-struct Scope {
+// Where a rendering stands, and the variables there.
+struct Frame {
   const Value* find(std::string_view name) const {
-    const Value* found = find_in(own, name);
+    const Value* found = find_in(variables, name);
     return found != nullptr || outer == nullptr ? found : outer->find(name);
   }
+  // One whose variables end with it.
+  Frame inner(Members own = {}) const { return {rendering, out, generated, this, std::move(own)}; }
 
-  const Scope* outer = nullptr;
-  Members own = {};
-};
-
-// Where a rendering stands.
-struct Frame {
   Rendering& rendering;
-  Scope& scope;
   std::string& out;
   std::vector<std::pair<size_t, size_t>>* generated;  // nullptr: `out` is not the text itself
+  const Frame* outer = nullptr;
+  Members variables = {};
 };
 
 enum class Flow : uint8_t { kNext, kBreak, kContinue };

@@ -1,7 +1,5 @@
 #include "plugins/models/chat/lexer.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/utf8.hpp"
 #include "plugins/models/chat/value.hpp"
 
@@ -101,8 +99,7 @@ class Lexer {
     size_t size = 1;
     while (is_word(at(size)) || (is_number && at(size) == '.' && is_digit(at(size + 1)))) ++size;
     const std::string_view word = take(size);
-    if (is_number && !std::ranges::all_of(word, is_digit))
-      fail(fmt::format("the number {} is not read here", word));
+    if (is_number && !std::ranges::all_of(word, is_digit)) unread("the number {}", word);
     add(is_number ? Token::kDigits : Token::kName, word);
   }
 
@@ -115,8 +112,7 @@ class Lexer {
       char c = take(1)[0];
       if (c == '\\') {
         const size_t letter = kLetters.find(at(0));
-        if (letter >= kMeant.size())
-          fail(fmt::format("\\{} in a string is not read here", printable(first_of(rest_))));
+        if (letter >= kMeant.size()) unread("\\{} in a string", printable(first_of(rest_)));
         c = kMeant[letter];
         take(1);
       }

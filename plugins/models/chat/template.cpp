@@ -38,10 +38,9 @@ Template& Template::operator=(Template&&) noexcept = default;
 Rendered Template::render(const nlohmann::ordered_json& variables, std::time_t now) const {
   Rendered rendered;
   Rendering rendering(now);
-  Scope scope;
-  Frame frame{rendering, scope, rendered.text, &rendered.generated};
+  Frame frame{rendering, rendered.text, &rendered.generated};
   try {
-    for (const auto& [name, value] : variables.items()) set_in(scope.own, name, Value::of(value));
+    for (const auto& [name, value] : variables.items()) frame.variables.emplace_back(name, Value::of(value));
     program_->run(frame);
   } catch (const Problem& problem) {
     fail_for(file_, problem);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <fmt/format.h>
-
 #include "core/base/utf8.hpp"
 
 namespace pipeline::chat {
@@ -94,7 +92,7 @@ void write(Rendering& rendering, const Value& value, const Form& form, size_t le
   } else if (value.is_number()) {
     out += value.is_integer() ? std::to_string(value.integer) : float_text(value.number, form);
   } else {
-    throw Problem(fmt::format("the text of {} is not read here", value.name_of_type()));
+    unread("the text of {}", value.name_of_type());
   }
 }
 
@@ -132,12 +130,12 @@ Value Value::of(const nlohmann::ordered_json& json, size_t depth) {
 
 int64_t Value::integer_of(std::string_view what) const {
   if (is_integer()) return integer;
-  throw Problem(fmt::format("{} as {} is not read here", name_of_type(), what));
+  unread("{} as {}", name_of_type(), what);
 }
 
 const std::string& Value::string_of(std::string_view what) const {
   if (type == kString) return *string;
-  throw Problem(fmt::format("{} as {} is not read here", name_of_type(), what));
+  unread("{} as {}", name_of_type(), what);
 }
 
 const char* Value::name_of_type() const {
@@ -175,7 +173,7 @@ bool equal(Rendering& rendering, const Value& a, const Value& b) {
     rendering.spend(a.string->size() / 16);
     return *a.string == *b.string;
   }
-  if (a.type > kDict) throw Problem(fmt::format("{0} == {0} is not read here", a.name_of_type()));
+  if (a.type > kDict) unread("{0} == {0}", a.name_of_type());
   if (a.members == nullptr) return true;  // None, or undefined
   if (a.members->size() != b.members->size()) return false;
   for (size_t i = 0; i < a.members->size(); ++i) {
@@ -191,7 +189,7 @@ bool less(const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return a.number < b.number;
   if (a.type == kString && b.type == kString)
     return *a.string < *b.string;  // UTF-8 sorts as its code points do
-  throw Problem(fmt::format("{} < {} is not read here", a.name_of_type(), b.name_of_type()));
+  unread("{} < {}", a.name_of_type(), b.name_of_type());
 }
 
 bool contains(Rendering& rendering, const Value& container, const Value& wanted) {

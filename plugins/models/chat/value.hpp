@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace pipeline::chat {
@@ -21,6 +22,12 @@ struct Problem : std::runtime_error {
   explicit Problem(const std::string& what, int at = 0) : std::runtime_error(what), line(at) {}
   int line;  // of the template; 0: not known yet
 };
+
+// Throws that: what is named is outside of what is read.
+template <class... Parts>
+[[noreturn]] void unread(fmt::format_string<Parts...> what, Parts&&... parts) {
+  throw Problem(fmt::format(what, std::forward<Parts>(parts)...) + " is not read here");
+}
 
 // One rendering. What takes time or memory is spent here first.
 class Rendering {

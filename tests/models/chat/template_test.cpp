@@ -105,6 +105,16 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("nested too deeply"));
   EXPECT_THAT(problem_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
               HasSubstr("nested too deeply"));
+  const auto repeated = [](const std::string& what) {
+    std::string all;
+    for (int i = 0; i < 20'000; ++i) all += what;
+    return all;
+  };
+  EXPECT_EQ(written("{{ 1" + repeated(" and 1") + " }}"), "1");
+  EXPECT_EQ(written("{{ 1" + repeated("|string") + " }}"), "1");
+  EXPECT_EQ(written("{{ ''" + repeated(".strip()") + " }}"), "");
+  for (const char* operation : {"not ", "- ", "1 if 1 else "})
+    EXPECT_THAT(problem_of("{{ " + repeated(operation) + "1 }}"), HasSubstr("nested too deeply"));
   std::string blocks;
   for (int i = 0; i < 5000; ++i) blocks += "{% if 1 %}";
   EXPECT_THAT(problem_of(blocks), HasSubstr("nested too deeply"));
