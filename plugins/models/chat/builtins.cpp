@@ -40,6 +40,10 @@ std::string cased(std::string text, bool upper_first, bool upper_others, bool by
   return text;
 }
 
+Value titled(const Call& call) { return cased(text_of(call), true, false, true); }
+Value starts_with(const Call& call) { return text_of(call).starts_with(call.given[0].string_of("a prefix")); }
+Value ends_with(const Call& call) { return text_of(call).ends_with(call.given[0].string_of("a suffix")); }
+
 Value without(const Call& call, bool left, bool right) {
   const bool has_chosen = call.given[0].is_given() && call.given[0].type != kNone;
   if (has_chosen) call.given[0].string_of("what is stripped");
@@ -62,8 +66,8 @@ Value replaced(const Call& call) {
 Value split(const Call& call) {
   if (!call.given[0].is_given()) unread("split() at white space");
   const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
-  int64_t most = !call.given[1].is_given() ? -1 : call.given[1].integer_of("maxsplit");
-  if (separator.empty()) throw Problem("split() at an empty str");
+  int64_t most = call.given[1].is_given() ? call.given[1].integer_of("maxsplit") : -1;
+  if (separator.empty()) unread("split() at an empty str");
   std::vector<Value> parts;
   size_t at = 0;
   for (size_t end; most != 0 && (end = rest.find(separator, at)) != std::string::npos; --most) {
@@ -77,7 +81,7 @@ Value split(const Call& call) {
 
 Value pairs_of(const Call& call) {
   if (call.value.type != kDict && call.value.type != kUndefined)
-    throw Problem(fmt::format("{} has no items of keys and values", call.value.name_of_type()));
+    unread("items of {}", call.value.name_of_type());
   std::vector<Value> pairs;
   for (const Value& key : items_of(call))
     pairs.push_back(list_of({key, *find_in(*call.value.members, *key.string)}, kTuple));
@@ -122,20 +126,20 @@ Value joined(const Call& call) {
 }
 
 Value length(const Call& call) {
-  if (call.value.type == kGenerator)
-    throw Problem(fmt::format("{} has no length", call.value.name_of_type()));
+  if (call.value.type == kGenerator) unread("the length of a generator");
+  if (call.value.type >= kTuple && call.value.type <= kView) return call.value.members->size();
   return items_of(call).size();
 }
 
 Value fallback(const Call& call) {
   if (truth(call.given[1]) ? truth(call.value) : call.value.type != kUndefined) return call.value;
-  return !call.given[0].is_given() ? Value("") : call.given[0];
+  return call.given[0].is_given() ? call.given[0] : "";
 }
 
 Value get(const Call& call) {
   const Value& key = call.given[0];
   const Value* found = find_in(*call.value.members, key.string_of("a key"));
-  return found != nullptr ? *found : !call.given[1].is_given() ? Value(nullptr) : call.given[1];
+  return found != nullptr ? *found : call.given[1].is_given() ? call.given[1] : nullptr;
 }
 
 Value string(const Call& call) { return call.value.is_safe ? call.value : text_of(call); }
@@ -164,7 +168,7 @@ Value mapped(const Call& call) {
 // The items of which a test is true, or is not: of them, or of their attribute.
 Value chosen(const Call& call, bool by_attribute, bool keeps) {
   const Value &named = call.given[by_attribute ? 1 : 0], &argument = call.given[by_attribute ? 2 : 1];
-  const std::string name = !named.is_given() ? "" : named.string_of("the name of a test");
+  const std::string name = named.is_given() ? named.string_of("the name of a test") : "";
   const bool is_equality = name == "equalto" || name == "eq" || name == "==";
   const Test test = name.empty() ? truth : test_named(name);
   if (is_equality ? !argument.is_given() : test == nullptr || argument.is_given())
@@ -181,7 +185,7 @@ Value range(const Call& call) {
   const bool has_begin = call.given[1].is_given();
   const int64_t begin = has_begin ? call.given[0].integer_of("where range() begins") : 0,
                 end = call.given[has_begin ? 1 : 0].integer_of("where range() ends"),
-                step = !call.given[2].is_given() ? 1 : call.given[2].integer_of("the step of range()");
+                step = call.given[2].is_given() ? call.given[2].integer_of("the step of range()") : 1;
   if (step != 1 && step != -1) unread("range() of step {}", step);
   std::vector<Value> all;
   for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
@@ -218,23 +222,12 @@ const Builtin kBuiltins[] = {
     {"rstrip", kStringMethod, {""}, [](const Call& call) { return without(call, false, true); }},
     {"upper", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, true); }},
     {"lower", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), false, false); }},
-    {"title",
-     kStringMethod,
-     {},
-     [](const Call& call) -> Value { return cased(text_of(call), true, false, true); }},
+    {"title", kStringMethod, {}, titled},
     {"capitalize", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, false); }},
     {"replace", kTextual, {"old", "new"}, replaced},
     {"split", kStringMethod, {"sep", "maxsplit"}, split},
-    {"startswith",
-     kStringMethod,
-     {""},
-     [](const Call& call) -> Value {
-       return text_of(call).starts_with(call.given[0].string_of("a prefix"));
-     }},
-    {"endswith",
-     kStringMethod,
-     {""},
-     [](const Call& call) -> Value { return text_of(call).ends_with(call.given[0].string_of("a suffix")); }},
+    {"startswith", kStringMethod, {""}, starts_with},
+    {"endswith", kStringMethod, {""}, ends_with},
     {"string", kFilter, {}, string},
     {"safe", kFilter, {}, safe},
     {"int", kFilter, {}, [](const Call& call) -> Value { return call.value.integer_of("an integer"); }},

@@ -45,9 +45,27 @@ Value arithmetic(char how, const Value& a, const Value& b) {
   return result;
 }
 
+// As what is safe does with the other side of +.
+std::string escaped(const std::string& text) {
+  constexpr std::string_view kSpecial = "&<>'\"";
+  constexpr const char* kEntities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  std::string out;
+  for (const char c : text) {
+    const size_t i = kSpecial.find(c);
+    out += i < kSpecial.size() ? kEntities[i] : std::string(1, c);
+  }
+  return out;
+}
+
 Value add(Rendering& rendering, const Value& a, const Value& b) {
-  if (a.is_safe || b.is_safe) unread("+ of what is safe");
-  if (a.type == kString && b.type == kString) return text(rendering, a) + text(rendering, b);
+  if (a.type == kString && b.type == kString) {
+    const auto side = [&](const Value& own, const Value& other) {
+      return other.is_safe && !own.is_safe ? escaped(text(rendering, own)) : text(rendering, own);
+    };
+    Value sum = side(a, b) + side(b, a);
+    sum.is_safe = a.is_safe || b.is_safe;
+    return sum;
+  }
   if (a.type != kList || b.type != kList) return arithmetic('+', a, b);
   Members sum = *a.members;
   sum.insert(sum.end(), b.members->begin(), b.members->end());
@@ -200,7 +218,7 @@ class Compiler {
     };
   }
 
-  static Statement output(Expression value) {
+  static Statement output(const Expression& value) {
     return [value](Frame& frame) {
       frame.out += text(frame.rendering, value(frame));
       return Flow::kNext;
@@ -264,7 +282,7 @@ class Compiler {
     const Target target = target_of(name());
     expect("in");
     const Expression items = tuple(false);
-    const Expression condition = skip("if") ? expression() : constant(true);
+    const Expression condition = skip("if") ? expression() : nullptr;
     if (is("recursive")) throw Problem("recursive loops are not read here");
     expect("%}");
     ++loops_, ++scopes_;
@@ -273,6 +291,7 @@ class Compiler {
     return [=, otherwise = otherwise("endfor")](Frame& frame) {
       std::vector<Value> all = items_of(frame.rendering, items(frame));
       std::erase_if(all, [&](const Value& item) {
+        if (!condition) return false;
         Frame turn = frame.inner();
         target(turn, item);
         return !truth(condition(turn));
@@ -306,7 +325,7 @@ class Compiler {
     };
   }
 
-  Target attribute_target(std::string of, std::string attribute_name) {
+  static Target attribute_target(const std::string& of, const std::string& attribute_name) {
     return [=](Frame& frame, const Value& value) {
       const Value* found = frame.find(of);
       if (found == nullptr || found->type != kNamespace || of == "loop")
@@ -413,7 +432,7 @@ class Compiler {
 
   Expression expression() {
     const Nesting nesting(depth_);
-    const Expression value = binary(kOr);
+    Expression value = binary(kOr);
     if (!skip("if")) return value;
     const Expression condition = binary(kOr);
     const Expression other = skip("else") ? expression() : constant(Value::undefined("an if without else"));

@@ -15,13 +15,16 @@ class Lexer {
   explicit Lexer(std::string_view source) : rest_(source) {}
 
   std::vector<Token> run() {
-    while (!rest_.empty()) read_text();
+    try {
+      while (!rest_.empty()) read_text();
+    } catch (const Problem& problem) {
+      throw Problem(problem.what(), line_);
+    }
     add(Token::kEnd, "the end");
     return std::move(tokens_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw Problem(what, line_); }
   void add(Token::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
   char at(size_t index) const { return index < rest_.size() ? rest_[index] : '\0'; }
   std::string_view take(size_t size) {
@@ -49,7 +52,7 @@ class Lexer {
     const std::string_view mark = take(sign == '-' || sign == '+' ? 3 : 2);
     if (kind == '#') {
       const size_t end = rest_.find("#}");
-      if (end == std::string_view::npos) fail("a comment has no end, #}");
+      if (end == std::string_view::npos) throw Problem("a comment has no end, #}");
       take(end > 0 && is_one_of(rest_[end - 1], "-+") ? end - 1 : end);
       return end_tag("#}");
     }
@@ -77,7 +80,7 @@ class Lexer {
     for (int open = 0;;) {
       while (is_one_of(at(0), " \t\n\r\f\v")) take(1);
       const bool has_sign = at(0) == '-' || (at(0) == '+' && end == "%}");
-      if (rest_.empty()) fail(fmt::format("a tag has no end, {}", end));
+      if (rest_.empty()) throw Problem(fmt::format("a tag has no end, {}", end));
       if (open == 0 && rest_.substr(has_sign ? 1 : 0).starts_with(end)) return;
       if (is_one_of(at(0), "\"'")) {
         read_string(at(0));
@@ -85,7 +88,7 @@ class Lexer {
         read_word();
       } else {
         if (!is_one_of(at(0), "+-/*%~[](){}<>=!.:|,"))
-          fail(fmt::format("'{}' has no meaning here", printable(first_of(rest_))));
+          throw Problem(fmt::format("'{}' has no meaning here", printable(first_of(rest_))));
         open += is_one_of(at(0), "([{") ? 1 : is_one_of(at(0), ")]}") ? -1 : 0;
         const bool is_double =
             at(1) == '=' ? is_one_of(at(0), "=!<>") : at(1) == at(0) && is_one_of(at(0), "*/");
@@ -108,7 +111,7 @@ class Lexer {
     std::string value;
     take(1);
     while (at(0) != quote) {
-      if (rest_.empty()) fail("a string has no end");
+      if (rest_.empty()) throw Problem("a string has no end");
       char c = take(1)[0];
       if (c == '\\') {
         const size_t letter = kLetters.find(at(0));

@@ -99,7 +99,7 @@ struct Value {
   int64_t integer = 0;                        // of True and False: 1 and 0, as in Python
   double number = 0;                          // of every number
   std::shared_ptr<const std::string> string;  // of what is undefined: its name, or nullptr
-  bool is_safe = false;                       // what `safe` gives: + would escape the other side
+  bool is_safe = false;                       // of a string: + escapes the other side
   std::shared_ptr<Members> members;
   size_t depth = 0;  // of the members in each other
   const Macro* macro = nullptr;

@@ -51,6 +51,10 @@ TEST(ChatTemplate, NamesFileAndLineOfWhatIsNotRead) {
               HasSubstr("recursive loops are not read"));
   EXPECT_THAT(problem_of("\n\n{% if a %}"),
               HasSubstr("line 3 of its chat template: the template ends where {% endif %}"));
+  EXPECT_THAT(problem_of("\n{{ '\\d' }}"),
+              HasSubstr("line 2 of its chat template: \\d in a string is not read"));
+  EXPECT_THAT(problem_of("\n{{ 1.5 }}"),
+              HasSubstr("line 2 of its chat template: the number 1.5 is not read"));
   EXPECT_THAT(problem_of("{{ 'é'|upper }}"), HasSubstr("letters that are not ASCII's"));
 }
 
@@ -70,7 +74,7 @@ TEST(ChatTemplate, NamesWhatOfPythonIsNotRead) {
   EXPECT_THAT(problem_of("{{ cycler }}"), HasSubstr("the function cycler is not read here"));
   EXPECT_THAT(problem_of("{% for a in [1] %}{{ loop.depth }}{% endfor %}"),
               HasSubstr("the method depth is not read here"));
-  EXPECT_THAT(problem_of("{{ ('<'|safe) + '<' }}"), HasSubstr("+ of what is safe is not read here"));
+  EXPECT_THAT(problem_of("{{ ('<'|safe)|upper }}"), HasSubstr("upper of what is safe is not read here"));
   EXPECT_THAT(problem_of("{{ {}.items() }}"), HasSubstr("the text of a view is not read here"));
   EXPECT_THAT(problem_of("{{ [1]|map('string') }}"), HasSubstr("the text of a generator is not read here"));
   EXPECT_THAT(problem_of("a \xff"), HasSubstr("chat.jinja: its chat template is not UTF-8"));
