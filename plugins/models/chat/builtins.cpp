@@ -46,14 +46,16 @@ Value ends_with(const Call& call) { return text_of(call).ends_with(call.given[0]
 
 Value without(const Call& call, bool left, bool right) {
   const bool has_chosen = call.given[0].is_given() && call.given[0].type != kNone;
-  if (has_chosen) call.given[0].string_of("what is stripped");
-  return stripped(text_of(call), left, right, has_chosen ? call.given[0].string.get() : nullptr);
+  const std::string whole = text_of(call);
+  if (has_chosen) call.rendering.spend_search(whole, call.given[0].string_of("what is stripped"));
+  return stripped(whole, left, right, has_chosen ? call.given[0].string.get() : nullptr);
 }
 
 Value replaced(const Call& call) {
   const std::string rest = text_of(call), &from = call.given[0].string_of("what replace() looks for"),
                     &to = call.given[1].string_of("what replace() puts in");
   if (from.empty()) unread("replace() of an empty str");
+  call.rendering.spend_search(rest, from);
   std::string out;
   size_t at = 0;
   for (size_t found; (found = rest.find(from, at)) != std::string::npos; at = found + from.size()) {
@@ -68,6 +70,7 @@ Value split(const Call& call) {
   const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
   int64_t most = call.given[1].is_given() ? call.given[1].integer_of("maxsplit") : -1;
   if (separator.empty()) unread("split() at an empty str");
+  call.rendering.spend_search(rest, separator);
   std::vector<Value> parts;
   size_t at = 0;
   for (size_t end; most != 0 && (end = rest.find(separator, at)) != std::string::npos; --most) {
@@ -83,8 +86,9 @@ Value pairs_of(const Call& call) {
   if (call.value.type != kDict && call.value.type != kUndefined)
     unread("items of {}", call.value.name_of_type());
   std::vector<Value> pairs;
-  for (const Value& key : items_of(call))
-    pairs.push_back(list_of({key, *find_in(*call.value.members, *key.string)}, kTuple));
+  if (call.value.type == kDict)
+    for (const auto& [key, item] : *call.value.members) pairs.push_back(list_of({key, item}, kTuple));
+  call.rendering.spend(pairs.size());
   return list_of(pairs, kView);
 }
 
@@ -100,7 +104,7 @@ Value sorted(Rendering& rendering, const Value& value, const Value& key) {
   std::vector<std::pair<Value, Value>> all;
   for (const Value& each : items_of(rendering, value)) {
     const Value by = item(rendering, each, key);
-    all.emplace_back(by.type == kString ? cased(*by.string, false, false) : by, each);
+    all.emplace_back(by.type == kString ? cased(text(rendering, by), false, false) : by, each);
     rendering.spend(16);
   }
   std::ranges::stable_sort(all, less, &std::pair<Value, Value>::first);

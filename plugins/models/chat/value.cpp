@@ -193,8 +193,10 @@ bool less(const Value& a, const Value& b) {
 }
 
 bool contains(Rendering& rendering, const Value& container, const Value& wanted) {
-  if (container.type == kString)
-    return text(rendering, container).find(wanted.string_of("what is looked for")) != std::string::npos;
+  if (container.type == kString) {
+    rendering.spend_search(*container.string, wanted.string_of("what is looked for"));
+    return container.string->find(*wanted.string) != std::string::npos;
+  }
   if (container.type == kDict)
     return wanted.type == kString && find_in(*container.members, *wanted.string) != nullptr;
   return std::ranges::any_of(items_of(rendering, container),

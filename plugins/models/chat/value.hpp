@@ -37,6 +37,10 @@ class Rendering {
     spent_ += std::min(steps, kMost);
     if (spent_ > kMost) throw Problem("the template takes too many steps, or writes too much");
   }
+  // At worst each byte of one text is compared with each of the other.
+  void spend_search(const std::string& text, const std::string& wanted) {
+    spend(1 + text.size() * wanted.size() / 256);
+  }
 
   const std::time_t time;
   int depth = 0;  // of macros in each other

@@ -88,6 +88,12 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   EXPECT_THAT(problem_of("{% set ns = namespace(s='abcdefghijklmnop') %}{% for i in range(90) %}{% set ns.s "
                          "= ns.s ~ ns.s %}{% endfor %}"),
               HasSubstr(too_much));
+  const std::string long_text = "{% set s = 'abcdefgh' * 100000 %}";
+  EXPECT_THAT(problem_of(long_text + "{{ (s ~ 'x').replace(s ~ 'y', '') }}"), HasSubstr(too_much));
+  EXPECT_THAT(problem_of(long_text + "{{ s.strip(s) }}"), HasSubstr(too_much));
+  EXPECT_THAT(problem_of(long_text + "{% for i in range(999) %}"
+                                     "{{ [{'k': s}, {'k': s}]|sort(attribute='k')|length }}{% endfor %}"),
+              HasSubstr(too_much));
   // A list that holds another twice, and so on, is small until it is written or compared.
   const std::string doubled =
       "{% set ns = namespace(l=[1]) %}{% for i in range(90) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}";
