@@ -1,8 +1,6 @@
 #include "plugins/models/chat/builtins.hpp"
 
-#include <iomanip>
-#include <locale>
-#include <sstream>
+#include <array>
 
 namespace pipeline::chat {
 namespace {
@@ -82,14 +80,15 @@ Value split(const Call& call) {
   return list_of(parts);
 }
 
-Value pairs_of(const Call& call) {
-  if (call.value.type != kDict && call.value.type != kUndefined)
-    unread("items of {}", call.value.name_of_type());
+// The filter takes what is undefined, too.
+Value pairs_of(const Call& call, Value::Type as) {
+  const bool is_nothing = call.value.type == kUndefined && as == kGenerator;
+  if (call.value.type != kDict && !is_nothing) unread("items of {}", call.value.name_of_type());
   std::vector<Value> pairs;
-  if (call.value.type == kDict)
+  if (!is_nothing)
     for (const auto& [key, item] : *call.value.members) pairs.push_back(list_of({key, item}, kTuple));
   call.rendering.spend(pairs.size());
-  return list_of(pairs, kView);
+  return list_of(pairs, as);
 }
 
 const std::string& attribute_of(const Value& value) {
@@ -202,10 +201,11 @@ Value range(const Call& call) {
 Value time_text(const Call& call) {
   std::tm local{};
   ::localtime_r(&call.rendering.time, &local);
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
-  out << std::put_time(&local, call.given[0].string_of("the format of strftime_now()").c_str());
-  return out.str();
+  const std::string format = " " + call.given[0].string_of("the format of strftime_now()");  // never empty
+  std::array<char, 1000> text{};
+  constexpr auto kWrite = &std::strftime;  // as Python's: with any format
+  if (kWrite(text.data(), text.size(), format.c_str(), &local) == 0) unread("so long a date");
+  return text.data() + 1;
 }
 
 Value raise(const Call& call) {
@@ -236,8 +236,12 @@ const Builtin kBuiltins[] = {
     {"safe", kFilter, {}, safe},
     {"int", kFilter, {}, [](const Call& call) -> Value { return call.value.integer_of("an integer"); }},
     {"tojson", kFilter, {"ensure_ascii", "indent"}, as_json},
-    {"items", kFilter | kDictMethod, {}, [](const Call& call) { return pairs_of(call); }},
-    {"dictsort", kFilter, {}, [](const Call& call) { return sorted(call.rendering, pairs_of(call), 0); }},
+    {"items", kFilter, {}, [](const Call& call) { return pairs_of(call, kGenerator); }},
+    {"items", kDictMethod, {}, [](const Call& call) { return pairs_of(call, kView); }},
+    {"dictsort",
+     kFilter,
+     {},
+     [](const Call& call) { return sorted(call.rendering, pairs_of(call, kList), 0); }},
     {"keys", kDictMethod, {}, [](const Call& call) { return list_of(items_of(call), kView); }},
     {"list", kFilter, {}, [](const Call& call) { return list_of(items_of(call)); }},
     {"length", kFilter, {}, length},

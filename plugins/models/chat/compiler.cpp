@@ -590,6 +590,9 @@ class Compiler {
         const bool is_named = tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::kSymbol;
         std::string of = is_named ? name() : "";
         if (is_named) expect("=");
+        const auto has_name = [&](const auto& other) { return is_named && other.first == of; };
+        if (std::ranges::any_of(all, has_name))
+          throw Problem(fmt::format("the argument {} stands twice", of));
         all.emplace_back(std::move(of), expression());
       });
     return [all](Frame& frame) {

@@ -102,7 +102,8 @@ class Lexer {
     size_t size = 1;
     while (is_word(at(size)) || (is_number && at(size) == '.' && is_digit(at(size + 1)))) ++size;
     const std::string_view word = take(size);
-    if (is_number && !std::ranges::all_of(word, is_digit)) unread("the number {}", word);
+    if (is_number && (!std::ranges::all_of(word, is_digit) || (size > 1 && word[0] == '0')))
+      unread("the number {}", word);
     add(is_number ? Token::kDigits : Token::kName, word);
   }
 

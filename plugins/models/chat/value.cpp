@@ -197,6 +197,7 @@ bool contains(Rendering& rendering, const Value& container, const Value& wanted)
     rendering.spend_search(*container.string, wanted.string_of("what is looked for"));
     return container.string->find(*wanted.string) != std::string::npos;
   }
+  if (container.type == kDict && wanted.members != nullptr) unread("{} in a dict", wanted.name_of_type());
   if (container.type == kDict)
     return wanted.type == kString && find_in(*container.members, *wanted.string) != nullptr;
   return std::ranges::any_of(items_of(rendering, container),
