@@ -80,7 +80,7 @@ BLOCKS = [
     "{{ {'a': {'b': {}}} }}", "{% if not t %}a{% endif %}{{ messages }}",
     "{% for m in rows %}{% for n in l %}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}", "{{ rows }}", "{{ d }}", "{{ [f, none, true, 'a\\'b', \"a'b\\\"c\", 'é\\n'] }}",
     "{% set g = l|select %}{% for i in g %}{{ i }}{% endfor %}-{% for i in g %}{{ i }}{% endfor %}", "{% if rows|selectattr('k', 'equalto', 'zz') %}a{% endif %}",
-    "{% set v = d.items() %}{% for k, i in v %}{{ k }}{% endfor %}{% for k, i in v %}{{ k }}{% endfor %}", "{% generation %}{% set a = 1 %}b{% endgeneration %}{{ a is defined }}",
+    "{% set g = rows|map(attribute='k') %}{{ g|first }}{% for i in g %}{{ i }}{% endfor %}", "{{ l|select|last }}", "{% set v = d.items() %}{% for k, i in v %}{{ k }}{% endfor %}{% for k, i in v %}{{ k }}{% endfor %}", "{% generation %}{% set a = 1 %}b{% endgeneration %}{{ a is defined }}",
     "{% for i in l %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{% macro m(a) %}{{ loop is defined }}{{ i is defined }}{{ a }}{% endmacro %}{% for i in l %}{{ m(loop.last) }}{% endfor %}",
     "{% set ns = namespace() %}{{ ns.a is defined }}{% set ns.a %}b{% endset %}{{ ns.a is defined }}{{ ns['a'] }}", "{{ '<' }}\u00a0{%- if t %}\u3000{%- endif -%}\u2003b",
     "{% for i in l if loop is defined %}a{% endfor %}", "{% for i in l %}{% set loop = i %}{{ loop }}{% endfor %}", "{% for i in l %}{% set x %}{{ x }}a{% endset %}{{ x }}{% endfor %}{{ x }}",

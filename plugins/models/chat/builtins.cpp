@@ -153,7 +153,15 @@ Value safe(const Call& call) {
   return value;
 }
 
-Value end_of(const Call& call, int64_t index) { return item(call.rendering, list_of(items_of(call)), index); }
+Value end_of(const Call& call, int64_t index) {
+  if (call.value.type != kGenerator) return item(call.rendering, list_of(items_of(call)), index);
+  if (index != 0) unread("the last of a generator");
+  if (call.value.members->empty()) return Value::undefined("the first of nothing");
+  const Value first = call.value.members->front().second;
+  call.value.members->erase(call.value.members->begin());
+  call.rendering.spend(call.value.members->size());
+  return first;
+}
 
 Value mapped(const Call& call) {
   const bool by_attribute = !call.given[0].is_given();
