@@ -1,592 +1,376 @@
-// What templates call by name: filters, tests, methods, functions, as jinja2/filters.py and Python have them.
-#include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <iomanip>
-#include <locale>
-#include <sstream>
-#include <unordered_map>
+#include "plugins/models/chat/builtins.hpp"
 
-#include <fmt/format.h>
-
-#include "plugins/models/chat/scope.hpp"
+#include <array>
 
 namespace pipeline::chat {
 namespace {
 
-// What Python's str.strip() takes away.
-bool is_space(std::string_view c) {
-  if (c.size() == 1)
-    return std::string_view(" \t\n\r\f\v\x1c\x1d\x1e\x1f").find(c[0]) != std::string_view::npos;
-  static constexpr std::string_view kWide[] = {
-      "\u0085", "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005", "\u2006",
-      "\u2007", "\u2008", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000"};
-  return std::ranges::find(kWide, c) != std::end(kWide);
-}
+using enum Builtin::Role;
+constexpr int kTextual = kFilter | kStringMethod;
 
-// `chosen`: the characters to take away; undefined or None: white space.
-std::string stripped(const std::string& text, const Value* chosen, bool left, bool right) {
-  const std::vector<std::string> all = characters(text);
-  const std::vector<std::string> given =
-      chosen != nullptr && chosen->string() ? characters(*chosen->string()) : std::vector<std::string>();
-  const auto goes = [&](const std::string& c) {
-    return chosen != nullptr && chosen->string() ? std::ranges::find(given, c) != given.end() : is_space(c);
-  };
-  size_t begin = 0, end = all.size();
-  while (left && begin < end && goes(all[begin])) ++begin;
-  while (right && end > begin && goes(all[end - 1])) --end;
-  std::string kept;
-  for (size_t i = begin; i < end; ++i) kept += all[i];
-  return kept;
+// Python's names that mean something here and are not read.
+constexpr std::string_view kFunctions = " caller cycler dict joiner kwargs lipsum self super varargs ";
+constexpr std::string_view kLoop = " cycle changed depth depth0 ";
+constexpr std::string_view kStringMethods =
+    " casefold center count encode expandtabs find format format_map index isalnum isalpha isascii isdecimal "
+    "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust maketrans "
+    "partition "
+    "removeprefix removesuffix rfind rindex rjust rpartition rsplit splitlines swapcase translate zfill ";
+constexpr std::string_view kDictMethods = " clear copy fromkeys pop popitem setdefault update values ";
+constexpr std::string_view kListMethods =
+    " append clear copy count extend index insert pop remove reverse sort ";
+
+std::string text_of(const Call& call) { return text(call.rendering, call.value); }
+std::vector<Value> items_if_any(const Call& call) {
+  return truth(call.value) ? items_of(call.rendering, call.value) : std::vector<Value>();
 }
+std::vector<Value> items_of(const Call& call) { return items_of(call.rendering, call.value); }
 
 // Letters of ASCII; others have rules that are not here.
-std::string cased(const std::string& text, bool upper_first, bool upper_others, bool by_word) {
-  std::string out;
-  bool first = true;
-  for (const char c : text) {
+std::string cased(std::string text, bool upper_first, bool upper_others, bool by_word = false) {
+  bool is_first = true;
+  for (char& c : text) {
     if (static_cast<unsigned char>(c) >= 0x80)
       throw Problem("upper and lower case of letters that are not ASCII's are not known here");
-    const bool up = first ? upper_first : upper_others;
-    out += static_cast<char>(up ? std::toupper(c) : std::tolower(c));
-    first = by_word && !std::isalpha(static_cast<unsigned char>(c));
+    c = static_cast<char>((is_first ? upper_first : upper_others) ? std::toupper(c) : std::tolower(c));
+    is_first = by_word && !std::isalpha(static_cast<unsigned char>(c));
   }
-  return out;
+  return text;
 }
 
-std::string replaced(Budget& budget, const std::string& text, const Arguments& given) {
-  const Value *from = given.find(0, "old"), *to = given.find(1, "new"), *count = given.find(2, "count");
-  if (from == nullptr || to == nullptr)
-    throw Problem("replace() needs what goes and what comes in its place");
-  const std::string &old = from->text_of("what replace() looks for"),
-                    &other = to->text_of("what replace() puts in");
-  int64_t most = count == nullptr || count->is_none() ? -1 : count->integer("the count of replace()");
+Value titled(const Call& call) { return cased(text_of(call), true, false, true); }
+Value starts_with(const Call& call) { return text_of(call).starts_with(call.given[0].string_of("a prefix")); }
+Value ends_with(const Call& call) { return text_of(call).ends_with(call.given[0].string_of("a suffix")); }
+
+Value without(const Call& call, bool left, bool right) {
+  const bool has_chosen = call.given[0].is_given() && call.given[0].type != kNone;
+  const std::string whole = text_of(call);
+  if (has_chosen) call.rendering.spend_search(whole, call.given[0].string_of("what is stripped"));
+  return stripped(whole, left, right, has_chosen ? call.given[0].string.get() : nullptr);
+}
+
+Value replaced(const Call& call) {
+  const std::string rest = text_of(call), &from = call.given[0].string_of("what replace() looks for"),
+                    &to = call.given[1].string_of("what replace() puts in");
+  if (from.empty()) unread("replace() of an empty str");
+  call.rendering.spend_search(rest, from);
   std::string out;
   size_t at = 0;
-  if (old.empty()) throw Problem("replace() looks for an empty str");
-  for (size_t found; most != 0 && (found = text.find(old, at)) != std::string::npos;
-       at = found + old.size(), --most) {
-    out += text.substr(at, found - at) + other;
-    budget.spend_weight(1 + (other.size() + found - at) / 16);
+  for (size_t found; (found = rest.find(from, at)) != std::string::npos; at = found + from.size()) {
+    out.append(rest, at, found - at).append(to);
+    call.rendering.spend(1 + to.size() / 16);
   }
-  return out + text.substr(at);
+  return out.append(rest, at);
 }
 
-Value split(const std::string& text, const Arguments& given, bool from_right) {
-  const Value *by = given.find(0, "sep"), *count = given.find(1, "maxsplit");
-  int64_t most = count == nullptr ? -1 : count->integer("maxsplit");
-  List parts;
-  if (by == nullptr || by->is_none()) {
-    if (most >= 0) throw Problem("split() at white space with maxsplit is not read here");
-    std::string word;
-    for (const std::string& c : characters(text + " ")) {
-      if (!is_space(c)) {
-        word += c;
-      } else if (!word.empty()) {
-        parts.items.emplace_back(std::exchange(word, {}));
-      }
-    }
-    return parts;
+Value split(const Call& call) {
+  if (!call.given[0].is_given()) unread("split() at white space");
+  const std::string &separator = call.given[0].string_of("what split() looks for"), rest = text_of(call);
+  int64_t most = call.given[1].is_given() ? call.given[1].integer_of("maxsplit") : -1;
+  if (separator.empty()) unread("split() at an empty str");
+  call.rendering.spend_search(rest, separator);
+  std::vector<Value> parts;
+  size_t at = 0;
+  for (size_t end; most != 0 && (end = rest.find(separator, at)) != std::string::npos; --most) {
+    parts.emplace_back(rest.substr(at, end - at));
+    at = end + separator.size();
   }
-  const std::string& separator = by->text_of("what split() looks for");
-  if (separator.empty()) throw Problem("split() looks for an empty str");
-  std::string rest = text;
-  for (size_t found;
-       most != 0 && (found = from_right ? rest.rfind(separator) : rest.find(separator)) != std::string::npos;
-       --most) {
-    const size_t behind = found + separator.size();
-    parts.items.emplace_back(from_right ? rest.substr(behind) : rest.substr(0, found));
-    rest = from_right ? rest.substr(0, found) : rest.substr(behind);
-  }
-  parts.items.emplace_back(rest);
-  if (from_right) std::ranges::reverse(parts.items);
-  return parts;
+  call.rendering.spend(parts.size());
+  parts.emplace_back(rest.substr(at));
+  return list_of(parts);
 }
 
-Value split_lines(const std::string& text) {
-  List lines;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find_first_of("\r\n", at), text.size());
-    lines.items.emplace_back(text.substr(at, end - at));
-    at = end + (text.compare(end, 2, "\r\n") == 0 ? 2 : 1);
+// The filter takes what is undefined, too.
+Value pairs_of(const Call& call, Value::Type as) {
+  const bool is_nothing = call.value.type == kUndefined && as == kGenerator;
+  if (call.value.type != kDict && !is_nothing) unread("items of {}", call.value.name_of_type());
+  std::vector<Value> pairs;
+  if (!is_nothing)
+    for (const auto& [key, item] : *call.value.members) pairs.push_back(list_of({key, item}, kTuple));
+  call.rendering.spend(pairs.size());
+  return list_of(pairs, as);
+}
+
+const std::string& attribute_of(const Value& value) {
+  const std::string& name = value.string_of("an attribute");
+  if (name.find_first_not_of("0123456789.") != 0 || name.find('.') != std::string::npos)
+    unread("the attribute '{}'", name);
+  return name;
+}
+
+// In the order of what is at this key of the items, without a difference of upper and lower case.
+Value sorted(Rendering& rendering, const Value& value, const Value& key) {
+  std::vector<std::pair<Value, Value>> all;
+  for (const Value& each : items_of(rendering, value)) {
+    const Value by = item(rendering, each, key);
+    all.emplace_back(by.type == kString ? cased(text(rendering, by), false, false) : by, each);
+    rendering.spend(16);
   }
-  return lines;
+  std::ranges::stable_sort(all, less, &std::pair<Value, Value>::first);
+  std::vector<Value> ordered;
+  for (auto& [by, each] : all) ordered.push_back(std::move(each));
+  return list_of(ordered);
 }
 
-bool has_affix(const std::string& text, const Value* given, bool at_end) {
-  if (given == nullptr) throw Problem("startswith() and endswith() need a str");
-  const auto fits = [&](const Value& affix) {
-    const std::string& wanted = affix.text_of("an affix");
-    return at_end ? text.ends_with(wanted) : text.starts_with(wanted);
-  };
-  return given->list() ? std::ranges::any_of(given->list()->items, fits) : fits(*given);
+Value sort(const Call& call) {
+  if (call.given[0].is_given() || !call.given[1].is_given()) unread("sort() without an attribute");
+  return sorted(call.rendering, call.value, attribute_of(call.given[1]));
 }
 
-std::string join(Budget& budget, const std::vector<Value>& items, const std::string& separator) {
+Value joined(const Call& call) {
+  const std::string separator = text(call.rendering, call.given[0]);
   std::string all;
-  for (size_t i = 0; i < items.size(); ++i) {
-    budget.spend_weight(items[i].weight() + 1 + separator.size() / 16);
-    all += (i > 0 ? separator : "") + text(items[i]);
+  for (const Value& each : items_of(call)) {
+    call.rendering.spend(1 + separator.size() / 16);
+    all.append(text(call.rendering, each)).append(separator);
   }
+  all.resize(all.size() - std::min(all.size(), separator.size()));
   return all;
 }
 
-const Value& given_to(const Arguments& arguments, const char* method) {
-  if (arguments.positional.empty()) throw Problem(fmt::format("{} needs an argument", method));
-  return arguments.positional[0];
+Value length(const Call& call) {
+  if (call.value.type == kGenerator) unread("the length of a generator");
+  if (call.value.type >= kTuple && call.value.type <= kView) return call.value.members->size();
+  return items_of(call).size();
 }
 
-Value pairs_of(const Dict& dict) {
-  List pairs;
-  for (const auto& [key, value] : dict.items) pairs.items.emplace_back(List{{key, value}, true});
-  return pairs;
+Value fallback(const Call& call) {
+  if (truth(call.given[1]) ? truth(call.value) : call.value.type != kUndefined) return call.value;
+  return call.given[0].is_given() ? call.given[0] : "";
 }
 
-Value string_method(Budget& budget, const std::string& text, const std::string& name) {
-  using Method = Value (*)(Budget&, const std::string&, const Arguments&);
-  static const std::unordered_map<std::string_view, Method> kMethods{
-      {"strip",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         return stripped(s, a.find(0, "chars"), true, true);
-       }},
-      {"lstrip",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         return stripped(s, a.find(0, "chars"), true, false);
-       }},
-      {"rstrip",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         return stripped(s, a.find(0, "chars"), false, true);
-       }},
-      {"upper",
-       [](Budget&, const std::string& s, const Arguments&) -> Value { return cased(s, true, true, false); }},
-      {"lower",
-       [](Budget&, const std::string& s, const Arguments&) -> Value {
-         return cased(s, false, false, false);
-       }},
-      {"title",
-       [](Budget&, const std::string& s, const Arguments&) -> Value { return cased(s, true, false, true); }},
-      {"capitalize",
-       [](Budget&, const std::string& s, const Arguments&) -> Value { return cased(s, true, false, false); }},
-      {"replace",
-       [](Budget& b, const std::string& s, const Arguments& a) -> Value { return replaced(b, s, a); }},
-      {"split",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value { return split(s, a, false); }},
-      {"rsplit",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value { return split(s, a, true); }},
-      {"splitlines", [](Budget&, const std::string& s, const Arguments&) -> Value { return split_lines(s); }},
-      {"startswith",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         return has_affix(s, a.find(0, "prefix"), false);
-       }},
-      {"endswith",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         return has_affix(s, a.find(0, "suffix"), true);
-       }},
-      {"find",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         const size_t found = s.find(given_to(a, "find()").text_of("what find() looks for"));
-         return found == std::string::npos ? int64_t{-1} : length(Value(s.substr(0, found)));
-       }},
-      {"count",
-       [](Budget&, const std::string& s, const Arguments& a) -> Value {
-         given_to(a, "count()");
-         return length(split(s, a, false)) - 1;
-       }},
-      {"join",
-       [](Budget& b, const std::string& s, const Arguments& a) -> Value {
-         return join(b, items_of(given_to(a, "join()")), s);
-       }},
-      {"isdigit",
-       [](Budget&, const std::string& s, const Arguments&) -> Value {
-         return !s.empty() && std::ranges::all_of(s, [](char c) { return c >= '0' && c <= '9'; });
-       }},
-  };
-  const auto found = kMethods.find(name);
-  if (found == kMethods.end()) return {};
-  return Function([&budget, text, method = found->second](const Arguments& given) {
-    budget.spend_weight(1 + text.size() / 16);
-    return method(budget, text, given);
-  });
+Value get(const Call& call) {
+  const Value& key = call.given[0];
+  const Value* found = find_in(*call.value.members, key.string_of("a key"));
+  return found != nullptr ? *found : call.given[1].is_given() ? call.given[1] : nullptr;
 }
 
-Value dict_method(const Value& value, const std::string& name) {
-  const Dict& dict = *value.dict();
-  const auto method = [&](Function function) { return Value(std::move(function), &value); };
-  if (name == "items") return method([value](const Arguments&) { return pairs_of(*value.dict()); });
-  if (name == "keys") return method([value](const Arguments&) -> Value { return List{items_of(value)}; });
-  if (name == "values")
-    return method([value](const Arguments&) -> Value {
-      List all;
-      for (const auto& item : value.dict()->items) all.items.push_back(item.second);
-      return all;
-    });
-  if (name == "get")
-    return method([value](const Arguments& given) -> Value {
-      const Value *key = given.find(0, "key"), *otherwise = given.find(1, "default");
-      const Value* found = key != nullptr && key->string() ? value.dict()->find(*key->string()) : nullptr;
-      return found != nullptr ? *found : otherwise != nullptr ? *otherwise : Value(nullptr);
-    });
-  for (const char* changes : {"pop", "update", "setdefault", "clear", "popitem"})
-    if (name == changes && !dict.find(name))
-      throw Problem(fmt::format("{}() would change a dict, which templates may not", name));
-  return {};
-}
+Value string(const Call& call) { return call.value.is_safe ? call.value : text_of(call); }
 
-// The attribute of an item that map, selectattr and others name: "function.name".
-Value path_of(Budget& budget, Value value, const std::string& path) {
-  for (size_t begin = 0; begin <= path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    const std::string name = path.substr(begin, end - begin);
-    int64_t index = 0;
-    const bool is_index =
-        std::from_chars(name.data(), name.data() + name.size(), index).ptr == name.data() + name.size() &&
-        !name.empty();
-    value = is_index ? item(budget, value, index) : item(budget, value, name);
-    begin = end + 1;
-  }
+Value safe(const Call& call) {
+  Value value = text_of(call);
+  value.is_safe = true;
   return value;
 }
 
-// select, reject, selectattr, rejectattr.
-Value chosen(Budget& budget, const Value& value, Arguments given, bool by_attribute, bool keeps) {
-  std::string attribute_name;
-  if (by_attribute) {
-    if (given.positional.empty()) throw Problem("selectattr and rejectattr need the name of an attribute");
-    attribute_name = given.positional[0].text_of("an attribute's name");
-    given.positional.erase(given.positional.begin());
-  }
-  Test test = nullptr;
-  if (!given.positional.empty()) {
-    const std::string name = given.positional[0].text_of("a test's name");
-    test = test_named(name);
-    if (test == nullptr) throw Problem(fmt::format("the test {} is not read here", name));
-    given.positional.erase(given.positional.begin());
-  }
-  List kept;
-  for (const Value& each : items_of(value)) {
-    budget.spend();
-    const Value looked_at = by_attribute ? path_of(budget, each, attribute_name) : each;
-    if ((test != nullptr ? test(looked_at, given) : truth(looked_at)) == keeps) kept.items.push_back(each);
-  }
-  return kept;
+Value end_of(const Call& call, int64_t index) {
+  if (call.value.type != kGenerator) return item(call.rendering, list_of(items_of(call)), index);
+  if (index != 0) unread("the last of a generator");
+  if (call.value.members->empty()) return Value::undefined("the first of nothing");
+  const Value first = call.value.members->front().second;
+  call.value.members->erase(call.value.members->begin());
+  call.rendering.spend(call.value.members->size());
+  return first;
 }
 
-Value mapped(Budget& budget, const Value& value, const Arguments& given) {
-  List all;
-  const Value *attribute_name = given.named.find("attribute"), *otherwise = given.named.find("default");
-  Arguments rest = given;
-  Filter filter = nullptr;
-  if (attribute_name == nullptr) {
-    if (given.positional.empty()) throw Problem("map needs a filter or an attribute");
-    const std::string name = given.positional[0].text_of("a filter's name");
-    filter = filter_named(name);
-    if (filter == nullptr) throw Problem(fmt::format("the filter {} is not read here", name));
-    rest.positional.erase(rest.positional.begin());
-  }
-  for (const Value& each : items_of(value)) {
-    budget.spend();
-    Value made = filter != nullptr ? filter(budget, each, rest)
-                                   : path_of(budget, each, attribute_name->text_of("an attribute's name"));
-    if (made.is_undefined() && otherwise != nullptr) made = *otherwise;
-    all.items.push_back(std::move(made));
-  }
-  return all;
+Value mapped(const Call& call) {
+  const bool by_attribute = !call.given[0].is_given();
+  const std::string& name = call.given[by_attribute ? 1 : 0].string_of("what map() makes of an item");
+  const Builtin* filter = builtin_named(name, Builtin::kFilter);
+  if (!by_attribute && (filter == nullptr || call.given[1].is_given()))
+    unread("map() by the filter {}", name);
+  std::vector<Value> made;
+  for (const Value& each : items_if_any(call))
+    made.push_back(by_attribute ? item(call.rendering, each, attribute_of(name))
+                                : filter->call(call.rendering, each, {}));
+  return list_of(made, kGenerator);
 }
 
-Value sorted(Budget& budget, const Value& value, const Arguments& given) {
-  const Value *reverse = given.find(0, "reverse"), *sensitive = given.find(1, "case_sensitive"),
-              *by = given.find(2, "attribute");
-  List all{items_of(value)};
-  budget.spend_weight(16 * value.weight());
-  const auto key = [&](const Value& each) {
-    Value of =
-        by != nullptr && !by->is_none() ? path_of(budget, each, by->text_of("an attribute's name")) : each;
-    return of.string() && (sensitive == nullptr || !truth(*sensitive))
-               ? Value(cased(*of.string(), false, false, false))
-               : of;
-  };
-  std::ranges::stable_sort(all.items, [&](const Value& a, const Value& b) {
-    return reverse != nullptr && truth(*reverse) ? less(key(b), key(a)) : less(key(a), key(b));
-  });
-  return all;
+// The items of which a test is true, or is not: of them, or of their attribute.
+Value chosen(const Call& call, bool by_attribute, bool keeps) {
+  const Value &named = call.given[by_attribute ? 1 : 0], &argument = call.given[by_attribute ? 2 : 1];
+  const std::string name = named.is_given() ? named.string_of("the name of a test") : "";
+  const bool is_equality = name == "equalto" || name == "eq" || name == "==";
+  const Test test = name.empty() ? truth : test_named(name);
+  if (is_equality ? !argument.is_given() : test == nullptr || argument.is_given())
+    unread("the test {}", name);
+  std::vector<Value> kept;
+  for (const Value& each : items_if_any(call)) {
+    const Value tested = by_attribute ? item(call.rendering, each, attribute_of(call.given[0])) : each;
+    if ((is_equality ? equal(call.rendering, tested, argument) : test(tested)) == keeps) kept.push_back(each);
+  }
+  return list_of(kept, kGenerator);
 }
 
-Value tojson(Budget& budget, const Value& value, const Arguments& given) {
-  const Value *indent = given.named.find("indent"), *separators = given.named.find("separators"),
-              *sorts = given.named.find("sort_keys");
-  if (!given.positional.empty()) indent = given.positional.size() > 1 ? &given.positional[1] : indent;
-  const bool has_indent = indent != nullptr && !indent->is_none();
-  std::string item_separator = has_indent ? "," : ", ", key_separator = ": ";
-  if (separators != nullptr && separators->list() && separators->list()->items.size() == 2) {
-    item_separator = separators->list()->items[0].text_of("a separator");
-    key_separator = separators->list()->items[1].text_of("a separator");
+Value range(const Call& call) {
+  const bool has_begin = call.given[1].is_given();
+  const int64_t begin = has_begin ? call.given[0].integer_of("where range() begins") : 0,
+                end = call.given[has_begin ? 1 : 0].integer_of("where range() ends"),
+                step = call.given[2].is_given() ? call.given[2].integer_of("the step of range()") : 1;
+  if (step != 1 && step != -1) unread("range() of step {}", step);
+  std::vector<Value> all;
+  for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
+    call.rendering.spend(1);
+    all.emplace_back(i);
   }
-  std::string made = json_text(value, has_indent ? indent->integer("indent") : -1, item_separator,
-                               key_separator, sorts != nullptr && truth(*sorts));
-  budget.spend_weight(1 + made.size() / 16);
-  return made;
+  return list_of(all, kView);
 }
 
-Value indented(const std::string& text, const Arguments& given) {
-  const Value *width = given.find(0, "width"), *first = given.find(1, "first"),
-              *blank = given.find(2, "blank");
-  const std::string space =
-      width == nullptr ? "    "
-      : width->string() != nullptr
-          ? *width->string()
-          : std::string(static_cast<size_t>(std::clamp<int64_t>(width->integer("a width"), 0, 1000)), ' ');
-  std::string out = first != nullptr && truth(*first) ? space : "";
-  size_t at = 0;
-  for (size_t end; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
-    out += text.substr(at, end + 1 - at);
-    const bool is_blank = end + 1 >= text.size() || text[end + 1] == '\n';
-    if (!is_blank || (blank != nullptr && truth(*blank))) out += space;
-  }
-  return out + text.substr(at);
+Value time_text(const Call& call) {
+  std::tm local{};
+  ::localtime_r(&call.rendering.time, &local);
+  const std::string format = " " + call.given[0].string_of("the format of strftime_now()");  // never empty
+  std::array<char, 1000> text{};
+  constexpr auto kWrite = &std::strftime;  // as Python's: with any format
+  if (kWrite(text.data(), text.size(), format.c_str(), &local) == 0) unread("so long a date");
+  return text.data() + 1;
 }
 
-Value integer_of(const Value& value, const Value& otherwise) {
-  if (value.is_number()) {
-    const double number = std::trunc(value.number());
-    return value.is_integer()        ? Value(value.integer(""))
-           : std::abs(number) < 9e15 ? Value(static_cast<int64_t>(number))
-                                     : otherwise;
-  }
-  const std::string digits = value.string() ? stripped(*value.string(), nullptr, true, true) : "";
-  int64_t number = 0;
-  const auto end = digits.data() + digits.size();
-  return !digits.empty() && std::from_chars(digits.data(), end, number).ptr == end ? Value(number)
-                                                                                   : otherwise;
+Value raise(const Call& call) {
+  throw Problem("it refuses the conversation: " + text(call.rendering, call.given[0]));
 }
+
+Value as_json(const Call& call) {
+  const bool has_indent = call.given[1].is_given() && call.given[1].type != kNone;
+  const int64_t indent = has_indent ? call.given[1].integer_of("indent") : -1;
+  if (has_indent && indent < 0) unread("an indent below 0");
+  return json_text(call.rendering, call.value, truth(call.given[0]), indent);
+}
+
+const Builtin kBuiltins[] = {
+    {"trim", kFilter, {"chars"}, [](const Call& call) { return without(call, true, true); }},
+    {"strip", kStringMethod, {""}, [](const Call& call) { return without(call, true, true); }},
+    {"lstrip", kStringMethod, {""}, [](const Call& call) { return without(call, true, false); }},
+    {"rstrip", kStringMethod, {""}, [](const Call& call) { return without(call, false, true); }},
+    {"upper", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, true); }},
+    {"lower", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), false, false); }},
+    {"title", kStringMethod, {}, titled},
+    {"capitalize", kTextual, {}, [](const Call& call) -> Value { return cased(text_of(call), true, false); }},
+    {"replace", kTextual, {"old", "new"}, replaced},
+    {"split", kStringMethod, {"sep", "maxsplit"}, split},
+    {"startswith", kStringMethod, {""}, starts_with},
+    {"endswith", kStringMethod, {""}, ends_with},
+    {"string", kFilter, {}, string},
+    {"safe", kFilter, {}, safe},
+    {"int", kFilter, {}, [](const Call& call) -> Value { return call.value.integer_of("an integer"); }},
+    {"tojson", kFilter, {"ensure_ascii", "indent"}, as_json},
+    {"items", kFilter, {}, [](const Call& call) { return pairs_of(call, kGenerator); }},
+    {"items", kDictMethod, {}, [](const Call& call) { return pairs_of(call, kView); }},
+    {"dictsort",
+     kFilter,
+     {},
+     [](const Call& call) { return sorted(call.rendering, pairs_of(call, kList), 0); }},
+    {"keys", kDictMethod, {}, [](const Call& call) { return list_of(items_of(call), kView); }},
+    {"list", kFilter, {}, [](const Call& call) { return list_of(items_of(call)); }},
+    {"length", kFilter, {}, length},
+    {"count", kFilter, {}, length},
+    {"default", kFilter, {"default_value", "boolean"}, fallback},
+    {"d", kFilter, {"default_value", "boolean"}, fallback},
+    {"first", kFilter, {}, [](const Call& call) { return end_of(call, 0); }},
+    {"last", kFilter, {}, [](const Call& call) { return end_of(call, -1); }},
+    {"get", kDictMethod, {"", ""}, get},
+    {"join", kFilter, {"d"}, joined},
+    {"map", kFilter, {"", "attribute"}, mapped},
+    {"select", kFilter, {"", ""}, [](const Call& call) { return chosen(call, false, true); }},
+    {"reject", kFilter, {"", ""}, [](const Call& call) { return chosen(call, false, false); }},
+    {"selectattr", kFilter, {"", "", ""}, [](const Call& call) { return chosen(call, true, true); }},
+    {"rejectattr", kFilter, {"", "", ""}, [](const Call& call) { return chosen(call, true, false); }},
+    {"sort", kFilter, {"", "attribute"}, sort},
+    {"range", kFunction, {"", "", ""}, range},
+    {"namespace", kFunction, {}, nullptr},
+    {"raise_exception", kFunction, {"message"}, raise},
+    {"strftime_now", kFunction, {"format"}, time_text},
+};
 
 }  // namespace
 
-Value attribute(Budget& budget, const Value& value, const std::string& name) {
-  if (const auto* undefined = value.get<Undefined>())
-    throw Problem(fmt::format("{} is not defined, and has no {}", undefined->name, name));
-  if (const Dict* dict = value.dict(); dict != nullptr && dict->is_namespace) {
-    const Value* found = dict->find(name);
-    return found != nullptr ? *found : Value(Undefined{name});
+std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const Arguments& arguments,
+                               std::string_view called) {
+  std::vector<Value> ordered(parameters.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& [name, value] = arguments[i];
+    const size_t at =
+        name.empty() ? i : static_cast<size_t>(std::ranges::find(parameters, name) - parameters.begin());
+    if (at >= ordered.size() || ordered[at].is_given())
+      unread("argument {} of {}()", name.empty() ? std::to_string(i + 1) : name, called);
+    ordered[at] = value;
   }
-  if (Value method = method_of(budget, value, name); !method.is_undefined()) return method;
-  return value.dict() ? item(budget, value, name) : Value(Undefined{name});
+  return ordered;
 }
 
-Value item(Budget& budget, const Value& value, const Value& key) {
-  budget.spend();
-  if (const auto* undefined = value.get<Undefined>())
-    throw Problem(fmt::format("{} is not defined, and has no items", undefined->name));
-  const Value missing = Undefined{key.string()       ? *key.string()
-                                  : key.is_integer() ? fmt::format("number {}", key.integer(""))
-                                                     : "an item"};
-  if (const Dict* dict = value.dict()) {
-    const Value* found = key.string() ? dict->find(*key.string()) : nullptr;
-    if (found != nullptr) return *found;
-  } else if (key.is_integer() && (value.list() || value.string())) {
-    const std::vector<Value> of_text = value.string() ? items_of(value) : std::vector<Value>();
-    const std::vector<Value>& items = value.list() ? value.list()->items : of_text;
-    budget.spend_weight(of_text.size());
-    const auto count = static_cast<int64_t>(items.size());
-    const int64_t at = key.integer("") < 0 ? key.integer("") + count : key.integer("");
-    return at >= 0 && at < count ? items[static_cast<size_t>(at)] : missing;
-  }
-  if (key.string()) {
-    const Value method = method_of(budget, value, *key.string());
-    if (!method.is_undefined()) return method;
-  }
-  return missing;
+// What of a value's type Python has: its methods, or, of what has none, functions.
+int role_of(const Value& value) {
+  return value.type == kString ? kStringMethod : value.type == kDict ? kDictMethod : kFunction;
 }
 
-Value method_of(Budget& budget, const Value& value, const std::string& name) {
-  if (value.string()) return string_method(budget, *value.string(), name);
-  if (value.dict() && !value.is_namespace()) return dict_method(value, name);
-  if (value.list() &&
-      (name == "append" || name == "pop" || name == "insert" || name == "extend" || name == "remove"))
-    throw Problem(fmt::format("{}() would change a list, which templates may not", name));
-  return {};
+Value Builtin::call(Rendering& rendering, const Value& value, const Arguments& arguments) const {
+  if ((roles & (role_of(value) | kFilter)) == 0 || (value.is_safe && name != "safe" && name != "string"))
+    unread("{} of {}", name, value.is_safe ? "what is safe" : value.name_of_type());
+  if (run != nullptr) return run({rendering, value, in_order_of(parameters, arguments, name)});
+  if (find_in(arguments, "") != nullptr) unread("namespace() of a dict");
+  return Value(kNamespace, arguments);
 }
 
-Filter filter_named(std::string_view name) {
-  static const std::unordered_map<std::string_view, Filter> kFilters{
-      {"trim",
-       [](Budget&, const Value& v, const Arguments& a) -> Value {
-         return stripped(text(v), a.find(0, "chars"), true, true);
-       }},
-      {"length", [](Budget&, const Value& v, const Arguments&) -> Value { return length(v); }},
-      {"tojson", tojson},
-      {"upper",
-       [](Budget&, const Value& v, const Arguments&) -> Value { return cased(text(v), true, true, false); }},
-      {"lower",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         return cased(text(v), false, false, false);
-       }},
-      {"title",
-       [](Budget&, const Value& v, const Arguments&) -> Value { return cased(text(v), true, false, true); }},
-      {"capitalize",
-       [](Budget&, const Value& v, const Arguments&) -> Value { return cased(text(v), true, false, false); }},
-      {"default",
-       [](Budget&, const Value& v, const Arguments& a) -> Value {
-         const Value *otherwise = a.find(0, "default_value"), *falsy = a.find(1, "boolean");
-         const bool is_there = falsy != nullptr && truth(*falsy) ? truth(v) : !v.is_undefined();
-         return is_there ? v : otherwise != nullptr ? *otherwise : Value("");
-       }},
-      {"first",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         const std::vector<Value> all = items_of(v);
-         return all.empty() ? Value(Undefined{"the first item"}) : all.front();
-       }},
-      {"last",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         const std::vector<Value> all = items_of(v);
-         return all.empty() ? Value(Undefined{"the last item"}) : all.back();
-       }},
-      {"join",
-       [](Budget& b, const Value& v, const Arguments& a) -> Value {
-         const Value *separator = a.find(0, "d"), *by = a.find(1, "attribute");
-         std::vector<Value> all = items_of(v);
-         if (by != nullptr)
-           for (Value& each : all) each = path_of(b, each, by->text_of("an attribute's name"));
-         return join(b, all, separator != nullptr ? text(*separator) : "");
-       }},
-      {"list", [](Budget&, const Value& v, const Arguments&) -> Value { return List{items_of(v)}; }},
-      {"string", [](Budget&, const Value& v, const Arguments&) -> Value { return text(v); }},
-      {"safe", [](Budget&, const Value& v, const Arguments&) -> Value { return v; }},
-      {"replace",
-       [](Budget& b, const Value& v, const Arguments& a) -> Value { return replaced(b, text(v), a); }},
-      {"items",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         if (v.is_undefined()) return List{};
-         if (!v.dict()) throw Problem("items of what is no dict");
-         return pairs_of(*v.dict());
-       }},
-      {"dictsort",
-       [](Budget& b, const Value& v, const Arguments&) -> Value {
-         if (!v.dict()) throw Problem("dictsort of what is no dict");
-         return sorted(b, pairs_of(*v.dict()), {.positional = {}, .named = {.items = {{"attribute", "0"}}}});
-       }},
-      {"reverse",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         List all{items_of(v)};
-         std::ranges::reverse(all.items);
-         if (!v.string()) return all;
-         std::string reversed;
-         for (const Value& c : all.items) reversed += *c.string();
-         return reversed;
-       }},
-      {"sort", sorted},
-      {"unique",
-       [](Budget& b, const Value& v, const Arguments&) -> Value {
-         List all;
-         for (const Value& each : items_of(v)) {
-           b.spend_weight(v.weight());
-           if (std::ranges::none_of(all.items, [&](const Value& other) { return equal(each, other); }))
-             all.items.push_back(each);
-         }
-         return all;
-       }},
-      {"int",
-       [](Budget&, const Value& v, const Arguments& a) {
-         return integer_of(v, a.find(0, "default") ? *a.find(0, "default") : Value(int64_t{0}));
-       }},
-      {"float",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         return v.is_number() ? v.number() : v.string() ? std::strtod(v.string()->c_str(), nullptr) : 0.0;
-       }},
-      {"abs",
-       [](Budget&, const Value& v, const Arguments&) -> Value {
-         return v.is_integer() ? Value(std::abs(v.integer(""))) : Value(std::abs(v.number()));
-       }},
-      {"map", mapped},
-      {"select", [](Budget& b, const Value& v, const Arguments& a) { return chosen(b, v, a, false, true); }},
-      {"reject", [](Budget& b, const Value& v, const Arguments& a) { return chosen(b, v, a, false, false); }},
-      {"selectattr",
-       [](Budget& b, const Value& v, const Arguments& a) { return chosen(b, v, a, true, true); }},
-      {"rejectattr",
-       [](Budget& b, const Value& v, const Arguments& a) { return chosen(b, v, a, true, false); }},
-      {"indent", [](Budget&, const Value& v, const Arguments& a) { return indented(text(v), a); }},
-  };
-  if (name == "count") name = "length";
-  if (name == "d") name = "default";
-  const auto found = kFilters.find(name);
-  return found == kFilters.end() ? nullptr : found->second;
+const Builtin* builtin_named(std::string_view name, int role) {
+  const auto* found = std::ranges::find_if(
+      kBuiltins, [&](const Builtin& one) { return one.name == name && (one.roles & role); });
+  return found == std::end(kBuiltins) ? nullptr : found;
 }
 
 Test test_named(std::string_view name) {
-  static const std::unordered_map<std::string_view, Test> kTests{
-      {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
-      {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
-      {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
-      {"string", [](const Value& v, const Arguments&) { return v.string() != nullptr; }},
-      {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
-      {"integer", [](const Value& v, const Arguments&) { return v.get<int64_t>() != nullptr; }},
-      {"float", [](const Value& v, const Arguments&) { return v.get<double>() != nullptr; }},
-      {"boolean", [](const Value& v, const Arguments&) { return v.get<bool>() != nullptr; }},
-      {"true", [](const Value& v, const Arguments&) { return v.get<bool>() != nullptr && *v.get<bool>(); }},
-      {"false", [](const Value& v, const Arguments&) { return v.get<bool>() != nullptr && !*v.get<bool>(); }},
-      {"mapping",
-       [](const Value& v, const Arguments&) { return v.dict() != nullptr && !v.dict()->is_namespace; }},
-      {"sequence", [](const Value& v,
-                      const Arguments&) { return v.list() || v.string() || v.dict() || v.is_undefined(); }},
-      {"iterable", [](const Value& v,
-                      const Arguments&) { return v.list() || v.string() || v.dict() || v.is_undefined(); }},
-      {"callable", [](const Value& v, const Arguments&) { return v.function() != nullptr; }},
-      {"odd", [](const Value& v, const Arguments&) { return v.integer("what is odd") % 2 != 0; }},
-      {"even", [](const Value& v, const Arguments&) { return v.integer("what is even") % 2 == 0; }},
-      {"divisibleby",
-       [](const Value& v, const Arguments& a) {
-         const int64_t by = given_to(a, "this test").integer("a divisor");
-         if (by == 0) throw Problem("a division by zero");
-         return by != -1 && v.integer("what is divided") % by == 0;
-       }},
-      {"equalto", [](const Value& v, const Arguments& a) { return equal(v, given_to(a, "this test")); }},
-      {"ne", [](const Value& v, const Arguments& a) { return !equal(v, given_to(a, "this test")); }},
-      {"in", [](const Value& v, const Arguments& a) { return contains(given_to(a, "this test"), v); }},
+  static constexpr std::pair<std::string_view, Test> kTests[] = {
+      {"defined", [](const Value& v) { return v.type != kUndefined; }},
+      {"undefined", [](const Value& v) { return v.type == kUndefined; }},
+      {"none", [](const Value& v) { return v.type == kNone; }},
+      {"string", [](const Value& v) { return v.type == kString; }},
+      {"number", [](const Value& v) { return v.is_number(); }},
+      {"integer", [](const Value& v) { return v.type == kInteger; }},
+      {"float", [](const Value& v) { return v.type == kFloat; }},
+      {"boolean", [](const Value& v) { return v.type == kBool; }},
+      {"true", [](const Value& v) { return v.type == kBool && v.integer == 1; }},
+      {"false", [](const Value& v) { return v.type == kBool && v.integer == 0; }},
+      {"mapping", [](const Value& v) { return v.type == kDict; }},
+      {"sequence",
+       [](const Value& v) { return v.type == kUndefined || (v.type >= kString && v.type <= kDict); }},
+      {"iterable",
+       [](const Value& v) { return v.type == kUndefined || (v.type >= kString && v.type <= kGenerator); }},
   };
-  if (name == "eq" || name == "sameas") name = "equalto";
-  const auto found = kTests.find(name);
-  return found == kTests.end() ? nullptr : found->second;
+  const auto* found = std::ranges::find(kTests, name, &std::pair<std::string_view, Test>::first);
+  return found == std::end(kTests) ? nullptr : found->second;
 }
 
-void add_functions(Scope& scope, Budget& budget, std::time_t now) {
-  scope.set("range", Function([&budget](const Arguments& given) -> Value {
-              constexpr int64_t kMost = 100'000;
-              if (given.positional.empty()) throw Problem("range() needs a number");
-              const auto number = [&](size_t i) { return given.positional[i].integer("an end of range()"); };
-              const size_t count = given.positional.size();
-              const int64_t begin = count > 1 ? number(0) : 0, end = number(count > 1 ? 1 : 0),
-                            step = count > 2 ? number(2) : 1;
-              if (step == 0) throw Problem("the step of range() is 0");
-              List all;
-              for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-                budget.spend();
-                all.items.emplace_back(i);
-                if (all.items.size() > kMost) throw Problem("range() of more than 100,000 numbers");
-              }
-              return all;
-            }));
-  scope.set("namespace", Function([](const Arguments& given) -> Value {
-              Dict made = given.named;
-              for (const Value& other : given.positional)
-                if (other.dict())
-                  for (const auto& [key, value] : other.dict()->items) made.set(key, value);
-              made.is_namespace = true;
-              return made;
-            }));
-  scope.set("dict", Function([](const Arguments& given) -> Value { return given.named; }));
-  scope.set("raise_exception", Function([](const Arguments& given) -> Value {
-              throw Problem("it refuses the conversation: " +
-                            (given.positional.empty() ? "" : text(given.positional[0])));
-            }));
-  scope.set("strftime_now", Function([now](const Arguments& given) -> Value {
-              if (given.positional.empty()) throw Problem("strftime_now() needs a format");
-              std::tm local{};
-              ::localtime_r(&now, &local);
-              std::ostringstream out;
-              out.imbue(std::locale::classic());
-              out << std::put_time(&local,
-                                   given.positional[0].text_of("the format of strftime_now()").c_str());
-              return out.str();
-            }));
+// A function or method; undefined: there is none.
+Value function_value(std::string_view name, int role, std::string_view others) {
+  if (name.starts_with("__") || others.find(fmt::format(" {} ", name)) != std::string_view::npos)
+    unread("{} {}", role == kFunction ? "the function" : "the method", name);
+  Value value = Value::undefined(name);
+  value.builtin = builtin_named(name, role);
+  if (value.builtin != nullptr) value.type = kCallable;
+  return value;
+}
+
+Value function_named(std::string_view name) { return function_value(name, Builtin::kFunction, kFunctions); }
+
+Value method_named(const Value& value, std::string_view name) {
+  if (value.type == kString) return function_value(name, kStringMethod, kStringMethods);
+  if (value.type == kDict) return function_value(name, kDictMethod, kDictMethods);
+  return function_value(name, 0, value.type == kNamespace ? kLoop : kListMethods);
+}
+
+Value attribute(const Value& value, const std::string& name) {
+  if (value.type == kUndefined)
+    throw Problem(fmt::format("{} is not defined, and has no {}", *value.string, name));
+  const Value* found =
+      value.type == kDict || value.type == kNamespace ? find_in(*value.members, name) : nullptr;
+  const bool is_hidden = value.type == kDict && builtin_named(name, kDictMethod) != nullptr;
+  return found != nullptr && !is_hidden ? *found : method_named(value, name);
+}
+
+Value item(Rendering& rendering, const Value& value, const Value& key) {
+  if (value.type == kUndefined)
+    throw Problem(fmt::format("{} is not defined, and has no items", *value.string));
+  if (value.type == kView) unread("an item of a view");
+  if (key.type == kString) {
+    const bool has_keys = value.type == kDict || value.type == kNamespace;
+    const Value* found = has_keys ? find_in(*value.members, *key.string) : nullptr;
+    return found != nullptr ? *found : method_named(value, *key.string);
+  }
+  if (!key.is_integer() || (value.type != kString && !value.is_list())) return Value::undefined("an item");
+  const Value all = value.is_list() ? value : list_of(items_of(rendering, value));
+  const auto count = static_cast<int64_t>(all.members->size());
+  const int64_t at = key.integer < 0 ? key.integer + count : key.integer;
+  if (at < 0 || at >= count) return Value::undefined(fmt::format("number {}", key.integer));
+  return (*all.members)[static_cast<size_t>(at)].second;
 }
 
 }  // namespace pipeline::chat

@@ -1,110 +1,147 @@
 #include "plugins/models/chat/compiler.hpp"
 
-#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <initializer_list>
 #include <memory>
 
-#include <fmt/format.h>
+#include "plugins/models/chat/builtins.hpp"
+#include "plugins/models/chat/lexer.hpp"
 
 namespace pipeline::chat {
+
+struct Macro {
+  std::function<Value(Frame& frame, const Arguments& arguments)> call;
+};
+
 namespace {
 
 using Expression = std::function<Value(Frame&)>;
-using Target = std::function<void(Frame&, Value)>;
+using Step = std::function<Value(Frame&, const Value&)>;  // from one value to the next
+using Target = std::function<void(Frame&, const Value&)>;
 
-int64_t whole(const Value& value) { return value.integer("an operand"); }
+struct Nesting {
+  explicit Nesting(int& of) : depth(of) {
+    if (++depth > 60) throw Problem("the template is nested too deeply");
+  }
+  ~Nesting() { --depth; }
+  Nesting(const Nesting&) = delete;
+  Nesting& operator=(const Nesting&) = delete;
+  int& depth;
+};
 
-// Python's have no end, and these are refused where they would need more than 64 bits.
-int64_t exact(char operation, int64_t a, int64_t b) {
+// Of whole numbers Python's have no end, and these are refused where they would need more than 64 bits.
+Value arithmetic(char how, const Value& a, const Value& b) {
+  const bool are_integers = a.is_integer() && b.is_integer();
+  if (!a.is_number() || !b.is_number() || (how == '%' && (!are_integers || b.integer <= 0)))
+    unread("{} {} {}", a.name_of_type(), how, b.name_of_type());
+  if (how == '%') return (a.integer % b.integer + b.integer) % b.integer;
+  if (!are_integers)
+    return how == '+' ? a.number + b.number : how == '-' ? a.number - b.number : a.number * b.number;
   int64_t result = 0;
-  if (operation == '+'   ? __builtin_add_overflow(a, b, &result)
-      : operation == '-' ? __builtin_sub_overflow(a, b, &result)
-                         : __builtin_mul_overflow(a, b, &result))
+  if (how == '+'   ? __builtin_add_overflow(a.integer, b.integer, &result)
+      : how == '-' ? __builtin_sub_overflow(a.integer, b.integer, &result)
+                   : __builtin_mul_overflow(a.integer, b.integer, &result))
     throw Problem("a number is too large");
   return result;
 }
 
-Value add(Budget& budget, const Value& a, const Value& b) {
-  if (a.string() && b.string()) {
-    budget.spend(a, b);
-    return *a.string() + *b.string();
+// As what is safe does with the other side of +.
+std::string escaped(const std::string& text) {
+  constexpr std::string_view kSpecial = "&<>'\"";
+  constexpr const char* kEntities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+  std::string out;
+  for (const char c : text) {
+    const size_t i = kSpecial.find(c);
+    out += i < kSpecial.size() ? kEntities[i] : std::string(1, c);
   }
-  if (a.list() && b.list()) {
-    List sum = *a.list();
-    budget.spend(a, b);
-    sum.items.insert(sum.items.end(), b.list()->items.begin(), b.list()->items.end());
-    return sum;
-  }
-  if (a.is_integer() && b.is_integer()) return exact('+', whole(a), whole(b));
-  if (a.is_number() && b.is_number()) return a.number() + b.number();
-  throw Problem(fmt::format("{} + {}", a.type(), b.type()));
+  return out;
 }
 
-Value multiply(Budget& budget, const Value& a, const Value& b) {
-  if (a.is_integer() && b.is_integer()) return exact('*', whole(a), whole(b));
-  if (a.is_number() && b.is_number()) return a.number() * b.number();
-  if (b.string() || b.list()) return multiply(budget, b, a);
-  if (!a.string() && !a.list()) throw Problem(fmt::format("{} * {}", a.type(), b.type()));
-  Value product = a.string() ? Value("") : Value(List{});
-  for (int64_t i = 0; i < whole(b); ++i) product = add(budget, product, a);
+Value add(Rendering& rendering, const Value& a, const Value& b) {
+  if (a.type == kString && b.type == kString) {
+    const auto side = [&](const Value& own, const Value& other) {
+      return other.is_safe && !own.is_safe ? escaped(text(rendering, own)) : text(rendering, own);
+    };
+    Value sum = side(a, b) + side(b, a);
+    sum.is_safe = a.is_safe || b.is_safe;
+    return sum;
+  }
+  if (a.type != kList || b.type != kList) return arithmetic('+', a, b);
+  Members sum = *a.members;
+  sum.insert(sum.end(), b.members->begin(), b.members->end());
+  rendering.spend(sum.size());
+  return Value(kList, std::move(sum));
+}
+
+Value multiply(Rendering& rendering, const Value& a, const Value& b) {
+  if (a.type != kString || a.is_safe || !b.is_integer()) return arithmetic('*', a, b);
+  std::string product;
+  for (int64_t i = 0; i < b.integer; ++i) {
+    rendering.spend(1);
+    product += text(rendering, a);
+  }
   return product;
 }
 
-Value divide(const Value& a, const Value& b, char what) {
-  if (b.number() == 0) throw Problem("a division by zero");
-  if (what == '/') return a.number() / b.number();
-  if (!a.is_integer() || !b.is_integer()) {
-    const double quotient = std::floor(a.number() / b.number());
-    return what == 'f' ? quotient : a.number() - quotient * b.number();
-  }
-  const int64_t x = whole(a), y = whole(b);
-  if (y == -1) return what == 'f' ? Value(exact('-', 0, x)) : Value(int64_t{0});
-  const int64_t remainder = (x % y + y) % y;  // has the sign of y
-  return what == 'f' ? (x - remainder) / y : remainder;
+// The operators by how tightly they bind; behind a value `not` is that of `not in`.
+enum Level { kOr = 1, kAnd, kNot, kComparison, kSum, kConcatenation, kProduct };
+constexpr std::string_view kOperators[] = {"",      " or ", " and ",        "", " == != < > <= >= in not ",
+                                           " + - ", " ~ ",  " * % / // ** "};
+
+int level_of(std::string_view name) {
+  for (int level = kOr; level <= kProduct; ++level)
+    if (kOperators[level].find(fmt::format(" {} ", name)) != std::string_view::npos) return level;
+  return 0;
 }
 
-bool compare(const std::string& how, const Value& a, const Value& b) {
-  if (how == "==") return equal(a, b);
-  if (how == "!=") return !equal(a, b);
-  if (how == "in") return contains(b, a);
-  if (how == "not in") return !contains(b, a);
-  return how == "<" ? less(a, b) : how == ">" ? less(b, a) : how == "<=" ? !less(b, a) : !less(a, b);
+Value applied(Rendering& rendering, std::string_view how, const Value& a, const Value& b) {
+  if (how == "==") return equal(rendering, a, b);
+  if (how == "!=") return !equal(rendering, a, b);
+  if (how == "in") return contains(rendering, b, a);
+  if (how == "not") return !contains(rendering, b, a);
+  if (how == "<") return less(a, b);
+  if (how == ">") return less(b, a);
+  if (how == "<=") return !less(b, a);
+  if (how == ">=") return !less(a, b);
+  if (how == "~") return text(rendering, a) + text(rendering, b);
+  if (how == "+") return add(rendering, a, b);
+  return how == "*" ? multiply(rendering, a, b) : arithmetic(how[0], a, b);
 }
 
 // value[begin:end:step] of a list, or of the characters of a string.
-Value sliced(Budget& budget, const Value& value, const Value& begin, const Value& end, const Value& by) {
-  if (!value.string() && !value.list()) throw Problem(fmt::format("{} has no slices", value.type()));
-  budget.spend(value);
-  const std::vector<Value> items = items_of(value);
+Value sliced(Rendering& rendering, const Value& value, const Value& begin, const Value& end,
+             const Value& step) {
+  const bool is_whole = begin.type == kNone && end.type == kNone;
+  if ((value.type != kString && !value.is_list()) ||
+      (step.type != kNone && !(is_whole && step.integer_of("a step") == -1)))
+    unread("this slice of {}", value.name_of_type());
+  std::vector<Value> items = items_of(rendering, value);
   const auto count = static_cast<int64_t>(items.size());
-  const int64_t step = by.is_none() ? 1 : by.integer("the step of a slice");
-  if (step == 0) throw Problem("the step of a slice is 0");
   const auto bound = [&](const Value& given, int64_t otherwise) {
-    if (given.is_none()) return otherwise;
-    int64_t at = given.integer("the bound of a slice");
-    if (at < 0) at = std::max(at, -count - 1) + count;
-    return std::clamp(at, step > 0 ? int64_t{0} : int64_t{-1}, step > 0 ? count : count - 1);
+    const int64_t at = given.type == kNone ? otherwise : given.integer_of("the bound of a slice");
+    return std::clamp(at < 0 ? at + count : at, int64_t{0}, count);
   };
-  const int64_t first = bound(begin, step > 0 ? 0 : count - 1), last = bound(end, step > 0 ? count : -1);
-  List chosen{.items = {}, .is_tuple = value.list() && value.list()->is_tuple};
-  for (int64_t i = first; step > 0 ? i < last : i > last; i += std::clamp(step, -count - 1, count + 1))
-    chosen.items.push_back(items[static_cast<size_t>(i)]);
-  if (value.list()) return chosen;
-  std::string text;
-  for (const Value& character : chosen.items) text += *character.string();
-  return text;
+  const int64_t first = bound(begin, 0), last = std::max(first, bound(end, count));
+  if (step.type != kNone) std::ranges::reverse(items);
+  items = {items.begin() + first, items.begin() + last};
+  if (value.is_list()) return list_of(items, value.type);
+  std::string characters;
+  for (const Value& character : items) characters += *character.string;
+  return characters;
 }
 
-Value call(Frame& frame, const Value& called, const Arguments& arguments) {
-  const Budget::Level level(frame.budget);
-  frame.budget.spend(called);
-  for (const Value& given : arguments.positional) frame.budget.spend(given);
-  if (const Function* function = called.function()) return (*function)(arguments);
-  if (const auto* undefined = called.get<Undefined>())
-    throw Problem(fmt::format("{} is not defined", undefined->name));
-  throw Problem(fmt::format("{} cannot be called", called.type()));
+// What `loop` is in a turn.
+Value loop_at(const std::vector<Value>& all, size_t i) {
+  return Value(kNamespace,
+               {{"index", i + 1},
+                {"index0", i},
+                {"revindex", all.size() - i},
+                {"revindex0", all.size() - i - 1},
+                {"first", i == 0},
+                {"last", i + 1 == all.size()},
+                {"length", all.size()},
+                {"previtem", i > 0 ? all[i - 1] : Value::undefined("loop.previtem")},
+                {"nextitem", i + 1 < all.size() ? all[i + 1] : Value::undefined("loop.nextitem")}});
 }
 
 // Reads tokens by the grammar of jinja2/parser.py.
@@ -112,177 +149,160 @@ class Compiler {
  public:
   explicit Compiler(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
-  Statement run() { return body({}); }
+  Statement run() {
+    try {
+      return body({});
+    } catch (const Problem& problem) {
+      throw problem.line > 0 ? problem : Problem(problem.what(), now().line);
+    }
+  }
 
  private:
-  using Call = std::function<Arguments(Frame&)>;
-
-  [[noreturn]] void fail(const std::string& what) const { throw LineProblem(now().line, what); }
   const Token& now() const { return tokens_[at_]; }
-  Token next() { return tokens_[std::min(at_++, tokens_.size() - 1)]; }
-  bool is(Token::Kind kind, std::string_view text) const { return now().kind == kind && now().text == text; }
-  bool is_operator(std::string_view text) const { return is(Token::kOperator, text); }
-  bool is_name(std::string_view text) const { return is(Token::kName, text); }
-  bool skip(std::string_view text) {
-    if (!is_operator(text) && !is_name(text)) return false;
-    ++at_;
-    return true;
+  const Token& next() { return tokens_[now().kind == Token::kEnd ? at_ : at_++]; }
+  bool is(std::string_view text) const {
+    return (now().kind == Token::kName || now().kind == Token::kSymbol) && now().text == text;
   }
-  std::string shown() const {
-    constexpr const char* kKinds[] = {"text", "{%", "%}", "{{", "}}", "", "", "", "a string", "", "the end"};
-    return now().text.empty() || now().kind == Token::kString || now().kind == Token::kText
-               ? kKinds[now().kind]
-               : "'" + now().text + "'";
+  bool skip(std::string_view text) { return is(text) && ++at_ > 0; }
+  [[noreturn]] void fail_for(std::string_view wanted) const {
+    const bool is_shown = now().kind != Token::kQuoted && now().kind != Token::kText;
+    throw Problem(fmt::format("{} stands where {} must", is_shown ? now().text : "text", wanted));
   }
   void expect(std::string_view text) {
-    if (!skip(text)) fail(fmt::format("{} stands where '{}' must", shown(), text));
+    if (!skip(text)) fail_for(text);
   }
   std::string name() {
-    if (now().kind != Token::kName) fail(fmt::format("{} stands where a name must", shown()));
+    if (now().kind != Token::kName) fail_for("a name");
     return next().text;
   }
-  void end_of(Token::Kind kind) {
-    if (now().kind != kind) fail(fmt::format("{} stands where the tag must end", shown()));
-    ++at_;
+  // What `read` reads, with commas between, up to this and over it.
+  template <class Read>
+  void separated(std::string_view end, const Read& read) {
+    while (!skip(end)) {
+      read();
+      if (!is(end)) expect(",");
+    }
   }
 
-  // Says the line of what goes wrong in it.
-  Statement at_line(int line, Statement statement) {
-    return [line, statement = std::move(statement)](Frame& frame) {
-      try {
-        frame.budget.spend();
-        return statement(frame);
-      } catch (const Problem& problem) {
-        throw LineProblem(line, problem.what());
-      }
-    };
-  }
+  // ------------------------------------------------------------------------------------------- statements
 
-  // Statements up to a tag of one of these names, which is next.
+  // Up to a tag of one of these names, which is next.
   Statement body(std::initializer_list<std::string_view> ends) {
-    const Nesting nesting(*this);
-    std::vector<Statement> all;
-    for (;;) {
-      const Token token = now();
-      if (token.kind == Token::kEnd) {
-        if (ends.size() > 0)
-          fail(fmt::format("the template ends where {{% {} %}} must stand", *ends.begin()));
-        break;
-      }
-      ++at_;
-      if (token.kind == Token::kText) {
-        all.push_back(at_line(token.line, [text = token.text](Frame& frame) { return write(frame, text); }));
-      } else if (token.kind == Token::kOutput) {
-        Expression value = tuple();
-        end_of(Token::kOutputEnd);
-        all.push_back(at_line(token.line, [value](Frame& frame) {
-          const Value shown = value(frame);
-          frame.budget.spend(shown);
-          return write(frame, text(shown));
-        }));
-      } else if (std::ranges::find(ends, now().text) != ends.end()) {
-        break;
-      } else {
-        all.push_back(at_line(token.line, statement(name())));
-      }
+    const Nesting nesting(depth_);
+    std::vector<std::pair<int, Statement>> all;
+    for (bool ended = false; !ended;) {
+      const Token token = next();
+      if (token.kind == Token::kText)
+        all.emplace_back(token.line, output(constant(token.text)));
+      else if (token.text == "{{")
+        all.emplace_back(token.line, output(tuple()));
+      else if (token.kind == Token::kEnd && ends.size() > 0)
+        throw Problem(fmt::format("the template ends where {{% {} %}} must stand", *ends.begin()));
+      else if (token.kind == Token::kEnd || std::ranges::find(ends, now().text) != ends.end())
+        ended = true;
+      else
+        all.emplace_back(token.line, statement());
+      if (token.text == "{{") expect("}}");
     }
     return [all](Frame& frame) {
-      for (const Statement& statement : all)
-        if (const Flow flow = statement(frame); flow != Flow::kNext) return flow;
+      for (const auto& [line, statement] : all) {
+        frame.rendering.spend(1);
+        try {
+          if (const Flow flow = statement(frame); flow != Flow::kNext) return flow;
+        } catch (Problem& problem) {
+          if (problem.line == 0) problem.line = line;
+          throw;
+        }
+      }
       return Flow::kNext;
     };
   }
 
-  static Flow write(Frame& frame, const std::string& text) {
-    frame.budget.spend_weight(1 + text.size() / 16);
-    frame.out += text;
-    return Flow::kNext;
+  static Statement output(const Expression& value) {
+    return [value](Frame& frame) {
+      frame.out += text(frame.rendering, value(frame));
+      return Flow::kNext;
+    };
   }
 
-  Statement statement(const std::string& kind) {
+  // Over the tag that began before, and up to and over the tag of this name.
+  Statement block(std::string_view end) {
+    expect("%}");
+    Statement inner = body({end});
+    expect(end);
+    expect("%}");
+    return inner;
+  }
+
+  // One whose variables end with it.
+  Statement scope(std::string_view end) {
+    const int loops = std::exchange(loops_, 0);
+    ++scopes_, ++captures_;
+    Statement inner = block(end);
+    --scopes_, --captures_, loops_ = loops;
+    return inner;
+  }
+
+  Statement statement() {
+    const std::string kind = name();
     if (kind == "if") return if_statement();
     if (kind == "for") return for_statement();
     if (kind == "set") return set_statement();
     if (kind == "macro") return macro_statement();
-    if (kind == "generation") {
-      end_of(Token::kBlockEnd);
-      Statement inner = block("endgeneration");
-      return [inner](Frame& frame) {
-        const size_t begin = frame.out.size();
-        const Flow flow = inner(frame);
-        if (frame.generated && frame.out.size() > begin)
-          frame.generated->emplace_back(begin, frame.out.size());
-        return flow;
-      };
-    }
-    if (kind == "break" || kind == "continue") {
-      if (loops_ == 0) fail(fmt::format("{{% {} %}} stands outside of a loop", kind));
-      end_of(Token::kBlockEnd);
-      return [flow = kind == "break" ? Flow::kBreak : Flow::kContinue](Frame&) { return flow; };
-    }
-    fail(fmt::format("{{% {} %}} is not read here", kind));
+    if (kind == "generation") return generation_statement();
+    if (kind != "break" && kind != "continue") unread("{{% {} %}}", kind);
+    if (loops_ == 0) throw Problem(fmt::format("{{% {} %}} stands outside of a loop", kind));
+    expect("%}");
+    return [flow = kind == "break" ? Flow::kBreak : Flow::kContinue](Frame&) { return flow; };
   }
 
-  // Up to the tag of this name, and over it.
-  Statement block(std::string_view end) {
-    Statement inner = body({end});
-    ++at_;
-    end_of(Token::kBlockEnd);
-    return inner;
+  // What follows the body of an if or a loop.
+  Statement otherwise(std::string_view end) {
+    if (skip("else")) return end == "endfor" ? scope(end) : block(end);
+    expect(end);
+    expect("%}");
+    return [](Frame&) { return Flow::kNext; };
   }
 
   Statement if_statement() {
     std::vector<std::pair<Expression, Statement>> branches;
-    std::string end = "if";
-    while (end == "if" || end == "elif") {
+    do {
       Expression condition = tuple(false);
-      end_of(Token::kBlockEnd);
+      expect("%}");
       branches.emplace_back(std::move(condition), body({"endif", "elif", "else"}));
-      end = next().text;
-    }
-    Statement otherwise;
-    end_of(Token::kBlockEnd);
-    if (end == "else") otherwise = block("endif");
-    return [branches, otherwise](Frame& frame) {
+    } while (skip("elif"));
+    return [branches, otherwise = otherwise("endif")](Frame& frame) {
       for (const auto& [condition, inner] : branches)
         if (truth(condition(frame))) return inner(frame);
-      return otherwise ? otherwise(frame) : Flow::kNext;
+      return otherwise(frame);
     };
   }
 
   Statement for_statement() {
-    Target target = target_of(false);
+    const Target target = target_of(name());
     expect("in");
-    Expression items = tuple(false);
-    Expression wanted;
-    if (skip("if")) wanted = expression();
-    if (is_name("recursive")) fail("recursive loops are not read here");
-    end_of(Token::kBlockEnd);
+    const Expression items = tuple(false);
+    const Expression condition = skip("if") ? expression() : nullptr;
+    if (is("recursive")) throw Problem("recursive loops are not read here");
+    expect("%}");
     ++loops_, ++scopes_;
-    Statement inner = body({"endfor", "else"});
+    const Statement inner = body({"endfor", "else"});
     --loops_, --scopes_;
-    Statement otherwise;
-    const bool has_else = next().text == "else";
-    end_of(Token::kBlockEnd);
-    if (has_else) otherwise = block("endfor");
-    return [=](Frame& frame) {
-      const Value looped = items(frame);
-      frame.budget.spend(looped);
-      std::vector<Value> all = items_of(looped);
-      if (wanted)
-        std::erase_if(all, [&](const Value& item) {
-          Scope scope(&frame.scope);
-          Frame filter{frame.budget, scope, frame.out, nullptr};
-          target(filter, item);
-          return !truth(wanted(filter));
-        });
-      if (all.empty()) return otherwise ? otherwise(frame) : Flow::kNext;
-      const auto seen = std::make_shared<Value>();  // by loop.changed() last
+    return [=, otherwise = otherwise("endfor")](Frame& frame) {
+      std::vector<Value> all = items_of(frame.rendering, items(frame));
+      std::erase_if(all, [&](const Value& item) {
+        if (!condition) return false;
+        Frame turn = frame.inner();
+        target(turn, item);
+        return !truth(condition(turn));
+      });
+      if (all.empty()) {
+        Frame none = frame.inner();
+        return otherwise(none);
+      }
       for (size_t i = 0; i < all.size(); ++i) {
-        frame.budget.spend();
-        Scope scope(&frame.scope);
-        Frame turn{frame.budget, scope, frame.out, frame.generated};
-        scope.set("loop", loop(all, i, seen));
+        Frame turn = frame.inner({{"loop", loop_at(all, i)}});
+        frame.rendering.spend(1);
         target(turn, all[i]);
         if (inner(turn) == Flow::kBreak) break;
       }
@@ -290,483 +310,329 @@ class Compiler {
     };
   }
 
-  static Value loop(const std::vector<Value>& all, size_t at, const std::shared_ptr<Value>& seen) {
-    const auto i = static_cast<int64_t>(at), count = static_cast<int64_t>(all.size());
-    Dict loop{.items = {{"index", i + 1},
-                        {"index0", i},
-                        {"revindex", count - i},
-                        {"revindex0", count - i - 1},
-                        {"first", i == 0},
-                        {"last", i + 1 == count},
-                        {"length", count},
-                        {"depth", int64_t{1}},
-                        {"depth0", int64_t{0}},
-                        {"previtem", at > 0 ? all[at - 1] : Value(Undefined{"loop.previtem"})},
-                        {"nextitem", at + 1 < all.size() ? all[at + 1] : Value(Undefined{"loop.nextitem"})}}};
-    loop.set("cycle", Function([at](const Arguments& given) -> Value {
-               if (given.positional.empty()) throw Problem("loop.cycle() of nothing");
-               return given.positional[at % given.positional.size()];
-             }));
-    loop.set("changed", Function([seen, at](const Arguments& given) -> Value {
-               const Value now = List{given.positional, true};
-               const bool changed = at == 0 || !equal(*seen, now);
-               *seen = now;
-               return changed;
-             }));
-    return loop;
+  // Sets one name, or several.
+  Target target_of(std::string first) {
+    std::vector<std::string> names{std::move(first)};
+    while (skip(",")) names.push_back(name());
+    if (std::ranges::find(names, "loop") != names.end()) unread("a variable loop");
+    if (names.size() == 1)
+      return [of = names[0]](Frame& frame, const Value& value) { set_in(frame.variables, of, value); };
+    return [names](Frame& frame, const Value& value) {
+      const std::vector<Value> items = items_of(frame.rendering, value);
+      if (items.size() != names.size())
+        throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
+      for (size_t i = 0; i < names.size(); ++i) set_in(frame.variables, names[i], items[i]);
+    };
+  }
+
+  static Target attribute_target(const std::string& of, const std::string& attribute_name) {
+    return [=](Frame& frame, const Value& value) {
+      const Value* found = frame.find(of);
+      if (found == nullptr || found->type != kNamespace || of == "loop")
+        throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
+      list_of({value});  // throws where the value cannot be held
+      set_in(*found->members, attribute_name, value);
+    };
   }
 
   Statement set_statement() {
-    Target target = target_of(true);
+    const std::string first = name();
+    const Target target = skip(".") ? attribute_target(first, name()) : target_of(first);
+    if (is("|")) unread("{{% set %}} with a filter");
     if (skip("=")) {
-      Expression value = tuple();
-      end_of(Token::kBlockEnd);
-      return [target, value](Frame& frame) { return target(frame, value(frame)), Flow::kNext; };
+      const Expression value = tuple();
+      expect("%}");
+      return [=](Frame& frame) { return target(frame, value(frame)), Flow::kNext; };
     }
-    Expression filtered = filters([](Frame& frame) { return *frame.scope.find(" block"); });
-    end_of(Token::kBlockEnd);
-    ++scopes_;
-    Statement inner = block("endset");
-    --scopes_;
+    const size_t begin = at_;
+    const Statement inner = scope("endset");
+    const auto is_first = [&](const Token& token) {
+      return token.kind == Token::kName && token.text == first;
+    };
+    if (scopes_ == 0 && std::any_of(tokens_.begin() + begin, tokens_.begin() + at_, is_first))
+      unread("a {{% set {} %}} that reads {}", first, first);
     return [=](Frame& frame) {
-      std::string out;
-      Scope scope(&frame.scope);
-      Frame captured{frame.budget, scope, out, nullptr};
-      inner(captured);
-      scope.set(" block", out);
-      target(frame, filtered(captured));
+      target(frame, written(frame, inner));
       return Flow::kNext;
     };
   }
 
-  // The names before `in` or `=`.
-  Target target_of(bool may_be_attribute) {
-    std::vector<std::string> names;
-    const bool in_parentheses = skip("(");
-    do {
-      names.push_back(name());
-      if (may_be_attribute && names.size() == 1 && skip(".")) {
-        return [of = names[0], attribute = name()](Frame& frame, Value value) {
-          const Value* found = frame.scope.find(of);
-          Dict* dict = found ? found->dict() : nullptr;
-          if (dict == nullptr || !dict->is_namespace)
-            throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
-          if (value.holds_namespace()) throw Problem("a namespace holds no other");
-          dict->set(attribute, std::move(value));
-        };
-      }
-    } while (skip(",") && now().kind == Token::kName && !is_name("in"));
-    if (in_parentheses) expect(")");
-    if (names.size() == 1)
-      return [of = names[0]](Frame& frame, Value value) { frame.scope.set(of, std::move(value)); };
-    return [names](Frame& frame, const Value& value) {
-      const std::vector<Value> items = items_of(value);
-      if (items.size() != names.size())
-        throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
-      for (size_t i = 0; i < names.size(); ++i) frame.scope.set(names[i], items[i]);
+  // What a block writes elsewhere than into the text.
+  static std::string written(const Frame& outer, const Statement& inner) {
+    std::string out;
+    Frame frame{outer.rendering, out, nullptr, &outer};
+    inner(frame);
+    return out;
+  }
+
+  Statement generation_statement() {
+    if (captures_ > 0) unread("{{% generation %}} within a macro, a set or another");
+    return [inner = scope("endgeneration")](Frame& frame) {
+      const size_t begin = frame.out.size();
+      frame.out += written(frame, inner);
+      if (frame.generated && frame.out.size() > begin) frame.generated->emplace_back(begin, frame.out.size());
+      return Flow::kNext;
     };
   }
 
   Statement macro_statement() {
     if (scopes_ > 0)
-      fail("a macro stands within a loop, a set or another macro: it is read at the top level alone");
+      throw Problem(
+          "a macro stands within a loop, a set or another macro: it is read at the top level alone");
     const std::string own = name();
-    std::vector<std::pair<std::string, Expression>> parameters;
+    std::vector<std::string> parameters;
+    std::vector<Expression> defaults;
     expect("(");
-    while (!skip(")")) {
-      if (!parameters.empty()) expect(",");
-      parameters.emplace_back(name(), nullptr);
-      if (skip("=")) parameters.back().second = expression();
-    }
-    end_of(Token::kBlockEnd);
-    ++scopes_;
-    Statement inner = block("endmacro");
-    --scopes_;
-    return [=](Frame& frame) {
-      Scope* outer = &frame.scope;
-      Budget* budget = &frame.budget;
-      frame.scope.set(
-          own, Function([=](const Arguments& given) -> Value {
-            std::string out;
-            Scope scope(outer);
-            Frame called{*budget, scope, out, nullptr};
-            if (given.positional.size() > parameters.size())
-              throw Problem(fmt::format("{}() takes {} arguments", own, parameters.size()));
-            for (const auto& item : given.named.items)
-              if (std::ranges::none_of(parameters, [&](const auto& p) { return p.first == item.first; }))
-                throw Problem(fmt::format("{}() has no parameter {}", own, item.first));
-            for (size_t i = 0; i < parameters.size(); ++i) {
-              const auto& [parameter, otherwise] = parameters[i];
-              const Value* value = given.find(i, parameter);
-              scope.set(parameter, value != nullptr ? *value
-                                   : otherwise      ? otherwise(called)
-                                                    : Value(Undefined{parameter}));
-            }
-            inner(called);
-            return out;
-          }));
+    separated(")", [&] {
+      parameters.push_back(name());
+      defaults.push_back(skip("=") ? expression() : constant(Value::undefined(parameters.back())));
+    });
+    const Statement inner = scope("endmacro");
+    const auto call = [=](Frame& frame, const Arguments& arguments) {
+      const Nesting nesting(frame.rendering.depth);
+      const Frame* global = &frame;
+      while (global->outer != nullptr) global = global->outer;
+      Frame called = global->inner();
+      const std::vector<Value> given = in_order_of(parameters, arguments, own);
+      for (size_t i = 0; i < given.size(); ++i)
+        called.variables.emplace_back(parameters[i], given[i].is_given() ? given[i] : defaults[i](called));
+      return written(called, inner);
+    };
+    return [own, macro = std::make_shared<const Macro>(Macro{call})](Frame& frame) {
+      Value value;
+      value.type = kCallable;
+      value.macro = macro.get();
+      set_in(frame.variables, own, value);
       return Flow::kNext;
     };
   }
 
   // ------------------------------------------------------------------------------------------ expressions
 
-  struct Nesting {
-    explicit Nesting(Compiler& of) : compiler(of) {
-      if (++compiler.depth_ > 100) compiler.fail("the template is nested too deeply");
-    }
-    ~Nesting() { --compiler.depth_; }
-    Nesting(const Nesting&) = delete;
-    Nesting& operator=(const Nesting&) = delete;
-    Compiler& compiler;
-  };
+  static Expression constant(Value value) {
+    return [value = std::move(value)](Frame&) { return value; };
+  }
 
   // One expression, or several with commas between: a tuple.
   Expression tuple(bool with_condition = true) {
-    std::vector<Expression> items{with_condition ? expression() : disjunction()};
-    if (!is_operator(",")) return items[0];
-    while (skip(",")) {
-      if (now().kind == Token::kBlockEnd || now().kind == Token::kOutputEnd || is_operator(")")) break;
-      items.push_back(with_condition ? expression() : disjunction());
-    }
-    return list_of(std::move(items), true);
+    const auto read = [&] { return with_condition ? expression() : binary(kOr); };
+    std::vector<Expression> items{read()};
+    if (!is(",")) return items[0];
+    while (skip(",") && !is("%}") && !is("}}") && !is(")")) items.push_back(read());
+    return members(kTuple, items);
   }
 
-  static Expression list_of(std::vector<Expression> items, bool is_tuple) {
-    return [items = std::move(items), is_tuple](Frame& frame) -> Value {
-      List list{.items = {}, .is_tuple = is_tuple};
-      for (const Expression& item : items) list.items.push_back(item(frame));
-      frame.budget.spend_weight(items.size());
-      return list;
+  static Expression members(Value::Type type, std::vector<Expression> items) {
+    return [type, items = std::move(items)](Frame& frame) {
+      std::vector<Value> all;
+      for (const Expression& item : items) all.push_back(item(frame));
+      return list_of(all, type);
     };
   }
 
   Expression expression() {
-    const Nesting nesting(*this);
-    Expression value = disjunction();
-    while (skip("if")) {
-      Expression condition = disjunction(), otherwise;
-      if (skip("else")) otherwise = expression();
-      value = [value, condition, otherwise](Frame& frame) {
-        if (truth(condition(frame))) return value(frame);
-        return otherwise ? otherwise(frame) : Value(Undefined{"an if without else"});
-      };
+    const Nesting nesting(depth_);
+    Expression value = binary(kOr);
+    if (!skip("if")) return value;
+    const Expression condition = binary(kOr);
+    const Expression other = skip("else") ? expression() : constant(Value::undefined("an if without else"));
+    return [=](Frame& frame) { return truth(condition(frame)) ? value(frame) : other(frame); };
+  }
+
+  // Operators of this level, and in their operands those that bind more tightly. However many there are in a
+  // row, they are not nested in each other; nor are the steps of unary().
+  Expression binary(int level) {
+    if (level == kNot && skip("not")) {
+      const Nesting nesting(depth_);
+      return [of = binary(kNot)](Frame& frame) -> Value { return !truth(of(frame)); };
     }
-    return value;
-  }
-
-  Expression disjunction() {
-    Expression left = conjunction();
-    while (skip("or"))
-      left = [left, right = conjunction()](Frame& frame) {
-        Value value = left(frame);
-        return truth(value) ? value : right(frame);
-      };
-    return left;
-  }
-
-  Expression conjunction() {
-    Expression left = negation();
-    while (skip("and"))
-      left = [left, right = negation()](Frame& frame) {
-        Value value = left(frame);
-        return truth(value) ? right(frame) : value;
-      };
-    return left;
-  }
-
-  Expression negation() {
-    const Nesting nesting(*this);
-    if (skip("not")) return [of = negation()](Frame& frame) -> Value { return !truth(of(frame)); };
-    return comparison();
-  }
-
-  Expression comparison() {
-    Expression first = sum();
+    if (level > kProduct) return unary(true);
+    Expression first = binary(level + 1);
     std::vector<std::pair<std::string, Expression>> others;
-    for (;;) {
-      std::string how;
-      for (const char* one : {"==", "!=", "<=", ">=", "<", ">"})
-        if (how.empty() && is_operator(one)) how = next().text;
-      if (how.empty() && skip("in")) how = "in";
-      if (how.empty() && is_name("not") && tokens_[at_ + 1].text == "in") how = "not in", at_ += 2;
-      if (how.empty()) break;
-      others.emplace_back(how, sum());
+    while ((now().kind == Token::kName || now().kind == Token::kSymbol) && level_of(now().text) == level) {
+      const std::string how = next().text;
+      if (how == "not") expect("in");
+      if (how == "/" || how == "//" || how == "**") unread("the operator {}", how);
+      if (level == kComparison && !others.empty()) unread("a chain of comparisons");
+      others.emplace_back(how, binary(level + 1));
     }
     if (others.empty()) return first;
-    return [first, others](Frame& frame) -> Value {
-      Value left = first(frame);
+    return [=](Frame& frame) {
+      Value value = first(frame);
       for (const auto& [how, other] : others) {
-        Value right = other(frame);
-        frame.budget.spend(left, right);
-        if (!compare(how, left, right)) return false;
-        left = std::move(right);
+        if (level <= kAnd && truth(value) == (level == kOr)) break;
+        value = level <= kAnd ? other(frame) : applied(frame.rendering, how, value, other(frame));
       }
-      return true;
+      return value;
     };
   }
 
-  Expression sum() {
-    Expression left = concatenation();
-    while (is_operator("+") || is_operator("-")) {
-      const bool adds = next().text == "+";
-      left = [left, adds, right = concatenation()](Frame& frame) -> Value {
-        const Value a = left(frame), b = right(frame);
-        if (adds) return add(frame.budget, a, b);
-        if (!a.is_integer() || !b.is_integer()) return a.number() - b.number();
-        return exact('-', whole(a), whole(b));
-      };
-    }
-    return left;
-  }
-
-  Expression concatenation() {
-    std::vector<Expression> parts{product()};
-    while (skip("~")) parts.push_back(product());
-    if (parts.size() == 1) return parts[0];
-    return [parts](Frame& frame) -> Value {
-      std::string all;
-      for (const Expression& part : parts) {
-        const Value value = part(frame);
-        frame.budget.spend(value);
-        all += text(value);
-      }
-      return all;
+  Expression unary(bool with_filters) {
+    const Nesting nesting(depth_);
+    if (is("+")) unread("the operator + before a value");
+    Expression first;
+    if (skip("-"))
+      first = [of = unary(false)](Frame& frame) { return arithmetic('-', 0, of(frame)); };
+    else
+      first = primary();
+    std::vector<Step> steps;
+    while (Step step = postfix()) steps.push_back(std::move(step));
+    while (Step step = with_filters ? filter() : nullptr) steps.push_back(std::move(step));
+    if (steps.empty()) return first;
+    return [=](Frame& frame) {
+      Value value = first(frame);
+      for (const Step& step : steps) value = step(frame, value);
+      return value;
     };
-  }
-
-  Expression product() {
-    Expression left = power();
-    while (is_operator("*") || is_operator("/") || is_operator("//") || is_operator("%")) {
-      const std::string how = next().text;
-      left = [left, how, right = power()](Frame& frame) -> Value {
-        const Value a = left(frame), b = right(frame);
-        if (how == "%" && a.string()) throw Problem("formatting by % is not read here");
-        return how == "*" ? multiply(frame.budget, a, b) : divide(a, b, how == "//" ? 'f' : how[0]);
-      };
-    }
-    return left;
-  }
-
-  Expression power() {
-    Expression left = unary(true);
-    while (skip("**"))
-      left = [left, right = unary(true)](Frame& frame) -> Value {
-        const Value a = left(frame), b = right(frame);
-        const double result = std::pow(a.number(), b.number());
-        if (!a.is_integer() || !b.is_integer() || whole(b) < 0) return result;
-        if (std::abs(result) > 9e15) throw Problem("a number is too large");
-        return static_cast<int64_t>(result);
-      };
-    return left;
-  }
-
-  Expression unary(bool with_filter) {
-    const Nesting nesting(*this);
-    Expression value;
-    if (is_operator("-") || is_operator("+")) {
-      const bool negates = next().text == "-";
-      value = [negates, of = unary(false)](Frame& frame) -> Value {
-        const Value number = of(frame);
-        if (!number.is_integer()) return negates ? -number.number() : number.number();
-        return negates ? exact('-', 0, whole(number)) : whole(number);
-      };
-    } else {
-      value = primary();
-    }
-    value = postfix(std::move(value));
-    return with_filter ? filters(std::move(value)) : value;
-  }
-
-  Expression constant(Value value) {
-    return [value = std::move(value)](Frame&) { return value; };
   }
 
   Expression primary() {
-    const Token token = next();
-    if (token.kind == Token::kName) {
-      const std::string& word = token.text;
-      if (word == "true" || word == "True" || word == "false" || word == "False")
-        return constant(word == "true" || word == "True");
-      if (word == "none" || word == "None") return constant(nullptr);
-      return [word](Frame& frame) -> Value {
-        const Value* value = frame.scope.find(word);
-        return value != nullptr ? *value : Value(Undefined{word});
-      };
-    }
-    if (token.kind == Token::kString) {
-      std::string value = token.text;
-      while (now().kind == Token::kString) value += next().text;
-      return constant(value);
-    }
-    if (token.kind == Token::kFloat) return constant(std::strtod(token.text.c_str(), nullptr));
-    if (token.kind == Token::kInteger) {
-      int64_t number = 0;
-      if (std::from_chars(token.text.data(), token.text.data() + token.text.size(), number).ec != std::errc())
-        fail("a number is too large");
-      return constant(number);
-    }
-    if (token.kind == Token::kOperator && token.text == "(") {
-      if (skip(")")) return list_of({}, true);
+    const Token token = now();
+    std::vector<Expression> items;
+    if (skip("(")) {
+      if (skip(")")) return members(kTuple, {});
       Expression inner = tuple();
       expect(")");
       return inner;
     }
-    if (token.kind == Token::kOperator && token.text == "[") return list_of(items_until("]"), false);
-    if (token.kind == Token::kOperator && token.text == "{") return dictionary();
-    --at_;
-    fail(fmt::format("{} stands where a value must", shown()));
-  }
-
-  std::vector<Expression> items_until(std::string_view end) {
-    std::vector<Expression> items;
-    while (!skip(end)) {
-      if (!items.empty()) expect(",");
-      if (skip(end)) break;
-      items.push_back(expression());
+    if (skip("[")) {
+      separated("]", [&] { items.push_back(expression()); });
+      return members(kList, std::move(items));
     }
-    return items;
-  }
-
-  Expression dictionary() {
-    std::vector<std::pair<Expression, Expression>> items;
-    while (!skip("}")) {
-      if (!items.empty()) expect(",");
-      if (skip("}")) break;
-      Expression key = expression();
-      expect(":");
-      items.emplace_back(std::move(key), expression());
-    }
-    return [items](Frame& frame) -> Value {
-      Dict dict;
-      for (const auto& [key, value] : items) dict.set(key(frame).text_of("a dict's key"), value(frame));
-      frame.budget.spend_weight(items.size());
-      return dict;
-    };
-  }
-
-  Expression postfix(Expression value) {
-    for (;;) {
-      if (skip(".")) {
-        if (now().kind == Token::kInteger) {
-          value = [value, key = primary()](Frame& frame) {
-            return item(frame.budget, value(frame), key(frame));
-          };
-          continue;
+    if (skip("{")) {
+      separated("}", [&] {
+        items.push_back(expression());
+        expect(":");
+        items.push_back(expression());
+      });
+      return [items](Frame& frame) {
+        Members all;
+        for (size_t i = 0; i < items.size(); i += 2) {
+          const Value key = items[i](frame);
+          if (key.type != kString) unread("{} as a dict's key", key.name_of_type());
+          set_in(all, *key.string, items[i + 1](frame));
         }
-        value = [value, of = name()](Frame& frame) { return attribute(frame.budget, value(frame), of); };
-      } else if (skip("[")) {
-        value = subscript(value);
-      } else if (is_operator("(")) {
-        value = [value, arguments = arguments()](Frame& frame) {
-          return call(frame, value(frame), arguments(frame));
-        };
-      } else {
-        return value;
-      }
+        return Value(kDict, std::move(all));
+      };
     }
-  }
-
-  Expression subscript(const Expression& value) {
-    std::vector<Expression> parts;
-    bool is_slice = false;
-    for (;; is_slice = true) {
-      parts.push_back(is_operator(":") || is_operator("]") ? constant(nullptr) : expression());
-      if (!skip(":")) break;
+    if (token.kind != Token::kQuoted && token.kind != Token::kDigits && token.kind != Token::kName)
+      fail_for("a value");
+    ++at_;
+    if (token.kind == Token::kQuoted) {
+      std::string text = token.text;
+      while (now().kind == Token::kQuoted) text += next().text;
+      return constant(text);
     }
-    expect("]");
-    if (!is_slice)
-      return [value, key = parts[0]](Frame& frame) { return item(frame.budget, value(frame), key(frame)); };
-    if (parts.size() > 3) fail("a slice has at most three parts");
-    parts.resize(3, constant(nullptr));
-    return [value, parts](Frame& frame) {
-      return sliced(frame.budget, value(frame), parts[0](frame), parts[1](frame), parts[2](frame));
+    if (token.kind == Token::kDigits) return constant(integer_from(token.text));
+    if (token.text == "true" || token.text == "True") return constant(true);
+    if (token.text == "false" || token.text == "False") return constant(false);
+    if (token.text == "none" || token.text == "None") return constant(nullptr);
+    return [of = token.text](Frame& frame) {
+      const Value* found = frame.find(of);
+      return found != nullptr ? *found : function_named(of);
     };
   }
 
-  // "(a, b=c)"; from the parenthesis on.
-  Call arguments() {
+  // Empty: none follows.
+  Step postfix() {
+    if (skip("[")) return subscript();
+    if (is("("))
+      return [given = arguments()](Frame& frame, const Value& value) {
+        return call(frame, value, {}, given(frame));
+      };
+    if (!skip(".")) return nullptr;
+    if (now().kind == Token::kDigits) unread(".{}", now().text);
+    const std::string of = name();
+    if (!is("(")) return [of](Frame&, const Value& value) { return attribute(value, of); };
+    return [of, given = arguments()](Frame& frame, const Value& value) {
+      return call(frame, attribute(value, of), value, given(frame));
+    };
+  }
+
+  static Value call(Frame& frame, const Value& called, const Value& object, const Arguments& arguments) {
+    frame.rendering.spend(1);
+    if (called.macro != nullptr) return called.macro->call(frame, arguments);
+    if (called.builtin != nullptr) return called.builtin->call(frame.rendering, object, arguments);
+    if (called.type == kUndefined) throw Problem(fmt::format("{} is not defined", *called.string));
+    throw Problem(fmt::format("{} cannot be called", called.name_of_type()));
+  }
+
+  Step subscript() {
+    std::vector<Expression> parts;
+    do {
+      parts.push_back(is(":") || is("]") ? constant(nullptr) : expression());
+    } while (skip(":"));
+    expect("]");
+    if (parts.size() == 1)
+      return [key = parts[0]](Frame& frame, const Value& value) {
+        return item(frame.rendering, value, key(frame));
+      };
+    if (parts.size() > 3) throw Problem("a slice has at most three parts");
+    parts.resize(3, constant(nullptr));
+    return [parts](Frame& frame, const Value& value) {
+      return sliced(frame.rendering, value, parts[0](frame), parts[1](frame), parts[2](frame));
+    };
+  }
+
+  static int64_t integer_from(const std::string& digits) {
+    int64_t number = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc())
+      throw Problem("a number is too large");
+    return number;
+  }
+
+  // "(a, b=c)", or nothing.
+  std::function<Arguments(Frame&)> arguments() {
     std::vector<std::pair<std::string, Expression>> all;
-    expect("(");
-    while (!skip(")")) {
-      if (!all.empty()) expect(",");
-      if (skip(")")) break;
-      if (is_operator("*") || is_operator("**")) fail("arguments from a list or dict are not read here");
-      std::string key;
-      if (now().kind == Token::kName && tokens_[at_ + 1].kind == Token::kOperator &&
-          tokens_[at_ + 1].text == "=") {
-        key = name();
-        ++at_;
-      }
-      all.emplace_back(std::move(key), expression());
-    }
+    if (skip("("))
+      separated(")", [&] {
+        if (is("*") || is("**")) unread("a call with arguments from a list or dict");
+        const bool is_named = tokens_[at_ + 1].text == "=" && tokens_[at_ + 1].kind == Token::kSymbol;
+        std::string of = is_named ? name() : "";
+        if (is_named) expect("=");
+        const auto has_name = [&](const auto& other) { return is_named && other.first == of; };
+        if (std::ranges::any_of(all, has_name))
+          throw Problem(fmt::format("the argument {} stands twice", of));
+        all.emplace_back(std::move(of), expression());
+      });
     return [all](Frame& frame) {
       Arguments arguments;
-      for (const auto& [key, value] : all)
-        if (key.empty())
-          arguments.positional.push_back(value(frame));
-        else
-          arguments.named.set(key, value(frame));
+      for (const auto& [of, value] : all) arguments.emplace_back(of, value(frame));
       return arguments;
     };
   }
 
-  Expression filters(Expression value) {
-    for (;;) {
-      if (skip("|")) {
-        const std::string of = name();
-        const Filter filter = filter_named(of);
-        if (filter == nullptr) fail(fmt::format("the filter {} is not read here", of));
-        Call given = is_operator("(") ? arguments() : [](Frame&) { return Arguments(); };
-        value = [value, filter, given](Frame& frame) {
-          const Value filtered = value(frame);
-          frame.budget.spend(filtered);
-          return filter(frame.budget, filtered, given(frame));
-        };
-      } else if (skip("is")) {
-        value = test(value);
-      } else if (is_operator("(")) {
-        value = [value, arguments = arguments()](Frame& frame) {
-          return call(frame, value(frame), arguments(frame));
-        };
-      } else {
-        return value;
-      }
-    }
-  }
-
-  Expression test(const Expression& value) {
-    const bool negated = skip("not");
-    const std::string of = name();
-    const Test found = test_named(of);
-    if (found == nullptr) fail(fmt::format("the test {} is not read here", of));
-    Call given = [](Frame&) { return Arguments(); };
-    const bool is_word = now().kind == Token::kName;
-    if (is_operator("(")) {
-      given = arguments();
-    } else if ((is_word && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("if") &&
-                !is_name("is") && !is_name("not") && !is_name("in")) ||
-               now().kind == Token::kString || now().kind == Token::kInteger || now().kind == Token::kFloat ||
-               is_operator("[") || is_operator("{")) {
-      given = [argument = postfix(primary())](Frame& frame) {
-        return Arguments{.positional = {argument(frame)}, .named = {}};
+  // A filter or a test; empty: none follows.
+  Step filter() {
+    if (skip("|")) {
+      const std::string of = name();
+      const Builtin* found = builtin_named(of, Builtin::kFilter);
+      if (found == nullptr) unread("the filter {}", of);
+      return [found, given = arguments()](Frame& frame, const Value& value) {
+        return found->call(frame.rendering, value, given(frame));
       };
     }
-    return [value, found, given, negated](Frame& frame) -> Value {
-      const Value tested = value(frame);
-      frame.budget.spend(tested);
-      return found(tested, given(frame)) != negated;
-    };
+    if (!skip("is")) return nullptr;
+    const bool is_negated = skip("not");
+    const std::string of = name();
+    const Test test = test_named(of);
+    if (test == nullptr) unread("the test {}", of);
+    const bool has_argument = now().kind == Token::kQuoted || now().kind == Token::kDigits || is("(") ||
+                              is("[") || is("{") ||
+                              (now().kind == Token::kName && !is("or") && !is("and") && !is("else"));
+    if (has_argument) unread("an argument of the test {}", of);
+    return [test, is_negated](Frame&, const Value& value) -> Value { return test(value) != is_negated; };
   }
 
   std::vector<Token> tokens_;
   size_t at_ = 0;
-  int loops_ = 0, depth_ = 0;
-  int scopes_ = 0;  // that end before the rendering does
+  int depth_ = 0, loops_ = 0;
+  int scopes_ = 0;    // that end before the rendering does
+  int captures_ = 0;  // of those: whose text goes elsewhere first
 };
 
 }  // namespace
 
-Statement compile(std::vector<Token> tokens) { return Compiler(std::move(tokens)).run(); }
+Statement compile(std::string_view source) { return Compiler(tokens_of(source)).run(); }
 
 }  // namespace pipeline::chat

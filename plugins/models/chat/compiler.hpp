@@ -3,26 +3,34 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "plugins/models/chat/lexer.hpp"
-#include "plugins/models/chat/scope.hpp"
+#include "plugins/models/chat/value.hpp"
 
 namespace pipeline::chat {
 
-// Where a rendering stands.
+// Where a rendering stands, and the variables there.
 struct Frame {
-  Budget& budget;
-  Scope& scope;
+  const Value* find(std::string_view name) const {
+    const Value* found = find_in(variables, name);
+    return found != nullptr || outer == nullptr ? found : outer->find(name);
+  }
+  // One whose variables end with it.
+  Frame inner(Members own = {}) const { return {rendering, out, generated, this, std::move(own)}; }
+
+  Rendering& rendering;
   std::string& out;
   std::vector<std::pair<size_t, size_t>>* generated;  // nullptr: `out` is not the text itself
+  const Frame* outer = nullptr;
+  Members variables = {};
 };
 
 enum class Flow : uint8_t { kNext, kBreak, kContinue };
 using Statement = std::function<Flow(Frame&)>;
 
-// Throws LineProblem; so does what it returns.
-Statement compile(std::vector<Token> tokens);
+// Throws Problem with its line; so does what it returns.
+Statement compile(std::string_view source);
 
 }  // namespace pipeline::chat

@@ -1,196 +1,132 @@
 #include "plugins/models/chat/lexer.hpp"
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
-
-#include <fmt/format.h>
-
 #include "core/base/utf8.hpp"
+#include "plugins/models/chat/value.hpp"
 
 namespace pipeline::chat {
 namespace {
 
-constexpr std::string_view kSpace = " \t\n\r\f\v";
-
-bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+bool is_one_of(char c, std::string_view all) { return all.find(c) != std::string_view::npos; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return is_digit(c) || c == '_' || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); }
 
 class Lexer {
  public:
-  explicit Lexer(std::string_view source) {
-    for (size_t i = 0; i < source.size(); ++i) {  // line ends are one character
-      if (source[i] != '\r')
-        source_ += source[i];
-      else if (i + 1 == source.size() || source[i + 1] != '\n')
-        source_ += '\n';
-    }
-    if (source_.ends_with('\n')) source_.pop_back();
-  }
+  explicit Lexer(std::string_view source) : rest_(source) {}
 
   std::vector<Token> run() {
-    while (at_ < source_.size()) read_text();
-    add(Token::kEnd, "");
+    try {
+      while (!rest_.empty()) read_text();
+    } catch (const Problem& problem) {
+      throw Problem(problem.what(), line_);
+    }
+    add(Token::kEnd, "the end");
     return std::move(tokens_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw LineProblem(line_, what); }
-  void add(Token::Kind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
-  bool at(std::string_view text) const { return source_.compare(at_, text.size(), text) == 0; }
-  void advance(size_t count) {
-    line_ += static_cast<int>(std::ranges::count(std::string_view(source_).substr(at_, count), '\n'));
-    at_ += count;
+  void add(Token::Kind kind, std::string_view text) { tokens_.push_back({kind, std::string(text), line_}); }
+  char at(size_t index) const { return index < rest_.size() ? rest_[index] : '\0'; }
+  std::string_view take(size_t size) {
+    const std::string_view taken = rest_.substr(0, size);
+    line_ += static_cast<int>(std::ranges::count(taken, '\n'));
+    rest_.remove_prefix(taken.size());
+    return taken;
   }
 
   // Up to the next tag, and that.
   void read_text() {
-    size_t tag = at_;
-    while ((tag = source_.find('{', tag)) != std::string::npos &&
-           std::string_view("%{#").find(source_.c_str()[tag + 1]) == std::string_view::npos)
-      ++tag;
-    if (tag == std::string::npos) {
-      add(Token::kText, source_.substr(at_));
-      return advance(source_.size() - at_);
-    }
-    const char kind = source_[tag + 1];
-    const char sign = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
-    std::string text = source_.substr(at_, tag - at_);
-    if (sign == '-') {
-      text.erase(text.find_last_not_of(kSpace) + 1);
-    } else if (sign != '+' && kind != '{') {  // lstrip_blocks
-      const size_t line_begin = text.rfind('\n') + 1;
-      if ((line_begin > 0 || starts_line_) &&
-          text.find_first_not_of(" \t\f\v", line_begin) == std::string::npos)
-        text.erase(line_begin);
-    }
-    if (!text.empty()) add(Token::kText, std::move(text));
-    advance(tag - at_ + 2 + (sign == '-' || sign == '+' ? 1 : 0));
+    size_t begin = 0;
+    while (begin < rest_.size() && !(rest_[begin] == '{' && is_one_of(at(begin + 1), "%{#"))) ++begin;
+    const char kind = at(begin + 1), sign = at(begin + 2);
+    std::string_view text = rest_.substr(0, begin);
+    const size_t line_begin = text.rfind('\n') + 1;
+    if (sign == '-')
+      text = stripped(text, false, true);
+    else if (begin < rest_.size() && sign != '+' && kind != '{' && (line_begin > 0 || starts_line_) &&
+             stripped(text.substr(line_begin), true, false).empty())
+      text = text.substr(0, line_begin);  // lstrip_blocks
+    if (!text.empty()) add(Token::kText, text);
+    take(begin);
+    if (rest_.empty()) return;
+    const std::string_view mark = take(sign == '-' || sign == '+' ? 3 : 2);
     if (kind == '#') {
-      const size_t end = source_.find("#}", at_);
-      if (end == std::string::npos) fail("this comment has no end, #}");
-      advance(end - at_ - (end > at_ && (source_[end - 1] == '-' || source_[end - 1] == '+') ? 1 : 0));
-      return end_tag('#', true);
+      const size_t end = rest_.find("#}");
+      if (end == std::string_view::npos) throw Problem("a comment has no end, #}");
+      take(end > 0 && is_one_of(rest_[end - 1], "-+") ? end - 1 : end);
+      return end_tag("#}");
     }
-    add(kind == '%' ? Token::kBlock : Token::kOutput, "");
-    read_tag(kind == '%' ? '%' : '}');
+    add(Token::kSymbol, mark.substr(0, 2));
+    const std::string_view end = kind == '%' ? "%}" : "}}";
+    read_tag(end);
+    add(Token::kSymbol, end);
+    end_tag(end);
   }
 
-  // From - or + on, if there is one, over the end of a tag and what it takes away behind it.
-  void end_tag(char mark, bool trims) {
-    const char sign = source_[at_];
-    const size_t begin = at_;
-    advance(sign == mark ? 2 : 3);
-    if (sign == '-') {
-      const size_t next = source_.find_first_not_of(kSpace, at_);
-      advance((next == std::string::npos ? source_.size() : next) - at_);
-    } else if (sign != '+' && trims && at("\n")) {  // trim_blocks
-      advance(1);
-    }
-    starts_line_ = at_ > begin && source_[at_ - 1] == '\n';
+  // Over the end of a tag, with its sign, and over what it takes away behind it.
+  void end_tag(std::string_view end) {
+    const char sign = at(0);
+    take(sign == end[0] ? 2 : 3);
+    std::string_view gone;
+    if (sign == '-')
+      gone = take(rest_.size() - stripped(rest_, true, false).size());
+    else if (sign != '+' && end != "}}" && at(0) == '\n')
+      gone = take(1);  // trim_blocks
+    starts_line_ = gone.ends_with('\n');
   }
 
-  void read_tag(char mark) {
-    const std::string end{mark, '}'};
+  // Up to its end.
+  void read_tag(std::string_view end) {
     for (int open = 0;;) {
-      const size_t next = source_.find_first_not_of(kSpace, at_);
-      if (next == std::string::npos) fail(fmt::format("a tag has no end, {}", end));
-      advance(next - at_);
-      if (open == 0 && (at(end) || at("-" + end) || (mark == '%' && at("+" + end)))) {
-        add(mark == '%' ? Token::kBlockEnd : Token::kOutputEnd, "");
-        return end_tag(mark, mark == '%');
-      }
-      const char c = source_[at_];
-      if (c == '"' || c == '\'') {
-        read_string(c);
-      } else if (is_digit(c)) {
-        read_number();
-      } else if (is_name(c)) {
-        size_t last = at_;
-        while (last < source_.size() && is_name(source_[last])) ++last;
-        add(Token::kName, source_.substr(at_, last - at_));
-        advance(last - at_);
+      while (is_one_of(at(0), " \t\n\r\f\v")) take(1);
+      const bool has_sign = at(0) == '-' || (at(0) == '+' && end == "%}");
+      if (rest_.empty()) throw Problem(fmt::format("a tag has no end, {}", end));
+      if (open == 0 && rest_.substr(has_sign ? 1 : 0).starts_with(end)) return;
+      if (is_one_of(at(0), "\"'")) {
+        read_string(at(0));
+      } else if (is_word(at(0))) {
+        read_word();
       } else {
-        read_operator(open);
+        if (!is_one_of(at(0), "+-/*%~[](){}<>=!.:|,"))
+          throw Problem(fmt::format("'{}' has no meaning here", printable(first_of(rest_))));
+        open += is_one_of(at(0), "([{") ? 1 : is_one_of(at(0), ")]}") ? -1 : 0;
+        const bool is_double =
+            at(1) == '=' ? is_one_of(at(0), "=!<>") : at(1) == at(0) && is_one_of(at(0), "*/");
+        add(Token::kSymbol, take(is_double ? 2 : 1));
       }
     }
   }
 
-  void read_operator(int& open) {
-    for (const std::string_view two : {"**", "//", "==", "!=", ">=", "<="})
-      if (at(two)) return add(Token::kOperator, std::string(two)), advance(2);
-    const char c = source_[at_];
-    if (std::string_view("+-/*%~[](){}<>=.:|,;").find(c) == std::string_view::npos)
-      fail(fmt::format("'{}' has no meaning here", printable(std::string_view(source_).substr(at_, 1))));
-    open += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
-    add(Token::kOperator, std::string(1, c));
-    advance(1);
+  void read_word() {
+    const bool is_number = is_digit(at(0));
+    size_t size = 1;
+    while (is_word(at(size)) || (is_number && at(size) == '.' && is_digit(at(size + 1)))) ++size;
+    const std::string_view word = take(size);
+    if (is_number && (!std::ranges::all_of(word, is_digit) || (size > 1 && word[0] == '0')))
+      unread("the number {}", word);
+    add(is_number ? Token::kDigits : Token::kName, word);
   }
 
-  void read_number() {
-    std::string digits;
-    size_t last = at_;
-    bool is_float = false;
-    const auto take = [&] {
-      for (; last < source_.size() && (is_digit(source_[last]) || source_[last] == '_'); ++last)
-        if (source_[last] != '_') digits += source_[last];
-    };
-    take();
-    if (last + 1 < source_.size() && source_[last] == '.' && is_digit(source_[last + 1])) {
-      is_float = true;
-      digits += source_[last++];
-      take();
-    }
-    if (last + 1 < source_.size() && (source_[last] | 0x20) == 'e') {
-      const size_t sign = source_[last + 1] == '-' || source_[last + 1] == '+' ? 1 : 0;
-      if (last + 1 + sign < source_.size() && is_digit(source_[last + 1 + sign])) {
-        is_float = true;
-        digits += source_.substr(last, 1 + sign);
-        last += 1 + sign;
-        take();
-      }
-    }
-    if (last < source_.size() && is_name(source_[last])) fail("a number ends in a letter");
-    add(is_float ? Token::kFloat : Token::kInteger, digits);
-    advance(last - at_);
-  }
-
-  // With the escapes of Python; one that it does not know stays as it is.
   void read_string(char quote) {
+    constexpr std::string_view kLetters = "nrt\\'\"", kMeant = "\n\r\t\\'\"";
     std::string value;
-    size_t i = at_ + 1;
-    for (; i < source_.size() && source_[i] != quote; ++i) {
-      if (source_[i] != '\\' || i + 1 == source_.size()) {
-        value += source_[i];
-        continue;
+    take(1);
+    while (at(0) != quote) {
+      if (rest_.empty()) throw Problem("a string has no end");
+      char c = take(1)[0];
+      if (c == '\\') {
+        const size_t letter = kLetters.find(at(0));
+        if (letter >= kMeant.size()) unread("\\{} in a string", printable(first_of(rest_)));
+        c = kMeant[letter];
+        take(1);
       }
-      const char c = source_[++i];
-      constexpr std::string_view kLetters = "\\'\"abfnrtv", kMeant = "\\'\"\a\b\f\n\r\t\v";
-      if (const size_t known = kLetters.find(c); known != std::string_view::npos) {
-        value += kMeant[known];
-      } else if (c == 'x' || c == 'u' || c == 'U') {
-        const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 8;
-        uint32_t point = 0;
-        const char *begin = source_.c_str() + i + 1, *end = begin + std::min(digits, source_.size() - i - 1);
-        if (std::from_chars(begin, end, point, 16).ptr != begin + digits || point > 0x10ffff ||
-            (point >> 11) == 0x1b)
-          fail(fmt::format("\\{} in a string must be followed by {} hexadecimal digits of a character", c,
-                           digits));
-        append_utf8(point, value);
-        i += digits;
-      } else if (c != '\n') {
-        if (is_digit(c) || c == 'N') fail(fmt::format("\\{} in a string is not read here", c));
-        value += {'\\', c};
-      }
+      value += c;
     }
-    if (i >= source_.size()) fail("a string has no end");
-    const size_t size = i + 1 - at_;
-    add(Token::kString, std::move(value));
-    advance(size);
+    take(1);
+    add(Token::kQuoted, value);
   }
 
-  std::string source_;
-  size_t at_ = 0;
+  std::string_view rest_;
   int line_ = 1;
   bool starts_line_ = true;
   std::vector<Token> tokens_;
@@ -198,6 +134,16 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokens_of(std::string_view source) { return Lexer(source).run(); }
+std::vector<Token> tokens_of(std::string_view source) {
+  std::string text;
+  for (size_t i = 0; i < source.size(); ++i) {  // line ends are one character
+    if (source[i] != '\r')
+      text += source[i];
+    else if (i + 1 == source.size() || source[i + 1] != '\n')
+      text += '\n';
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return Lexer(text).run();
+}
 
 }  // namespace pipeline::chat

@@ -2,19 +2,32 @@
 
 #include <pipeline/error.hpp>
 
+#include "core/base/utf8.hpp"
 #include "plugins/models/chat/compiler.hpp"
 
 namespace pipeline::chat {
+namespace {
+
+[[noreturn]] void fail_for(const std::string& file, const Problem& problem) {
+  if (problem.line == 0)
+    fail_with(PL_ERROR_CONFIG, file,
+              ": its chat template cannot be given this conversation: ", problem.what());
+  fail_with(PL_ERROR_CONFIG, file, ", line ", problem.line, " of its chat template: ", problem.what());
+}
+
+}  // namespace
 
 struct Template::Program {
   Statement run;
 };
 
 Template::Template(std::string_view source, std::string file) : file_(std::move(file)) {
+  if (first_invalid_utf8(source) != std::string_view::npos)
+    fail_with(PL_ERROR_CONFIG, file_, ": its chat template is not UTF-8");
   try {
-    program_ = std::make_unique<const Program>(Program{compile(tokens_of(source))});
-  } catch (const LineProblem& problem) {
-    fail_with(PL_ERROR_CONFIG, file_, ", line ", problem.line, " of its chat template: ", problem.what());
+    program_ = std::make_unique<const Program>(Program{compile(source)});
+  } catch (const Problem& problem) {
+    fail_for(file_, problem);
   }
 }
 
@@ -24,19 +37,13 @@ Template& Template::operator=(Template&&) noexcept = default;
 
 Rendered Template::render(const nlohmann::ordered_json& variables, std::time_t now) const {
   Rendered rendered;
-  Budget budget;
-  Scope functions;
-  add_functions(functions, budget, now);
-  Scope scope(&functions);
-  Frame frame{budget, scope, rendered.text, &rendered.generated};
+  Rendering rendering(now);
+  Frame frame{rendering, rendered.text, &rendered.generated};
   try {
-    for (const auto& [name, value] : variables.items()) scope.set(name, Value::of(value));
+    for (const auto& [name, value] : variables.items()) frame.variables.emplace_back(name, Value::of(value));
     program_->run(frame);
-  } catch (const Problem& problem) {  // of the variables
-    fail_with(PL_ERROR_CONFIG, file_,
-              ": its chat template cannot be given this conversation: ", problem.what());
-  } catch (const LineProblem& problem) {
-    fail_with(PL_ERROR_CONFIG, file_, ", line ", problem.line, " of its chat template: ", problem.what());
+  } catch (const Problem& problem) {
+    fail_for(file_, problem);
   }
   return rendered;
 }

@@ -20,9 +20,9 @@ struct Rendered {
 };
 
 // What published templates use of Jinja, with what transformers gives them: trimmed blocks, loop controls,
-// {% generation %}, raise_exception, strftime_now, tojson. Templates are not trusted: they see nothing but
-// their variables, and steps, depth and output are bounded. The reference is Jinja 3.1 and
-// transformers.utils.chat_template_utils. Const: for any thread.
+// {% generation %}, raise_exception, strftime_now, tojson. The rest is refused by name. Templates are not
+// trusted: they see nothing but their variables, and steps, depth and output are bounded. The reference is
+// Jinja 3.1 and transformers.utils.chat_template_utils. Const: for any thread.
 class Template {
  public:
   // Throws an Error (PL_ERROR_CONFIG) that names `file`, the line and what is not read here.

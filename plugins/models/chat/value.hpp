@@ -1,138 +1,133 @@
 // Values of a chat template: those of Python that it can have.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
-#include <functional>
+#include <ctime>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace pipeline::chat {
 
-class Value;
-
-// Of lists, dicts and functions in each other. The same item counts as often as it is reached: so much must
-// be gone through to write or compare all.
-struct Extent {
-  size_t depth = 0, weight = 1;
-  bool holds_namespace = false;
+// What is wrong with a template or with what it is given.
+struct Problem : std::runtime_error {
+  explicit Problem(const std::string& what, int at = 0) : std::runtime_error(what), line(at) {}
+  int line;  // of the template; 0: not known yet
 };
 
-struct List {
-  std::vector<Value> items;
-  bool is_tuple = false;  // which is printed otherwise
-  Extent extent = {};
-};
+// Throws that: what is named is outside of what is read.
+template <class... Parts>
+[[noreturn]] void unread(fmt::format_string<Parts...> what, Parts&&... parts) {
+  throw Problem(fmt::format(what, std::forward<Parts>(parts)...) + " is not read here");
+}
 
-// Keys in the order in which they came.
-struct Dict {
-  std::vector<std::pair<std::string, Value>> items;
-  bool is_namespace = false;  // whose attributes can be set
-  Extent extent = {};
-
-  const Value* find(std::string_view key) const;
-  void set(std::string key, Value value);
-};
-
-struct Arguments {
-  std::vector<Value> positional;
-  Dict named;
-
-  // Argument number `index`, or by name; nullptr: neither.
-  const Value* find(size_t index, std::string_view name) const;
-};
-
-using Function = std::function<Value(const Arguments& arguments)>;
-
-struct Callable {
-  Function function;
-  Extent extent;
-};
-
-struct Undefined {
-  std::string name;  // for messages
-};
-
-// What is wrong with a template or what it is given; Template adds the line.
-class Problem : public std::runtime_error {
+// One rendering. What takes time or memory is spent here first.
+class Rendering {
  public:
-  using std::runtime_error::runtime_error;
-};
-
-// Lists and dictionaries are shared, and do not change, but for a namespace's attributes.
-class Value {
- public:
-  Value() = default;  // undefined
-  Value(Undefined undefined) : data_(std::move(undefined)) {}
-  Value(std::nullptr_t) : data_(nullptr) {}
-  Value(bool value) : data_(value) {}
-  Value(int64_t value) : data_(value) {}
-  Value(double value) : data_(value) {}
-  Value(std::string value) : data_(std::move(value)) {}
-  Value(const char* value) : data_(std::string(value)) {}
-  // Throw Problem where too much is nested in it.
-  Value(List value);
-  Value(Dict value);
-  // `of`: what the function holds.
-  Value(Function value, const Value* of = nullptr);
-  static Value of(const nlohmann::ordered_json& json);
-
-  template <class T>
-  const T* get() const {
-    return std::get_if<T>(&data_);
+  explicit Rendering(std::time_t at) : time(at) {}
+  void spend(size_t steps) {
+    spent_ += std::min(steps, kMost);
+    if (spent_ > kMost) throw Problem("the template takes too many steps, or writes too much");
   }
-  bool is_undefined() const { return get<Undefined>() != nullptr; }
-  bool is_none() const { return get<std::nullptr_t>() != nullptr; }
-  const std::string* string() const { return get<std::string>(); }
-  const List* list() const { return pointee<const List>(); }
-  Dict* dict() const { return pointee<Dict>(); }
-  const Function* function() const {
-    const auto* callable = pointee<const Callable>();
-    return callable == nullptr ? nullptr : &callable->function;
+  // At worst each byte of one text is compared with each of the other.
+  void spend_search(const std::string& text, const std::string& wanted) {
+    spend(1 + text.size() * wanted.size() / 256);
   }
-  bool is_namespace() const { return dict() != nullptr && dict()->is_namespace; }
-  Extent extent() const;
-  size_t weight() const { return extent().weight; }
-  bool holds_namespace() const { return extent().holds_namespace; }  // itself, or within
-  // True and False are 1 and 0, as in Python.
-  bool is_integer() const { return get<bool>() != nullptr || get<int64_t>() != nullptr; }
-  bool is_number() const { return is_integer() || get<double>() != nullptr; }
-  int64_t integer(const char* what) const;  // throws Problem: `what` must be one
-  double number() const;
-  const std::string& text_of(const char* what) const;
 
-  const char* type() const;  // Python's name, for messages
+  const std::time_t time;
+  int depth = 0;  // of macros in each other
 
  private:
-  template <class T>
-  T* pointee() const {
-    const auto* pointer = std::get_if<std::shared_ptr<T>>(&data_);
-    return pointer == nullptr ? nullptr : pointer->get();
-  }
-
-  std::variant<Undefined, std::nullptr_t, bool, int64_t, double, std::string, std::shared_ptr<const List>,
-               std::shared_ptr<Dict>, std::shared_ptr<const Callable>>
-      data_;
+  static constexpr size_t kMost = 2'000'000;
+  size_t spent_ = 0;
 };
 
+struct Macro;
+struct Builtin;
+struct Value;
+using Members = std::vector<std::pair<std::string, Value>>;  // in a list or tuple the keys are empty
+
+// Strings and members are shared, and do not change, but for a namespace's.
+struct Value {
+  // A view is what items() and range() give. A generator is what filters give that have not looked at the
+  // items yet, which can be had once.
+  enum Type {
+    kUndefined,
+    kNone,
+    kBool,
+    kInteger,
+    kFloat,
+    kString,
+    kTuple,
+    kList,
+    kDict,
+    kView,
+    kGenerator,
+    kNamespace,
+    kCallable
+  };
+
+  Value() = default;
+  Value(std::nullptr_t) : type(kNone) {}
+  Value(bool value) : type(kBool), integer(value), number(value) {}
+  template <std::integral Integer>
+  Value(Integer value)
+      : type(kInteger), integer(static_cast<int64_t>(value)), number(static_cast<double>(value)) {}
+  Value(double value) : type(kFloat), number(value) {}
+  Value(std::string_view value) : type(kString), string(std::make_shared<const std::string>(value)) {}
+  Value(const std::string& value) : Value(std::string_view(value)) {}
+  Value(const char* value) : Value(std::string_view(value)) {}
+  // Throws Problem for what is nested too deeply, and for a namespace within another: there are no cycles.
+  Value(Type of, Members holds);
+  static Value undefined(std::string_view name);
+  static Value of(const nlohmann::ordered_json& json, size_t depth = 0);
+
+  bool is_list() const { return type == kList || type == kTuple; }
+  bool is_integer() const { return type == kBool || type == kInteger; }
+  bool is_given() const { return type != kUndefined || string != nullptr; }  // of an argument
+  bool is_number() const { return is_integer() || type == kFloat; }
+  // Throw Problem where `what` is something else.
+  int64_t integer_of(std::string_view what) const;
+  const std::string& string_of(std::string_view what) const;
+  const char* name_of_type() const;
+
+  Type type = kUndefined;
+  int64_t integer = 0;                        // of True and False: 1 and 0, as in Python
+  double number = 0;                          // of every number
+  std::shared_ptr<const std::string> string;  // of what is undefined: its name, or nullptr
+  bool is_safe = false;                       // of a string: + escapes the other side
+  std::shared_ptr<Members> members;
+  size_t depth = 0;  // of the members in each other
+  const Macro* macro = nullptr;
+  const Builtin* builtin = nullptr;  // of a function or method of Python
+};
+
+using enum Value::Type;
+
+const Value* find_in(const Members& members, std::string_view key);  // nullptr: it is not there
+void set_in(Members& members, std::string_view key, Value value);
 bool truth(const Value& value);
-bool equal(const Value& a, const Value& b);
-bool contains(const Value& container, const Value& wanted);  // wanted in container
-bool less(const Value& a, const Value& b);                   // throws Problem where Python does
-std::string text(const Value& value);                        // str()
-std::string representation(const Value& value);              // repr()
-// json.dumps(value, ensure_ascii=False, indent=indent); below 0: on one line.
-std::string json_text(const Value& value, int64_t indent, const std::string& item_separator,
-                      const std::string& key_separator, bool sort_keys);
+bool equal(Rendering& rendering, const Value& a, const Value& b);
+bool less(const Value& a, const Value& b);  // throws Problem where Python does
+bool contains(Rendering& rendering, const Value& container, const Value& wanted);
+std::string text(Rendering& rendering, const Value& value);  // str()
+// json.dumps(value); an indent below 0: on one line.
+std::string json_text(Rendering& rendering, const Value& value, bool ensure_ascii, int64_t indent);
+Value list_of(const std::vector<Value>& items, Value::Type type = kList);
 // What a loop goes over: items, keys, characters. Throws Problem for what has none.
-std::vector<Value> items_of(const Value& value);
-int64_t length(const Value& value);
-std::vector<std::string> characters(std::string_view text);
+std::vector<Value> items_of(Rendering& rendering, const Value& value);
+
+// The first character, whole.
+std::string_view first_of(std::string_view text);
+// Without the white space of Unicode, or without these characters, at the sides that are asked for.
+std::string_view stripped(std::string_view text, bool left, bool right, const std::string* chosen = nullptr);
 
 }  // namespace pipeline::chat
