@@ -51,6 +51,10 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
   ASSERT_GE(rows.size(), 4u);
   EXPECT_EQ(rows[0], "id,summary");
   EXPECT_THAT(rows[1], testing::StartsWith("x1,"));
+  const Result asked = call("predict", {"--prompt", "apples and pears"});
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("prompt,"));
+  EXPECT_THAT(asked.out, testing::Not(HasSubstr("have no summary")));
 
   const Result exported = call("export");
   ASSERT_EQ(exported.code, 0) << exported.err;

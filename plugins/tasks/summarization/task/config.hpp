@@ -93,6 +93,14 @@ struct GenerateConfig : generation::DecodingOptions {
   void describe(Options& o) { DecodingOptions::describe(o, "summary"); }
 };
 
+struct AskConfig {
+  std::string prompt;
+
+  void describe(Options& o) {
+    o("prompt", prompt, "predict: a document to summarize, instead of the test file").may_change();
+  }
+};
+
 struct RougeConfig {
   int64_t validate_samples = 0, evaluate_samples = 0, lead_words = 12;
 
@@ -117,6 +125,7 @@ struct SummarizationConfig {
   SequenceConfig sequence;
   GenerateConfig generate;
   RougeConfig rouge;
+  AskConfig ask;
   bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
@@ -128,6 +137,7 @@ struct SummarizationConfig {
     o.group("sequence", sequence);
     o.group("generate", generate);
     o.group("rouge", rouge);
+    o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
     if (is_gpt2() && language != language::LanguageOptions{.architecture = "gpt2"})

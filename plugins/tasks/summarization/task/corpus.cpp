@@ -75,6 +75,8 @@ text::TokenizerPtr trained_tokenizer(TokenCacheSource source, int64_t size, cons
 // no text.
 bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenizer, const Context& context) {
   const fs::path& file = file_of(config.data, split);
+  if (has_tokenizer && context.run().purpose == PL_PURPOSE_PREDICT && !config.ask.prompt.empty())
+    return false;
   if (file.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
   if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer || fs::exists(file)) return true;
   context.warn(file.string(), " is not there: going on without it");
@@ -97,6 +99,8 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
                                        context);  // on the training split, the first
       open(split, std::move(source), context);
     }
+    if (context.run().purpose == PL_PURPOSE_PREDICT && tokenizer_ && !config.ask.prompt.empty())
+      asked_ = tokenizer_->encode(config.ask.prompt);
     if (const double share = config.data.validation_share; share > 0 && cache(Split::kTrain))
       context.info(
           files::held_out_text(config.data.train.string(), share, size(Split::kTrain), size(Split::kVal)));
@@ -142,6 +146,12 @@ void Corpus::open(Split split, TokenCacheSource source, const Context& context) 
 }
 
 TokenSample Corpus::sample(Split split, uint64_t id) const {
+  if (is_asked(split)) {
+    const auto view_of = [&](size_t count) {
+      return TokenView(asked_.data(), static_cast<uint32_t>(count), sizeof(int32_t));
+    };
+    return {.document = view_of(asked_.size()), .summary = view_of(0), .id = "prompt", .line = 0};
+  }
   const bool is_listed = split == Split::kTest && !answered_.empty();
   return files::with_data_errors([&] { return cache(split)->sample(is_listed ? answered_[id] : id); });
 }

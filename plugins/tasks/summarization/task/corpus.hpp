@@ -31,21 +31,26 @@ class Corpus {
 
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const {
+    if (is_asked(split)) return 1;
     if (split == Split::kTest && !answered_.empty()) return answered_.size();
     return cache(split) ? cache(split)->size() : 0;
   }
   // Samples that have one.
-  uint64_t summaries(Split split) const { return cache(split) ? cache(split)->summaries() : 0; }
+  uint64_t summaries(Split split) const {
+    return cache(split) && !is_asked(split) ? cache(split)->summaries() : 0;
+  }
   TokenSample sample(Split split, uint64_t id) const;                  // [any-thread]
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 
  private:
   void open(Split split, TokenCacheSource source, const Context& context);
   void leave_out_unanswered(const Context& context);
+  bool is_asked(Split split) const { return split == Split::kTest && !asked_.empty(); }
   const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
   text::TokenizerPtr tokenizer_;
   std::array<std::optional<TokenCache>, 3> caches_;
+  std::vector<int32_t> asked_;      // the document that the command line names, in place of the test file
   std::vector<uint64_t> answered_;  // an evaluation's test samples, where not all have a summary
 };
 

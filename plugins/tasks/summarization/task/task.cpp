@@ -101,7 +101,8 @@ void Summarization::open_data() {
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ",
                  corpus_->size(Split::kTest), " test pairs; vocabulary of ", tokenizer.vocab_size(),
                  kept_tokenizer_ ? ", as the weights have it" : "");
-  if (const uint64_t all = corpus_->size(Split::kTest), with = corpus_->summaries(Split::kTest); with < all)
+  if (const uint64_t all = corpus_->size(Split::kTest), with = corpus_->summaries(Split::kTest);
+      with < all && config().ask.prompt.empty())
     context().info(all - with, " of the ", all, " test pairs have no summary: evaluations count the other ",
                    with);
   warn_of_scripts();
@@ -269,7 +270,10 @@ void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& si
 
 void Summarization::predict(const SummarizationBatch& batch, const PredictionSink& sink) {
   const std::vector<std::string> written = write_summaries(batch.split, batch.ids);
-  for (size_t i = 0; i < batch.ids.size(); ++i) sink.row(batch.ids[i], {written[i]});
+  for (size_t i = 0; i < batch.ids.size(); ++i) {
+    sink.row(batch.ids[i], {written[i]});
+    if (!config().ask.prompt.empty()) context().info(written[i]);
+  }
 }
 
 std::vector<Metric> Summarization::metrics() {
