@@ -31,11 +31,13 @@ struct RopeScalingOptions : RopeScaling {
   bool operator==(const RopeScalingOptions&) const = default;
   void describe(Options& o) {
     o("type", type,
-      "how rotary positions are stretched; linear: all divided by factor; llama3: as in Llama 3.1; "
-      "yarn: as in Qwen2.5's instructions for long texts")
-        .choices({"default", "linear", "llama3", "yarn"})
+      "how rotary positions are stretched; linear: all divided by factor; dynamic: beyond "
+      "max_position_embeddings alone, so that nothing changes here; llama3: as in Llama 3.1; yarn: as in "
+      "Qwen2.5's "
+      "instructions for long texts")
+        .choices({"default", "linear", "dynamic", "llama3", "yarn"})
         .of_model();
-    o("factor", factor, "linear, llama3, yarn: slow angles are divided by this").min(1).of_model();
+    o("factor", factor, "linear, dynamic, llama3, yarn: slow angles are divided by this").min(1).of_model();
     o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
         .above(0)
         .of_model();

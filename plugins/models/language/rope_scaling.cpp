@@ -21,7 +21,7 @@ template <class Scaling, class Visit>
 void rope_values(Scaling& scaling, Visit&& visit) {
   if (scaling.type == "default") return;
   visit("factor", scaling.factor);
-  if (scaling.type == "linear") return;
+  if (scaling.type == "linear" || scaling.type == "dynamic") return;
   visit("original_max_position_embeddings", scaling.original_max_position_embeddings);
   if (scaling.type != "llama3") return;
   visit("low_freq_factor", scaling.low_freq_factor);
@@ -37,8 +37,8 @@ void optional_rope_values(Scaling& scaling, Visit&& visit) {
   visit("attention_factor", scaling.attention_factor);
 }
 
-constexpr std::array kTypes{"default", "linear", "llama3", "yarn"};
-constexpr const char* kKnown = "\"default\", \"linear\", \"llama3\" and \"yarn\"";
+constexpr std::array kTypes{"default", "linear", "dynamic", "llama3", "yarn"};
+constexpr const char* kKnown = "\"default\", \"linear\", \"dynamic\", \"llama3\" and \"yarn\"";
 bool is_known(const std::string& type) { return std::ranges::find(kTypes, type) != kTypes.end(); }
 
 double yarn_magnitude(double factor, double by = 1) {
@@ -122,7 +122,7 @@ at::Tensor yarn(const RopeScaling& scaling, const at::Tensor& frequencies, doubl
 }  // namespace
 
 at::Tensor RopeScaling::scaled(const at::Tensor& frequencies, double base) const {
-  if (type == "default") return frequencies;
+  if (type == "default" || type == "dynamic") return frequencies;
   if (type == "linear") return frequencies / factor;
   if (type == "yarn") return yarn(*this, frequencies, base);
   const auto length = static_cast<double>(original_max_position_embeddings);

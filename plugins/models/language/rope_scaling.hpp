@@ -17,7 +17,8 @@ namespace pipeline::language {
 // How rotary positions are stretched, for longer sequences than a model first learnt from; the defaults of
 // the other values are those of Llama 3.1.
 struct RopeScaling {
-  // default: not at all; linear: all angles are divided by `factor`; llama3, yarn: slow ones.
+  // default: not at all; linear: all angles are divided by `factor`; llama3, yarn: slow ones. dynamic: those
+  // of sequences beyond max_position_embeddings alone, which there are none of here.
   std::string type = "default";
   double factor = 8;
   // llama3: turns within the original length from which on angles are as they were; up to which they are
