@@ -33,7 +33,6 @@ MODELS = [
     ("Llama", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
     ("Llama", "llama3 positions, wide heads", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), []),
     ("Llama", "linear positions", dict(rope_parameters=LINEAR), {}, []),
-    ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, []),
     ("Llama", "biases", dict(attention_bias=True, mlp_bias=True), {}, []),
     ("Llama", "additions to attention", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj"]),
     ("Llama", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
@@ -56,6 +55,7 @@ MODELS = [
     ("Qwen3", "plain", dict(head_dim=8), {}, []),
     ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, []),
     ("Qwen3", "additions to some", dict(head_dim=16), {}, ["q_proj", "down_proj"]),
+    ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, []),
 ]
 
 
