@@ -4,13 +4,13 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <charconv>
 #include <vector>
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/architecture.hpp"
 #include "language/folder.hpp"
+#include "vision/folder.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -38,152 +38,9 @@ std::string old_name(const std::string& name) {
   return name == "lm_head.weight" ? "language_model." + name : name;
 }
 
-// The tensors of a vision model for a parameter of ours without its prefix; theirs begin with `prefix`.
-std::vector<Piece> vision_pieces(const Parameter& parameter, const vision::Config& config,
-                                 const std::string& prefix) {
-  const std::string name = prefix + after(parameter.name, kVision);
-  const int64_t width = config.hidden_size, patch = config.patch_size;
-  if (name.find("self_attn.qkv") != std::string::npos) {
-    std::vector<Piece> pieces;
-    for (int64_t i = 0; i < 3; ++i) {
-      constexpr std::array kParts{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
-      pieces.push_back({replaced(name, "self_attn.qkv", kParts[static_cast<size_t>(i)]), i * width, width,
-                        parameter.shape.size() == 2});
-    }
-    return pieces;
-  }
-  if (name.ends_with("patch_embedding.weight"))
-    return {{.name = name, .transposed = true, .folded = {width, 3, patch, patch}}};
-  const bool is_product =
-      name.ends_with("out_proj.weight") || name.ends_with("fc1.weight") || name.ends_with("fc2.weight");
-  return {{.name = name, .transposed = is_product}};
-}
-
-// What an encoder's folder has besides what is used: norms and poolings at its end, position numbers, the
-// layers from `layers` on.
-bool is_unused_vision(const std::string& name, int64_t layers) {
-  for (const char* part : {"post_layernorm.", "head.", "embeddings.position_ids"})
-    if (name.starts_with(part)) return true;
-  constexpr std::string_view kLayer = "encoder.layers.";
-  if (!name.starts_with(kLayer)) return false;
-  int64_t layer = 0;
-  const auto [end, error] = std::from_chars(&name[kLayer.size()], name.data() + name.size(), layer);
-  return error == std::errc() && *end == '.' && layer >= layers;
-}
-
-// `name` of a vision tensor without what comes before it in the folder; nullopt for others.
-std::optional<std::string> vision_name(const std::string& name, bool whole) {
-  for (const std::string_view prefix : {"vision_tower.vision_model.", "vision_tower.", "vision_model."})
-    if (name.starts_with(prefix)) return after(name, prefix);
-  if (whole || name.starts_with("text_model.") || name.starts_with("logit_") ||
-      name.ends_with("_projection.weight"))
-    return std::nullopt;
-  return name;
-}
-
-// Of CLIPVisionConfig and SiglipVisionConfig.
-const hugging_face::Fields<vision::Config>& vision_fields() {
-  using namespace hugging_face;
-  static const Fields<vision::Config> kFields{
-      {"image_size", &vision::Config::image_size},
-      {"patch_size", &vision::Config::patch_size},
-      {"hidden_size", &vision::Config::hidden_size},
-      {"num_hidden_layers", &vision::Config::num_hidden_layers},
-      {"num_attention_heads", &vision::Config::num_attention_heads},
-      {"intermediate_size", &vision::Config::intermediate_size},
-      {"layer_norm_eps", &vision::Config::layer_norm_eps},
-      {"initializer_range", &vision::Config::initializer_range},
-      {"hidden_act", &vision::Config::hidden_act},
-      {"num_channels", only({3})},
-      {"attention_dropout", only({0.0})},
-      {"initializer_factor", kWithoutEffect},
-      {"projection_dim", kWithoutEffect},   // of CLIP's own comparison with texts
-      {"vision_use_head", kWithoutEffect},  // SigLIP's pooling: only patches are used
-      {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
-      {"tie_word_embeddings", kWithoutEffect},
-  };
-  return kFields;
-}
-
-// Of CLIPConfig and SiglipConfig, of which the vision part alone is used.
-const hugging_face::Fields<vision::Config>& contrastive_fields() {
-  using namespace hugging_face;
-  static const Fields<vision::Config> kFields{
-      {"vision_config", kReadElsewhere},      {"vision_config_dict", kReadElsewhere},
-      {"text_config", kWithoutEffect},        {"text_config_dict", kWithoutEffect},
-      {"projection_dim", kWithoutEffect},     {"logit_scale_init_value", kWithoutEffect},
-      {"initializer_factor", kWithoutEffect}, {"tie_word_embeddings", kWithoutEffect},
-  };
-  return kFields;
-}
-
-vision::Config read_vision_tower(const ConfigFile& file) {
-  vision::Config config;
-  config.kind =
-      file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip" : "siglip";
-  if (!config.is_clip()) {  // transformers' defaults
-    config.hidden_act = "gelu_pytorch_tanh";
-    config.patch_size = 16;
-    config.layer_norm_eps = 1e-6;
-  }
-  config = hugging_face::read_fields(file, vision_fields(),
-                                     config.is_clip() ? "CLIPVisionConfig" : "SiglipVisionConfig", config);
-  return file.checked(config);
-}
-
-vision::Config read_vision_config(const ConfigFile& file) {
-  const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
-  if (type.ends_with("_vision_model")) return read_vision_tower(file);
-  const ConfigFile part = file.part("vision_config");
-  if (type == "llava") return read_vision_tower(part);
-  hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
-                            vision::Config());
-  // An old form of vision_config, which goes first in transformers.
-  if (file.find("vision_config_dict") != nullptr) {
-    const ConfigFile old = file.part("vision_config_dict");
-    for (const std::string& key : old.keys())
-      if (const json* there = part.find(key), *here = old.find(key);
-          here != nullptr && (there == nullptr || *here != *there))
-        old.fail(key, "differs from what vision_config says: take vision_config_dict out of the file");
-  }
-  return read_vision_tower(part);
-}
-
-// `used`: how many of the folder's layers are computed; 0: as many as we have, or more are there.
-void compare_vision(const vision::Config& ours, const vision::Config& theirs, int64_t used,
-                    hugging_face::Differences& differences) {
-  const auto compare = [&](const char* key, const auto& mine, const auto& other) {
-    differences.compare(std::string("task.vision.") + key, mine, other);
-  };
-  compare("kind", ours.kind, theirs.kind);
-  compare("image_size", ours.image_size, theirs.image_size);
-  compare("patch_size", ours.patch_size, theirs.patch_size);
-  compare("hidden_size", ours.hidden_size, theirs.hidden_size);
-  compare("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
-  compare("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
-  compare("layer_norm_eps", ours.layer_norm_eps, theirs.layer_norm_eps);
-  compare("hidden_act", ours.hidden_act, theirs.hidden_act);
-  if (used > 0 || ours.num_hidden_layers > theirs.num_hidden_layers)
-    compare("num_hidden_layers", ours.num_hidden_layers, used > 0 ? used : theirs.num_hidden_layers);
-}
-
 std::vector<Piece> projector_pieces(const Parameter& parameter) {
   return {{.name = "multi_modal_projector." + after(parameter.name, kProjector),
            .transposed = parameter.name.ends_with(".weight")}};
-}
-
-json vision_json(const vision::Config& config) {
-  return {{"model_type", config.is_clip() ? "clip_vision_model" : "siglip_vision_model"},
-          {"num_channels", 3},
-          {"image_size", config.image_size},
-          {"patch_size", config.patch_size},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.num_hidden_layers},
-          {"num_attention_heads", config.num_attention_heads},
-          {"intermediate_size", config.intermediate_size},
-          {"layer_norm_eps", config.layer_norm_eps},
-          {"hidden_act", config.hidden_act},
-          {"vision_use_head", false}};
 }
 
 // The whole model's tensors, by LLaVA's names. more_tokens: see language::pieces().
@@ -191,7 +48,8 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
   return {.pieces =
               [&model, more_tokens](const Parameter& parameter) {
                 if (parameter.name.starts_with(kVision))
-                  return vision_pieces(parameter, model.config().vision, "vision_tower.vision_model.");
+                  return vision::pieces(after(parameter.name, kVision), parameter, model.config().vision,
+                                        "vision_tower.vision_model.");
                 if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
                 std::vector<Piece> pieces =
                     language::pieces(parameter, model.config().language, std::string(kLanguage), more_tokens);
@@ -201,8 +59,8 @@ NameMap llava_map(const Vlm& model, int64_t more_tokens) {
           .plain_name =
               [&model](const std::string& given) {
                 const std::string name = old_name(given);
-                if (const auto vision = vision_name(name, true))
-                  return is_unused_vision(*vision, model.config().vision.num_hidden_layers)
+                if (const auto vision = vision::plain_name(name, true))
+                  return vision::is_unused(*vision, model.config().vision.num_hidden_layers)
                              ? std::string()
                              : "vision_tower.vision_model." + *vision;
                 return name;
@@ -229,7 +87,7 @@ bool is_llava(const std::string& folder) {
 }
 
 vision::Config read_vision_folder(const std::string& folder) {
-  return read_vision_config(ConfigFile(folder + "/config.json"));
+  return vision::read_config(ConfigFile(folder + "/config.json"));
 }
 
 language::Config read_language_folder(const std::string& folder) {
@@ -246,22 +104,23 @@ int64_t read_image_token(const std::string& folder) {
 void import_vision(const std::string& folder, Vlm& model) {
   const vision::Config &ours = model.config().vision, theirs = read_vision_folder(folder);
   hugging_face::Differences differences;
-  compare_vision(ours, theirs, 0, differences);
+  vision::compare(ours, theirs, 0, differences);
   differences.raise(folder);
   hugging_face::import_weights(
       folder, model.parameters(),
       {.pieces =
            [&](const Parameter& parameter) {
-             return parameter.name.starts_with(kVision) ? vision_pieces(parameter, ours, "")
-                                                        : std::vector<Piece>();
+             return parameter.name.starts_with(kVision)
+                        ? vision::pieces(after(parameter.name, kVision), parameter, ours, "")
+                        : std::vector<Piece>();
            },
        .plain_name =
            [&](const std::string& given) {
              const std::string name = old_name(given);
-             const auto plain =
-                 vision_name(name, name.starts_with("vision_tower.") || name.starts_with("language_model.") ||
-                                       name.starts_with("multi_modal_projector."));
-             return !plain || is_unused_vision(*plain, ours.num_hidden_layers) ? std::string() : *plain;
+             const auto plain = vision::plain_name(name, name.starts_with("vision_tower.") ||
+                                                             name.starts_with("language_model.") ||
+                                                             name.starts_with("multi_modal_projector."));
+             return !plain || vision::is_unused(*plain, ours.num_hidden_layers) ? std::string() : *plain;
            }});
 }
 
@@ -319,7 +178,7 @@ VlmConfig read_llava_config(const std::string& folder) {
   const language::Config text = language::read_config(file.part("text_config"));
   if (!takes_pictures(text))
     file.part("text_config").fail("model_type", "pictures of this model are not as transformers has them");
-  VlmConfig config{.vision = read_vision_config(file), .language = text, .projector_layers = 2};
+  VlmConfig config{.vision = vision::read_config(file), .language = text, .projector_layers = 2};
   config = hugging_face::read_fields(file, llava_fields(), "LlavaConfig", config);
   check_llava_fields(file, config.vision, text);
   int64_t layer = -2;
@@ -337,7 +196,7 @@ int64_t import_llava(const std::string& folder, Vlm& model) {
   const language::Config& ours = model.config().language;
   const int64_t more = theirs.language.vocab_size - ours.vocab_size;
   hugging_face::Differences differences;
-  compare_vision(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
+  vision::compare(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
   differences.compare("task.projector.layers", model.config().projector_layers, theirs.projector_layers);
   language::compare(ours, theirs.language, differences);
   differences.raise(folder);
@@ -377,7 +236,7 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
                        {"tie_word_embeddings", language.tie_word_embeddings},
                        {"torch_dtype", "float32"},
                        {"text_config", text},
-                       {"vision_config", vision_json(vision)}};
+                       {"vision_config", vision::config_json(vision)}};
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
 }
 
