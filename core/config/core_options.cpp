@@ -158,6 +158,8 @@ constexpr pl_option kOptions[] = {
 
     option("evaluate.every", kInt, "0", "evaluate on the val split during training; 0: never", in("steps"),
            at_least(0), kMayChange, kByName),
+    option("evaluate.at_start", kBool, "false",
+           "evaluate on the val split before the first step: what is learnt is seen beside it", kMayChange),
     option("evaluate.at_end", kBool, "true", "evaluate on the val split after the last step", kMayChange,
            kByName),
     option("evaluate.split", kString, "\"test\"", "split used by full evaluations and predictions",

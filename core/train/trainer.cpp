@@ -194,7 +194,8 @@ Outcome Trainer::run() {
   if (save_is_owed_) save(true);
   const uint64_t evaluate_every = every("evaluate.every");
   const auto evaluation_due = [&](bool last) {
-    if (state_.step == 0 || evaluated_step_ == state_.step) return false;
+    if (evaluated_step_ == state_.step) return false;
+    if (state_.step == 0) return config_.get_bool("evaluate.at_start");
     return (evaluate_every > 0 && state_.step % evaluate_every == 0) ||
            (last && config_.get_bool("evaluate.at_end"));
   };

@@ -57,6 +57,8 @@ class Trainer {
   void check_evaluation() const;
   bool evaluate_now();
   void record_evaluation(const Evaluation& result);
+  void tell_evaluation(const std::string& when, const Evaluation& result, const std::string& more,
+                       const std::vector<std::string>& shown);
   void save(bool final);
   // Returns what is wrong with the weights, which are not written then; empty: nothing.
   std::string write_checkpoint(bool final);

@@ -47,6 +47,10 @@ bool Trainer::evaluate_now() {
   if (!result) return false;
 
   record_evaluation(*result);
+  if (state_.step == 0) {  // of weights that no step has made: it selects no checkpoint
+    tell_evaluation("before training", *result, "", shown);
+    return true;
+  }
   const std::string& name = config_.get_string("evaluate.best_metric");
   const Figure* figure = result->find(name);
   if (figure == nullptr) {
@@ -69,14 +73,19 @@ bool Trainer::evaluate_now() {
       (!state_.best || state_.best->metric != name ||
        (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
   if (better) state_.best = Best{name, figure->value, state_.step};
-  std::string text;
-  for (const Figure& f : result->figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
-  log_.info(fmt::format("evaluation after step {}:{}  ({} of {} samples in {:.1f} s{})", state_.step, text,
-                        result->samples, available, result->seconds,
-                        better ? fmt::format("; best {} so far", name) : ""));
-  for (const std::string& lines : result->text) log_.info(lines);
-  for (const std::string& sample : shown) log_.info(sample);
+  tell_evaluation(fmt::format("after step {}", state_.step), *result,
+                  better ? fmt::format("; best {} so far", name) : "", shown);
   return true;
+}
+
+void Trainer::tell_evaluation(const std::string& when, const Evaluation& result, const std::string& more,
+                              const std::vector<std::string>& shown) {
+  std::string text;
+  for (const Figure& f : result.figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
+  log_.info(fmt::format("evaluation {}:{}  ({} of {} samples in {:.1f} s{})", when, text, result.samples,
+                        result.available, result.seconds, more));
+  for (const std::string& lines : result.text) log_.info(lines);
+  for (const std::string& sample : shown) log_.info(sample);
 }
 
 void Trainer::record_evaluation(const Evaluation& result) {

@@ -29,7 +29,7 @@ bool is_python(const Words& command) {
 void expect_accepted(const Checkout& checkout, const Words& command) {
   const std::string& verb = command.front();
   static const std::set<std::string> kOnRuns{"run", "evaluate", "predict", "export", "compare", "report",
-                                             "csv", "ls",       "status",  "plan",   "find-lr"};
+                                             "csv", "ls",       "status",  "plan",   "find-lr", "chat"};
   if (!kOnRuns.contains(verb)) {
     const Result result = checkout.run(command);
     EXPECT_EQ(result.code, 0) << result.err;

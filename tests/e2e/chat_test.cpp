@@ -57,8 +57,10 @@ class Chat : public testing::Test, public Job {
 };
 
 TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
-  const Result run = call("run");
+  const Result run = call("run", {"--set", "evaluate.at_start=true"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("evaluation before training:  loss "));
+  EXPECT_EQ(nlohmann::json::parse(read_lines(path("run/eval.jsonl")).front())["step"], 0);
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("40 training, 8 validation, 8 test conversations"), HasSubstr("written: ")));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 12u);

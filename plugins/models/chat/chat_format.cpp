@@ -110,7 +110,8 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
   ordered_json example{{"messages", {{{"role", "user"}, {"content", content_of("question", in_parts)}}}}};
   const std::string before = render(example, false).text, with = render(example, true).text;
   example["messages"].push_back({{"role", "assistant"}, {"content", content_of(kAnswerMark, in_parts)}});
-  const std::string answered = render(example, false).text;
+  const Rendered rendered = render(example, false);
+  const std::string& answered = rendered.text;
   const size_t mark = answered.find(kAnswerMark);
   if (mark == std::string::npos) return false;
   if (with.starts_with(before)) answer_prompt_ = with.substr(before.size());
@@ -119,6 +120,8 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
   const std::string_view rest = std::string_view(answered).substr(mark + kAnswerMark.size());
   if (const auto special = tokenizer_->first_special(rest); special.bytes > 0) {
     answer_end_ = rest.substr(0, special.at + special.bytes);
+    const size_t end = answered.size() - rest.size() + answer_end_.size();
+    learns_end_ = rendered.generated.empty() || rendered.generated.back().second >= end;
     end_ = tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
   }
   return true;

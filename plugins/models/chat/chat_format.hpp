@@ -58,8 +58,9 @@ class ChatFormat {
 
   // The token that ends an answer; the end of text where the template writes none.
   int64_t end_token() const { return end_; }
-  // Whether the template writes that token itself.
+  // Whether the template writes that token itself; and whether its {% generation %} has it, if there is any.
   bool ends_answers() const { return !answer_end_.empty(); }
+  bool learns_end() const { return learns_end_; }
   bool tells_date() const { return source_.find("strftime_now") != std::string::npos; }
   const std::string& source() const { return source_; }
 
@@ -92,6 +93,7 @@ class ChatFormat {
   std::string answer_start_;               // what stands between the prompt and an answer
   std::string answer_end_;                 // what follows an answer, up to the first special token
   int64_t end_ = 0;
+  bool learns_end_ = true;
 };
 
 // The template among a tokenizer's files, with the file's name; empty: there is none.

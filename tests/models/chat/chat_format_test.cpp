@@ -87,6 +87,7 @@ TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
       "endgeneration %}{{ eos_token }}"
       "{% else %}{{ m.content }}{% endif %}{% endfor %}");
   EXPECT_EQ(learnt(marked.tokens(two_answers())), "b|a");
+  EXPECT_FALSE(marked.learns_end());
 }
 
 TEST(ChatFormat, WhatNoTokenEndsIsEndedOnceByTheEndOfText) {

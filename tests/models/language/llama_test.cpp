@@ -60,18 +60,16 @@ TEST(RopeScaling, IsReadAndWritten) {
   }
   const Config old = read({{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}});
   EXPECT_EQ(config_json(old)["rope_scaling"], json({{"rope_type", "linear"}, {"factor", 4.0}}));
+  const Config dynamic = read({{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}});
+  EXPECT_EQ(config_json(dynamic)["rope_scaling"], json({{"rope_type", "dynamic"}, {"factor", 4.0}}));
   EXPECT_FALSE(config_json(read({{"rope_scaling", nullptr}})).contains("rope_scaling"));
   EXPECT_EQ(read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}).rope_theta, 7);
 }
 
 TEST(RopeScaling, WhatIsNotComputedIsRefused) {
-  EXPECT_EQ(
-      refused({{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
-      "config.json: rope_scaling: rope_type = \"longrope\": only \"default\", \"linear\", \"llama3\" and "
-      "\"yarn\" are computed here");
-  EXPECT_EQ(refused({{"rope_scaling", {{"type", "dynamic"}, {"factor", 4.0}}}}),
-            "config.json: rope_scaling: type = \"dynamic\": only \"default\", \"linear\", \"llama3\" and "
-            "\"yarn\" are computed here");
+  EXPECT_EQ(refused({{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
+            "config.json: rope_scaling: rope_type = \"longrope\": only \"default\", \"linear\", \"dynamic\", "
+            "\"llama3\" and \"yarn\" are computed here");
   EXPECT_EQ(
       refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}),
       "config.json: rope_scaling: type = \"yarn\": needs original_max_position_embeddings, which is missing");

@@ -153,6 +153,10 @@ void Corpus::open_format() {
   if (format_->tells_date())
     context_.info("chat       the template writes the date: it is told ", config_.chat.date,
                   ", task.chat.date");
+  if (!format_->learns_end())
+    context_.warn(file,
+                  ": its {% generation %} leaves out the token that ends an answer, so the model does not "
+                  "learn to stop");
   if (!format_->ends_answers())
     context_.warn(
         file,
