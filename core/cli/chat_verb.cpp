@@ -1,14 +1,17 @@
 // A conversation at the terminal.
-#include <algorithm>
-#include <iostream>
+#include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
 #include "core/cli/verb.hpp"
 #include "core/train/processes/signals.hpp"
@@ -23,6 +26,33 @@ void put(std::string_view text) {
   std::fflush(stdout);
 }
 
+// Lines of standard input.
+class Lines {
+ public:
+  // False: the input has ended, or a signal came.
+  bool next(std::string& line) {
+    constexpr int kMilliseconds = 100;  // between looks for a signal
+    while (read_.find('\n') == std::string::npos) {
+      if (train::Signals::received() != 0) return false;
+      pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+      if (::poll(&input, 1, kMilliseconds) <= 0) continue;
+      char block[4096];
+      const ssize_t bytes = ::read(STDIN_FILENO, block, sizeof block);
+      if (bytes > 0) read_.append(block, static_cast<size_t>(bytes));
+      if (bytes > 0 || (bytes < 0 && errno == EINTR)) continue;
+      line = std::exchange(read_, {});
+      return !line.empty();
+    }
+    const size_t end = read_.find('\n');
+    line = read_.substr(0, end);
+    read_.erase(0, end + 1);
+    return true;
+  }
+
+ private:
+  std::string read_;
+};
+
 // Reads questions, a line each, and writes answers, until the input ends or a signal comes. Without a
 // terminal nothing but the answers is written.
 void talk(const train::Reply& reply, const std::string& system) {
@@ -34,9 +64,10 @@ void talk(const train::Reply& reply, const std::string& system) {
   };
   ordered_json messages = begin();
   if (is_terminal) put("Ask, a line each; /new begins another conversation, Ctrl-D ends.\n");
+  Lines lines;
   for (std::string line;;) {
     if (is_terminal) put("> ");
-    if (train::Signals::received() != 0 || !std::getline(std::cin, line)) break;
+    if (!lines.next(line)) break;
     if (line == "/new") {
       messages = begin();
       continue;
@@ -45,11 +76,17 @@ void talk(const train::Reply& reply, const std::string& system) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     messages.push_back({{"role", "user"}, {"content", line}});
     std::string answer;
-    reply(messages.dump(), [&](std::string_view piece) {
-      if (answer.empty()) piece.remove_prefix(std::min(piece.find_first_not_of(" \n"), piece.size()));
-      answer += piece;
-      put(printable(piece));
-    });
+    try {
+      reply(messages.dump(), [&](std::string_view piece) {
+        answer += piece;
+        put(printable(piece));
+      });
+    } catch (const Error& error) {  // a question that cannot be answered ends no conversation
+      if (error.code() != PL_ERROR_CONFIG) throw;
+      std::fprintf(stderr, "error: %s\n", printable(error.what()).c_str());
+      messages.erase(messages.end() - 1);
+      continue;
+    }
     put("\n");
     messages.push_back({{"role", "assistant"}, {"content", answer}});
   }

@@ -73,6 +73,12 @@ config::Config ConfigArgs::load_for_task() const {
 
 void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   if (!train::is_foreign(args.file)) return;
+  if (verb_args.checkpoint != train::VerbArgs().checkpoint)
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("{} is a model folder, whose weights are used: leave out --checkpoint {}, or name a "
+                    "configuration in its place",
+                    args.file, verb_args.checkpoint));
   verb_args.checkpoint = args.file;
   const auto sets = [&](std::string_view key) {
     return std::ranges::any_of(args.sets, [&](const std::string& set) { return set.starts_with(key); });

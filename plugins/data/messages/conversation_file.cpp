@@ -12,8 +12,23 @@
 namespace pipeline::messages {
 namespace {
 
-// The names in the header row, whatever separates them.
-Columns columns_of_table(const std::string& path, const TextOptions& options) {
+// What of a table's columns is read.
+struct Table {
+  Columns columns;
+  bool has_system = false;
+  std::string unread;  // a column that JSON may have, and this table does in vain
+};
+
+Table table_of(const Columns& columns, const std::vector<std::string>& names) {
+  const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  Table table{.columns = columns, .has_system = has("system") && !columns.answer.empty(), .unread = {}};
+  for (const char* name : {"history", "tools", "messages", "conversations"})
+    if (has(name)) table.unread = name;
+  return table;
+}
+
+// By the names in the header row, whatever separates them.
+Table look_at_table(const std::string& path, const TextOptions& options) {
   text_pairs::Input input(path, nullptr);
   std::string_view line = input.ahead();
   if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
@@ -21,7 +36,7 @@ Columns columns_of_table(const std::string& path, const TextOptions& options) {
   std::vector<std::string> most;
   for (const char separator : {',', '\t', ';'}) {
     std::vector<std::string> names = text_pairs::header_names(line, separator);
-    if (const auto found = columns_among(names, options.columns)) return *found;
+    if (const auto found = columns_among(names, options.columns)) return table_of(*found, names);
     if (names.size() > most.size()) most = std::move(names);
   }
   std::string has;
@@ -34,25 +49,37 @@ Columns columns_of_table(const std::string& path, const TextOptions& options) {
 
 void read_table(const std::string& path, const TextOptions& options, const Collector& collector,
                 const ReadHooks& hooks) {
-  const Columns columns = columns_of_table(path, options);
+  Table table = look_at_table(path, options);
+  Columns& columns = table.columns;
   const bool is_text = columns.answer.empty();
+  if (table.has_system && columns.context.empty()) {
+    columns.context = "system";
+  } else if (table.has_system) {
+    table.unread = "system";
+  }
   text_pairs::PairReport pairs;
-  text_pairs::read_pairs(path,
-                         {.first = columns.question,
-                          .second = is_text ? "answer of " + columns.question : columns.answer,
-                          .id = "id",
-                          .extra = columns.context,
-                          .second_required = options.answer_required && !is_text,
-                          .id_required = false},
-                         [&](text_pairs::Pair&& pair) {
-                           collector.take({.id = std::move(pair.id),
-                                           .image = {},
-                                           .turns = turns_of(columns, std::move(pair.first), pair.extra,
-                                                             std::move(pair.second))},
-                                          "line " + std::to_string(pair.line));
-                         },
-                         pairs, {.quotes = options.quotes, .on_block = hooks.on_bytes});
+  text_pairs::read_pairs(
+      path,
+      {.first = columns.question,
+       .second = is_text ? "answer of " + columns.question : columns.answer,
+       .id = "id",
+       .extra = columns.context,
+       .second_required = options.answer_required && !is_text,
+       .id_required = false},
+      [&](text_pairs::Pair&& pair) {
+        const bool is_system = columns.context == "system";
+        Conversation one{.id = std::move(pair.id),
+                         .image = {},
+                         .turns = turns_of(columns, std::move(pair.first), is_system ? "" : pair.extra,
+                                           std::move(pair.second))};
+        if (is_system && !pair.extra.empty())
+          one.turns.insert(one.turns.begin(), {.role = "system", .text = std::move(pair.extra)});
+        collector.take(std::move(one), "line " + std::to_string(pair.line));
+      },
+      pairs, {.quotes = options.quotes, .on_block = hooks.on_bytes});
   add_pair_report(path, pairs, collector.report);
+  if (!table.unread.empty())
+    collector.report.notes += path + ": its column \"" + table.unread + "\" is read in JSON alone\n";
 }
 
 }  // namespace

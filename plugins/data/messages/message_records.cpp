@@ -102,17 +102,20 @@ std::string role_of(const std::string& from) {
                   "\"tool\"");
 }
 
-// What a chat template may read of a message besides role and content. Null is what a data set writes where
-// another record has something.
+// What a chat template may read of a message besides role and content. Null, or an empty list, is what a data
+// set writes where another record has something.
 std::string more_of(const json& message) {
   json more = json::object();
   for (const auto& [key, value] : message.items())
-    if (key != "role" && key != "content" && key != "weight" && !value.is_null()) more[key] = value;
+    if (key != "role" && key != "content" && key != "weight" && !value.is_null() &&
+        !(value.is_array() && value.empty()))
+      more[key] = value;
   return more.empty() ? "" : more.dump();
 }
 
 Turn turn_of(const json& given, std::string& image) {
   if (!given.is_object()) throw DataError("a turn that is " + kind_of(given) + ", must be an object");
+  if (!given.contains("role") && !given.contains("from")) throw DataError("a turn without \"role\"");
   if (!given.contains("role"))
     return {.role = role_of(text_at(given, "from")), .text = text_at(given, "value")};
   Turn turn{.role = role_of(text_at(given, "role")), .text = {}, .more = more_of(given)};
@@ -165,6 +168,7 @@ std::string variables_of(const json& object) {
 
 void add_system_turn(const json& object, std::vector<Turn>& turns) {
   std::string system = optional_text(object, "system");
+  if (system.empty()) system = optional_text(object, "system_prompt");  // OpenOrca's
   if (!system.empty() && (turns.empty() || turns[0].role != "system"))
     turns.insert(turns.begin(), {.role = "system", .text = std::move(system)});
 }
@@ -181,13 +185,10 @@ Conversation without_turns(const json& object) {
 
 constexpr struct {
   const char *question, *answer, *context;
-} kColumns[] = {{"prompt", "completion", ""},
-                {"prompt", "response", ""},
-                {"instruction", "output", "input"},
-                {"instruction", "response", "context"},
-                {"question", "answer", ""},
-                {"query", "response", ""},
-                {"text", "", ""}};
+} kColumns[] = {{"prompt", "completion", ""},       {"prompt", "response", ""},
+                {"instruction", "output", "input"}, {"instruction", "response", "context"},
+                {"question", "answer", ""},         {"question", "response", ""},
+                {"query", "response", ""},          {"text", "", ""}};
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -15,11 +16,13 @@ using nlohmann::ordered_json;
 
 constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_template.jinja";
 
-// The conversation with kGuard in all that people wrote, where a special token would be found.
-void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer) {
+// The conversation with kGuard in all that people wrote, where a special token would be found. stays(token):
+// one that is left as it is.
+void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer,
+                          const std::function<bool(std::string_view token)>& stays) {
   if (value.is_structured()) {
     for (const auto& [key, item] : value.items())
-      if (key != "role" && key != "type") break_special_tokens(item, tokenizer);
+      if (key != "role" && key != "type") break_special_tokens(item, tokenizer, stays);
     return;
   }
   if (!value.is_string()) return;
@@ -27,7 +30,12 @@ void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer)
   for (size_t at = 0; at < text.size();) {
     const auto special = tokenizer.first_special(std::string_view(text).substr(at));
     if (special.bytes == 0) return;
-    at += special.at + 1;
+    at += special.at;
+    if (stays(std::string_view(text).substr(at, special.bytes))) {
+      at += special.bytes;
+      continue;
+    }
+    ++at;
     while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80)
       ++at;  // within a character
     text.insert(at, kGuard);
@@ -100,6 +108,8 @@ ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr 
       patches_(patches),
       template_(source_, name_),
       special_tokens_(special_tokens_of(*tokenizer_)),
+      adds_space_(tokenizer_->encode("A", text::SpecialTokens::kAsText, tokenizer_->after_special()) !=
+                  tokenizer_->encode("A", text::SpecialTokens::kAsText, text::Place::kWithin)),
       end_(tokenizer_->eot()) {
   for (const bool in_parts : {false, true})
     if (learn_from_example(in_parts)) break;
@@ -124,6 +134,7 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
     learns_end_ = rendered.generated.empty() || rendered.generated.back().second >= end;
     end_ = tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
   }
+  around_answers_ = with + answer_end_;
   return true;
 } catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
   return false;
@@ -137,9 +148,21 @@ Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) 
 }
 
 ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
+  const auto none = [](std::string_view) { return false; };
+  // What a template reads in answers and does not write around them, such as <think>.
+  const auto of_answers = [&](std::string_view token) {
+    return source_.find(token) != std::string::npos && around_answers_.find(token) == std::string::npos;
+  };
   ordered_json copy = conversation;
-  for (const auto& [key, value] : copy.items())
-    if (key == "messages" || key == "tools") break_special_tokens(value, *tokenizer_);
+  for (const auto& [key, value] : copy.items()) {
+    if (key == "tools") break_special_tokens(value, *tokenizer_, none);
+    if (key != "messages") continue;
+    for (ordered_json& message : value) {
+      const bool is_answer = message.value("role", "") == "assistant";
+      break_special_tokens(message, *tokenizer_,
+                           is_answer ? of_answers : std::function<bool(std::string_view)>(none));
+    }
+  }
   return copy;
 }
 
@@ -201,6 +224,24 @@ std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& 
   return std::nullopt;
 }
 
+// Where special tokens stand around each answer, which nobody but the template can write. Empty: they do not.
+std::vector<ChatFormat::Span> ChatFormat::answers_between_tokens(std::string_view whole,
+                                                                 const std::vector<size_t>& messages) const {
+  if (answer_end_.empty() || tokenizer_->first_special(answer_prompt_).bytes == 0) return {};
+  const std::string_view end =
+      std::string_view(answer_end_).substr(tokenizer_->first_special(answer_end_).at);
+  std::vector<Span> spans;
+  for (size_t at = whole.find(answer_prompt_); at != std::string_view::npos;
+       at = whole.find(answer_prompt_, at)) {
+    at += answer_prompt_.size();
+    const auto special = tokenizer_->first_special(whole.substr(at));
+    if (spans.size() == messages.size() || whole.substr(at + special.at, special.bytes) != end) return {};
+    spans.push_back({at, at + special.at + special.bytes, messages[spans.size()], true});
+    at = spans.back().end;
+  }
+  return spans.size() == messages.size() ? spans : std::vector<Span>();
+}
+
 std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversation,
                                                   const Rendered& whole) const {
   std::vector<Span> spans;
@@ -212,6 +253,7 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
     spans.push_back(
         {begin, end, wanted.empty() ? 0 : wanted[std::min(spans.size(), wanted.size() - 1)], true});
   if (!spans.empty()) return spans;
+  if (spans = answers_between_tokens(whole.text, wanted); !spans.empty()) return spans;
   for (const size_t message : wanted) {
     std::optional<Span> span;
     if (!messages[message].contains("tool_calls"))
@@ -305,12 +347,21 @@ ChatTokens ChatFormat::text_tokens(std::string_view text) const {
   return result;
 }
 
-std::string ChatFormat::answer_text(const std::vector<int64_t>& tokens) const {
-  return std::string(trimmed(tokenizer_->decode(std::vector<int32_t>(tokens.begin(), tokens.end()))));
+std::string ChatFormat::answer_bytes(const std::vector<int64_t>& tokens) const {
+  std::string bytes = tokenizer_->decode_bytes(std::vector<int32_t>(tokens.begin(), tokens.end()));
+  if (!answer_start_.empty() && bytes.starts_with(answer_start_))
+    bytes.erase(0, answer_start_.size());
+  else if (adds_space_ && bytes.starts_with(' '))
+    bytes.erase(0, 1);
+  return bytes;
 }
 
-std::string ChatFormat::token_text(int64_t token) const {
-  return replace_invalid_utf8(tokenizer_->decode_bytes({{static_cast<int32_t>(token)}}));
+std::string ChatFormat::token_bytes(int64_t token) const {
+  return tokenizer_->decode_bytes({{static_cast<int32_t>(token)}});
+}
+
+std::string ChatFormat::answer_text(const std::vector<int64_t>& tokens) const {
+  return replace_invalid_utf8(answer_bytes(tokens));
 }
 
 std::pair<std::string, std::string> template_of(const text::Files& files) {

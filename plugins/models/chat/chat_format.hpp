@@ -52,9 +52,16 @@ class ChatFormat {
   // The tokens of a text by itself: what begins a text, where the tokenizer says so, and its end.
   ChatTokens text_tokens(std::string_view text) const;
 
-  // What was generated, as people read it; and a token, as it stands within a text.
+  // The bytes of what was generated, without what the template puts before each answer; a token's within a
+  // text. A character may be cut at their ends.
+  std::string answer_bytes(const std::vector<int64_t>& tokens) const;
+  std::string token_bytes(int64_t token) const;
+  // Whether bytes that began so may still be what stands before an answer.
+  bool may_be_start(std::string_view bytes) const {
+    return bytes.size() < answer_start_.size() && answer_start_.starts_with(bytes);
+  }
+  // As people read it.
   std::string answer_text(const std::vector<int64_t>& tokens) const;
-  std::string token_text(int64_t token) const;
 
   // The token that ends an answer; the end of text where the template writes none.
   int64_t end_token() const { return end_; }
@@ -77,6 +84,7 @@ class ChatFormat {
   // As people wrote it, but for what must not become special tokens.
   nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
   std::vector<Span> answers(const nlohmann::ordered_json& conversation, const Rendered& whole) const;
+  std::vector<Span> answers_between_tokens(std::string_view whole, const std::vector<size_t>& messages) const;
   std::optional<Span> answer(const nlohmann::ordered_json& conversation, std::string_view whole,
                              size_t message, size_t earliest) const;
   std::optional<Span> answer_by_parts(const nlohmann::ordered_json& conversation, std::string_view whole,
@@ -90,8 +98,10 @@ class ChatFormat {
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
   std::string answer_prompt_;              // what add_generation_prompt adds
+  std::string around_answers_;             // an example's text but for the answer
   std::string answer_start_;               // what stands between the prompt and an answer
   std::string answer_end_;                 // what follows an answer, up to the first special token
+  bool adds_space_;                        // the tokenizer, to a text that follows a special token
   int64_t end_ = 0;
   bool learns_end_ = true;
 };

@@ -123,11 +123,22 @@ TEST_F(Messages, InTables) {
             HasSubstr("or text: name yours by task.data.question_column and answer_column")));
 }
 
+TEST_F(Messages, ATableMayHaveSystemTurns) {
+  const auto table = read("a.csv", "system,question,answer\ns,q,a\n,q,a\n");
+  EXPECT_EQ(table.at(0).turns.at(0).role, "system");
+  EXPECT_EQ(table.at(0).turns.at(0).text, "s");
+  EXPECT_EQ(table.at(1).turns.size(), 2u);
+  EXPECT_EQ(report_.notes, "");
+  read("b.csv", "system,instruction,input,output,tools\ns,q,x,a,t\n");
+  EXPECT_THAT(report_.notes, HasSubstr("its column \"system\" is read in JSON alone"));
+}
+
 TEST_F(Messages, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(
       reason(R"({"messages":[{"role":"critic","content":"c"}]})"),
       R"(a turn of "critic", must be "user" or "human", "assistant" or "gpt", "system", "developer" or "tool")");
   EXPECT_EQ(reason(R"({"messages":[{"role":"user"}]})"), "a turn without \"content\"");
+  EXPECT_EQ(reason(R"({"messages":[{"content":"q"}]})"), "a turn without \"role\"");
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":[{"type":"audio"}]}]})"),
             R"(a part of the type "audio", must be "text" or "image")");
   EXPECT_EQ(reason(R"({"messages":[{"role":"user","content":"q","weight":0.5}]})"),

@@ -9,6 +9,7 @@
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::chat {
 namespace {
@@ -116,6 +117,45 @@ TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
   const ChatFormat simple = format(named_template("simple", *tokenizer()));
   EXPECT_EQ(simple.answer_text(simple.prompt(conversation({{"system", "s"}, {"user", "q"}}))),
             "<|endoftext|>s\nquestion: q\nanswer:");
+}
+
+// As Qwen3's thoughts: read in an answer, and special tokens; and no more than letters in a question.
+TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
+  text::BpeTrainer trainer;
+  trainer.add("a");
+  const tests::FilesFolder folder;
+  trainer.train({.vocab_size = 257}).save(folder.path());
+  auto form = ordered_json::parse(tests::read_all(folder / "tokenizer.json"));
+  for (const auto& [id, token] : {std::pair(257, "<think>"), {258, "</think>"}, {259, "<|im_end|>"}})
+    form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
+  folder.write("tokenizer.json", form.dump());
+  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const ChatFormat thinks(
+      "{% for m in messages %}<{{ m.role }}>{% set c = m.content %}{% if '</think>' in c %}{% set c = "
+      "c.split('</think>')[1] %}{% endif %}{% if m.role == 'assistant' %}{{ '<think>' + ('' if c == "
+      "m.content else "
+      "m.content.split('</think>')[0].split('<think>')[1]) + '</think>' }}{% endif %}{{ c }}{% if m.role == "
+      "'assistant' "
+      "%}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      "chat.jinja", words, 0);
+  const auto text_of = [&](const std::string& question, const std::string& answer) {
+    std::string text;
+    for (const int64_t token :
+         thinks.tokens(conversation({{"user", question}, {"assistant", answer}})).tokens)
+      text += words->is_special(token) ? "[" + thinks.token_bytes(token) + "]" : thinks.token_bytes(token);
+    return text;
+  };
+  EXPECT_EQ(text_of("q", "<think>h</think>a"), "<user>q<assistant>[<think>]h[</think>]a[<|im_end|>]");
+  EXPECT_EQ(text_of("q", "a<|im_end|>"), "<user>q<assistant>[<think>][</think>]a<|im_end|>[<|im_end|>]");
+  EXPECT_EQ(text_of("<think>q", "a"), "<user><think>q<assistant>[<think>][</think>]a[<|im_end|>]");
+  // What the template puts before each answer is not part of what is said.
+  const auto said = [&](const std::string& text) {
+    std::vector<int64_t> tokens;
+    for (const int32_t id : words->encode(text, text::SpecialTokens::kRecognize)) tokens.push_back(id);
+    return thinks.answer_text(tokens);
+  };
+  EXPECT_EQ(said("<think></think>  a\n"), "  a\n");
+  EXPECT_EQ(said("<think>h</think>a"), "<think>h</think>a");
 }
 
 // An answer that calls a tool is its text and the calls.

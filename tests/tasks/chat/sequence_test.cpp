@@ -38,7 +38,7 @@ Conversation conversation(const std::vector<std::pair<std::string, std::string>>
 std::string shown(const Sequence& sequence) {
   std::string text = "?", learnt = " ";
   const auto letter = [](int64_t token) {
-    return token == letters().end_token() ? "." : letters().token_text(token);
+    return token == letters().end_token() ? "." : letters().token_bytes(token);
   };
   text = letter(sequence.tokens.at(0));
   for (size_t i = 0; i < sequence.targets.size(); ++i) {
@@ -119,6 +119,12 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
             "a character that no text has (U+FDD0 to U+FDD2)");
   EXPECT_THAT(problem(conversation({{"user", "q"}, {"tool", "t"}, {"assistant", "a"}})),
               HasSubstr("letters.jinja, line 1 of its chat template"));
+  Conversation unlearnt = two();
+  unlearnt.turns[2].is_learnt = unlearnt.turns[4].is_learnt = false;
+  EXPECT_EQ(problem(unlearnt), "no answer that is learnt: their \"weight\" is 0");
+  Conversation call = conversation({{"user", "q"}, {"assistant", ""}});
+  call.turns[1].more = R"({"tool_calls": [{}]})";
+  EXPECT_EQ(problem(call), "an answer of which the chat template writes nothing");
   Conversation picture = two();
   picture.image = "a.png";
   EXPECT_EQ(problem(picture), "a picture, which this task does not see: the task vlm does");

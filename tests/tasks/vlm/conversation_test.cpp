@@ -148,7 +148,7 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
       reason(turns(human + R"(,{"from":"bot","value":"a"})")),
       R"(a turn of "bot", must be "user" or "human", "assistant" or "gpt", "system", "developer" or "tool")");
   EXPECT_EQ(reason(turns(human + R"(,{"from":"gpt","value":7})")), "\"value\" is a number, must be text");
-  EXPECT_EQ(reason(turns(human + R"(,{"value":"a"})")), "a turn without \"from\"");
+  EXPECT_EQ(reason(turns(human + R"(,{"value":"a"})")), "a turn without \"role\"");
   EXPECT_EQ(reason(turns("7")), "a turn that is a number, must be an object");
   const std::string rest = R"(,"conversations":[)" + marked + "," + gpt + "]}";
   EXPECT_EQ(reason(R"({"id":[[1]])" + rest), "\"id\" is a list, must be text or a number");

@@ -89,10 +89,21 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
   if (conversation.is_plain_text()) return "";
   if (answer_required && std::ranges::none_of(conversation.turns, &Turn::is_assistant))
     return "no turn of the assistant";
+  if (answer_required && std::ranges::none_of(conversation.turns, [](const Turn& turn) {
+        return turn.is_assistant() && turn.is_learnt;
+      }))
+    return "no answer that is learnt: their \"weight\" is 0";
   if (format == nullptr) return "";
   try {
-    static_cast<void>(answer_required ? format->tokens(conversation.variables()).tokens
-                                      : format->prompt(conversation.variables()));
+    if (!answer_required) {
+      static_cast<void>(format->prompt(conversation.variables()));
+      return "";
+    }
+    const ChatTokens chat = format->tokens(conversation.variables());
+    for (size_t i = 0; i < conversation.turns.size(); ++i)
+      if (conversation.turns[i].is_assistant() &&
+          std::ranges::count(chat.answer_of, static_cast<int32_t>(i)) < 2)  // its end alone
+        return "an answer of which the chat template writes nothing";
     return "";
   } catch (const Error& error) {
     return error.what();

@@ -87,7 +87,7 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
     : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
   const auto train_texts = [&] {
     open(Split::kTrain, nullptr);
-    const ConversationStore& train = store(Split::kTrain);
+    const ConversationStore& train = stores_[static_cast<size_t>(Split::kTrain)];
     if (train.size() == 0) refuse_("data.train", "is needed to train a tokenizer on");
     return text::TrainingTexts{
         .key = files::hash128(train.fingerprint() + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
@@ -104,7 +104,7 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
     tokenizer_ =
         text::tokenizer_of_task(kept, config_.tokenizer, train_texts, context_,
                                 [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
-    open_format();
+    open_format(kept != nullptr);
     if (!config_.ask.prompt.empty() && context_.run().purpose == PL_PURPOSE_PREDICT) {
       asked_ = {.id = "prompt", .image = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
       if (!config_.ask.system.empty())
@@ -112,23 +112,30 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
       if (const std::string problem = problem_of(asked_, false, format_.get()); !problem.empty())
         refuse_("ask.prompt", problem);
     }
-    const uint32_t purpose = context_.run().purpose;
-    for (const Split split : kSplits)
-      if (purpose != PL_PURPOSE_EXPORT && (purpose == PL_PURPOSE_TRAIN || split != Split::kTrain) &&
-          asked_.turns.empty())
-        open(split, format_.get());
+    if (context_.run().purpose == PL_PURPOSE_TRAIN)
+      for (const Split split : kSplits) open(split, format_.get());
   });
-  if (const double share = config_.data.validation_share; share > 0 && size(Split::kTrain) > 0)
+  if (const double share = config_.data.validation_share;
+      share > 0 && context_.run().purpose == PL_PURPOSE_TRAIN && size(Split::kTrain) > 0)
     context_.info(
         files::held_out_text(config_.data.train.string(), share, size(Split::kTrain), size(Split::kVal)));
 }
 
-void Corpus::open_format() {
+void Corpus::open_format(bool is_kept) {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  const std::string& wanted = config_.chat.chat_template;
   auto [source, file] = template_of(tokenizer_->files());
+  // A model is used with the template that it learnt with, which came with its tokenizer.
+  const bool has_own = is_kept && !source.empty();
+  const bool is_gone =
+      has_own && config_.chat.chat_template.ends_with(".jinja") && !fs::exists(config_.chat.chat_template);
+  if (is_gone)
+    context_.info("chat       ", config_.chat.chat_template,
+                  " is not there: using the template that came with the weights");
+  const std::string wanted = is_gone || (has_own && context_.run().purpose != PL_PURPOSE_TRAIN)
+                                 ? "auto"
+                                 : config_.chat.chat_template;
   if (wanted != "auto" || source.empty()) {
     const std::string name = wanted == "auto" ? "simple" : wanted;
     const std::vector<std::string> known = template_names();
@@ -164,7 +171,15 @@ void Corpus::open_format() {
         "of text, so the model learns to stop there alone");
 }
 
-void Corpus::open(Split split, const ChatFormat* format) {
+const ConversationStore& Corpus::store(Split split) const {
+  const auto at = static_cast<size_t>(split);
+  if (!is_open_[at] && context_.run().purpose != PL_PURPOSE_TRAIN)
+    files::with_data_errors([&] { open(split, format_.get()); });
+  return stores_[at];
+}
+
+void Corpus::open(Split split, const ChatFormat* format) const {
+  is_open_[static_cast<size_t>(split)] = format != nullptr;
   const DataOptions& data = config_.data;
   const fs::path& file = file_of(data, split);
   if (file.empty()) return;
@@ -189,11 +204,8 @@ void Corpus::open(Split split, const ChatFormat* format) {
                             source_of(file, data, answer_required, format, tokenizer_.get(),
                                       config_.chat.max_tokens, learn_named(config_.chat.learn)),
                             hooks, part);
-  // What training has said of its files is not said again.
-  const bool is_known = split == Split::kVal
-                            ? part.held_out > 0 || context_.run().purpose != PL_PURPOSE_TRAIN
-                            : split == Split::kTrain && context_.run().purpose != PL_PURPOSE_TRAIN;
-  if (is_known || format == nullptr) return;
+  if ((split == Split::kVal && part.held_out > 0) || format == nullptr)
+    return;  // training's file has said it
   const auto say = [](const std::string& text, const auto& line) {
     std::istringstream lines(text);
     for (std::string one; std::getline(lines, one);) line(one);
@@ -214,7 +226,9 @@ Conversation Corpus::conversation(Split split, uint64_t id) const {
 
 std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
   std::string result = concat(tokenizer_->fingerprint(), " ", files::hash128(format_->source()).hex());
-  for (const Split split : splits) result += " " + store(split).fingerprint();
+  for (const Split split : splits)
+    if (is_open_[static_cast<size_t>(split)] || context_.run().world_size > 1)
+      result += " " + store(split).fingerprint();
   return result;
 }
 

@@ -19,9 +19,9 @@ namespace pipeline::chat {
 
 class Corpus {
  public:
-  // Opens the stores in the run's cache folder, and makes those that are missing; trains a tokenizer where
-  // there is neither `kept`, which came with the weights, nor one in the configuration. Says what it dropped
-  // from the files. refuse(key, problem) throws. [main]
+  // Opens the stores in the run's cache folder, and makes those that are missing; to use a model, each when
+  // it is first asked for. Trains a tokenizer where there is neither `kept`, which came with the weights, nor
+  // one in the configuration. Says what it dropped from the files. refuse(key, problem) throws. [main]
   Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
          const std::function<void(const char* key, const std::string& problem)>& refuse);
 
@@ -30,23 +30,24 @@ class Corpus {
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
   void carry_files_of(const std::filesystem::path& folder);
 
-  uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }
+  uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }  // [main]
   size_t bytes(Split split, uint64_t id) const { return is_asked(split) ? 0 : store(split).bytes(id); }
   Conversation conversation(Split split, uint64_t id) const;           // [any-thread]
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these, tokenizer and template
 
  private:
-  void open(Split split, const ChatFormat* format);
-  void open_format();
+  void open(Split split, const ChatFormat* format) const;
+  void open_format(bool is_kept);
   bool is_asked(Split split) const { return split == Split::kTest && !asked_.turns.empty(); }
-  const messages::ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
+  const messages::ConversationStore& store(Split split) const;
 
   const ChatConfig& config_;
   Context context_;
   std::function<void(const char* key, const std::string& problem)> refuse_;
   text::TokenizerPtr tokenizer_;
   std::unique_ptr<const ChatFormat> format_;
-  std::array<messages::ConversationStore, 3> stores_;
+  mutable std::array<messages::ConversationStore, 3> stores_;
+  mutable std::array<bool, 3> is_open_{};
   Conversation asked_;  // in place of the test file
 };
 

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/utf8.hpp"
 #include "generation/generate.hpp"
 #include "plugins/data/answers/answer_page.hpp"
 #include "plugins/data/answers/answer_score.hpp"
@@ -129,14 +130,14 @@ void Chat::show_mask(const ChatBatch& batch, const PredictionSink& sink) {
     const auto add = [&](int64_t token, bool is_learnt) {
       if (is_learnt != was_learnt) text += is_learnt ? "⟦" : "⟧";
       was_learnt = is_learnt;
-      text += corpus_->format().token_text(token);
+      text += corpus_->format().token_bytes(token);
       tokens += concat(tokens.empty() ? "" : " ", token);
       learnt += concat(learnt.empty() ? "" : " ", is_learnt);
     };
     for (size_t i = 0; i < one.tokens.size(); ++i) add(one.tokens[i], i > 0 && one.targets[i - 1] >= 0);
     if (!one.targets.empty() && one.targets.back() >= 0) add(one.targets.back(), true);  // that nothing reads
     if (was_learnt) text += "⟧";
-    sink.row(id, {text, tokens, learnt});
+    sink.row(id, {replace_invalid_utf8(text), tokens, learnt});
   }
 }
 
@@ -160,17 +161,24 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
               " and an answer of ", wanted.max_tokens);
   auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
-  std::vector<int32_t> tokens;
+  std::vector<int64_t> tokens;
   std::string said;  // what has been sent
+  const auto send = [&](bool is_all) {
+    const std::string bytes = corpus_->format().answer_bytes(tokens);
+    if (corpus_->format().may_be_start(bytes) && !is_all) return;
+    const std::string text = replace_invalid_utf8(is_all ? bytes : bytes.substr(0, whole_characters(bytes)));
+    if (text.size() > said.size()) sink.text(std::string_view(text).substr(said.size()));
+    said = text;
+  };
   options.on_token = [&](int64_t token) {
-    tokens.push_back(static_cast<int32_t>(token));
-    const std::string text = corpus_->tokenizer().decode_bytes(tokens);
-    const std::string_view whole = std::string_view(text).substr(0, whole_characters(text));
-    if (whole.size() > said.size()) sink.text(whole.substr(said.size()));
-    said = whole;
+    tokens.push_back(token);
+    send(false);
     return !context().cancelled();
   };
   static_cast<void>(generation::generate(model(), {prompt}, options));
+  send(true);
+  if (static_cast<int64_t>(tokens.size()) == wanted.max_tokens)
+    context().info("(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 
 }  // namespace pipeline::chat

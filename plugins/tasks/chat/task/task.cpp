@@ -22,11 +22,9 @@ void Chat::open_corpus() {
 void Chat::open_data() {
   if (!corpus_) open_corpus();  // another process has prepared
   find_ends();
-  if (run().purpose == PL_PURPOSE_EXPORT) return;
-  const std::string learnt =
-      run().purpose == PL_PURPOSE_TRAIN ? concat(sample_count(Split::kTrain), " training, ") : "";
-  context().info("data       ", learnt, sample_count(Split::kVal), " validation, ",
-                 sample_count(Split::kTest), " test conversations; vocabulary of ",
+  if (run().purpose != PL_PURPOSE_TRAIN) return;
+  context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
+                 " validation, ", sample_count(Split::kTest), " test conversations; vocabulary of ",
                  corpus_->tokenizer().vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
 }
 
