@@ -30,6 +30,8 @@ CONVERSATIONS = [
     [user("a"), assistant("a"), user("a"), assistant("a"), user("assistant"), assistant("a")],  # what the template says, too
     [user("über 猫 👍🏽"), assistant("e\u0301té ﬁ"), user("x"), assistant("  indented\n\n  twice")],
     [SYSTEM, user("Think"), assistant("<think>\nhm, a\n</think>\n\nYes"), user("again"), assistant("<think>\nb\n</think>\n\nNo")],
+    [user("weather?"), {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "get", "arguments": {"at": "Bonn"}}}]},
+     {"role": "tool", "content": "21"}, assistant("Warm.")],
     [user("no answer yet")],
 ]
 # Template, kind of tokenizer, its special tokens besides its own, and what ends an answer.
@@ -37,6 +39,7 @@ CASES = [
     ("turns", "qwen2", [], "<|im_end|>"),
     ("turns", "smol_lm", [], "<|im_end|>"),
     ("thoughts", "qwen2", [], "<|im_end|>"),
+    ("thoughts", "qwen2", ["<think>", "</think>", "<tool_call>", "</tool_call>"], "<|im_end|>"),
     ("headers", "llama3", ["<|start_header_id|>", "<|end_header_id|>", "<|eom_id|>"], "<|eot_id|>"),
     ("brackets", "sentence_piece", [], "</s>"),
     ("turns", "sentence_piece", ["<|im_start|>", "<|im_end|>"], "<|im_end|>"),
@@ -93,7 +96,7 @@ def compare(probe, template, kind, special, end, failures):
                 else:
                     last = message["content"].split("</think>")[-1].strip()
                     wanted = text.endswith(end) and text.removesuffix(end).strip().endswith(tokenizer.decode(tokenizer.encode(last, add_special_tokens=False)).strip())
-                    wanted = wanted and (template == "thoughts" or len(text.split()) <= len((message["content"] + " " + end).split()) + 1)
+                    wanted = wanted and (template == "thoughts" or "tool_calls" in message or len(text.split()) <= len((message["content"] + " " + end).split()) + 1)
                     answers += 1
                 if not wanted:
                     failures.append(f"{name}\n  what message {number} teaches: {text!r}")

@@ -233,11 +233,15 @@ std::vector<ChatFormat::Span> ChatFormat::answers_between_tokens(std::string_vie
   std::vector<Span> spans;
   for (size_t at = whole.find(answer_prompt_); at != std::string_view::npos;
        at = whole.find(answer_prompt_, at)) {
-    at += answer_prompt_.size();
-    const auto special = tokenizer_->first_special(whole.substr(at));
-    if (spans.size() == messages.size() || whole.substr(at + special.at, special.bytes) != end) return {};
-    spans.push_back({at, at + special.at + special.bytes, messages[spans.size()], true});
-    at = spans.back().end;
+    const size_t begin = at += answer_prompt_.size();
+    std::string_view token;
+    do {  // over those that the answer itself has, such as <tool_call>
+      const auto special = tokenizer_->first_special(whole.substr(at));
+      token = whole.substr(at + special.at, special.bytes);
+      at += special.at + special.bytes;
+    } while (!token.empty() && around_answers_.find(token) == std::string::npos);
+    if (token != end || spans.size() == messages.size()) return {};
+    spans.push_back({begin, at, messages[spans.size()], true});
   }
   return spans.size() == messages.size() ? spans : std::vector<Span>();
 }

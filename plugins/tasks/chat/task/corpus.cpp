@@ -54,7 +54,7 @@ messages::Source source_of(const fs::path& file, const DataOptions& data, bool a
   const messages::TextOptions options{.columns = {data.question_column, data.answer_column, ""},
                                       .answer_required = answer_required,
                                       .quotes = text_pairs::quotes_named(data.quotes)};
-  std::string key = concat("chat ", answer_required, " ", data.quotes, "\n", data.question_column, "\n",
+  std::string key = concat("chat/2 ", answer_required, " ", data.quotes, "\n", data.question_column, "\n",
                            data.answer_column);
   if (format != nullptr)
     key += concat("\n", max_tokens, " ", static_cast<int>(learn), " ", tokenizer->fingerprint(), "\n",
