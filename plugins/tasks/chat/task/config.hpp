@@ -89,6 +89,9 @@ struct AskOptions {
         .choices({"answers", "mask"})
         .may_change();
   }
+  void validate(const ConfigErrors& errors) const {
+    if (!system.empty() && prompt.empty()) errors("system", "goes before task.ask.prompt, which is empty");
+  }
 };
 
 struct ChatConfig {

@@ -60,15 +60,23 @@ messages::Source source_of(const fs::path& file, const DataOptions& data, bool a
     key += concat("\n", max_tokens, " ", static_cast<int>(learn), " ", tokenizer->fingerprint(), "\n",
                   format->source());
   const auto read = [=](const auto& sink, messages::ReadReport& report, const messages::ReadHooks& hooks) {
-    uint64_t cut = 0;
+    uint64_t cut = 0, marked = 0;
     const auto check = [&](const Conversation& conversation) {
       std::string problem = problem_of(conversation, answer_required, format);
       if (!problem.empty() || format == nullptr || !answer_required) return problem;
       const Sequence sequence = make_sequence(conversation, *format, max_tokens, learn);
       cut += sequence.is_cut ? 1 : 0;
+      marked += conversation.is_plain_text() && tokenizer->first_special(conversation.turns[0].text).bytes > 0
+                    ? 1
+                    : 0;
       return sequence.has_target() ? "" : concat("no answer within task.chat.max_tokens (", max_tokens, ")");
     };
     messages::read_text_file(file.string(), options, {check, sink, report}, hooks);
+    if (marked > 0)
+      report.notes +=
+          concat(file.string(), ": ", marked, marked == 1 ? " text has" : " texts have",
+                 " special tokens in it, which are learnt as letters: of conversations that are already "
+                 "written by a template give the messages\n");
     if (cut > 0)
       report.notes += concat(file.string(), ": ", cut, " conversation", cut == 1 ? " is" : "s are",
                              " longer than task.chat.max_tokens = ", max_tokens, " and cut at a turn\n");
