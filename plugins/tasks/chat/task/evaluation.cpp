@@ -178,7 +178,7 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
   static_cast<void>(generation::generate(model(), {prompt}, options));
   send(true);
   if (static_cast<int64_t>(tokens.size()) == wanted.max_tokens)
-    context().info("(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
+    context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 
 }  // namespace pipeline::chat
