@@ -6,13 +6,13 @@ PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt.
 """
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 
 import chat_tokenizers
+from peer_packages import needed, use_their_python
 
 
 def user(text):
@@ -44,11 +44,6 @@ CASES = [
     ("brackets", "sentence_piece", [], "</s>"),
     ("turns", "sentence_piece", ["<|im_start|>", "<|im_end|>"], "<|im_end|>"),
 ]
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def ids_of(tokenizer, messages, **options):
@@ -107,14 +102,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True)
     options = parser.parse_args()
-    wanted = os.environ.pop("PIPELINE_PYTHON", None)
-    if wanted:
-        os.execv(wanted, [wanted] + sys.argv)
-    try:
+    use_their_python()
+    with needed():
         import sentencepiece  # noqa: F401
         import transformers  # noqa: F401
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     failures = []
     for case in CASES:
         compare(options.probe, *case, failures)

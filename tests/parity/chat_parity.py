@@ -8,8 +8,9 @@ import csv
 import json
 import os
 import subprocess
-import sys
 import tempfile
+
+from peer_packages import needed, use_their_python
 
 ANSWERS = ["The cat sat.", "7 words", "Nothing, as before.", "It's text;\nwith a line.", "yes", "A mat is flat - very.", "No.", "12 of them"]
 QUESTIONS = ["What did the cat do?", "how many?", "And now?", "Which text?", "so?", "What is a mat?", "Really?", "Words; how many of them?"]
@@ -22,11 +23,6 @@ CASES = [
 SIZES = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=10,
              max_position_embeddings=160, initializer_range=0.1)
 NEW = 48
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def record(form, question, answer):
@@ -115,14 +111,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", required=True)
     options = parser.parse_args()
-    wanted = os.environ.pop("PIPELINE_PYTHON", None)
-    if wanted:
-        os.execv(wanted, [wanted] + sys.argv)
-    try:
+    use_their_python()
+    with needed():
         import sentencepiece  # noqa: F401
         import transformers  # noqa: F401
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     for case in CASES:
         with tempfile.TemporaryDirectory() as work:
             compare(options.program, work, *case)

@@ -7,11 +7,12 @@ import argparse
 import ast
 import itertools
 import json
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from peer_packages import needed, use_their_python
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "models/chat/templates"
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Today's – in °C <b>", "parameters": {"city": {"type": "string"}, "n": 1.5}}}]
@@ -97,11 +98,6 @@ REFUSED_BLOCKS = [
 ]
 
 
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
-
-
 def cases():
     """(template, variables)"""
     ours = [path.read_text(encoding="utf-8") for path in sorted(TEMPLATES.glob("*.jinja"))]
@@ -148,13 +144,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True)
     options = parser.parse_args()
-    wanted = os.environ.pop("PIPELINE_PYTHON", None)
-    if wanted:
-        os.execv(wanted, [wanted] + sys.argv)
-    try:
+    use_their_python()
+    with needed():
         from transformers.utils import chat_template_utils
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     every = list(cases())
     failures, refused = [], 0
     for (template, _), ours in rendered(options.probe, list(refused_cases())):

@@ -10,8 +10,9 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
+
+from peer_packages import needed, use_their_python
 
 NO_EFFECT = {  # of every class
     "transformers_version": "4.0", "architectures": ["Other"], "output_hidden_states": True, "return_dict": False, "dtype": "float16",
@@ -98,11 +99,6 @@ CLASSES = {
                  "emb_layer_norm_before": True, "is_folding_model": True, "esmfold_config": {"x": 1}, "vocab_list": ["a"],
                  "tie_word_embeddings": False, "pad_token_id": 2}),
 }
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def write_tokenizer(folder, texts):
@@ -262,17 +258,14 @@ def summarize(folders, name):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True)
     args = parser.parse_args()
-    try:
+    with needed():
         import tokenizers  # noqa: F401
         import transformers
         from PIL import Image  # noqa: F401
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as work:
         make_folders(work)

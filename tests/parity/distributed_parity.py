@@ -7,8 +7,9 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
+
+from peer_packages import needed, use_their_python
 
 STEPS, WORLD, BATCH, MICRO = 20, 2, 8, 2
 LR, DECAY, CLIP, BETAS, EPS = 1e-3, 0.1, 1.0, (0.9, 0.95), 1e-8
@@ -42,11 +43,6 @@ max_steps = {STEPS}
 [launch]
 threads = 1
 """
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def samples():
@@ -144,17 +140,14 @@ def peer_curve(folder):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True, help="the program")
     arguments = parser.parse_args()
     program = os.path.abspath(arguments.pipeline)
-    try:
+    with needed():
         import torch
         import transformers
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     transformers.logging.set_verbosity_error()
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "train.toml"), "w") as file:

@@ -9,17 +9,14 @@ import subprocess
 import sys
 import tempfile
 
+from peer_packages import needed, use_their_python
+
 TOLERANCE = 2e-5  # of the norm of a tensor, in fp32
 SIZES = [
     dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),
     dict(hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=50, token_dropout=False, layer_norm_eps=1e-6),
     dict(hidden_size=320, num_hidden_layers=6, num_attention_heads=20, intermediate_size=1280),  # esm2_t6_8M
 ]
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def check(what, ours, theirs):
@@ -95,17 +92,14 @@ def compare(probe, size, seed):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program esm2_probe")
     arguments = parser.parse_args()
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
+    with needed():
         import torch
         import transformers
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # small models: threads only wait for each other
     for seed, size in enumerate(SIZES):

@@ -10,17 +10,14 @@ import subprocess
 import sys
 import tempfile
 
+from peer_packages import needed, use_their_python
+
 ADAMW = {"steps": 10, "lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
 SIZES = [
     dict(vocab_size=1000, n_positions=128, n_embd=64, n_layer=4, n_head=4),
     dict(vocab_size=517, n_positions=200, n_embd=96, n_layer=2, n_head=3, n_inner=160, layer_norm_epsilon=1e-6),
 ]
 NEW_TOKENS = 16
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def check(what, ours, theirs, tolerance, scale=None):
@@ -99,17 +96,14 @@ def compare(probe, size, seed):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program gpt2_probe")
     arguments = parser.parse_args()
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    try:
+    with needed():
         import torch
         import transformers
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # small models: threads only wait for each other
     for seed, size in enumerate(SIZES):

@@ -8,8 +8,9 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
+
+from peer_packages import needed, use_their_python
 
 TOLERANCE = 1e-6  # of the norm, in float32
 OF_ONE_GRADIENT = 5e-6  # transformers' own in float32 and in float64 differ by as much
@@ -57,11 +58,6 @@ MODELS = [
     ("Qwen3", "additions to some", dict(head_dim=16), {}, ["q_proj", "down_proj"]),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, []),
 ]
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 class Case:
@@ -184,16 +180,13 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program language_probe")
     arguments = parser.parse_args()
-    try:
+    with needed():
         import torch
         import transformers
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # small models: threads only wait for each other
     for seed, model in enumerate(MODELS):

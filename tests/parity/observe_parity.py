@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from peer_packages import needed, use_their_python
+
 CONFIG = """
 [run]
 dir = "run"
@@ -40,11 +42,6 @@ wandb_project = "lines"
 mlflow = true
 mlflow_experiment = "lines"
 """
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def store(folder):
@@ -150,19 +147,16 @@ def compare(what, ours, theirs, tolerance):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--pipeline", required=True, help="the program")
     parser.add_argument("--plugins", required=True, help="the folder of the test plugins")
     arguments = parser.parse_args()
     global mlflow
-    try:
+    with needed("observe-requirements.txt"):
         import mlflow
         import tensorboard
         import wandb
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/observe-requirements.txt")
     with tempfile.TemporaryDirectory() as root:
         with open(os.path.join(root, "train.toml"), "w") as file:
             file.write(CONFIG)

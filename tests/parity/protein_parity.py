@@ -6,12 +6,13 @@ PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt.
 import argparse
 import json
 import math
-import os
 import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from peer_packages import needed, use_their_python
 
 STEPS = 6
 # A large epsilon: an update is nearly the gradient there, and rounding in gradients of next to nothing is not made large.
@@ -54,11 +55,6 @@ max_steps = %d
 every = 0
 at_end = false
 """
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def write_structures(folder):
@@ -145,13 +141,10 @@ def main():
     for name in ("pipeline", "plugins", "bench"):
         parser.add_argument(f"--{name}", required=True)
     arguments = parser.parse_args()
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
-    try:
+    use_their_python()
+    with needed():
         import safetensors.torch  # noqa: F401
         import torch  # noqa: F401
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     sys.path.insert(0, arguments.bench)
     with tempfile.TemporaryDirectory(prefix="pipeline-parity-") as name:
         folder = Path(name)

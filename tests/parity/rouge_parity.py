@@ -8,14 +8,11 @@ import os
 import subprocess
 import sys
 
+from peer_packages import needed, skip, use_their_python
+
 TOLERANCE = 1e-6
 PAIRS = 5000
 WORDS = 30000
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def ask(program, requests):
@@ -27,8 +24,7 @@ def ask(program, requests):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--scores", required=True, help="the program rouge_scores")
     arguments = parser.parse_args()
@@ -36,10 +32,8 @@ def main():
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import rouge_samples as samples
 
-    try:
+    with needed():
         scorers = samples.make_scorers()
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     try:
         rows = samples.read_set("val") + samples.read_set("test")
     except OSError as error:

@@ -13,12 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+from peer_packages import needed, use_their_python
+
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
-
 
 class Tool:
     """The program tokenizer_tool."""
@@ -305,19 +302,16 @@ def compare_gpt2(report, tool, tokenizers, folder, texts):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--tool", required=True, help="the program tokenizer_tool")
     arguments = parser.parse_args()
     tool = Tool(arguments.tool)
-    try:
+    with needed():
         import sentencepiece  # noqa: F401
         import tokenizers
         import tokenizers.trainers
         import transformers  # noqa: F401
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import gpt2_vocabulary
     import tokenizer_kinds

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+from peer_packages import needed, use_their_python
+
 TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
 CLIP = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
 LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
@@ -21,11 +23,6 @@ MODELS = [
     ("siglip", dict(CLIP, image_size=16), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}), dict(vision_feature_layer=-1, vision_feature_select_strategy="full")),
 ]
-
-
-def skip(reason):
-    print(f"skipped: {reason}")
-    sys.exit(77)
 
 
 def check(what, ours, theirs):
@@ -148,18 +145,15 @@ def compare(probe, kind, vision, language, options, seed):
 
 
 def main():
-    if wanted := os.environ.pop("PIPELINE_PYTHON", None):
-        os.execv(wanted, [wanted] + sys.argv)
+    use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program vlm_probe")
     parser.add_argument("--chat-probe", required=True, help="the program vlm_chat_probe")
     parser.add_argument("--tokenizer-tool", required=True, help="the program tokenizer_tool")
     arguments = parser.parse_args()
-    try:
+    with needed():
         import torch
         import transformers
-    except ImportError as error:
-        skip(f"{error}: set PIPELINE_PYTHON to a Python with tests/parity/requirements.txt")
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import chat_comparison
 
