@@ -67,6 +67,12 @@ size_t first_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string_view utf8_prefix(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<uint8_t>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
+}
+
 void append_utf8(uint32_t code_point, std::string& text) {
   const auto tail = [&](int shift) { text += static_cast<char>(0x80 | (code_point >> shift & 0x3f)); };
   if (code_point < 0x80) {

@@ -22,6 +22,9 @@ CodePoint decode_utf8(const char* begin, const char* end);
 // Where the text stops being well-formed: a byte offset, or npos.
 size_t first_invalid_utf8(std::string_view text);
 
+// The first `most` bytes of the text, or fewer where they would cut a character.
+std::string_view utf8_prefix(std::string_view text, size_t most);
+
 // At most U+10FFFF, and no surrogate.
 void append_utf8(uint32_t code_point, std::string& text);
 

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/utf8.hpp"
+
 namespace pipeline::config {
 namespace {
 
@@ -109,9 +111,7 @@ std::string to_toml(const Literal& literal) {
 
 std::string shorten(std::string text, size_t limit) {
   if (text.size() <= limit) return text;
-  size_t end = limit;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end) + "...";
+  return std::string(utf8_prefix(text, limit)) + "...";
 }
 
 std::string shown(const Literal& literal) { return shorten(to_toml(literal), 80); }

@@ -26,6 +26,14 @@ TEST(Utf8, RefusesWhatTheStandardCallsIllFormed) {
   EXPECT_EQ(first_invalid_utf8("caf\xe9 latin-1 text"), 3u);
 }
 
+TEST(Utf8, APrefixCutsNoCharacter) {
+  EXPECT_EQ(utf8_prefix("caf\u00e9s", 6), "caf\u00e9s");
+  EXPECT_EQ(utf8_prefix("caf\u00e9s", 5), "caf\u00e9");
+  EXPECT_EQ(utf8_prefix("caf\u00e9s", 4), "caf");
+  EXPECT_EQ(utf8_prefix("\U0001f980", 3), "");
+  EXPECT_EQ(utf8_prefix("\x80\x80\x80", 2), "");  // ends where there is no character
+}
+
 TEST(Utf8, ControlCharactersAreShownAndNotObeyed) {
   EXPECT_EQ(printable("é 中 \U0001f980\n\t"), "é 中 \U0001f980\n\t");
   EXPECT_EQ(printable("\x1b[31m\r\x7f\xc2\x9b"

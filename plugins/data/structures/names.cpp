@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/base/utf8.hpp"
 #include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::protein {
@@ -28,9 +29,7 @@ std::string percent_escaped(const std::string& name) {
 // Too long a name keeps its beginning.
 std::string shortened(std::string text, const std::string& name) {
   if (text.size() <= kLongestName) return text;
-  size_t keep = kLongestName - 17;
-  while (keep > 0 && (static_cast<unsigned char>(text[keep]) & 0xc0) == 0x80) --keep;  // a letter stays whole
-  return text.substr(0, keep) + "-" + files::hash128(name).hex().substr(0, 16);
+  return std::string(utf8_prefix(text, kLongestName - 17)) + "-" + files::hash128(name).hex().substr(0, 16);
 }
 
 }  // namespace
