@@ -109,10 +109,8 @@ void add_chat(CLI::App& app, Action& action) {
   verb->add_option("--system", *system, "what the conversation begins with")->type_name("TEXT");
   verb->footer(
       "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "
-      "echo "
-      "\"What is it?\" | pipeline chat my-qwen --set observe.console=off\n\nFILE may be a folder that "
-      "transformers "
-      "wrote.");
+      "echo \"What is it?\" | pipeline chat my-qwen --set observe.console=off\n\nFILE may be a folder that "
+      "transformers wrote.");
   when_chosen(*verb, action, [=] {
     take_model_folder(*args, *verb_args);
     return with_workspace(*args, true, [&](const train::Workspace& w) {

@@ -143,8 +143,7 @@ void warn_of_unused_parameters(Session& session, uint64_t steps) {
   const size_t shown = std::min(names.size(), kNamed);
   session.log().warning(fmt::format(
       "{} of {} trainable parameters had no gradient in {} step{}{}: {}{}: the loss does not depend on "
-      "them{}. "
-      "Freeze them, or leave them out of the model, unless later data needs them",
+      "them{}. Freeze them, or leave them out of the model, unless later data needs them",
       names.size(), trainable, steps, steps == 1 ? "" : "s",
       session.run_info().world_size > 1 ? fmt::format(" on rank {}", session.run_info().rank) : "",
       fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),

@@ -1,4 +1,4 @@
-// A page that shows held-out pictures with question, answer and truth.
+// A page that shows held-out questions, and their pictures, with answer and truth.
 #pragma once
 
 #include <string>

@@ -35,9 +35,7 @@ void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer,
       at += special.bytes;
       continue;
     }
-    ++at;
-    while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80)
-      ++at;  // within a character
+    at += decode_utf8(text.data() + at, text.data() + text.size()).bytes;
     text.insert(at, kGuard);
     at += kGuard.size();
   }
@@ -415,27 +413,22 @@ std::string named_template(const std::string& name, const text::Tokenizer& token
   if (name == "simple")
     return start + each +
            "{% if message.role == 'user' %}{{ 'question: ' + message.content + '\\n' }}{% elif message.role "
-           "== "
-           "'assistant' %}{{ 'answer: ' + message.content + eos_token }}{% else %}{{ message.content + '\\n' "
-           "}}{% "
-           "endif %}{% endfor %}{% if add_generation_prompt %}answer:{% endif %}";
+           "== 'assistant' %}{{ 'answer: ' + message.content + eos_token }}{% else %}{{ message.content + "
+           "'\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}answer:{% endif %}";
   if (name == "vicuna") {
     // After a token that SentencePiece follows with a space of its own there is none.
     const std::string between = tokenizer.after_special() == text::Place::kWithin ? " " : "";
     return start +
            "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}A chat between a curious "
-           "user and "
-           "an artificial intelligence assistant. The assistant gives helpful, detailed, and polite answers "
-           "to the "
-           "user's questions.{% endif %}" +
+           "user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite "
+           "answers to the user's questions.{% endif %}" +
            each +
            "{% if message.role == 'user' %}{{ (' ' if loop.first or messages[loop.index0 - 1].role == "
            "'system' else '" +
            between +
            "') + 'USER: ' + message.content }}{% elif message.role == 'assistant' %}{{ ' ASSISTANT: ' + "
            "message.content + eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %} ASSISTANT:{% "
-           "endif "
-           "%}";
+           "endif %}";
   }
   if (name == "chatml") {
     require({"<|im_start|>", "<|im_end|>"});

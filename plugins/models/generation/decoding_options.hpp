@@ -1,7 +1,8 @@
-// How a task's texts are generated: options, and what they mean.
+// How a task's texts are generated, and how many of them are scored: options, and what they mean.
 #pragma once
 
 #include <pipeline/options.hpp>
+#include <pipeline/task_types.hpp>
 
 #include <cstdint>
 #include <string>
@@ -46,6 +47,29 @@ struct DecodingOptions {
                               .compute = compute};
     if (method == "sample") options.sampling = {.temperature = temperature, .top_k = top_k, .top_p = top_p};
     return options;
+  }
+};
+
+// The samples of a split whose texts an evaluation generates and scores: the first ones, so that the choice
+// is the same everywhere.
+struct ScoredSamples {
+  int64_t validate_samples = 0, evaluate_samples = 0;
+
+  // `what`: are generated, such as "summaries generated".
+  void describe(Options& o, const char* what) {
+    o("validate_samples", validate_samples, concat(what, " and scored per evaluation during training"))
+        .unit("samples")
+        .min(0)
+        .may_change();
+    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
+        .unit("samples")
+        .min(0)
+        .may_change();
+  }
+
+  bool includes(Purpose purpose, uint64_t id) const {
+    if (purpose == Purpose::kValidate) return id < static_cast<uint64_t>(validate_samples);
+    return evaluate_samples == 0 || id < static_cast<uint64_t>(evaluate_samples);
   }
 };
 

@@ -67,9 +67,8 @@ TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
 TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
   const ChatFormat thinks = format(
       "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(hm){% endif %}{{ "
-      "m.content | trim "
-      "}}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% "
-      "endif %}");
+      "m.content | trim }}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt "
+      "%}<assistant>{% endif %}");
   EXPECT_EQ(learnt(thinks.tokens(two_answers())), "b<|endoftext|>|(hm)a<|endoftext|>");
 }
 
@@ -77,8 +76,7 @@ TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
 TEST(ChatFormat, TheSpaceBetweenPromptAndAnswerIsLearnt) {
   const ChatFormat asks = format(
       "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% else %} {{ m.content | trim }}{{ "
-      "eos_token }}{% "
-      "endif %}{% endfor %}");
+      "eos_token }}{% endif %}{% endfor %}");
   EXPECT_EQ(learnt(asks.tokens(two_answers())), " b<|endoftext|>| a<|endoftext|>");
 }
 
@@ -133,10 +131,9 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   const ChatFormat thinks(
       "{% for m in messages %}<{{ m.role }}>{% set c = m.content %}{% if '</think>' in c %}{% set c = "
       "c.split('</think>')[1] %}{% endif %}{% if m.role == 'assistant' %}{{ '<think>' + ('' if c == "
-      "m.content else "
-      "m.content.split('</think>')[0].split('<think>')[1]) + '</think>' }}{% endif %}{{ c }}{% if m.role == "
-      "'assistant' "
-      "%}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}",
+      "m.content else m.content.split('</think>')[0].split('<think>')[1]) + '</think>' }}{% endif %}{{ c "
+      "}}{% if m.role == 'assistant' %}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt "
+      "%}<assistant>{% endif %}",
       "chat.jinja", words, 0);
   const auto text_of = [&](const std::string& question, const std::string& answer) {
     std::string text;

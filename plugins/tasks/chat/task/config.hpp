@@ -62,20 +62,10 @@ struct ChatOptions {
   void validate(const ConfigErrors& errors) const;
 };
 
-struct GenerateOptions : generation::DecodingOptions {
-  int64_t validate_samples = 0, evaluate_samples = 0;
-
+struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples {
   void describe(Options& o) {
     DecodingOptions::describe(o, "answer");
-    o("validate_samples", validate_samples,
-      "last questions answered and scored per evaluation during training")
-        .unit("samples")
-        .min(0)
-        .may_change();
-    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
-        .unit("samples")
-        .min(0)
-        .may_change();
+    ScoredSamples::describe(o, "last questions answered");
   }
 };
 

@@ -22,11 +22,7 @@ std::string one_line(std::string text) {
   constexpr size_t kMost = 240;
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  if (text.size() > kMost) {
-    size_t end = kMost;
-    while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;  // not within a character
-    text = text.substr(0, end) + " ...";
-  }
+  if (text.size() > kMost) text = std::string(utf8_prefix(text, kMost)) + " ...";
   return text.empty() ? "(nothing)" : text;
 }
 
@@ -74,19 +70,12 @@ std::vector<Chat::Answered> Chat::answer(Split split, const std::vector<uint64_t
   return all;
 }
 
-// For the first samples, so that the choice is the same everywhere.
-bool Chat::is_scored(const EvaluationSink& sink, uint64_t id) const {
-  if (sink.purpose() == Purpose::kValidate)
-    return id < static_cast<uint64_t>(config().generate.validate_samples);
-  const auto most = static_cast<uint64_t>(config().generate.evaluate_samples);
-  return most == 0 || id < most;
-}
-
 void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
   TorchTask::evaluate(batch, sink);
+  const generation::ScoredSamples& scored = config().generate;
   std::vector<uint64_t> ids;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
-    if (!is_scored(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
+    if (!scored.includes(sink.purpose(), batch.ids[i]) && i >= sink.samples_left()) continue;
     const Conversation conversation = corpus_->conversation(batch.split, batch.ids[i]);
     if (conversation.turns.back().is_assistant()) ids.push_back(batch.ids[i]);
   }
@@ -95,7 +84,7 @@ void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
     const answers::AnswerScore score = answers::score_answer(one.truth, one.answer);
     sink.sample(one.id, concat("  ", one_line(one.name), ": ", one_line(one.question), "\n    real:    ",
                                one_line(one.truth), "\n    written: ", one_line(one.answer)));
-    if (!is_scored(sink, one.id)) continue;
+    if (!scored.includes(sink.purpose(), one.id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
     if (sink.purpose() == Purpose::kValidate || one.id >= kShown) continue;

@@ -81,7 +81,6 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   hugging_face::OwnTokens own_tokens() const;
   Sequence sequence(Split split, uint64_t id) const;
   std::vector<Answered> answer(Split split, const std::vector<uint64_t>& ids);
-  bool is_scored(const EvaluationSink& sink, uint64_t id) const;
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;

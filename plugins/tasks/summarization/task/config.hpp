@@ -101,18 +101,11 @@ struct AskConfig {
   }
 };
 
-struct RougeConfig {
-  int64_t validate_samples = 0, evaluate_samples = 0, lead_words = 12;
+struct RougeConfig : generation::ScoredSamples {
+  int64_t lead_words = 12;
 
   void describe(Options& o) {
-    o("validate_samples", validate_samples, "summaries generated and scored per evaluation during training")
-        .unit("samples")
-        .min(0)
-        .may_change();
-    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
-        .unit("samples")
-        .min(0)
-        .may_change();
+    ScoredSamples::describe(o, "summaries generated");
     o("lead_words", lead_words, "the baseline: the document's first words").unit("words").min(1).may_change();
   }
 };

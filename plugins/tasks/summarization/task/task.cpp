@@ -233,13 +233,9 @@ std::vector<std::string> Summarization::write_summaries(Split split, const std::
   return summaries;
 }
 
-// Whether the sample's summary is written and scored in this evaluation: for the first ones, so that the
-// choice is the same everywhere.
+// Whether the sample's summary is written and scored in this evaluation.
 bool Summarization::is_scored(const EvaluationSink& sink, Split split, uint64_t id) const {
-  if (corpus_->sample(split, id).summary.size() == 0) return false;
-  if (sink.purpose() == Purpose::kValidate)
-    return id < static_cast<uint64_t>(config().rouge.validate_samples);
-  return config().rouge.evaluate_samples == 0 || id < static_cast<uint64_t>(config().rouge.evaluate_samples);
+  return corpus_->sample(split, id).summary.size() > 0 && config().rouge.includes(sink.purpose(), id);
 }
 
 void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& sink) {

@@ -143,20 +143,13 @@ struct ChatOptions {
   }
 };
 
-struct GenerateOptions : generation::DecodingOptions {
-  int64_t validate_samples = 0, evaluate_samples = 0, retrieval = 100;
+struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples {
+  int64_t retrieval = 100;
 
   GenerateOptions() { max_tokens = 32; }
   void describe(Options& o) {
     DecodingOptions::describe(o, "answer");
-    o("validate_samples", validate_samples, "samples answered and scored per evaluation during training")
-        .unit("samples")
-        .min(0)
-        .may_change();
-    o("evaluate_samples", evaluate_samples, "the same in a full evaluation; 0: all")
-        .unit("samples")
-        .min(0)
-        .may_change();
+    ScoredSamples::describe(o, "samples answered");
     o("retrieval", retrieval,
       "captions, full evaluation: how many pictures and captions are told apart; 0: none")
         .unit("samples")

@@ -34,13 +34,6 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-// For the first samples, so that the choice is the same everywhere.
-bool VlmTask::is_answered(const EvaluationSink& sink, uint64_t id) const {
-  const GenerateOptions& generate = config().generate;
-  if (sink.purpose() == Purpose::kValidate) return id < static_cast<uint64_t>(generate.validate_samples);
-  return generate.evaluate_samples == 0 || id < static_cast<uint64_t>(generate.evaluate_samples);
-}
-
 const MajorityAnswers& VlmTask::majority() {
   if (majority_) return *majority_;
   majority_.emplace();
@@ -63,9 +56,10 @@ void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
 void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                             EvaluationSink& sink) {
   const bool is_full = sink.purpose() != Purpose::kValidate;
+  const generation::ScoredSamples& scored = config().generate;
   std::vector<Question> questions;
   for (size_t i = 0; i < conversations.size(); ++i) {
-    if (!is_answered(sink, batch.ids[i]) && i >= sink.samples_left()) continue;
+    if (!scored.includes(sink.purpose(), batch.ids[i]) && i >= sink.samples_left()) continue;
     if (batch.picture_of[i] < 0 && !conversations[i].image.empty()) continue;  // broken
     if (conversations[i].turns.size() > 1) questions.push_back({i, 0});
   }
@@ -83,7 +77,7 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
         id, concat("  ", one_line(conversation.id), " ",
                    conversation.image.empty() ? "" : one_line(conversation.image), ": ", one_line(question),
                    "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
-    if (!is_answered(sink, id)) continue;
+    if (!scored.includes(sink.purpose(), id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
     if (!is_full) continue;

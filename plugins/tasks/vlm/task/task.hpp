@@ -74,7 +74,6 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
-  bool is_answered(const EvaluationSink& sink, uint64_t id) const;
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                                    const std::vector<Question>& questions, bool with_pictures);
   void score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
