@@ -246,7 +246,20 @@ def compare_sentence_piece(report, tool, texts, training):
             report.compare(f"{name}: special tokens recognized", [marked[i] for i in some], [recognized[i] for i in some],
                            theirs([marked[i] for i in some], add_special_tokens=False).input_ids)
         with open(os.path.join(saved, "tokenizer.json"), encoding="utf-8") as file:
-            return json.load(file)
+            form = json.load(file)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as saved:
+        added = {"700": {"content": "<image>", "special": True}}
+        for name, content in (("tokenizer.model", model.getvalue()), ("tokenizer_config.json", json.dumps(
+                {"legacy": False, "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "added_tokens_decoder": added}).encode())):
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
+        tool.ask(["save", folder, saved], [])
+        recognized = tool.encode(folder, [text.encode() for text in marked], special=True)
+        for config, path in ((transformers.LlamaConfig(), folder), (transformers.LlamaConfig(), saved), (transformers.MistralConfig(), saved)):
+            theirs = transformers.AutoTokenizer.from_pretrained(path, config=config)
+            report.compare(f"SentencePiece, not legacy, {type(theirs).__name__} of our files: {path == saved}", [marked[i] for i in some],
+                           [recognized[i] for i in some], theirs([marked[i] for i in some], add_special_tokens=False).input_ids)
+    return form
 
 
 def character_bpe_forms(form):

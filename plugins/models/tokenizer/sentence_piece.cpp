@@ -66,10 +66,16 @@ std::string canonical(const json& file) {
   return json{file.at("model"), file.value("normalizer", json()), file.value("pre_tokenizer", json())}.dump();
 }
 
-// Whether a tokenizer.json says that a text after a special token goes on, as `legacy: false` makes it.
-bool goes_on_after_special(const NamedText& file) {
-  const json object = parse_tokenizer_file(file);
-  const json spaces = object.is_object() ? object.value("pre_tokenizer", json()) : json();
+// Whether a text after a special token goes on, as tokenizer.json says, or else `legacy: false` of
+// tokenizer_config.json.
+bool goes_on_after_special(const NamedFiles& files) {
+  const auto read = [&](const char* name) {
+    const auto found = files.find(name);
+    const json object = found == files.end() ? json() : parse_tokenizer_file(found->second);
+    return object.is_object() ? object : json::object();
+  };
+  if (!files.contains(kJsonForm)) return read(kTokenizerConfig).value("legacy", json()) == false;
+  const json spaces = read(kJsonForm).value("pre_tokenizer", json());
   return spaces.is_object() && spaces.value("prepend_scheme", json()) == "first";
 }
 
@@ -87,7 +93,7 @@ struct SentencePiece::State {
         tokens(pieces->bytes),
         is_special(pieces->is_special),
         matching(pieces->matching),
-        after_special(file == kModel && files.contains(kJsonForm) ? Place::kWithin : pieces->after_special) {
+        after_special(pieces->after_special) {
     const auto read = [&](const char* name) {
       const auto found = files.find(name);
       return found == files.end() ? json::object() : parse_tokenizer_file(found->second);
@@ -98,6 +104,7 @@ struct SentencePiece::State {
     };
     const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
     const Section config(values, place(kTokenizerConfig), kLimit);
+    if (file == kModel && goes_on_after_special(files)) after_special = Place::kWithin;
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
     std::vector<AddedTokens::Token> list;
@@ -191,9 +198,11 @@ SentencePiece SentencePiece::load(const fs::path& model) {
   NamedFiles files = named(files_beside_tokenizer(folder), (folder / "").string());
   files[model.extension() == ".json" ? kJsonForm : kModel] = read_file(model);
   // What it says besides is in the model, too.
-  if (files.contains(kModel) && is_there(folder / kJsonForm))
-    if (NamedText form = read_file(folder / kJsonForm); goes_on_after_special(form))
-      files[kJsonForm] = std::move(form);
+  if (files.contains(kModel) && is_there(folder / kJsonForm)) {
+    const bool goes_on = goes_on_after_special(files);
+    files[kJsonForm] = read_file(folder / kJsonForm);
+    if (goes_on_after_special(files) == goes_on) files.erase(kJsonForm);
+  }
   return SentencePiece(files);
 }
 
@@ -300,7 +309,8 @@ void SentencePiece::save(const std::string& folder) const {
   }
   if (const auto* model = dynamic_cast<const SentencePieceModel*>(state_->pieces.get());
       model != nullptr && model->is_llamas && !all.contains(kJsonForm))
-    all[kJsonForm] = format_tokenizer_json(*model, state_->added.all(), adds_bos() ? state_->bos : -1);
+    all[kJsonForm] =
+        format_tokenizer_json(*model, state_->added.all(), adds_bos() ? state_->bos : -1, after_special());
   write_tokenizer_files(all, folder);
 }
 

@@ -65,6 +65,11 @@ json begin_with(const std::string& token, int32_t id) {
            {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}};
 }
 
+// The signs, and the one before a text, but not after a special token.
+json space_before_the_first() {
+  return {{"type", "Metaspace"}, {"replacement", kSpaceSign}, {"prepend_scheme", "first"}, {"split", false}};
+}
+
 }  // namespace
 
 json sentence_piece_normalizer(bool adds_space) {
@@ -83,8 +88,10 @@ json sentence_piece_decoder(bool adds_space) {
 }
 
 std::string format_tokenizer_json(const SentencePieceModel& model,
-                                  std::span<const AddedTokens::Token> special, int32_t begin) {
+                                  std::span<const AddedTokens::Token> special, int32_t begin,
+                                  Place after_special) {
   const SentencePieceProcessor& pieces = *model.start;
+  const bool goes_on = model.adds_space && after_special == Place::kWithin;
   json vocabulary = json::object();
   bool has_bytes = false;
   for (int id = 0; id < pieces.GetPieceSize(); ++id) {
@@ -95,8 +102,8 @@ std::string format_tokenizer_json(const SentencePieceModel& model,
                      {"truncation", nullptr},
                      {"padding", nullptr},
                      {"added_tokens", added_tokens(special)},
-                     {"normalizer", sentence_piece_normalizer(model.adds_space)},
-                     {"pre_tokenizer", nullptr},
+                     {"normalizer", goes_on ? json() : sentence_piece_normalizer(model.adds_space)},
+                     {"pre_tokenizer", goes_on ? space_before_the_first() : json()},
                      {"post_processor", begin < 0 ? json() : begin_with(pieces.IdToPiece(begin), begin)},
                      {"decoder", sentence_piece_decoder(model.adds_space)},
                      {"model",

@@ -14,9 +14,10 @@ namespace pipeline::text {
 
 // The same tokenizer as Hugging Face's tokenizer.json, for models of pairs (BPE) as Llama's are. Without it,
 // transformers 5 reads the tokenizer.model beside a LLaVA without the space before a text. `begin`: what is
-// put before every text; -1: nothing.
+// put before every text; -1: nothing. `after_special`: where a text stands that follows a special token.
 std::string format_tokenizer_json(const SentencePieceModel& model,
-                                  std::span<const AddedTokens::Token> special, int32_t begin);
+                                  std::span<const AddedTokens::Token> special, int32_t begin,
+                                  Place after_special);
 
 // What puts the sign in place of spaces, and before each text and what follows a special token. adds_space:
 // the second, too.

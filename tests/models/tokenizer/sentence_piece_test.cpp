@@ -181,6 +181,23 @@ TEST(SentencePiece, ATokenizerJsonBesideItSaysWhereATextAfterASpecialTokenStands
   EXPECT_NE(load_tokenizer(with(alone, llama()).path())->fingerprint(), tokenizer->fingerprint());
 }
 
+TEST(SentencePiece, WithoutATokenizerJsonTheConfigurationSaysIt) {
+  FilesFolder folder, saved, both;
+  const json config{{"legacy", false}};
+  const auto tokenizer = load_tokenizer(with(folder, llama(), {{"tokenizer_config.json", config}}).path());
+  EXPECT_EQ(tokenizer->after_special(), Place::kWithin);
+  tokenizer_of_state(tokenizer->state(), "state")->save(saved.path());
+  const json form = json::parse(tests::read_all(saved / "tokenizer.json"));
+  EXPECT_EQ(form["pre_tokenizer"], metaspace_form()["pre_tokenizer"]) << "as Hugging Face's has it";
+  EXPECT_EQ(form["normalizer"], json());
+  EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), tokenizer->fingerprint());
+
+  const json starts{{"tokenizer.json", {{"pre_tokenizer", nullptr}}}, {"tokenizer_config.json", config}};
+  const auto other = load_tokenizer(with(both, llama(), starts).path());
+  EXPECT_EQ(other->after_special(), Place::kStart) << "tokenizer.json goes before it";
+  EXPECT_EQ(tokenizer_of_state(other->state(), "state")->after_special(), Place::kStart);
+}
+
 TEST(SentencePiece, TheConfigurationNamesWhatBeginsAndEnds) {
   FilesFolder folder;
   const auto load = [&](const json& config) {
