@@ -40,7 +40,8 @@ def like_llama(follows=None, no_effect=None, refused=None):
 
 
 BIAS = {"attention_bias": (True, "language.attention_bias")}
-QWEN = dict(no_effect={"sliding_window": 16, "max_window_layers": 1}, refused={"use_sliding_window": True, "layer_types": ["sliding_attention"]})
+QWEN = dict(follows={"use_sliding_window": (True, "language.sliding_window", 16, {"sliding_window": 16})}, no_effect={"sliding_window": 16, "max_window_layers": 1},
+            refused={"layer_types": ["sliding_attention"]})
 GEMMA = {**BIAS, **{name: (value, "language." + name) for name, value in {
     "final_logit_softcapping": 40.0, "query_pre_attn_scalar": 64, "sliding_window": 128}.items()},
     "layer_types": (["full_attention"], "language.full_attention_every", 1)}
@@ -51,7 +52,7 @@ LANGUAGE = {
     "LlamaConfig": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias")}, {"pretraining_tp": 2}, {"sliding_window": 16}),
     "MistralConfig": like_llama({"sliding_window": (128, "language.sliding_window")}, refused={"attention_bias": True}),
     "Qwen2Config": like_llama(**QWEN),
-    "Qwen3Config": like_llama(BIAS, **QWEN),
+    "Qwen3Config": like_llama(**{**QWEN, "follows": {**QWEN["follows"], **BIAS}}),
     "Gemma2Config": like_llama({**GEMMA, **CAP}, refused=NO_GEMMA),
     "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)},
                                    refused={**NO_GEMMA, "attn_logit_softcapping": 20.0}),
@@ -227,8 +228,8 @@ def walk(folders, name, fields):
             (promised["follows"], LIKE_LLAMA["follows"])))
         promised = {**promised, "follows": follows}
     for field, (value, option, *other) in promised["follows"].items():
-        code, out = folders.check(name, {field: value})
-        expected = other[0] if other else value
+        expected, beside = (*other, *(value, {})[len(other):])
+        code, out = folders.check(name, {field: value, **beside})
         assert code == 0 and folders.option(out, option) == expected, f"{name}.{field} = {value}: expected task.{option}:\n{out}"
     for field, value in no_effect.items():
         code, out = folders.check(name, {field: value})

@@ -27,6 +27,8 @@ YARN_IN_FULL = dict(**YARN, beta_fast=20.0, beta_slow=2.0, mscale=1.5, mscale_al
 GEMMA3 = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=500.0),
               sliding_attention=dict(rope_type="default", rope_theta=100.0))
 LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
+LONG = dict(rope_type="longrope", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64,
+            short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.0, 1.9, 3.5, 7.0])
 # The class, what is particular, its configuration, options of save_pretrained, matrices with additions.
 MODELS = [
     ("GPT2", "plain", {}, {}, []),
@@ -56,6 +58,11 @@ MODELS = [
     ("Qwen3", "plain", dict(head_dim=8), {}, []),
     ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, []),
     ("Qwen3", "additions to some", dict(head_dim=16), {}, ["q_proj", "down_proj"]),
+    ("Qwen2", "windows in the last layers", dict(use_sliding_window=True, sliding_window=20, max_window_layers=1, num_hidden_layers=3), {}, []),
+    ("Qwen3", "a window in the second layer", dict(head_dim=8, use_sliding_window=True, sliding_window=9,
+                                                   layer_types=["full_attention", "sliding_attention"]), {}, []),
+    ("Llama", "long positions", dict(rope_parameters=LONG), {}, []),
+    ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, []),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, []),
 ]
 

@@ -62,6 +62,14 @@ void ConfigFile::read(const char* key, std::string& value) const {
   if (found) value = found->get<std::string>();
 }
 
+void ConfigFile::read(const char* key, std::vector<double>& value) const {
+  const json* found = find(key);
+  if (!found) return;
+  if (!found->is_array() || !std::ranges::all_of(*found, [](const json& one) { return one.is_number(); }))
+    fail(key, "must be a list of numbers");
+  value = found->get<std::vector<double>>();
+}
+
 ConfigFile ConfigFile::part(const char* key) const {
   const json* found = find(key);
   if (!found) fail_missing(key, "must be an object");

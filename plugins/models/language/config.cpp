@@ -40,6 +40,7 @@ void Config::check() const {
   };
   positive(&Config::norm_eps, "norm_eps");
   positive(&Config::rope_theta, "rope_theta");
+  range(&Config::max_window_layers, "max_window_layers", 0, kMostLayers);
   range(&Config::full_attention_every, "full_attention_every", 0, kMostLayers);
   range(&Config::query_pre_attn_scalar, "query_pre_attn_scalar", 0, kMostWidth);
   for (const auto& [member, name] : {std::pair(&Config::rope_local_theta, "rope_local_theta"),
@@ -47,7 +48,7 @@ void Config::check() const {
                                      {&Config::final_logit_softcapping, "final_logit_softcapping"}})
     if (!(this->*member >= 0) || std::isinf(this->*member))
       fail_with(PL_ERROR_CONFIG, row.key(member, name), " = ", this->*member, ": must be a number from 0 on");
-  rope_scaling.check();
+  rope_scaling.check(head_width());
   if (rope_scaling.type == "yarn" && !(rope_theta > 1))
     fail_with(PL_ERROR_CONFIG, "rope_theta = ", rope_theta, ": must be above 1 for yarn positions");
   positive(&Config::initializer_range, "initializer_range");

@@ -28,7 +28,8 @@ struct Config {
   double embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
   bool tie_word_embeddings = true;
   bool attention_bias = false, mlp_bias = false;
-  int64_t sliding_window = 0;  // how many tokens a token sees, itself included; 0: all before it
+  int64_t sliding_window = 0;     // how many tokens a token sees, itself included; 0: all before it
+  int64_t max_window_layers = 0;  // so many layers at the beginning have no window
   // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
   // have the window, and rope_local_theta's positions. 0: they all have the window.
   int64_t full_attention_every = 0;
@@ -45,7 +46,8 @@ struct Config {
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
   // Whether this layer has the window.
   bool is_local(int64_t layer) const {
-    return sliding_window > 0 && (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
+    return sliding_window > 0 && layer >= max_window_layers &&
+           (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
   }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
   // Columns of queries, and of keys as of values.

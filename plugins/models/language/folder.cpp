@@ -77,6 +77,7 @@ void compare(const Config& ours, const Config& theirs, hugging_face::Differences
   member(&Config::attention_bias, "attention_bias");
   member(&Config::mlp_bias, "mlp_bias");
   member(&Config::sliding_window, "sliding_window");
+  member(&Config::max_window_layers, "max_window_layers");
   member(&Config::full_attention_every, "full_attention_every");
   member(&Config::rope_local_theta, "rope_local_theta");
   member(&Config::query_pre_attn_scalar, "query_pre_attn_scalar");

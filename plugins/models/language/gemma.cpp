@@ -3,6 +3,7 @@
 // in the former, norms of the heads of queries and keys in the latter.
 #include <algorithm>
 
+#include "language/layer_types.hpp"
 #include "language/llama.hpp"
 
 namespace pipeline::language {
@@ -10,8 +11,6 @@ namespace {
 
 using hugging_face::ConfigFile;
 using hugging_face::Fields;
-
-constexpr const char *kLocal = "sliding_attention", *kAll = "full_attention";
 
 Fields<Config> gemma_fields() {
   using namespace hugging_face;
@@ -28,26 +27,16 @@ Fields<Config> gemma_fields() {
                       gelu);  // hidden_act: an older name of hidden_activation
 }
 
-// The pattern, which the layers must have.
-void read_layer_types(const ConfigFile& file, Config& config) {
-  const nlohmann::json* types = file.find("layer_types");
-  if (types == nullptr) return;
-  if (!types->is_array() || static_cast<int64_t>(types->size()) != config.num_hidden_layers)
-    file.fail("layer_types",
-              concat("must be a list of num_hidden_layers (", config.num_hidden_layers, ") names"));
-  const auto first = std::ranges::find(*types, kAll);
-  config.full_attention_every = first == types->end() ? 0 : first - types->begin() + 1;
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    const bool is_all = config.full_attention_every > 0 && (i + 1) % config.full_attention_every == 0;
-    if ((*types)[static_cast<size_t>(i)] != (is_all ? kAll : kLocal))
-      file.fail("layer_types",
-                concat("layer ", i, " must be ", is_all ? kAll : kLocal, ", as the layers before it say"));
-  }
+void read_layers(const ConfigFile& file, Config& config) {
+  const std::vector<std::string> types = read_layer_types(file, config);
+  if (types.empty()) return;
+  const auto first = std::ranges::find(types, kFullAttention);
+  config.full_attention_every = first == types.end() ? 0 : first - types.begin() + 1;
+  check_layer_types(file, types, config);
 }
 
 void write_layers_and_caps(const Config& config, nlohmann::json& values) {
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
-    values["layer_types"].push_back(config.is_local(i) ? kLocal : kAll);
+  values["layer_types"] = layer_types(config);
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"})
     if (values.contains(key) && values[key] == 0.0) values[key] = nullptr;
 }
@@ -59,12 +48,13 @@ void read_gemma3_rope(const ConfigFile& file, Config& config) {
     read_rope_values(file.part("rope_scaling"), "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
   if (file.find("rope_parameters") == nullptr) return;
   const ConfigFile both = file.part("rope_parameters");
-  if (both.find(kAll) == nullptr && both.find(kLocal) == nullptr)
+  if (both.find(kFullAttention) == nullptr && both.find(kSlidingAttention) == nullptr)
     return read_rope_values(both, "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
   RopeScaling local;
-  read_rope_values(both.part(kAll), "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
-  read_rope_values(both.part(kLocal), "Gemma3TextConfig", local, config.rope_local_theta);
-  if (local.type != "default") both.part(kLocal).fail("rope_type", "only \"default\" is computed here");
+  read_rope_values(both.part(kFullAttention), "Gemma3TextConfig", config.rope_scaling, config.rope_theta);
+  read_rope_values(both.part(kSlidingAttention), "Gemma3TextConfig", local, config.rope_local_theta);
+  if (local.type != "default")
+    both.part(kSlidingAttention).fail("rope_type", "only \"default\" is computed here");
 }
 
 Config gemma_config(const char* name) {
@@ -108,7 +98,7 @@ const Architecture& gemma2() {
   static const Architecture kRow = [] {
     Architecture row = gemma("gemma2", "Gemma2Config", "Gemma2ForCausalLM");
     row.fields.push_back({"attn_logit_softcapping", &Config::attn_logit_softcapping});
-    row.read = read_layer_types;
+    row.read = read_layers;
     row.write = write_layers_and_caps;
     return row;
   }();
@@ -134,7 +124,7 @@ const Architecture& gemma3() {
     row.has_local_positions = true;
     row.read = [](const ConfigFile& file, Config& config) {
       read_gemma3_rope(file, config);
-      read_layer_types(file, config);
+      read_layers(file, config);
     };
     row.write = [](const Config& config, nlohmann::json& values) {
       write_layers_and_caps(config, values);
@@ -142,7 +132,8 @@ const Architecture& gemma3() {
       if (all.is_null()) all = {{"rope_type", "default"}};
       all["rope_theta"] = config.rope_theta;
       const double local = config.rope_local_theta > 0 ? config.rope_local_theta : config.rope_theta;
-      values["rope_parameters"] = {{kAll, all}, {kLocal, {{"rope_type", "default"}, {"rope_theta", local}}}};
+      values["rope_parameters"] = {{kFullAttention, all},
+                                   {kSlidingAttention, {{"rope_type", "default"}, {"rope_theta", local}}}};
       values["rope_local_base_freq"] = local;  // the older form, beside it
       values.erase("_sliding_window_pattern");
       if (config.full_attention_every == 0) values.erase("sliding_window_pattern");

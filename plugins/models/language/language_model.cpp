@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/where.h>
 
 #include <algorithm>
 #include <cmath>
@@ -52,9 +53,11 @@ LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig
   if (config_.sliding_window > 0 && architecture_.has_local_positions)
     local_frequencies_ = transformer::rotary_frequencies(
         config_.head_width(), config_.rope_local_theta > 0 ? config_.rope_local_theta : config_.rope_theta);
-  if (architecture_.is_rotary)
-    frequencies_ = config_.rope_scaling.scaled(
-        transformer::rotary_frequencies(config_.head_width(), config_.rope_theta), config_.rope_theta);
+  if (!architecture_.is_rotary) return;
+  const RopeScaling& rope = config_.rope_scaling;
+  frequencies_ = rope.frequencies(config_.head_width(), config_.rope_theta);
+  if (rope.type == "longrope")
+    long_frequencies_ = rope.frequencies(config_.head_width(), config_.rope_theta, /*is_long=*/true);
 }
 
 transformer::Norm LanguageModel::add_norm(const std::string& plain, int64_t width, uint32_t of_unit) {
@@ -165,7 +168,14 @@ transformer::AttentionLayout LanguageModel::attention(int64_t layer) const {
 transformer::Rotation LanguageModel::rotation(const at::Tensor& positions, bool is_local) const {
   if (!frequencies_.defined()) return {};
   if (is_local && local_frequencies_.defined()) return transformer::rotation(positions, local_frequencies_);
-  return transformer::rotation(positions, frequencies_, config_.rope_scaling.magnitude());
+  const RopeScaling& rope = config_.rope_scaling;
+  if (!long_frequencies_.defined()) return transformer::rotation(positions, frequencies_, rope.magnitude());
+  const auto there = [&](const at::Tensor& values) {
+    return transformer::to_device(values, positions.device());
+  };
+  const at::Tensor of_row =
+      at::where(rope.is_long(positions).unsqueeze(1), there(long_frequencies_), there(frequencies_));
+  return transformer::rotation(positions, of_row, rope.magnitude());
 }
 
 // As transformers has it: the factor is of the embedding's type.

@@ -103,7 +103,8 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;
-  at::Tensor frequencies_, local_frequencies_;  // of rotary positions; of the local layers, if others
+  // Of rotary positions; of the local layers, and of long sequences, if others.
+  at::Tensor frequencies_, local_frequencies_, long_frequencies_;
 };
 
 }  // namespace pipeline::language

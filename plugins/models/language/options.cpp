@@ -36,8 +36,12 @@ void LanguageOptions::describe(Options& o) {
       .unit("tokens")
       .min(8)
       .of_model();
-  o("sliding_window", sliding_window, "mistral, gemma: how many tokens a token sees; 0: all before it")
+  o("sliding_window", sliding_window, "mistral, qwen, gemma: how many tokens a token sees; 0: all before it")
       .unit("tokens")
+      .min(0)
+      .of_model();
+  o("max_window_layers", max_window_layers, "qwen: so many layers at the beginning have no window")
+      .unit("layers")
       .min(0)
       .of_model();
   o("full_attention_every", full_attention_every,
@@ -85,6 +89,7 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   refuse(lora.rank > 0, row.is_rotary, "lora.rank");
   refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
   refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
+  refuse(max_window_layers > 0, row.has(&Config::max_window_layers), "max_window_layers");
   refuse(full_attention_every > 0, row.has(&Config::query_pre_attn_scalar), "full_attention_every");
   refuse(rope_local_theta > 0, row.has(&Config::rope_local_theta), "rope_local_theta");
   refuse(query_pre_attn_scalar > 0, row.has(&Config::query_pre_attn_scalar), "query_pre_attn_scalar");
@@ -129,6 +134,7 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
           .attention_bias = attention_bias || row.defaults.attention_bias,
           .mlp_bias = mlp_bias || row.defaults.mlp_bias,
           .sliding_window = sliding_window,
+          .max_window_layers = max_window_layers,
           .full_attention_every = full_attention_every,
           .rope_local_theta = rope_local_theta,
           .query_pre_attn_scalar = query_pre_attn_scalar,
@@ -142,18 +148,9 @@ namespace {
 
 void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs) {
   tell("rope_scaling.type", theirs.type);
-  if (theirs.type == "default") return;
-  tell("rope_scaling.factor", theirs.factor);
-  if (theirs.type == "linear") return;
-  tell("rope_scaling.original_max_position_embeddings", theirs.original_max_position_embeddings);
-  if (theirs.type == "llama3") {
-    tell("rope_scaling.low_freq_factor", theirs.low_freq_factor);
-    tell("rope_scaling.high_freq_factor", theirs.high_freq_factor);
-  } else {
-    tell("rope_scaling.beta_slow", theirs.beta_slow);
-    tell("rope_scaling.beta_fast", theirs.beta_fast);
-    tell("rope_scaling.attention_factor", theirs.attention_factor);
-  }
+  visit_rope_values(theirs, [&](const char* key, const auto& value, bool) {
+    tell(concat("rope_scaling.", key).c_str(), value);
+  });
 }
 
 void tell_dropout(const hugging_face::FolderTeller& tell, const Architecture& row, const Config& theirs) {
@@ -199,6 +196,7 @@ void tell_options(const ModelOptions& say, const std::string& table, const std::
   if (row.has(&Config::attention_bias)) tell("attention_bias", theirs.attention_bias);
   if (row.has(&Config::mlp_bias)) tell("mlp_bias", theirs.mlp_bias);
   if (row.has(&Config::sliding_window)) tell("sliding_window", theirs.sliding_window);
+  if (row.has(&Config::max_window_layers)) tell("max_window_layers", theirs.max_window_layers);
   if (!row.has(&Config::query_pre_attn_scalar)) return;
   tell("full_attention_every", theirs.full_attention_every);
   tell("rope_local_theta", theirs.rope_local_theta);

@@ -1,5 +1,8 @@
 // Qwen2 and 2.5 (arXiv:2407.10671): Llama with biases of queries, keys and values. Qwen3 (arXiv:2505.09388):
 // without them, with norms of the heads of queries and keys.
+#include <algorithm>
+
+#include "language/layer_types.hpp"
 #include "language/llama.hpp"
 
 namespace pipeline::language {
@@ -8,21 +11,30 @@ namespace {
 using hugging_face::ConfigFile;
 using hugging_face::Fields;
 
-// Windows are off in all published models; transformers uses them for the layers from max_window_layers on.
 Fields<Config> qwen_fields() {
   using namespace hugging_face;
-  return llama_fields({{"use_sliding_window", only({false})},
-                       {"sliding_window", kWithoutEffect},
-                       {"max_window_layers", kWithoutEffect},
+  return llama_fields({{"use_sliding_window", kReadElsewhere},
+                       {"sliding_window", &Config::sliding_window},
+                       {"max_window_layers", &Config::max_window_layers},
                        {"layer_types", kReadElsewhere}});
 }
 
-void require_full_attention(const ConfigFile& file, Config&) {
-  const nlohmann::json* types = file.find("layer_types");
-  if (types == nullptr) return;
-  if (!types->is_array()) file.fail("layer_types", "must be a list");
-  for (const auto& type : *types)
-    if (type != "full_attention") file.fail("layer_types", "only \"full_attention\" is computed here");
+// In published models windows are off.
+void read_windows(const ConfigFile& file, Config& config) {
+  bool is_used = false;
+  file.read("use_sliding_window", is_used);
+  if (!is_used) config.sliding_window = 0;
+  const std::vector<std::string> types = read_layer_types(file, config);
+  if (!types.empty() && config.sliding_window > 0)
+    config.max_window_layers = std::ranges::find(types, kSlidingAttention) - types.begin();
+  if (config.sliding_window == 0) config.max_window_layers = 0;
+  if (!types.empty()) check_layer_types(file, types, config);
+}
+
+void write_windows(const Config& config, nlohmann::json& values) {
+  values["use_sliding_window"] = config.sliding_window > 0;
+  if (config.sliding_window == 0) values["sliding_window"] = nullptr;
+  values["layer_types"] = layer_types(config);
 }
 
 Architecture qwen(const char* name, const char* config_class, const char* model_class) {
@@ -38,10 +50,13 @@ Architecture qwen(const char* name, const char* config_class, const char* model_
                        .num_key_value_heads = 32,
                        .intermediate_size = 22016,
                        .norm_eps = 1e-6,
-                       .tie_word_embeddings = false},
+                       .tie_word_embeddings = false,
+                       .sliding_window = 4096,
+                       .max_window_layers = 28},
           .fields = qwen_fields(),
-          .read = require_full_attention,
-          .written = {{"hidden_act", "silu"}, {"use_sliding_window", false}}};
+          .read = read_windows,
+          .write = write_windows,
+          .written = {{"hidden_act", "silu"}}};
 }
 
 }  // namespace

@@ -1,45 +1,27 @@
 #include "language/rope_scaling.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 
 #include "hugging_face/config_fields.hpp"
+#include "transformer/rotary.hpp"
 
 namespace pipeline::language {
 namespace {
 
 using hugging_face::ConfigFile;
 
-// visit(key, value) for what the type needs.
-template <class Scaling, class Visit>
-void rope_values(Scaling& scaling, Visit&& visit) {
-  if (scaling.type == "default") return;
-  visit("factor", scaling.factor);
-  if (scaling.type == "linear" || scaling.type == "dynamic") return;
-  visit("original_max_position_embeddings", scaling.original_max_position_embeddings);
-  if (scaling.type != "llama3") return;
-  visit("low_freq_factor", scaling.low_freq_factor);
-  visit("high_freq_factor", scaling.high_freq_factor);
-}
-
-// The same for what it may leave out.
-template <class Scaling, class Visit>
-void optional_rope_values(Scaling& scaling, Visit&& visit) {
-  if (scaling.type != "yarn") return;
-  visit("beta_fast", scaling.beta_fast);
-  visit("beta_slow", scaling.beta_slow);
-  visit("attention_factor", scaling.attention_factor);
-}
-
-constexpr std::array kTypes{"default", "linear", "dynamic", "llama3", "yarn"};
-constexpr const char* kKnown = "\"default\", \"linear\", \"dynamic\", \"llama3\" and \"yarn\"";
-bool is_known(const std::string& type) { return std::ranges::find(kTypes, type) != kTypes.end(); }
+constexpr const char* kKnown = "\"default\", \"linear\", \"dynamic\", \"llama3\", \"yarn\" and \"longrope\"";
+bool is_known(const std::string& type) { return std::ranges::find(kRopeTypes, type) != kRopeTypes.end(); }
 
 double yarn_magnitude(double factor, double by = 1) {
   return factor <= 1 ? 1 : 0.1 * by * std::log(factor) + 1;
@@ -61,6 +43,8 @@ const hugging_face::Fields<RopeScaling>& rope_fields() {
       {"rope_type", kReadElsewhere},
       {"rope_theta", kReadElsewhere},
       {"factor", kReadElsewhere},
+      {"short_factor", kReadElsewhere},
+      {"long_factor", kReadElsewhere},
       {"low_freq_factor", kReadElsewhere},
       {"high_freq_factor", kReadElsewhere},
       {"original_max_position_embeddings", kReadElsewhere},
@@ -77,7 +61,7 @@ const hugging_face::Fields<RopeScaling>& rope_fields() {
 
 }  // namespace
 
-void RopeScaling::check() const {
+void RopeScaling::check(int64_t head_width) const {
   if (!is_known(type))
     fail_with(PL_ERROR_CONFIG, "rope_scaling.type = \"", type, "\": only ", kKnown, " are computed here");
   if (!(factor >= 1)) fail_with(PL_ERROR_CONFIG, "rope_scaling.factor = ", factor, ": must be at least 1");
@@ -89,16 +73,25 @@ void RopeScaling::check() const {
   if (!(beta_fast > beta_slow))
     fail_with(PL_ERROR_CONFIG, "rope_scaling.beta_fast = ", beta_fast, ": must be above beta_slow (",
               beta_slow, ")");
+  if (type == "longrope")
+    for (const auto& [key, factors] :
+         {std::pair("short_factor", &short_factor), {"long_factor", &long_factor}})
+      if (static_cast<int64_t>(factors->size()) != head_width / 2 ||
+          !std::ranges::all_of(*factors, [](double one) { return one > 0 && std::isfinite(one); }))
+        fail_with(PL_ERROR_CONFIG, "rope_scaling.", key, " has ", factors->size(),
+                  " numbers: must be one above 0 for each pair of a head's channels (", head_width / 2, ")");
   if (!(attention_factor >= 0))
     fail_with(PL_ERROR_CONFIG, "rope_scaling.attention_factor = ", attention_factor,
               ": must not be negative");
   hugging_face::check_range("rope_scaling.original_max_position_embeddings", original_max_position_embeddings,
-                            1, 1 << 24);
+                            type == "longrope" ? 2 : 1, 1 << 24);
 }
 
 double RopeScaling::magnitude() const {
-  if (type != "yarn") return 1;
-  return attention_factor > 0 ? attention_factor : yarn_magnitude(factor);
+  if (type != "yarn" && type != "longrope") return 1;
+  if (attention_factor > 0) return attention_factor;
+  if (type == "yarn") return yarn_magnitude(factor);
+  return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(original_max_position_embeddings)));
 }
 
 namespace {
@@ -121,7 +114,13 @@ at::Tensor yarn(const RopeScaling& scaling, const at::Tensor& frequencies, doubl
 
 }  // namespace
 
-at::Tensor RopeScaling::scaled(const at::Tensor& frequencies, double base) const {
+at::Tensor RopeScaling::frequencies(int64_t head_width, double base, bool is_long) const {
+  if (type == "longrope") {
+    const at::Tensor exponents = at::arange(0, head_width, 2, at::kFloat) / static_cast<double>(head_width);
+    return (at::tensor(is_long ? long_factor : short_factor, at::kFloat) * at::pow(base, exponents))
+        .reciprocal();
+  }
+  const at::Tensor frequencies = transformer::rotary_frequencies(head_width, base);
   if (type == "default" || type == "dynamic") return frequencies;
   if (type == "linear") return frequencies / factor;
   if (type == "yarn") return yarn(*this, frequencies, base);
@@ -135,6 +134,15 @@ at::Tensor RopeScaling::scaled(const at::Tensor& frequencies, double base) const
   return at::where(slow, frequencies / factor, at::where(fast, frequencies, between));
 }
 
+// transformers chooses by the longest sequence of a batch instead, so there a result depends on what else is
+// in the batch.
+at::Tensor RopeScaling::is_long(const at::Tensor& positions) const {
+  const at::Tensor sequence = positions.eq(0).cumsum(0);  // numbered from 1; 0: a row without its beginning
+  const at::Tensor last =
+      at::zeros({positions.size(0) + 1}, positions.options()).scatter_reduce(0, sequence, positions, "amax");
+  return at::where(sequence.eq(0), positions, last.gather(0, sequence)) >= original_max_position_embeddings;
+}
+
 void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScaling& scaling,
                       double& rope_theta) {
   for (const char* name : {"type", "rope_type"}) {  // an old name and a new one
@@ -143,13 +151,13 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
       rope.fail(name, concat("only ", kKnown, " are computed here"));
   }
   hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
-  rope_values(scaling, [&](const char* name, auto& value) {
-    if (rope.find(name) == nullptr)
+  if (scaling.type == "longrope") scaling.factor = 0;
+  visit_rope_values(scaling, [&](const char* name, auto& value, bool is_needed) {
+    if (is_needed && rope.find(name) == nullptr)
       rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",
-                std::string("needs ") + name + ", which is missing");
+                concat("needs ", name, ", which is missing"));
     rope.read(name, value);
   });
-  optional_rope_values(scaling, [&](const char* name, auto& value) { rope.read(name, value); });
   read_magnitude(rope, scaling);
   rope.read("rope_theta", rope_theta);
 }
@@ -162,10 +170,8 @@ void read_rope(const ConfigFile& config, const char* config_class, RopeScaling& 
 nlohmann::json rope_json(const RopeScaling& scaling) {
   if (scaling.type == "default") return nullptr;
   nlohmann::json values = {{"rope_type", scaling.type}};
-  const auto write = [&](const char* key, auto value) { values[key] = value; };
-  rope_values(scaling, write);
-  optional_rope_values(scaling, write);
-  if (scaling.type == "yarn") values["attention_factor"] = scaling.magnitude();
+  visit_rope_values(scaling, [&](const char* key, const auto& value, bool) { values[key] = value; });
+  if (values.contains("attention_factor")) values["attention_factor"] = scaling.magnitude();
   return values;
 }
 

@@ -2,8 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -16,28 +19,64 @@ namespace pipeline::language {
 
 // How rotary positions are stretched, for longer sequences than a model first learnt from; the defaults of
 // the other values are those of Llama 3.1.
+inline constexpr std::array<std::string_view, 6> kRopeTypes{"default", "linear", "dynamic",
+                                                            "llama3",  "yarn",   "longrope"};
+
 struct RopeScaling {
   // default: not at all; linear: all angles are divided by `factor`; llama3, yarn: slow ones. dynamic: those
-  // of sequences beyond max_position_embeddings alone, which there are none of here.
+  // of sequences beyond max_position_embeddings alone, which there are none of here; longrope: each by a
+  // number of its own.
   std::string type = "default";
-  double factor = 8;
+  double factor = 8;  // longrope: 0 until config.json's max_position_embeddings is known
   // llama3: turns within the original length from which on angles are as they were; up to which they are
   // divided.
   double high_freq_factor = 4, low_freq_factor = 1;
-  // yarn (Peng et al., arXiv:2309.00071): the same limits, and what cosines and sines are multiplied by; 0:
-  // 0.1 ln(factor) + 1.
-  double beta_fast = 32, beta_slow = 1, attention_factor = 0;
+  // yarn (Peng et al., arXiv:2309.00071): the same limits.
+  double beta_fast = 32, beta_slow = 1;
+  // longrope (Ding et al., arXiv:2402.13753): what the frequency of each pair of channels is divided by, in
+  // sequences of up to the original length, and in longer ones.
+  std::vector<double> short_factor, long_factor;
+  // yarn, longrope: what cosines and sines are multiplied by. 0: 0.1 ln(factor) + 1, and with longrope
+  // sqrt(1 + ln(factor) / ln(original length)).
+  double attention_factor = 0;
   int64_t original_max_position_embeddings = 8192;
 
   bool operator==(const RopeScaling&) const = default;
-  // Throws Error (PL_ERROR_CONFIG) for values that make no sense together.
-  void check() const;
-  // The positions' frequencies in place of those without scaling, of this base. As transformers computes
-  // them.
-  at::Tensor scaled(const at::Tensor& frequencies, double base) const;
+  // Throws Error (PL_ERROR_CONFIG) for values that make no sense together, or for heads of this width.
+  void check(int64_t head_width) const;
+  // The positions' frequencies, (head_width / 2) fp32, as transformers computes them; `is_long`: of sequences
+  // beyond the original length, where longrope has others for them.
+  at::Tensor frequencies(int64_t head_width, double base, bool is_long = false) const;
+  // Which rows, at these positions (N) of their sequences, are of sequences beyond the original length: (N)
+  // bool. A sequence is here from position 0 on, up to its end so far, or with one row alone.
+  at::Tensor is_long(const at::Tensor& positions) const;
   // What cosines and sines are multiplied by.
   double magnitude() const;
 };
+
+// visit(key, value, whether config.json must have it) for what the type has.
+template <class Scaling, class Visit>
+void visit_rope_values(Scaling& scaling, const Visit& visit) {
+  const auto is = [&](auto... types) { return ((scaling.type == types) || ...); };
+  const bool is_long = is("longrope");
+  if (is("default")) return;
+  visit("factor", scaling.factor, !is_long);
+  if (is_long) {
+    visit("short_factor", scaling.short_factor, true);
+    visit("long_factor", scaling.long_factor, true);
+  }
+  if (is("llama3", "yarn", "longrope"))
+    visit("original_max_position_embeddings", scaling.original_max_position_embeddings, true);
+  if (is("llama3")) {
+    visit("low_freq_factor", scaling.low_freq_factor, true);
+    visit("high_freq_factor", scaling.high_freq_factor, true);
+  }
+  if (is("yarn")) {
+    visit("beta_fast", scaling.beta_fast, false);
+    visit("beta_slow", scaling.beta_slow, false);
+  }
+  if (is("yarn", "longrope")) visit("attention_factor", scaling.attention_factor, false);
+}
 
 // Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
 // have rope_theta, too. Throws for a type that we do not compute.

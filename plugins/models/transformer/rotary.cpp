@@ -81,7 +81,7 @@ at::Tensor rotary_frequencies(int64_t head_width, double base) {
 Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude) {
   const at::NoGradGuard no_grad;
   const at::Tensor angles =
-      positions.to(at::kFloat).unsqueeze(1) * to_device(frequencies, positions.device()).unsqueeze(0);
+      positions.to(at::kFloat).unsqueeze(1) * to_device(frequencies, positions.device());
   if (magnitude == 1) return {angles.cos(), angles.sin()};
   return {angles.cos().mul_(magnitude), angles.sin().mul_(magnitude)};
 }

@@ -16,7 +16,7 @@ at::Tensor rotary_frequencies(int64_t head_width, double base = 10000);
 struct Rotation {
   at::Tensor cos, sin;  // (N, D / 2) fp32
 };
-// positions: (N) int64. `magnitude`: of cosines and sines.
+// positions: (N) int64; frequencies: (D / 2), or of each row, (N, D / 2). `magnitude`: of cosines and sines.
 Rotation rotation(const at::Tensor& positions, const at::Tensor& frequencies, double magnitude = 1);
 
 // Turns the first `width` columns of x (N, W), heads of D channels one after another; the others stay as they

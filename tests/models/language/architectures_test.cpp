@@ -33,6 +33,7 @@ class Architectures : public ::testing::TestWithParam<const Architecture*> {
     if (config.head_dim > 0) config.head_dim = 8;
     config.intermediate_size = 40;
     if (config.sliding_window > 0) config.sliding_window = 5;
+    if (config.max_window_layers > 0) config.max_window_layers = 1;
     if (config.full_attention_every > 0) config.full_attention_every = 2;
     config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
     config.bos_token_id = config.eos_token_id = 1;
@@ -135,6 +136,13 @@ TEST(Architecture, WhatAFolderCannotMeanIsNamed) {
     EXPECT_THAT(refused("gemma2", {{"layer_types", types}}),
                 ::testing::HasSubstr("must be a list of num_hidden_layers (26) names"));
   EXPECT_THAT(refused("qwen3", {{"layer_types", "x"}}), ::testing::HasSubstr("layer_types"));
+  const std::vector<const char*> windows{"full_attention", "sliding_attention", "full_attention"};
+  EXPECT_THAT(
+      refused("qwen2", {{"num_hidden_layers", 3}, {"use_sliding_window", true}, {"layer_types", windows}}),
+      ::testing::HasSubstr("layer 2 is \"full_attention\" and must be sliding_attention, as the layers"));
+  EXPECT_THAT(
+      refused("qwen2", {{"num_hidden_layers", 3}, {"use_sliding_window", false}, {"layer_types", windows}}),
+      ::testing::HasSubstr("layer 1 is \"sliding_attention\" and must be full_attention: no window"));
   EXPECT_THAT(refused("qwen3", {{"head_dim", 127}}),
               ::testing::HasSubstr("head_dim = 127: gives heads of 127"));
   EXPECT_THAT(refused("gemma3_text", {{"attn_logit_softcapping", 50.0}}),

@@ -67,9 +67,17 @@ TEST(RopeScaling, IsReadAndWritten) {
 }
 
 TEST(RopeScaling, WhatIsNotComputedIsRefused) {
-  EXPECT_EQ(refused({{"rope_scaling", {{"rope_type", "longrope"}, {"factor", 4.0}}}}),
-            "config.json: rope_scaling: rope_type = \"longrope\": only \"default\", \"linear\", \"dynamic\", "
-            "\"llama3\" and \"yarn\" are computed here");
+  EXPECT_EQ(
+      refused({{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),
+      "config.json: rope_scaling: rope_type = \"proportional\": only \"default\", \"linear\", \"dynamic\", "
+      "\"llama3\", \"yarn\" and \"longrope\" are computed here");
+  EXPECT_THAT(refused({{"rope_scaling",
+                        {{"rope_type", "longrope"},
+                         {"short_factor", {1.0}},
+                         {"long_factor", {1.0}},
+                         {"original_max_position_embeddings", 8}}}}),
+              HasSubstr("rope_scaling.short_factor has 1 numbers: must be one above 0 for each pair of a "
+                        "head's channels ("));
   EXPECT_EQ(
       refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}),
       "config.json: rope_scaling: type = \"yarn\": needs original_max_position_embeddings, which is missing");
@@ -102,14 +110,23 @@ TEST(RopeScaling, EveryDifferenceFromAFolderIsNamed) {
   EXPECT_THAT(message, HasSubstr("task.language.rope_scaling.factor = 8.0, the folder has 32.0"));
 }
 
-// Long waves are stretched, short ones are not: of Llama 3.2's, the first and the last.
+// Long waves are stretched, short ones are not. Of Llama 3.2's, the 13th pair of channels turns 6.3 times in
+// the original length, more than 4.
 TEST(RopeScaling, Llama3StretchesLongWavesAlone) {
   const RopeScaling scaling{.type = "llama3", .factor = 32};
-  const at::Tensor plain = at::tensor({1.0f, 0.004f, 1e-6f}), scaled = scaling.scaled(plain, 500000);
+  const at::Tensor plain = RopeScaling().frequencies(64, 500000), scaled = scaling.frequencies(64, 500000);
   EXPECT_EQ(scaled[0].item<float>(), 1.0f);
-  EXPECT_EQ(scaled[2].item<float>(), 1e-6f / 32);
-  // 8192 * 0.004 / 2 pi = 5.2 turns, more than 4.
-  EXPECT_EQ(scaled[1].item<float>(), 0.004f);
+  EXPECT_EQ(scaled[13].item<float>(), plain[13].item<float>());
+  EXPECT_LT(scaled[15].item<float>(), plain[15].item<float>());
+  EXPECT_EQ(scaled[31].item<float>(), plain[31].item<float>() / 32);
+}
+
+// Sequences of 5, 1 and 3 tokens; and rows that are each the next of a sequence.
+TEST(RopeScaling, ASequenceIsLongByItsLastToken) {
+  const RopeScaling scaling{.type = "longrope", .original_max_position_embeddings = 3};
+  const at::Tensor whole = at::tensor({0, 1, 2, 3, 4, 0, 0, 1, 2}, at::kLong);
+  EXPECT_TRUE(scaling.is_long(whole).equal(at::tensor({1, 1, 1, 1, 1, 0, 0, 0, 0}).to(at::kBool)));
+  EXPECT_TRUE(scaling.is_long(at::tensor({2, 3, 1}, at::kLong)).equal(at::tensor({0, 1, 0}).to(at::kBool)));
 }
 
 // The folder of a model of random weights, in as many files as `shards`.

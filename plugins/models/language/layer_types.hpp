@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "hugging_face/config_file.hpp"
+#include "language/config.hpp"
+
+namespace pipeline::language {
+
+// What a config.json calls layers without and with a window, in its list of layer_types.
+inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttention = "sliding_attention";
+
+// Of the layers as Config::is_local() has them.
+std::vector<std::string> layer_types(const Config& config);
+// The file's, one for each layer; empty: it has no list.
+std::vector<std::string> read_layer_types(const hugging_face::ConfigFile& file, const Config& config);
+// Throws an Error that names the first layer that the file has of another type than `config`.
+void check_layer_types(const hugging_face::ConfigFile& file, const std::vector<std::string>& types,
+                       const Config& config);
+
+}  // namespace pipeline::language
