@@ -93,11 +93,11 @@ bool is_cost(const TraceEvent& event, bool has_operations) {
 
 // Each event's duration, without those that lie within it on its thread.
 std::vector<TraceCost> costs_of(const std::vector<TraceEvent>& events, bool has_operations) {
-  struct Place {
+  struct OnTrack {
     const TraceEvent* event;
     bool counts;  // false: it only lies within others
   };
-  std::map<int64_t, std::vector<Place>> tracks;
+  std::map<int64_t, std::vector<OnTrack>> tracks;
   for (const TraceEvent& event : events) {
     if (event.kind != 'X' || event.category == category::kInFlight) continue;
     tracks[event.track].push_back({&event, event.waiter == 0 && is_cost(event, has_operations)});
@@ -105,7 +105,7 @@ std::vector<TraceCost> costs_of(const std::vector<TraceEvent>& events, bool has_
   }
   std::map<std::string, TraceCost, std::less<>> by_name;
   for (auto& [track, places] : tracks) {
-    std::ranges::stable_sort(places, [](const Place& a, const Place& b) {
+    std::ranges::stable_sort(places, [](const OnTrack& a, const OnTrack& b) {
       return std::pair(a.event->begin, -a.event->duration) < std::pair(b.event->begin, -b.event->duration);
     });
     struct Open {
@@ -113,7 +113,7 @@ std::vector<TraceCost> costs_of(const std::vector<TraceEvent>& events, bool has_
       TraceCost* cost;  // nullptr: not counted
     };
     std::vector<Open> open;
-    for (const Place& place : places) {
+    for (const OnTrack& place : places) {
       const auto [begin, end] = interval_of(*place.event);
       while (!open.empty() && open.back().end <= begin) open.pop_back();
       if (!open.empty() && open.back().cost != nullptr)

@@ -107,7 +107,7 @@ ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr 
       template_(source_, name_),
       special_tokens_(special_tokens_of(*tokenizer_)),
       adds_space_(tokenizer_->encode("A", text::SpecialTokens::kAsText, tokenizer_->after_special()) !=
-                  tokenizer_->encode("A", text::SpecialTokens::kAsText, text::Place::kWithin)),
+                  tokenizer_->encode("A", text::SpecialTokens::kAsText, text::TextPlace::kWithin)),
       end_(tokenizer_->eot()) {
   for (const bool in_parts : {false, true})
     if (learn_from_example(in_parts)) break;
@@ -286,17 +286,17 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     if (id == picture) return add_picture();  // which a template for pictures writes
     add(id, begin, end);
   };
-  text::Place place = text::Place::kStart;
+  text::TextPlace place = text::TextPlace::kStart;
   const auto encode_part = [&](size_t begin, size_t end) {
     const auto ids =
         tokenizer_->encode(text.substr(begin, end - begin), text::SpecialTokens::kRecognize, place);
-    place = text::Place::kWithin;
+    place = text::TextPlace::kWithin;
     return ids;
   };
   for (size_t begin = 0; begin < text.size();) {
     const size_t guard = text.find(kGuard, begin), mark = text.find(kPictureMark, begin);
     const size_t end = std::min({guard, mark, text.size()});
-    const text::Place place_of_part = place;
+    const text::TextPlace place_of_part = place;
     const std::vector<int32_t> ids = end > begin ? encode_part(begin, end) : std::vector<int32_t>();
     if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
       for (size_t i = 0; i < ids.size(); ++i)
@@ -402,9 +402,9 @@ std::string named_template(const std::string& name, const text::Tokenizer& token
       "{{ " + literal(tokenizer.decode_bytes({{tokenizer.adds_bos() ? *tokenizer.bos() : tokenizer.eot()}})) +
       " }}";
   // What SentencePiece puts before a text it does not put after the token that begins one, in some folders.
-  const bool needs_space = tokenizer.adds_bos() && tokenizer.after_special() == text::Place::kWithin &&
-                           tokenizer.encode("A", text::SpecialTokens::kAsText, text::Place::kStart) !=
-                               tokenizer.encode("A", text::SpecialTokens::kAsText, text::Place::kWithin);
+  const bool needs_space = tokenizer.adds_bos() && tokenizer.after_special() == text::TextPlace::kWithin &&
+                           tokenizer.encode("A", text::SpecialTokens::kAsText, text::TextPlace::kStart) !=
+                               tokenizer.encode("A", text::SpecialTokens::kAsText, text::TextPlace::kWithin);
   const std::string start = begin + (needs_space ? "{{ ' ' }}" : "");
   const std::string each = "{% for message in messages %}";
   if (name == "plain")
@@ -417,7 +417,7 @@ std::string named_template(const std::string& name, const text::Tokenizer& token
            "'\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}answer:{% endif %}";
   if (name == "vicuna") {
     // After a token that SentencePiece follows with a space of its own there is none.
-    const std::string between = tokenizer.after_special() == text::Place::kWithin ? " " : "";
+    const std::string between = tokenizer.after_special() == text::TextPlace::kWithin ? " " : "";
     return start +
            "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}A chat between a curious "
            "user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite "

@@ -31,7 +31,7 @@ std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& t
 
 }  // namespace
 
-LanguageModel::LanguageModel(const Config& config, Place place, const LoraConfig& lora)
+LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const LoraConfig& lora)
     : config_(config), architecture_(language::architecture(config.architecture)), place_(std::move(place)) {
   config_.check();
   lora.check();

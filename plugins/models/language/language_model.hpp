@@ -25,7 +25,7 @@ struct Architecture;
 
 // Where a model's parameters go: into a registry that other parts of a larger model may share. Names begin
 // with `prefix`; the model's unit u is the registry's unit first_unit + u.
-struct Place {
+struct ParameterPlace {
   std::shared_ptr<ParameterRegistry> registry = std::make_shared<ParameterRegistry>();
   std::string prefix = {};
   uint32_t first_unit = 0;
@@ -42,13 +42,13 @@ class LanguageModel : public generation::DecoderModel {
   static constexpr bool kOwnPrecision = true;
 
   // `lora`: of an architecture with rotary positions.
-  explicit LanguageModel(const Config& config, Place place = {}, const LoraConfig& lora = {});
+  explicit LanguageModel(const Config& config, ParameterPlace place = {}, const LoraConfig& lora = {});
 
   const Config& config() const { return config_; }
   const Architecture& architecture() const { return architecture_; }
   ParameterRegistry& parameters() { return *place_.registry; }
   const ParameterRegistry& parameters() const { return *place_.registry; }
-  const Place& place() const { return place_; }
+  const ParameterPlace& place() const { return place_; }
 
   // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
   LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted = {}) const;
@@ -98,7 +98,7 @@ class LanguageModel : public generation::DecoderModel {
 
   Config config_;
   const Architecture& architecture_;
-  Place place_;
+  ParameterPlace place_;
   at::Tensor embedding_, positions_;  // (V, C); a table of positions (P, C) or undefined
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;

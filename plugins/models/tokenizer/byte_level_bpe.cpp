@@ -106,7 +106,7 @@ ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string&
 TokenizerPtr ByteLevelBpe::with(const Files& more) const { return Tokenizer::with(*this, more); }
 
 void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
-                                 Place /*place*/) const {
+                                 TextPlace /*place*/) const {
   state_->added.cut(
       text, special, [&](std::string_view part) { encode_plain(part, ids); },
       [&](int32_t id) { ids.push_back(id); }, state_->vocabulary.is_composed);

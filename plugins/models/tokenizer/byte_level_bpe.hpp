@@ -29,7 +29,7 @@ class ByteLevelBpe final : public Tokenizer {
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
                      SpecialTokens special = SpecialTokens::kAsText,
-                     Place place = Place::kStart) const override;
+                     TextPlace place = TextPlace::kStart) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   std::string decode_bytes(std::span<const int32_t> ids) const override;
 
@@ -44,7 +44,7 @@ class ByteLevelBpe final : public Tokenizer {
   bool has_eot() const override;
   std::optional<int32_t> bos() const override;
   bool adds_bos() const override;
-  Place after_special() const override { return Place::kWithin; }
+  TextPlace after_special() const override { return TextPlace::kWithin; }
 
   // Of vocabulary, merges and added tokens.
   uint64_t fingerprint() const override;

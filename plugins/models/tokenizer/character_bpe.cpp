@@ -131,7 +131,7 @@ void CharacterBpe::read_prefix(const Section& file) {
       spaces.require("invert", {false});
       file.require_given("normalizer", {sentence_piece_normalizer(false)});
       prefix_ = Prefix::kNone;
-      after_special = Place::kWithin;
+      after_special = TextPlace::kWithin;
       return;
     }
     spaces.require_given("replacement", {std::string(kSpaceSign)});
@@ -140,13 +140,13 @@ void CharacterBpe::read_prefix(const Section& file) {
     file.require("normalizer", {});
     const json& scheme = spaces.get("prepend_scheme");
     prefix_ = scheme == "never" ? Prefix::kNone : Prefix::kUnlessThere;
-    after_special = scheme == "always" ? Place::kStart : Place::kWithin;
+    after_special = scheme == "always" ? TextPlace::kStart : TextPlace::kWithin;
     return;
   }
   const json each = sentence_piece_normalizer(true);
   file.require_given("normalizer", {each, sentence_piece_normalizer(false)});
   prefix_ = file.get("normalizer") == each ? Prefix::kAlways : Prefix::kNone;
-  after_special = prefix_ == Prefix::kAlways ? Place::kStart : Place::kWithin;
+  after_special = prefix_ == Prefix::kAlways ? TextPlace::kStart : TextPlace::kWithin;
 }
 
 // Fills in what is known of each token; gives back the ids of the model's own.
@@ -225,7 +225,7 @@ void CharacterBpe::append_unknown(std::string_view character, std::vector<int32_
   }
 }
 
-std::vector<int> CharacterBpe::encode(std::string_view text, Place place) const {
+std::vector<int> CharacterBpe::encode(std::string_view text, TextPlace place) const {
   std::vector<int> ids;
   if (text.empty()) return ids;
   std::vector<int32_t> tokens;
@@ -235,7 +235,7 @@ std::vector<int> CharacterBpe::encode(std::string_view text, Place place) const 
     known != characters_.end() ? tokens.push_back(known->second) : append_unknown(character, tokens);
   };
   const bool has_space = text.starts_with(' ') || text.starts_with(kSpaceSign);
-  if (place == Place::kStart &&
+  if (place == TextPlace::kStart &&
       (prefix_ == Prefix::kAlways || (prefix_ == Prefix::kUnlessThere && !has_space)))
     append(kSpaceSignValue, kSpaceSign);
   const char* const end_of_text = text.data() + text.size();

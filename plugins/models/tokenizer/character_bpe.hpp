@@ -27,7 +27,7 @@ class CharacterBpe final : public Pieces {
   // Throws Error for whatever would make other ids than those of Hugging Face's.
   explicit CharacterBpe(const NamedText& file);
 
-  std::vector<int> encode(std::string_view text, Place place) const override;
+  std::vector<int> encode(std::string_view text, TextPlace place) const override;
 
  private:
   // The sign before a text that starts: as Metaspace puts it, not before one that begins with a space; or, as

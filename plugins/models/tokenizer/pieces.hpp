@@ -16,7 +16,7 @@ struct Pieces {
   virtual ~Pieces() = default;
 
   // The ids of a text; special tokens may be among them where the text has their letters.
-  virtual std::vector<int> encode(std::string_view text, Place place) const = 0;
+  virtual std::vector<int> encode(std::string_view text, TextPlace place) const = 0;
 
   std::vector<std::string> bytes;  // that each piece stands for, by id
   std::vector<bool> is_special;
@@ -24,7 +24,7 @@ struct Pieces {
   int32_t unknown = -1, begin = -1, end = -1;  // ids; -1: none
   bool adds_space = true;                      // before a text that starts
   bool adds_begin = true;                      // before each text that Hugging Face's encode() is given
-  Place after_special = Place::kStart;         // where a text stands that follows a special token
+  TextPlace after_special = TextPlace::kStart;         // where a text stands that follows a special token
 
  protected:
   Pieces() = default;

@@ -104,7 +104,7 @@ struct SentencePiece::State {
     };
     const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
     const Section config(values, place(kTokenizerConfig), kLimit);
-    if (file == kModel && goes_on_after_special(files)) after_special = Place::kWithin;
+    if (file == kModel && goes_on_after_special(files)) after_special = TextPlace::kWithin;
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
     std::vector<AddedTokens::Token> list;
@@ -124,7 +124,7 @@ struct SentencePiece::State {
       hash.add(token.text);
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
-    if (file == kModel && after_special == Place::kWithin) hash.add("goes on");
+    if (file == kModel && after_special == TextPlace::kWithin) hash.add("goes on");
     for (const AddedTokens::Token& token : added.all()) hash_matching(token.id, token.how, hash);
     fingerprint = hash.value();
   }
@@ -171,7 +171,7 @@ struct SentencePiece::State {
   std::vector<std::string> tokens;  // bytes by id; of added ones what is found in a text
   std::vector<bool> is_special;
   std::map<int32_t, Matching> matching;
-  Place after_special;
+  TextPlace after_special;
   AddedTokens added;
   int32_t eot = -1, bos = -1;
   bool adds_bos = false;
@@ -210,7 +210,7 @@ SentencePiece::SentencePiece(const NamedFiles& files)
     : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {}
 
 void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
-                                  Place place) const {
+                                  TextPlace place) const {
   state_->added.cut(
       text, special, [&](std::string_view part) { encode_plain(part, place, ids); },
       [&](int32_t id) {
@@ -219,7 +219,7 @@ void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& i
       });
 }
 
-void SentencePiece::encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const {
+void SentencePiece::encode_plain(std::string_view text, TextPlace place, std::vector<int32_t>& ids) const {
   while (!text.empty()) {
     const std::vector<int> found = state_->pieces->encode(text, place);
     // Some models have their special tokens among the pieces, and the library sees those in any text. Cut in
@@ -235,7 +235,7 @@ void SentencePiece::encode_plain(std::string_view text, Place place, std::vector
     const size_t cut = special.at + decode_utf8(text.data() + special.at, text.data() + text.size()).bytes;
     encode_plain(text.substr(0, cut), place, ids);
     text.remove_prefix(cut);
-    place = Place::kWithin;
+    place = TextPlace::kWithin;
   }
 }
 
@@ -286,7 +286,7 @@ std::optional<int32_t> SentencePiece::bos() const {
 
 bool SentencePiece::adds_bos() const { return state_->adds_bos; }
 
-Place SentencePiece::after_special() const { return state_->after_special; }
+TextPlace SentencePiece::after_special() const { return state_->after_special; }
 
 uint64_t SentencePiece::fingerprint() const { return state_->fingerprint; }
 
@@ -297,7 +297,7 @@ void SentencePiece::save(const std::string& folder) const {
     json config{{"tokenizer_class", is_json ? "PreTrainedTokenizerFast" : "LlamaTokenizer"},
                 {"add_bos_token", adds_bos()},
                 {"add_eos_token", false},
-                {"legacy", after_special() == Place::kStart},
+                {"legacy", after_special() == TextPlace::kStart},
                 {"clean_up_tokenization_spaces", false}};
     const auto name = [&](const char* key, int32_t id) {
       if (id >= 0) config[key] = state_->tokens[static_cast<size_t>(id)];

@@ -30,7 +30,7 @@ class SentencePiece final : public Tokenizer {
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
                      SpecialTokens special = SpecialTokens::kAsText,
-                     Place place = Place::kStart) const override;
+                     TextPlace place = TextPlace::kStart) const override;
   // Without the space that encoding puts before a text.
   std::string decode(std::span<const int32_t> ids) const override;
   std::string decode_bytes(std::span<const int32_t> ids) const override;
@@ -43,7 +43,7 @@ class SentencePiece final : public Tokenizer {
   int32_t eot() const override;
   std::optional<int32_t> bos() const override;
   bool adds_bos() const override;
-  Place after_special() const override;
+  TextPlace after_special() const override;
   uint64_t fingerprint() const override;
 
   // The files as they were read, and those beside them; with a tokenizer_config.json where there was none;
@@ -59,7 +59,7 @@ class SentencePiece final : public Tokenizer {
 
  private:
   struct State;
-  void encode_plain(std::string_view text, Place place, std::vector<int32_t>& ids) const;
+  void encode_plain(std::string_view text, TextPlace place, std::vector<int32_t>& ids) const;
 
   std::shared_ptr<const State> state_;
 };

@@ -89,9 +89,9 @@ json sentence_piece_decoder(bool adds_space) {
 
 std::string format_tokenizer_json(const SentencePieceModel& model,
                                   std::span<const AddedTokens::Token> special, int32_t begin,
-                                  Place after_special) {
+                                  TextPlace after_special) {
   const SentencePieceProcessor& pieces = *model.start;
-  const bool goes_on = model.adds_space && after_special == Place::kWithin;
+  const bool goes_on = model.adds_space && after_special == TextPlace::kWithin;
   json vocabulary = json::object();
   bool has_bytes = false;
   for (int id = 0; id < pieces.GetPieceSize(); ++id) {

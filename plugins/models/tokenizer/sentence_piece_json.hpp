@@ -17,7 +17,7 @@ namespace pipeline::text {
 // put before every text; -1: nothing. `after_special`: where a text stands that follows a special token.
 std::string format_tokenizer_json(const SentencePieceModel& model,
                                   std::span<const AddedTokens::Token> special, int32_t begin,
-                                  Place after_special);
+                                  TextPlace after_special);
 
 // What puts the sign in place of spaces, and before each text and what follows a special token. adds_space:
 // the second, too.

@@ -190,8 +190,8 @@ std::string bytes_of(const SentencePieceProcessor& model, int id) {
 
 }  // namespace
 
-std::vector<int> SentencePieceModel::encode(std::string_view text, Place place) const {
-  return Library::get().encode(*(place == Place::kStart ? start : within), text);
+std::vector<int> SentencePieceModel::encode(std::string_view text, TextPlace place) const {
+  return Library::get().encode(*(place == TextPlace::kStart ? start : within), text);
 }
 
 SentencePieceModel::SentencePieceModel(const NamedText& file) {

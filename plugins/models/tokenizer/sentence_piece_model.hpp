@@ -19,7 +19,7 @@ struct SentencePieceModel final : Pieces {
   // Throws Error for what is no such file, or not a whole one.
   explicit SentencePieceModel(const NamedText& file);
 
-  std::vector<int> encode(std::string_view text, Place place) const override;
+  std::vector<int> encode(std::string_view text, TextPlace place) const override;
 
   // For a text that starts, as the file has it; and for one within, without the space before it.
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> start, within;

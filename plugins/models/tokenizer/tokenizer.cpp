@@ -6,7 +6,7 @@
 
 namespace pipeline::text {
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, Place place) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, TextPlace place) const {
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3);  // English has more than 4 bytes a token, many scripts fewer than 3
   encode_append(text, ids, special, place);

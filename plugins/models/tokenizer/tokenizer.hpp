@@ -29,7 +29,7 @@ enum class SpecialTokens {
 
 // Where a text stands. SentencePiece puts a space before one that starts, so that its first word is the same
 // token as within; byte-level BPE does not care.
-enum class Place { kStart, kWithin };
+enum class TextPlace { kStart, kWithin };
 
 class Tokenizer;
 using TokenizerPtr = std::shared_ptr<const Tokenizer>;
@@ -41,10 +41,10 @@ class Tokenizer {
 
   // Never adds a token at the begin or end of a text, also where Hugging Face's encode() adds bos().
   std::vector<int32_t> encode(std::string_view text, SpecialTokens special = SpecialTokens::kAsText,
-                              Place place = Place::kStart) const;
+                              TextPlace place = TextPlace::kStart) const;
   virtual void encode_append(std::string_view text, std::vector<int32_t>& ids,
                              SpecialTokens special = SpecialTokens::kAsText,
-                             Place place = Place::kStart) const = 0;
+                             TextPlace place = TextPlace::kStart) const = 0;
 
   // A text that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that is not in the
   // vocabulary.
@@ -77,7 +77,7 @@ class Tokenizer {
 
   // Where a text stands that follows a special token, or a picture in its place, as Hugging Face's tokenizer
   // of the same files takes it.
-  virtual Place after_special() const = 0;
+  virtual TextPlace after_special() const = 0;
 
   // The same for tokenizers that give the same ids, on any machine: for keys of caches.
   virtual uint64_t fingerprint() const = 0;

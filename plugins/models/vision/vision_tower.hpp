@@ -43,7 +43,7 @@ struct Config {
 // matrix (3 p p, C). Own unit 0 is the embedding, layer i is unit i + 1.
 class Tower {
  public:
-  Tower(const Config& config, language::Place place);
+  Tower(const Config& config, language::ParameterPlace place);
 
   const Config& config() const { return config_; }
   // How many units it takes.
@@ -63,7 +63,7 @@ class Tower {
   bool is_trainable(uint32_t unit) const;
 
   Config config_;
-  language::Place place_;
+  language::ParameterPlace place_;
   transformer::Linear patches_;
   at::Tensor class_, positions_;  // (C), (tokens, C)
   transformer::Norm first_norm_;  // CLIP's alone

@@ -35,7 +35,7 @@ text::Vocabulary parse(char file, const std::string& content) {
 void read_sentence_piece(const std::string& content) {
   static_cast<void>(text::CharacterBpe::is_kind_of({"fuzz", content}));
   const text::CharacterBpe pieces({"fuzz", content});
-  for (const text::Place place : {text::Place::kStart, text::Place::kWithin})
+  for (const text::TextPlace place : {text::TextPlace::kStart, text::TextPlace::kWithin})
     for (const int id : pieces.encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
       require(id >= 0 && static_cast<size_t>(id) < pieces.bytes.size());
 }

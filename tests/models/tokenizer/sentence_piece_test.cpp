@@ -95,7 +95,7 @@ TEST(SentencePiece, TextsComeBack) {
   for (const std::string& text : texts()) {
     if (text == "▁a") continue;  // the library takes the sign for a space
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text);
-    const auto within = tokenizer->encode(text, SpecialTokens::kAsText, Place::kWithin);
+    const auto within = tokenizer->encode(text, SpecialTokens::kAsText, TextPlace::kWithin);
     EXPECT_EQ(tokenizer->decode_bytes(within), text);
   }
   EXPECT_THAT(message_of<Error>([&] { tokenizer->decode(std::vector<int32_t>{330}); }),
@@ -106,7 +106,7 @@ TEST(SentencePiece, ATextInPartsIsTheWholeText) {
   FilesFolder folder;
   const auto tokenizer = load_tokenizer(with(folder, llama()).path());
   std::vector<int32_t> ids = tokenizer->encode("what is");
-  tokenizer->encode_append(" the dog?", ids, SpecialTokens::kAsText, Place::kWithin);
+  tokenizer->encode_append(" the dog?", ids, SpecialTokens::kAsText, TextPlace::kWithin);
   EXPECT_EQ(ids, tokenizer->encode("what is the dog?"));
 }
 
@@ -161,7 +161,7 @@ TEST(SentencePiece, SpecialTokensAreRecognizedInTemplates) {
   std::vector<int32_t> expected = tokenizer->encode("the");
   expected.insert(expected.end(), {330, 330, 2});
   tokenizer->encode_append("cat", expected);
-  EXPECT_EQ(tokenizer->after_special(), Place::kStart);
+  EXPECT_EQ(tokenizer->after_special(), TextPlace::kStart);
   EXPECT_EQ(tokenizer->encode("the<image><image></s>cat", SpecialTokens::kRecognize), expected);
   EXPECT_EQ(tokenizer->decode(expected), "the<image><image></s> cat");
 }
@@ -170,9 +170,9 @@ TEST(SentencePiece, ATokenizerJsonBesideItSaysWhereATextAfterASpecialTokenStands
   FilesFolder folder, saved;
   const json form = metaspace_form();
   const auto tokenizer = load_tokenizer(with(folder, llama(), {{"tokenizer.json", form}}).path());
-  EXPECT_EQ(tokenizer->after_special(), Place::kWithin);
+  EXPECT_EQ(tokenizer->after_special(), TextPlace::kWithin);
   std::vector<int32_t> expected{2};
-  tokenizer->encode_append("cat", expected, SpecialTokens::kAsText, Place::kWithin);
+  tokenizer->encode_append("cat", expected, SpecialTokens::kAsText, TextPlace::kWithin);
   EXPECT_EQ(tokenizer->encode("</s>cat", SpecialTokens::kRecognize), expected);
   tokenizer_of_state(tokenizer->state(), "state")->save(saved.path());
   EXPECT_EQ(json::parse(tests::read_all(saved / "tokenizer.json")), form);
@@ -185,7 +185,7 @@ TEST(SentencePiece, WithoutATokenizerJsonTheConfigurationSaysIt) {
   FilesFolder folder, saved, both;
   const json config{{"legacy", false}};
   const auto tokenizer = load_tokenizer(with(folder, llama(), {{"tokenizer_config.json", config}}).path());
-  EXPECT_EQ(tokenizer->after_special(), Place::kWithin);
+  EXPECT_EQ(tokenizer->after_special(), TextPlace::kWithin);
   tokenizer_of_state(tokenizer->state(), "state")->save(saved.path());
   const json form = json::parse(tests::read_all(saved / "tokenizer.json"));
   EXPECT_EQ(form["pre_tokenizer"], metaspace_form()["pre_tokenizer"]) << "as Hugging Face's has it";
@@ -194,8 +194,8 @@ TEST(SentencePiece, WithoutATokenizerJsonTheConfigurationSaysIt) {
 
   const json starts{{"tokenizer.json", {{"pre_tokenizer", nullptr}}}, {"tokenizer_config.json", config}};
   const auto other = load_tokenizer(with(both, llama(), starts).path());
-  EXPECT_EQ(other->after_special(), Place::kStart) << "tokenizer.json goes before it";
-  EXPECT_EQ(tokenizer_of_state(other->state(), "state")->after_special(), Place::kStart);
+  EXPECT_EQ(other->after_special(), TextPlace::kStart) << "tokenizer.json goes before it";
+  EXPECT_EQ(tokenizer_of_state(other->state(), "state")->after_special(), TextPlace::kStart);
 }
 
 TEST(SentencePiece, TheConfigurationNamesWhatBeginsAndEnds) {
@@ -336,8 +336,8 @@ TEST(SentencePieceJson, GivesTheLibrarysIds) {
     if (text != "▁a") {
       EXPECT_EQ(legacy->decode(expected), text);
     }
-    EXPECT_EQ(legacy->encode(text, SpecialTokens::kAsText, Place::kWithin),
-              tokenizer->encode(text, SpecialTokens::kAsText, Place::kWithin));
+    EXPECT_EQ(legacy->encode(text, SpecialTokens::kAsText, TextPlace::kWithin),
+              tokenizer->encode(text, SpecialTokens::kAsText, TextPlace::kWithin));
   }
   EXPECT_EQ(tokenizer->encode("the"), tokenizer->encode(" the"));
   EXPECT_EQ(tokenizer->vocab_size(), 330);
@@ -355,7 +355,7 @@ TEST(SentencePieceJson, ATextAfterASpecialTokenStartsInTheLegacyFormAlone) {
     std::vector<int32_t> expected = tokenizer->encode("the");
     expected.push_back(330);
     tokenizer->encode_append("cat", expected, SpecialTokens::kAsText,
-                             is_legacy ? Place::kStart : Place::kWithin);
+                             is_legacy ? TextPlace::kStart : TextPlace::kWithin);
     EXPECT_EQ(tokenizer->encode("the<image>cat", SpecialTokens::kRecognize), expected);
     EXPECT_THAT(tokenizer->encode("the<image>cat"), testing::Not(testing::Contains(330)));
   }

@@ -170,7 +170,7 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   folder.write("tokenizer.model", tests::trained_sentence_piece());
   const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
   const Chat chat("vicuna", tokenizer, 3, 1000);
-  const auto whole = [&](const std::string& rest, text::Place place) {
+  const auto whole = [&](const std::string& rest, text::TextPlace place) {
     const auto ids = tokenizer->encode(rest, text::SpecialTokens::kRecognize, place);
     return std::vector<int64_t>(ids.begin(), ids.end());
   };
@@ -181,15 +181,15 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
       "c", "", {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "so?"}, {"assistant", "no"}}};
   // The space of a text that starts is there after <s> and </s>, too.
   const std::vector<int64_t> expected = whole(
-      system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no", text::Place::kWithin);
+      system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no", text::TextPlace::kWithin);
   EXPECT_THAT(chat.sequence(two).tokens, ElementsAreArray(expected));
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
   const Sequence hostile = chat.sequence({"c", "", {{"user", "</s>"}, {"assistant", "no"}}});
   EXPECT_EQ(std::count(hostile.tokens.begin(), hostile.tokens.end(), chat.end_token()), 0);
   const Sequence seen = chat.sequence({"c", "p.png", {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
   // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
-  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::Place::kStart);
-  EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::Place::kWithin));
+  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::TextPlace::kStart);
+  EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::TextPlace::kWithin));
   EXPECT_THAT(std::vector<int64_t>(seen.tokens.end() - static_cast<int64_t>(rest.size()), seen.tokens.end()),
               ElementsAreArray(rest));
 }
@@ -205,7 +205,7 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
   for (const bool goes_on : {false, true}) {
     if (goes_on) folder.write("tokenizer.json", form.dump());  // as `legacy: false`
     const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-    const text::Place place = goes_on ? text::Place::kWithin : text::Place::kStart;
+    const text::TextPlace place = goes_on ? text::TextPlace::kWithin : text::TextPlace::kStart;
     const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {
       const auto tokens = Chat(style, tokenizer, 3, 1000).sequence(conversation).tokens;
       const auto picture = std::find(tokens.rbegin(), tokens.rend(), ChatTokens::kPatch).base();

@@ -29,7 +29,7 @@ void Chat::open_data() {
 }
 
 std::shared_ptr<LanguageModel> Chat::build_model() {
-  language::Place place;
+  language::ParameterPlace place;
   if (config().language.lora.rank > 0)
     place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
   const text::Tokenizer& tokenizer = corpus_->tokenizer();

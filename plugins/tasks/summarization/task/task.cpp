@@ -132,7 +132,7 @@ std::shared_ptr<LanguageModel> Summarization::build_model() {
   const hugging_face::OwnTokens tokens = own_tokens();
   const int64_t size = corpus_->tokenizer().vocab_size();
   if (!options.is_gpt2()) {
-    language::Place place;
+    language::ParameterPlace place;
     if (options.language.lora.rank > 0)
       place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
     return std::make_shared<LanguageModel>(options.language.model({size, tokens.begin, tokens.end}), place,
