@@ -81,9 +81,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSingle = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
-
 // An index comes with weights from elsewhere: it may name files beside it, never a path.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
@@ -100,21 +97,21 @@ json parse_index(std::string_view text, const std::string& path) {
 
 }  // namespace
 
-Folder Folder::open(const std::string& folder) {
+Folder Folder::open(const std::string& folder, const std::string& name) {
   Folder result;
   result.path_ = folder;
   const std::filesystem::path base(folder);
   std::error_code ignored;
-  if (std::filesystem::exists(base / kSingle, ignored)) {
-    result.files_.push_back(File::open((base / kSingle).string()));
+  const std::string index = name + ".index.json";
+  if (std::filesystem::exists(base / name, ignored)) {
+    result.files_.push_back(File::open((base / name).string()));
     for (const TensorView& tensor : result.files_.front().tensors())
       result.index_.emplace(tensor.name, &tensor);
-  } else if (std::filesystem::exists(base / kIndex, ignored)) {
-    result.open_shards((base / kIndex).string());
+  } else if (std::filesystem::exists(base / index, ignored)) {
+    result.open_shards((base / index).string());
   } else {
     const std::string found = foreign::folder(folder);
-    throw Error(folder + ": " +
-                (found.empty() ? std::string("has neither ") + kSingle + " nor " + kIndex : found));
+    throw Error(folder + ": " + (found.empty() ? "has neither " + name + " nor " + index : found));
   }
   return result;
 }

@@ -60,12 +60,12 @@ class File {
 };
 
 // The weights in a Hugging Face model folder: `model.safetensors` or, if there is none, the shards named in
-// `model.safetensors.index.json`. Immutable and safe for any thread.
+// `model.safetensors.index.json`; or of another name. Immutable and safe for any thread.
 class Folder {
  public:
   // Throws Error unless the files are valid and agree with the index: every tensor that it lists is in the
   // file named for it, and every tensor in those files is listed with that file.
-  static Folder open(const std::string& folder);
+  static Folder open(const std::string& folder, const std::string& name = "model.safetensors");
 
   const std::string& path() const { return path_; }
   const std::vector<File>& files() const { return files_; }

@@ -14,7 +14,9 @@ from peer_packages import needed, use_their_python
 
 TOLERANCE = 1e-6  # of the norm, in float32
 OF_ONE_GRADIENT = 5e-6  # transformers' own in float32 and in float64 differ by as much
-ADAMW = {"steps": 3, "lr": 1e-4, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
+# eps is above what rounding makes of gradients: below it, an element whose gradient is that alone takes whole steps, and
+# transformers' own float32 and float64 differ by up to 2e-6.
+ADAMW = {"steps": 3, "lr": 1e-4, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight_decay": 0.1}
 NEW_TOKENS = 12
 SIZES = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
              max_position_embeddings=512, attention_dropout=0.0)
@@ -29,41 +31,49 @@ GEMMA3 = dict(full_attention=dict(rope_type="linear", factor=8.0, rope_theta=500
 LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
 LONG = dict(rope_type="longrope", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64,
             short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.0, 1.9, 3.5, 7.0])
-# The class, what is particular, its configuration, options of save_pretrained, matrices with additions.
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+# The class, what is particular, its configuration, options of save_pretrained, peft's additions.
 MODELS = [
-    ("GPT2", "plain", {}, {}, []),
-    ("Llama", "plain", {}, {}, []),
-    ("Llama", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
-    ("Llama", "llama3 positions, wide heads", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), []),
-    ("Llama", "linear positions", dict(rope_parameters=LINEAR), {}, []),
-    ("Llama", "biases", dict(attention_bias=True, mlp_bias=True), {}, []),
-    ("Llama", "additions to attention", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj"]),
-    ("Llama", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
-    ("Llama", "additions to some", {}, {}, ["v_proj", "up_proj"]),
-    ("Mistral", "no window", dict(sliding_window=None), {}, []),
-    ("Mistral", "a window of 20 tokens", dict(sliding_window=20), dict(max_shard_size="40KB"), []),
-    ("Mistral", "a window of 5 tokens", dict(sliding_window=5, tie_word_embeddings=True), {}, []),
-    ("Qwen2", "plain", {}, {}, []),
-    ("Gemma2", "plain", dict(head_dim=8, sliding_window=20, hidden_activation="gelu_pytorch_tanh", num_hidden_layers=4), {}, []),
+    ("GPT2", "plain", {}, {}, None),
+    ("Llama", "plain", {}, {}, None),
+    ("Llama", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), None),
+    ("Llama", "llama3 positions, wide heads", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), None),
+    ("Llama", "linear positions", dict(rope_parameters=LINEAR), {}, None),
+    ("Llama", "biases", dict(attention_bias=True, mlp_bias=True), {}, None),
+    ("Llama", "additions to attention", {}, {}, dict(target_modules=ATTENTION)),
+    ("Llama", "additions to all", {}, {}, dict(target_modules="all-linear")),
+    ("Llama", "additions to some", {}, {}, dict(target_modules=["v_proj", "up_proj"], use_rslora=True)),
+    ("Llama", "additions to one layer", {}, {}, dict(target_modules=["q_proj", "down_proj"], layers_to_transform=[1])),
+    ("Llama", "additions and the embedding, tied", dict(tie_word_embeddings=True), {},
+     dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    ("Llama", "additions, the embedding, the head and a norm", dict(attention_bias=True), {},
+     dict(target_modules=["k_proj"], modules_to_save=["embed_tokens", "lm_head", "model.norm"])),
+    ("GPT2", "additions as usual", {}, {}, dict()),
+    ("GPT2", "additions to all", {}, {}, dict(target_modules=["c_attn", "c_proj", "c_fc"], use_rslora=True)),
+    ("Mistral", "no window", dict(sliding_window=None), {}, None),
+    ("Mistral", "a window of 20 tokens", dict(sliding_window=20), dict(max_shard_size="40KB"), None),
+    ("Mistral", "a window of 5 tokens", dict(sliding_window=5, tie_word_embeddings=True), {}, None),
+    ("Qwen2", "plain", {}, {}, None),
+    ("Gemma2", "plain", dict(head_dim=8, sliding_window=20, hidden_activation="gelu_pytorch_tanh", num_hidden_layers=4), {}, None),
     ("Gemma2", "wide heads, no caps", dict(head_dim=20, sliding_window=9, query_pre_attn_scalar=30, attn_logit_softcapping=None,
-                                           final_logit_softcapping=None), dict(max_shard_size="40KB"), []),
-    ("Gemma3", "plain", dict(head_dim=8, sliding_window=20, num_hidden_layers=7), {}, []),
+                                           final_logit_softcapping=None), dict(max_shard_size="40KB"), None),
+    ("Gemma3", "plain", dict(head_dim=8, sliding_window=20, num_hidden_layers=7), {}, None),
     ("Gemma3", "other positions", dict(head_dim=16, sliding_window=9, num_hidden_layers=3, rope_parameters=GEMMA3,
-                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"]), {}, []),
-    ("Gemma3", "additions to some", dict(head_dim=8, sliding_window=20), {}, ["q_proj", "o_proj", "down_proj"]),
-    ("Qwen2", "yarn positions", dict(rope_parameters=YARN), {}, []),
-    ("Qwen3", "yarn positions, all of their options", dict(rope_parameters=YARN_IN_FULL, head_dim=16), {}, []),
-    ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), []),
-    ("Qwen2", "additions to all", {}, {}, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]),
-    ("Qwen3", "plain", dict(head_dim=8), {}, []),
-    ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, []),
-    ("Qwen3", "additions to some", dict(head_dim=16), {}, ["q_proj", "down_proj"]),
-    ("Qwen2", "windows in the last layers", dict(use_sliding_window=True, sliding_window=20, max_window_layers=1, num_hidden_layers=3), {}, []),
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"]), {}, None),
+    ("Gemma3", "additions to some", dict(head_dim=8, sliding_window=20), {}, dict(target_modules=["q_proj", "o_proj", "down_proj"])),
+    ("Qwen2", "yarn positions", dict(rope_parameters=YARN), {}, None),
+    ("Qwen3", "yarn positions, all of their options", dict(rope_parameters=YARN_IN_FULL, head_dim=16), {}, None),
+    ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), None),
+    ("Qwen2", "additions to all", {}, {}, dict(target_modules="all-linear")),
+    ("Qwen3", "plain", dict(head_dim=8), {}, None),
+    ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, None),
+    ("Qwen3", "additions to some", dict(head_dim=16), {}, dict(target_modules=["q_proj", "down_proj"])),
+    ("Qwen2", "windows in the last layers", dict(use_sliding_window=True, sliding_window=20, max_window_layers=1, num_hidden_layers=3), {}, None),
     ("Qwen3", "a window in the second layer", dict(head_dim=8, use_sliding_window=True, sliding_window=9,
-                                                   layer_types=["full_attention", "sliding_attention"]), {}, []),
-    ("Llama", "long positions", dict(rope_parameters=LONG), {}, []),
-    ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, []),
-    ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, []),
+                                                   layer_types=["full_attention", "sliding_attention"]), {}, None),
+    ("Llama", "long positions", dict(rope_parameters=LONG), {}, None),
+    ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, None),
+    ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, None),
 ]
 
 
@@ -88,11 +98,29 @@ class Case:
         self.targets = [[token if i % 4 else -1 for i, token in enumerate(row[1:])] + [-1] for row in self.sequences]
         self.prompts = [row[:9] for row in self.sequences if len(row) > 9]
 
-    def read(self, folder):
+    def save(self, folder, saving, additions):
+        """The model, and beside it the adapter, whose additions are not zero."""
+        import peft
+
+        self.model.save_pretrained(folder, **saving)
+        if additions is None:
+            return ""
+        adapted = peft.get_peft_model(self.model, peft.LoraConfig(r=3, lora_alpha=6, task_type="CAUSAL_LM", **additions))
+        for name, parameter in adapted.named_parameters():
+            if parameter.requires_grad:
+                parameter.data.add_(0.1 * parameter.data.new_empty(parameter.shape).normal_())
+        adapted.save_pretrained(folder + "-adapter")
+        return folder + "-adapter"
+
+    def read(self, folder, adapter=""):
         """What was saved in another type is read, and trained, in float32."""
+        import peft
         import torch
 
         self.model = self.kind.from_pretrained(folder, dtype=torch.float32).eval()
+        if adapter:
+            self.model = peft.PeftModel.from_pretrained(self.model, adapter, is_trainable=True).eval()
+        return self
 
     def logits(self, model):
         import torch
@@ -108,14 +136,25 @@ class Case:
     def greedy(self, prompt):
         import torch
 
-        made = self.model.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        made = self.model.generate(input_ids=torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
                                    max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, eos_token_id=-1)
         return made[0, len(prompt):].tolist()
+
+    def gradients(self):
+        """Computed in float64, so that the difference is ours alone. By the names of the folder, or of the adapter."""
+        self.model.double().zero_grad()
+        self.loss().backward()
+        self.model.float()
+        if hasattr(self.model, "peft_config"):
+            return {name.replace(".default", "").replace(".modules_to_save", ""): p.grad
+                    for name, p in self.model.named_parameters() if p.requires_grad}
+        head = {"lm_head.weight"} if self.model.config.tie_word_embeddings else set()
+        return {name: p.grad for name, p in self.model.state_dict(keep_vars=True).items() if name not in head}
 
     def train(self):
         import torch
 
-        groups = [{"params": [p for p in self.model.parameters() if (p.dim() >= 2) == decays],
+        groups = [{"params": [p for p in self.model.parameters() if p.requires_grad and (p.dim() >= 2) == decays],
                    "weight_decay": ADAMW["weight_decay"] if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, lr=ADAMW["lr"], betas=(ADAMW["beta1"], ADAMW["beta2"]), eps=ADAMW["eps"])
         for _ in range(ADAMW["steps"]):
@@ -133,8 +172,10 @@ def of_gradients(folder, theirs):
     import torch
     from safetensors.torch import load_file
 
-    ours = load_file(os.path.join(folder, "model.safetensors"))
-    assert ours.keys() == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
+    file = next(file for file in os.listdir(folder) if file.endswith(".safetensors"))
+    ours = load_file(os.path.join(folder, file))
+    tied_head = {"base_model.model.lm_head.weight"} - theirs.keys()  # of an adapter: the embedding again
+    assert ours.keys() - tied_head == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
     whole = difference(*(torch.cat([tensors[name].flatten() for name in theirs]) for tensors in (ours, theirs)))
     return whole, max((difference(ours[name], theirs[name]), name) for name in theirs)
 
@@ -148,14 +189,16 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "source")
-        case.model.save_pretrained(source, **saving)
+        adapter = case.save(source, saving, additions)
         shards = [file for file in os.listdir(source) if file.endswith(".safetensors")]
         assert (len(shards) > 2) == bool(saving), shards
-        request = {"sequences": case.sequences, "targets": case.targets, "lora": additions, "prompts": case.prompts,
+        request = {"sequences": case.sequences, "targets": case.targets, "adapter": adapter, "prompts": case.prompts,
                    "new_tokens": NEW_TOKENS, "adamw": ADAMW}
         answer = json.loads(subprocess.run([probe, source, folder], input=json.dumps(request), text=True, check=True, stdout=subprocess.PIPE,
                                            env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
-        case.read(source)
+        with torch.no_grad():
+            unchanged = case.read(source).logits(case.model)
+        case.read(source, adapter)
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         again, info = case.kind.from_pretrained(os.path.join(folder, "model"), output_loading_info=True)
         for kind, names in info.items():
@@ -163,24 +206,23 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
         with torch.no_grad():
             theirs, saved = case.logits(case.model), case.logits(again.eval().float())
         found["our folder's logits"] = difference(saved, ours)
-        if additions:
-            moved = difference(ours, theirs)
+        found["logits"] = difference(ours, theirs)
+        if adapter:
+            moved = difference(theirs, unchanged)
             assert moved > 0.01, f"the additions move the logits by {moved:.2e}"
-        else:
-            found["logits"] = difference(ours, theirs)
-            assert answer["greedy"] == [case.greedy(prompt) for prompt in case.prompts], f"{name}, {what}: other tokens are generated"
-            loss = case.loss()
-            found["loss"] = abs(answer["loss"] / loss.item() - 1)
-            loss.backward()
-            head = {"lm_head.weight"} if case.model.config.tie_word_embeddings else set()
-            values = {n: p for n, p in case.model.state_dict(keep_vars=True).items() if n not in head}
-            found["gradients"], worst = of_gradients(os.path.join(folder, "gradients"), {n: p.grad for n, p in values.items()})
-            assert worst[0] <= OF_ONE_GRADIENT, f"{name}, {what}: the gradient of {worst[1]} differs by {worst[0]:.1e}"
-            case.train()
-            # Not the weights: a bias of keys has a gradient of rounding alone, of which AdamW makes whole steps.
-            trained = case.kind.from_pretrained(os.path.join(folder, "trained")).eval()
             with torch.no_grad():
-                found["logits after three steps"] = difference(case.logits(trained), case.logits(case.model))
+                case.read(source, os.path.join(folder, "adapter"))
+                found["our adapter's logits"] = difference(case.logits(case.model), theirs)
+            case.read(source, adapter)
+        assert answer["greedy"] == [case.greedy(prompt) for prompt in case.prompts], f"{name}, {what}: other tokens are generated"
+        with torch.no_grad():
+            found["loss"] = abs(answer["loss"] / case.loss().item() - 1)
+        found["gradients"], worst = of_gradients(os.path.join(folder, "gradients"), case.gradients())
+        assert worst[0] <= OF_ONE_GRADIENT, f"{name}, {what}: the gradient of {worst[1]} differs by {worst[0]:.1e}"
+        case.train()
+        trained = case.kind.from_pretrained(os.path.join(folder, "trained")).eval()
+        with torch.no_grad():
+            found["logits after three steps"] = difference(case.logits(trained), case.logits(case.model))
     text = ", ".join(f"{part} {value:.1e}" for part, value in found.items())
     assert max(found.values()) <= TOLERANCE, f"{name}, {what}, {dtype}: more than {TOLERANCE}: {text}"
     print(f"equal to transformers: {name}, {what}, {dtype}: {text}", flush=True)
@@ -192,6 +234,7 @@ def main():
     parser.add_argument("--probe", required=True, help="the program language_probe")
     arguments = parser.parse_args()
     with needed():
+        import peft  # noqa: F401
         import torch
         import transformers
     transformers.logging.set_verbosity_error()

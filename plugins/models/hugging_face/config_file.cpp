@@ -70,6 +70,14 @@ void ConfigFile::read(const char* key, std::vector<double>& value) const {
   value = found->get<std::vector<double>>();
 }
 
+void ConfigFile::read(const char* key, std::vector<std::string>& value) const {
+  const json* found = find(key);
+  if (!found) return;
+  if (!found->is_array() || !std::ranges::all_of(*found, [](const json& one) { return one.is_string(); }))
+    fail(key, "must be a list of names");
+  value = found->get<std::vector<std::string>>();
+}
+
 ConfigFile ConfigFile::part(const char* key) const {
   const json* found = find(key);
   if (!found) fail_missing(key, "must be an object");

@@ -26,6 +26,7 @@ class ConfigFile {
   void read(const char* key, bool& value) const;
   void read(const char* key, std::string& value) const;
   void read(const char* key, std::vector<double>& value) const;
+  void read(const char* key, std::vector<std::string>& value) const;
 
   // `model_type`, which must be one of `accepted`: to be asked before anything else.
   std::string type(const std::vector<const char*>& accepted) const;

@@ -115,7 +115,7 @@ std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
 }
 
 Weights::Weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map)
-    : files_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder))) {
+    : files_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder, map.file))) {
   Problems problems;
   std::map<std::string, const TensorView*> left;
   for (const std::string& name : files_->names()) {
@@ -222,7 +222,7 @@ std::string note_of_weights(const std::string& folder) {
 
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
                     const std::vector<std::pair<std::string, at::Tensor>>& others) {
-  safetensors::Writer writer(folder + "/model.safetensors", {.sync = true});
+  safetensors::Writer writer(folder + "/" + map.file, {.sync = true});
   const auto declare = [&](const std::string& name, const std::vector<int64_t>& shape) {
     writer.declare(name, safetensors::Dtype::kF32, shape);
   };

@@ -45,6 +45,8 @@ struct NameMap {
   std::function<at::Tensor(const ParameterRegistry::Declared& parameter)> value = nullptr;
   // An output head that folders may have although it is this tensor again; then it must be equal.
   std::string head = "", tied_to = "";
+  // The file, which shards of that name may stand for.
+  const char* file = "model.safetensors";
   // What folders may have besides parameters.
   std::vector<std::pair<std::string, std::vector<int64_t>>> optional = {};
 };

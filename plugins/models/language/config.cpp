@@ -1,6 +1,5 @@
 #include "language/config.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "language/architecture.hpp"
@@ -56,27 +55,6 @@ void Config::check() const {
                                      {&Config::attention_dropout, "attention_dropout"},
                                      {&Config::residual_dropout, "residual_dropout"}})
     check_share(row.key(member, name).c_str(), this->*member);
-}
-
-void LoraConfig::check() const {
-  hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
-  hugging_face::check_positive("lora.alpha", alpha);
-  if (const std::string problem = targets_problem(); !problem.empty())
-    fail_with(PL_ERROR_CONFIG, "lora.targets ", problem);
-}
-
-std::string LoraConfig::targets_problem() const {
-  if (rank > 0 && targets.empty()) return "is empty: must name a matrix, or rank must be 0";
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (std::find(targets.begin(), targets.begin() + static_cast<int64_t>(i), targets[i]) !=
-        targets.begin() + static_cast<int64_t>(i))
-      return concat("has \"", targets[i], "\" twice");
-    if (std::find(kTargets.begin(), kTargets.end(), targets[i]) != kTargets.end()) continue;
-    std::string known;
-    for (const char* target : kTargets) known += concat(known.empty() ? "\"" : "\", \"", target);
-    return concat("has \"", targets[i], "\": must be of ", known, "\"");
-  }
-  return "";
 }
 
 }  // namespace pipeline::language

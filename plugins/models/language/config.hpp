@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -57,23 +56,6 @@ struct Config {
   // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault as the architecture's folders do, its
   // value and what it must be.
   void check() const;
-};
-
-// What is learnt besides a model that stays as it is: for each of `targets` alpha / rank times a product of
-// two thin matrices, "lora.model.layers.0.self_attn.q_proj.down" (in, rank) and ".up" (rank, out). A stage
-// with them may start from one without: at first they add nothing.
-struct LoraConfig {
-  static constexpr std::array kTargets{"q_proj",    "k_proj",  "v_proj",   "o_proj",
-                                       "gate_proj", "up_proj", "down_proj"};
-
-  int64_t rank = 0;  // 0: none
-  double alpha = 16;
-  std::vector<std::string> targets = {"q_proj", "v_proj"};
-
-  bool operator==(const LoraConfig&) const = default;
-  void check() const;
-  // What is wrong with the targets; empty: nothing.
-  std::string targets_problem() const;
 };
 
 }  // namespace pipeline::language

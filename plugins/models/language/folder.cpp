@@ -10,8 +10,6 @@ namespace {
 using hugging_face::ConfigFile;
 using hugging_face::Piece;
 
-constexpr const char* kHead = "lm_head.weight";
-
 std::string replaced(std::string name, std::string_view from, std::string_view to) {
   return name.replace(name.find(from), from.size(), to);
 }

@@ -13,6 +13,8 @@
 
 namespace pipeline::language {
 
+inline constexpr const char* kHead = "lm_head.weight";
+
 // A model's place in the folder of a larger one.
 struct FolderPart {
   std::string config;  // the member of config.json

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "language/adapter.hpp"
 #include "language/architecture.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
@@ -31,12 +32,12 @@ std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& t
 
 }  // namespace
 
-LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const LoraConfig& lora)
-    : config_(config), architecture_(language::architecture(config.architecture)), place_(std::move(place)) {
+LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const adapters::LoraConfig& lora)
+    : config_(config),
+      architecture_(language::architecture(config.architecture)),
+      place_(std::move(place)),
+      additions_dropout_(lora.dropout) {
   config_.check();
-  lora.check();
-  if (lora.rank > 0 && !architecture_.is_rotary)
-    fail_with(PL_ERROR_CONFIG, "lora.rank = ", lora.rank, ": additions are not for ", architecture_.name);
   const Names& names = architecture_.names;
   const auto table = [&](const char* plain, int64_t rows) {
     return parameters().add({.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0)},
@@ -44,12 +45,10 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const L
   };
   embedding_ = table(names.embedding, config_.vocab_size);
   if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);
-  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
-    add_layer(i);
-    if (lora.rank > 0) add_lora(lora, static_cast<uint32_t>(i));
-  }
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) add_layer(i);
   last_norm_ = add_norm(names.last_norm, config_.hidden_size, unit(0));
   if (!config_.tie_word_embeddings) head_ = table("lm_head.weight", config_.vocab_size);
+  adapters::add_lora(parameters(), lora, lora_targets(config_, place_.first_unit), layers_);
   if (config_.sliding_window > 0 && architecture_.has_local_positions)
     local_frequencies_ = transformer::rotary_frequencies(
         config_.head_width(), config_.rope_local_theta > 0 ? config_.rope_local_theta : config_.rope_theta);
@@ -106,56 +105,6 @@ void LanguageModel::add_layer(int64_t index) {
   layers_.push_back(std::move(layer));
 }
 
-// `down` as PEFT has it, uniform within 1 / sqrt(in); `up` is zero.
-void LanguageModel::add_lora(const LoraConfig& lora, uint32_t layer) {
-  transformer::Layer& of = layers_.at(layer);
-  const int64_t queries = config_.query_width(), keys = config_.key_width(), inner = config_.inner();
-  // To columns `first` on of a matrix that reads `in`.
-  const auto add = [&](std::vector<transformer::LowRank>& additions, const char* part, const char* target,
-                       int64_t first, int64_t in, int64_t out) {
-    if (std::find(lora.targets.begin(), lora.targets.end(), target) == lora.targets.end()) return;
-    const std::string name = concat("lora.model.layers.", layer, ".", part, ".", target);
-    const double bound = 1 / std::sqrt(static_cast<double>(in));
-    const auto matrix = [&](const char* end, int64_t rows, int64_t columns, InitialValue initial) {
-      return parameters().add(
-          {.name = name + end, .shape = {rows, columns}, .unit = unit(layer + 1), .is_new = true},
-          std::move(initial));
-    };
-    const auto uniform = [bound](at::Tensor& values, uint64_t seed) {
-      values.uniform_(-bound, bound, make_generator(seed));
-    };
-    at::Tensor down = matrix(".down", in, lora.rank, uniform);
-    additions.push_back({.down = std::move(down),
-                         .up = matrix(".up", lora.rank, out, constant(0)),
-                         .first = first,
-                         .scale = lora.alpha / static_cast<double>(lora.rank)});
-  };
-  add(of.qkv_additions, "self_attn", "q_proj", 0, width(), queries);
-  add(of.qkv_additions, "self_attn", "k_proj", queries, width(), keys);
-  add(of.qkv_additions, "self_attn", "v_proj", queries + keys, width(), keys);
-  add(of.projection_additions, "self_attn", "o_proj", 0, queries, width());
-  add(of.up_additions, "mlp", "gate_proj", 0, width(), inner);
-  add(of.up_additions, "mlp", "up_proj", inner, width(), inner);
-  add(of.down_additions, "mlp", "down_proj", 0, inner, width());
-}
-
-at::Tensor LanguageModel::merged(const ParameterRegistry::Declared& parameter) const {
-  const at::Tensor value = parameter.tensor.detach();
-  for (const transformer::Layer& layer : layers_)
-    for (const auto& [matrix, additions] : {std::pair(&layer.qkv, &layer.qkv_additions),
-                                            {&layer.projection, &layer.projection_additions},
-                                            {&layer.up, &layer.up_additions},
-                                            {&layer.down, &layer.down_additions}}) {
-      if (additions->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
-      const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-      for (const transformer::LowRank& low : *additions)
-        sum.narrow(1, low.first, low.up.size(1))
-            .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
-      return sum;
-    }
-  return value;
-}
-
 transformer::AttentionLayout LanguageModel::attention(int64_t layer) const {
   transformer::AttentionLayout layout{.heads = heads(), .key_heads = key_heads()};
   if (config_.is_local(layer)) layout.window = config_.sliding_window;
@@ -195,12 +144,13 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
     return made;
   };
   const transformer::LayerKind all = kind(false);
-  transformer::LayerPass layers{
-      .layout = all.layout,
-      .rotation = all.rotation,
-      .dropout = {.attention = config_.attention_dropout, .residual = config_.residual_dropout},
-      .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
-      .first_unit = unit(1)};
+  transformer::LayerPass layers{.layout = all.layout,
+                                .rotation = all.rotation,
+                                .dropout = {.attention = config_.attention_dropout,
+                                            .residual = config_.residual_dropout,
+                                            .additions = additions_dropout_},
+                                .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
+                                .first_unit = unit(1)};
   if (config_.sliding_window > 0) layers.local = kind(true);
   const at::Tensor x = pass.run_once(
       unit(0),

@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "adapters/lora.hpp"
 #include "generation/decoder.hpp"
 #include "language/config.hpp"
 #include "transformer/embedding.hpp"
@@ -41,8 +42,8 @@ class LanguageModel : public generation::DecoderModel {
  public:
   static constexpr bool kOwnPrecision = true;
 
-  // `lora`: of an architecture with rotary positions.
-  explicit LanguageModel(const Config& config, ParameterPlace place = {}, const LoraConfig& lora = {});
+  explicit LanguageModel(const Config& config, ParameterPlace place = {},
+                         const adapters::LoraConfig& lora = {});
 
   const Config& config() const { return config_; }
   const Architecture& architecture() const { return architecture_; }
@@ -61,7 +62,9 @@ class LanguageModel : public generation::DecoderModel {
   double flops(const PackedBatch& batch) const;
 
   // The parameter's value with what was learnt besides it.
-  at::Tensor merged(const ParameterRegistry::Declared& parameter) const;
+  at::Tensor merged(const ParameterRegistry::Declared& parameter) const {
+    return adapters::merged(parameter, layers_);
+  }
 
   const at::Tensor& token_embedding() const { return embedding_; }
 
@@ -88,7 +91,6 @@ class LanguageModel : public generation::DecoderModel {
   uint32_t unit(uint32_t own) const { return place_.first_unit + own; }
   transformer::Norm add_norm(const std::string& plain, int64_t width, uint32_t unit);
   void add_layer(int64_t index);
-  void add_lora(const LoraConfig& lora, uint32_t layer);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
   transformer::Rotation rotation(const at::Tensor& positions, bool is_local) const;
   at::Tensor scaled(const at::Tensor& embedded) const;
@@ -99,6 +101,7 @@ class LanguageModel : public generation::DecoderModel {
   Config config_;
   const Architecture& architecture_;
   ParameterPlace place_;
+  double additions_dropout_;
   at::Tensor embedding_, positions_;  // (V, C); a table of positions (P, C) or undefined
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;

@@ -1,6 +1,7 @@
 #include "language/options.hpp"
 
 #include "hugging_face/folder_teller.hpp"
+#include "language/adapter.hpp"
 #include "language/architecture.hpp"
 
 namespace pipeline::language {
@@ -86,7 +87,6 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   };
   refuse(head_dim > 0, row.is_rotary, "head_dim");
   refuse(num_key_value_heads > 0, row.is_rotary, "num_key_value_heads");
-  refuse(lora.rank > 0, row.is_rotary, "lora.rank");
   refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
   refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
   refuse(max_window_layers > 0, row.has(&Config::max_window_layers), "max_window_layers");
@@ -101,6 +101,10 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   if (row.is_rotary && head_dim % 2 != 0) errors("head_dim", "must be even, for rotary positions");
   if (head_dim == 0 || !row.takes_any_head)
     divides(num_attention_heads, hidden_size, "num_attention_heads", "hidden_size");
+  if (const auto problem =
+          adapters::chosen(lora, lora_targets(model({.size = 1, .begin = 0, .end = 0}))).problem;
+      !problem.empty())
+    errors("lora.targets", problem);
   if (num_key_value_heads > 0)
     divides(num_key_value_heads, num_attention_heads, "num_key_value_heads", "num_attention_heads");
 }

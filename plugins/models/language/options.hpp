@@ -7,25 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "adapters/lora_options.hpp"
 #include "language/config.hpp"
 
 namespace pipeline::language {
-
-struct LoraOptions : LoraConfig {
-  bool operator==(const LoraOptions&) const = default;
-  void describe(Options& o) {
-    o("rank", rank,
-      "learn low-rank additions to matrices of the language model instead of it; 0: none; not for gpt2")
-        .min(0)
-        .max(1 << 14);
-    o("alpha", alpha, "the additions are scaled by alpha / rank").above(0);
-    o("targets", targets,
-      "the matrices: of q_proj, k_proj, v_proj, o_proj, and of the MLP gate_proj, up_proj, down_proj");
-  }
-  void validate(const ConfigErrors& errors) const {
-    if (const std::string problem = targets_problem(); !problem.empty()) errors("targets", problem);
-  }
-};
 
 struct RopeScalingOptions : RopeScaling {
   bool operator==(const RopeScalingOptions&) const = default;
@@ -84,7 +69,7 @@ struct LanguageOptions {
   double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, rope_local_theta = 0,
          attn_logit_softcapping = 0, final_logit_softcapping = 0;
   bool tie_word_embeddings = true, attention_bias = false, mlp_bias = false;
-  LoraOptions lora;
+  adapters::LoraOptions lora;
   RopeScalingOptions rope_scaling;
 
   bool operator==(const LanguageOptions&) const = default;

@@ -20,11 +20,11 @@ struct Pieces {
 
   std::vector<std::string> bytes;  // that each piece stands for, by id
   std::vector<bool> is_special;
-  std::map<int32_t, Matching> matching;        // of special tokens, where it is not as it is of most
-  int32_t unknown = -1, begin = -1, end = -1;  // ids; -1: none
-  bool adds_space = true;                      // before a text that starts
-  bool adds_begin = true;                      // before each text that Hugging Face's encode() is given
-  TextPlace after_special = TextPlace::kStart;         // where a text stands that follows a special token
+  std::map<int32_t, Matching> matching;         // of special tokens, where it is not as it is of most
+  int32_t unknown = -1, begin = -1, end = -1;   // ids; -1: none
+  bool adds_space = true;                       // before a text that starts
+  bool adds_begin = true;                       // before each text that Hugging Face's encode() is given
+  TextPlace after_special = TextPlace::kStart;  // where a text stands that follows a special token
 
  protected:
   Pieces() = default;

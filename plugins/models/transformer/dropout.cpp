@@ -94,4 +94,23 @@ at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::
   return y;
 }
 
+namespace {
+
+class Dropped : public torch::autograd::Function<Dropped> {
+ public:
+  static Variable forward(AutogradContext* ctx, const Variable& x, const Dropout& dropout) {
+    keep(ctx, dropout);
+    return apply_dropout(x, dropout);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    return {apply_dropout(grads[0].contiguous(), kept<Dropout>(ctx)), Variable()};
+  }
+};
+
+}  // namespace
+
+at::Tensor dropped(const at::Tensor& x, const Dropout& dropout) {
+  return draws_on_device(x) ? dropped_on_device(x, dropout) : Dropped::apply(x, dropout);
+}
+
 }  // namespace pipeline::transformer

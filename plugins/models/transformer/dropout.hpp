@@ -30,6 +30,9 @@ at::Tensor dropped_on_device(const at::Tensor& x, const Dropout& dropout);
 at::Tensor apply_dropout(const at::Tensor& x, const Dropout& dropout, const at::Tensor& residual = {},
                          bool in_place = false);
 
+// x * mask, differentiable, on any device.
+at::Tensor dropped(const at::Tensor& x, const Dropout& dropout);
+
 // The mask itself, 0 or scale(), for code without a kernel of its own, where !draws_on_device(). `rows` are
 // numbered from first_row.
 at::Tensor dropout_mask(const Dropout& dropout, int64_t first_row, int64_t rows, int64_t columns,

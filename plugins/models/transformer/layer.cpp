@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -63,47 +64,109 @@ Dropout dropout_at(const LayerPass& shared, const ForwardPass& pass, double p, u
   return {p, dropout_key(pass.dropout_seed, number)};
 }
 
+// Of all of a layer's additions, each of which has a number of its own: of_addition().
+Dropout dropout_of_additions(const LayerPass& shared, const ForwardPass& pass, uint64_t layer) {
+  constexpr uint64_t kFirst = uint64_t{1} << 32;
+  if (!pass.training || shared.dropout.additions == 0) return {};
+  return {shared.dropout.additions, dropout_key(pass.dropout_seed, kFirst + layer)};
+}
+enum class Addition : uint64_t { kQkv = 0, kProjection = 8, kUp = 16, kDown = 24 };
+Dropout of_addition(const Dropout& all, Addition first, size_t i) {
+  return {all.p, dropout_key(all.key, static_cast<uint64_t>(first) + i)};
+}
+
 at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
   return by.cos.defined() ? rotate_(x, width, by) : x;
+}
+
+// norm(x) in `compute`; only where an addition reads a part of it.
+at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
+  if (norm.bias.defined())
+    return at::layer_norm(x, {x.size(1)}, norm.weight, norm.bias, norm.eps).to(compute);
+  const at::Tensor wide = x.to(transformer::wide(x.scalar_type()));
+  return (wide * (wide.square().mean(1, true) + norm.eps).rsqrt() * norm.weight).to(compute);
 }
 
 // norm(x) W for columns first .. first + count - 1, additions included. These are made of the norm's output
 // again, which is cheaper than to keep it.
 at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear& to,
-                             const std::vector<LowRank>& additions, int64_t first, int64_t count,
-                             at::ScalarType compute) {
+                             const std::vector<LowRank>& additions, Addition numbers, const Dropout& dropout,
+                             int64_t first, int64_t count, at::ScalarType compute) {
   const bool whole = count == to.weight.size(1);
   at::Tensor y = norm_linear(x, norm, whole ? to : columns(to, first, count), compute);
-  std::vector<at::Tensor> downs, parts;
-  for (const LowRank& low : additions)
-    if (low.first >= first && low.first < first + count) downs.push_back(low.down);
-  if (downs.empty()) return y;
-  const at::Tensor small = norm_linear(x, norm, {at::cat(downs, 1), {}}, compute);
-  int64_t next = first, rank = 0;  // columns that are made, and that of the next addition's part of `small`
+  struct Part {  // of an addition: the columns that are wanted
+    size_t number;
+    int64_t begin, end;
+  };
+  std::vector<Part> wanted;
+  std::vector<at::Tensor> downs, small, parts;  // small: what each addition's `up` takes
+  for (size_t i = 0; i < additions.size(); ++i) {
+    const LowRank& low = additions[i];
+    const int64_t begin = std::max(low.first, first),
+                  end = std::min(low.first + low.up.size(1), first + count);
+    if (begin >= end) continue;
+    wanted.push_back({i, begin, end});
+    downs.push_back(low.down);
+  }
+  if (wanted.empty()) return y;
+  if (dropout.active()) {
+    const at::Tensor input = normed_input(x, norm, compute);
+    for (const Part& part : wanted)
+      small.push_back(linear(dropped(input, of_addition(dropout, numbers, part.number)),
+                             {additions[part.number].down, {}}));
+  } else {
+    std::vector<int64_t> ranks;
+    for (const at::Tensor& down : downs) ranks.push_back(down.size(1));
+    small = norm_linear(x, norm, {at::cat(downs, 1), {}}, compute).split_with_sizes(ranks, 1);
+  }
+  int64_t next = first;  // the first column that is not made yet
   const auto zeros = [&](int64_t end) {
     if (end > next) parts.push_back(at::zeros({x.size(0), end - next}, y.options()));
     next = end;
   };
-  for (const LowRank& low : additions) {
-    if (low.first < first || low.first >= first + count) continue;
-    zeros(low.first);
-    parts.push_back(linear(small.narrow(1, rank, low.down.size(1)), {low.up * low.scale, {}}));
-    next += low.up.size(1);
-    rank += low.down.size(1);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [number, begin, end] = wanted[i];
+    const LowRank& low = additions[number];
+    zeros(begin);
+    parts.push_back(linear(small[i], {low.up.narrow(1, begin - low.first, end - begin) * low.scale, {}}));
+    next = end;
   }
   zeros(first + count);
   return y + at::cat(parts, 1);
 }
 
 // y with the additions to what made it of h.
-at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& additions) {
-  for (const LowRank& low : additions)
-    y = y + linear(linear(h, {low.down, {}}), {low.up * low.scale, {}}).to(y.scalar_type());
+at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& additions, Addition numbers,
+                 const Dropout& dropout) {
+  for (size_t i = 0; i < additions.size(); ++i) {
+    const LowRank& low = additions[i];
+    const at::Tensor input = dropout.active() ? dropped(h, of_addition(dropout, numbers, i)) : h;
+    y = y + linear(linear(input, {low.down, {}}), {low.up * low.scale, {}}).to(y.scalar_type());
+  }
   return y;
 }
 
 // Its heads are the whole row.
 at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, {0, x.size(1), norm}, {}); }
+
+// What a half of the layer adds to the residual stream.
+struct End {
+  const Linear& matrix;
+  const std::vector<LowRank>& additions;
+  Addition numbers;
+  const Norm& norm;  // undefined: none
+};
+// residual + dropout(norm(h W)), W with its additions.
+at::Tensor to_residual(const at::Tensor& h, const End& end, const at::Tensor& residual,
+                       const Dropout& dropout, const Dropout& of_additions) {
+  if (!end.norm.weight.defined() && (end.additions.empty() || !dropout.active()))
+    return added(linear_residual(h, end.matrix, residual, dropout), h, end.additions, end.numbers,
+                 of_additions);
+  at::Tensor y = added(linear(h, end.matrix), h, end.additions, end.numbers, of_additions);
+  if (end.norm.weight.defined()) y = normed(y, end.norm);
+  y = y.to(residual.scalar_type());
+  return residual + (dropout.active() ? dropped(y, dropout) : y);
+}
 
 at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
   if (!layer.is_gelu_gate) return gated_unit(gated);
@@ -111,25 +174,28 @@ at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
   return at::gelu(gated.narrow(1, 0, inner), "tanh") * gated.narrow(1, inner, inner);
 }
 
-at::Tensor gated_mlp(const Layer& layer, const at::Tensor& x, at::ScalarType compute) {
-  const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty() &&
-                        !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
-                        !layer.mlp_end_norm.weight.defined();
-  if (is_plain) return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
-  const at::Tensor h = gate(layer, norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, 0,
-                                                     layer.up.weight.size(1), compute));
-  if (layer.mlp_end_norm.weight.defined())
-    return x + normed(added(linear(h, layer.down), h, layer.down_additions), layer.mlp_end_norm)
-                   .to(x.scalar_type());
-  return added(linear_residual(h, layer.down, x, {}), h, layer.down_additions);
+// The fused forms have no additions.
+at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& of_additions,
+               Gelu form, at::ScalarType compute) {
+  const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty();
+  if (is_plain && !layer.is_gated)
+    return norm_mlp_residual(x, layer.mlp_norm, layer.up, layer.down, dropout, compute, form);
+  if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
+      !layer.mlp_end_norm.weight.defined())
+    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
+  const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, Addition::kUp,
+                                            of_additions, 0, layer.up.weight.size(1), compute);
+  const at::Tensor h = layer.is_gated ? gate(layer, wide) : gelu(wide, form);
+  return to_residual(h, {layer.down, layer.down_additions, Addition::kDown, layer.mlp_end_norm}, x, dropout,
+                     of_additions);
 }
 
 }  // namespace
 
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute) {
-  at::Tensor y =
-      norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, first, count, compute);
+                           at::ScalarType compute, const Dropout& additions) {
+  at::Tensor y = norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, Addition::kQkv,
+                                   additions, first, count, compute);
   if (!layer.query_norm.weight.defined()) return y;
   const int64_t queries = layer.projection.weight.size(0), keys = (layer.qkv.weight.size(1) - queries) / 2;
   const int64_t queries_here = first == 0 ? queries : 0;
@@ -205,8 +271,9 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
   const Rotation& rotation = layer.is_local ? shared.local->rotation : shared.rotation;
   const int64_t width = layer.projection.weight.size(0), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
+  const Dropout of_additions = dropout_of_additions(shared, pass, number);
   const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {
-    return attention_input(layer, of, first, count, pass.compute);
+    return attention_input(layer, of, first, count, pass.compute, of_additions);
   };
   if (!rows.index.defined()) {
     const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, rotation);
@@ -226,16 +293,11 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
   const auto dropout = [&](Site site) {
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
-  const at::Tensor middle =
-      layer.attention_end_norm.weight.defined()
-          ? residual + normed(added(linear(h, layer.projection), h, layer.projection_additions),
-                              layer.attention_end_norm)
-                           .to(residual.scalar_type())
-          : added(linear_residual(h, layer.projection, residual, dropout(Site::kProjection)), h,
-                  layer.projection_additions);
-  if (layer.is_gated) return gated_mlp(layer, middle, pass.compute);
-  return norm_mlp_residual(middle, layer.mlp_norm, layer.up, layer.down, dropout(Site::kMlp), pass.compute,
-                           shared.gelu);
+  const Dropout of_additions = dropout_of_additions(shared, pass, number);
+  const at::Tensor middle = to_residual(
+      h, {layer.projection, layer.projection_additions, Addition::kProjection, layer.attention_end_norm},
+      residual, dropout(Site::kProjection), of_additions);
+  return mlp(layer, middle, dropout(Site::kMlp), of_additions, shared.gelu, pass.compute);
 }
 
 at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,

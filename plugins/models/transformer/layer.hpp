@@ -43,13 +43,14 @@ struct Layer {
   Norm attention_end_norm = {}, mlp_end_norm = {};
   bool is_local = false;  // LayerPass::local is its layout and rotation
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
-  std::vector<LowRank> up_additions = {}, down_additions = {};  // where it is gated
+  std::vector<LowRank> up_additions = {}, down_additions = {};
 };
 
 // norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions and
 // norms of their heads included: (N, count) in `compute`. The columns are all, the queries', or the others.
+// `additions`: see DropoutRates.
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute);
+                           at::ScalarType compute, const Dropout& additions = {});
 
 struct LayerShape {
   int64_t width, inner;             // of the MLP
@@ -64,9 +65,10 @@ struct LayerNames {
 Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t unit,
                 const LayerShape& shape, const LayerNames& names);
 
-// Shares of what is dropped, of attention's weights and before each residual addition.
+// Shares of what is dropped, of attention's weights, before each residual addition, and of what low-rank
+// additions read, of each another share.
 struct DropoutRates {
-  double attention = 0, residual = 0;
+  double attention = 0, residual = 0, additions = 0;
 };
 
 // How the layers of one kind attend.

@@ -52,7 +52,8 @@ void Config::check() const {
               "\": must be \"quick_gelu\", \"gelu\" or \"gelu_pytorch_tanh\"");
 }
 
-Tower::Tower(const Config& config, language::ParameterPlace place) : config_(config), place_(std::move(place)) {
+Tower::Tower(const Config& config, language::ParameterPlace place)
+    : config_(config), place_(std::move(place)) {
   config_.check();
   ParameterRegistry& registry = *place_.registry;
   const int64_t width = config_.hidden_size;

@@ -3,10 +3,11 @@
 //
 //   language_probe FOLDER OUT_FOLDER < request.json > answer.json
 //
-// The request has sequences of tokens, their targets (-1: none), perhaps the targets of low-rank additions,
-// which get random values then, prompts, new_tokens and AdamW's options. OUT_FOLDER receives
-// logits.safetensors, with those of all rows, and as folders the model written again (`model`), its gradients
-// as such a folder has them (`gradients`), and what it is after some steps of AdamW (`trained`).
+// The request has sequences of tokens, their targets (-1: none), perhaps the folder of a PEFT adapter,
+// prompts, new_tokens and AdamW's options. OUT_FOLDER receives logits.safetensors, with those of all rows,
+// and as folders the model written again (`model`), the adapter (`adapter`), the gradients as the one or the
+// other has them
+// (`gradients`), and what the model is after some steps of AdamW (`trained`).
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "core/safetensors/writer.hpp"
 #include "generation/generate.hpp"
+#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "tests/support/declared.hpp"
 
@@ -42,6 +44,28 @@ void write_tensors(const std::string& file, const std::vector<std::pair<std::str
   writer.finish();
 }
 
+void write_adapter(const std::string& folder, const LanguageModel& model,
+                   const adapters::LoraOptions& additions) {
+  std::filesystem::create_directory(folder);
+  language::export_model(folder, model, additions);
+}
+
+// In place of the values that are trained.
+void write_gradients(const std::string& folder, LanguageModel& model,
+                     const adapters::LoraOptions& additions) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> before;
+  for (const auto& parameter : model.parameters()) {
+    if (parameter.trainable != parameter.tensor.grad().defined())
+      throw std::runtime_error(parameter.name + ": is frozen and has a gradient, or the other way");
+    if (!parameter.trainable) continue;
+    const at::Tensor value = parameter.tensor.detach();
+    before.emplace_back(value, value.clone());
+    value.copy_(parameter.tensor.grad());
+  }
+  write_adapter(folder, model, additions);
+  for (const auto& [value, was] : before) value.copy_(was);
+}
+
 void write_gradients(const std::string& folder, const LanguageModel& model) {
   std::vector<std::pair<std::string, at::Tensor>> gradients;
   for (const auto& parameter : model.parameters())
@@ -65,6 +89,7 @@ void train(const LanguageModel& model, const PackedBatch& batch, double scale,
     model.loss(batch, {.scale = scale}).scaled.backward();
     for (size_t i = 0; i < states.size(); ++i) {
       const at::Tensor parameter = tests::tensors(model)[i], value = parameter.detach();
+      if (!parameter.requires_grad()) continue;
       states[i].step.add_(1);
       at::_fused_adamw_({value}, {parameter.grad()}, {states[i].first}, {states[i].second}, {},
                         {states[i].step}, options["lr"].get<double>(), options["beta1"].get<double>(),
@@ -96,14 +121,20 @@ int main(int argc, char** argv) {
     const auto request = nlohmann::json::parse(std::cin);
     const std::string folder = argv[1], out = argv[2];
     const auto config = language::read_config(hugging_face::ConfigFile(folder + "/config.json"));
-    const std::vector<std::string> additions = request["lora"];
-    LanguageModel model(config, {}, {.rank = additions.empty() ? 0 : 3, .alpha = 6, .targets = additions});
+    adapters::LoraOptions additions;
+    additions.init_from = request["adapter"].get<std::string>();
+    if (!additions.init_from.empty()) {
+      static_cast<adapters::LoraConfig&>(additions) =
+          adapters::read_adapter(additions.init_from.string(), language::adapted_model(config));
+      additions.base_model = folder;
+    }
+    const std::shared_ptr<LanguageModel> made = language::make_adapted(config, additions);
+    LanguageModel& model = *made;
     language::import_model(folder, model);
+    language::start_from_adapter(model, additions);
     tests::initialize(model);
-    at::manual_seed(1);
-    for (const auto& [name, value] : tests::named(model))
-      if (name.ends_with(".up")) at::Tensor(value).detach().normal_(0, 0.1);
     write(out + "/model", model);
+    if (additions.rank > 0) write_adapter(out + "/adapter", model, additions);
 
     const std::vector<std::vector<int64_t>> tokens = request["sequences"], targets = request["targets"];
     const auto batch = transformer::pack(tokens, targets);
@@ -113,12 +144,13 @@ int main(int argc, char** argv) {
     nlohmann::json answer{{"greedy", greedy(model, request)}};
     const LossSum loss = model.loss(batch, {.scale = scale});
     answer["loss"] = loss.sum.item<double>() * scale;
-    if (additions.empty()) {
-      loss.scaled.backward();
+    loss.scaled.backward();
+    if (additions.rank > 0)
+      write_gradients(out + "/gradients", model, additions);
+    else
       write_gradients(out + "/gradients", model);
-      train(model, batch, scale, request["adamw"]);
-      write(out + "/trained", model);
-    }
+    train(model, batch, scale, request["adamw"]);
+    write(out + "/trained", model);
     std::cout << answer << "\n";
     return 0;
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -29,13 +30,10 @@ void Chat::open_data() {
 }
 
 std::shared_ptr<LanguageModel> Chat::build_model() {
-  language::ParameterPlace place;
-  if (config().language.lora.rank > 0)
-    place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
   const text::Tokenizer& tokenizer = corpus_->tokenizer();
   const int32_t end = tokenizer.eot();
-  return std::make_shared<LanguageModel>(
-      config().language.model({tokenizer.vocab_size(), tokenizer.bos().value_or(end), end}), place,
+  return language::make_adapted(
+      config().language.model({tokenizer.vocab_size(), tokenizer.bos().value_or(end), end}),
       config().language.lora);
 }
 
@@ -88,6 +86,7 @@ void Chat::import_model(const std::filesystem::path& folder) {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
   const language::Config theirs = language::import_model(folder.string(), model());
+  language::start_from_adapter(model(), config().language.lora);
   const int64_t size = corpus_->tokenizer().vocab_size();
   for (const std::string& note :
        {language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size),
@@ -101,7 +100,7 @@ void Chat::import_model(const std::filesystem::path& folder) {
 }
 
 void Chat::export_model(const std::filesystem::path& folder) {
-  language::export_model(folder.string(), model());
+  language::export_model(folder.string(), model(), config().language.lora);
   corpus_->tokenizer().save(folder.string());
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
 }

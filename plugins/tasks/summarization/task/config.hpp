@@ -133,7 +133,9 @@ struct SummarizationConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    if (is_gpt2() && language != language::LanguageOptions{.architecture = "gpt2"})
+    language::LanguageOptions besides = language;
+    besides.lora = {};
+    if (is_gpt2() && besides != language::LanguageOptions{.architecture = "gpt2"})
       errors("language.architecture",
              "a GPT-2's options are those of [task.model]: choose another architecture, or leave out what is "
              "set in [task.language]");

@@ -1,5 +1,6 @@
 // What options follow from the folder of a language model.
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -40,6 +41,8 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
     tell_gpt2(say, file, theirs, config.model.gpt2);
   else
     language::tell_options(say, "language.", file, theirs, config.language);
+  language::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
+                         init_from.string());
   text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };

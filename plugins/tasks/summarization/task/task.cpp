@@ -5,6 +5,7 @@
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "plugins/tasks/summarization/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -131,17 +132,13 @@ std::shared_ptr<LanguageModel> Summarization::build_model() {
   const SummarizationConfig& options = this->config();
   const hugging_face::OwnTokens tokens = own_tokens();
   const int64_t size = corpus_->tokenizer().vocab_size();
-  if (!options.is_gpt2()) {
-    language::ParameterPlace place;
-    if (options.language.lora.rank > 0)
-      place.registry->set_rule([](Parameter& parameter) { parameter.trainable = parameter.is_new; });
-    return std::make_shared<LanguageModel>(options.language.model({size, tokens.begin, tokens.end}), place,
-                                           options.language.lora);
-  }
+  if (!options.is_gpt2())
+    return language::make_adapted(options.language.model({size, tokens.begin, tokens.end}),
+                                  options.language.lora);
   language::Config config = options.model.gpt2;
   config.vocab_size = size;
   config.bos_token_id = config.eos_token_id = tokens.end;
-  return std::make_shared<LanguageModel>(config);
+  return language::make_adapted(config, options.language.lora);
 }
 
 // The test data may change in a continued run, and training does not see them.
@@ -187,6 +184,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   language::OptionNames names;
   if (config().is_gpt2()) names = {.table = "task.model.", .as_in_folder = true};
   const language::Config theirs = language::import_model(folder.string(), model(), names);
+  language::start_from_adapter(model(), config().language.lora);
   const int64_t size = corpus_->tokenizer().vocab_size();
   if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
@@ -208,7 +206,7 @@ hugging_face::OwnTokens Summarization::own_tokens() const {
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
-  language::export_model(folder.string(), model());
+  language::export_model(folder.string(), model(), config().language.lora);
   corpus_->tokenizer().save(folder.string());
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
 }

@@ -8,6 +8,7 @@
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "language/architecture.hpp"
 #include "language/folder.hpp"
 #include "vision/folder.hpp"
@@ -38,23 +39,34 @@ std::string old_name(const std::string& name) {
   return name == "lm_head.weight" ? "language_model." + name : name;
 }
 
+// The other way.
+std::string new_name(const std::string& name) {
+  if (!name.starts_with("language_model.")) return "model." + name;
+  const std::string own = after(name, "language_model.");
+  return own.starts_with("model.") ? "model.language_model." + after(own, "model.") : own;
+}
+
 std::vector<Piece> projector_pieces(const Parameter& parameter) {
   return {{.name = "multi_modal_projector." + after(parameter.name, kProjector),
            .transposed = parameter.name.ends_with(".weight")}};
 }
 
-// The whole model's tensors, by LLaVA's names. more_tokens: see language::pieces().
+// A parameter's tensors by LLaVA's old names. more_tokens: see language::pieces().
+std::vector<Piece> llava_pieces(const Parameter& parameter, const language::Config& language,
+                                const vision::Config& vision, int64_t more_tokens) {
+  if (parameter.name.starts_with(kVision))
+    return vision::pieces(after(parameter.name, kVision), parameter, vision, "vision_tower.vision_model.");
+  if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
+  std::vector<Piece> pieces = language::pieces(parameter, language, std::string(kLanguage), more_tokens);
+  for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
+  return pieces;
+}
+
+// The whole model's tensors.
 NameMap llava_map(const Vlm& model, int64_t more_tokens) {
   return {.pieces =
               [&model, more_tokens](const Parameter& parameter) {
-                if (parameter.name.starts_with(kVision))
-                  return vision::pieces(after(parameter.name, kVision), parameter, model.config().vision,
-                                        "vision_tower.vision_model.");
-                if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
-                std::vector<Piece> pieces =
-                    language::pieces(parameter, model.config().language, std::string(kLanguage), more_tokens);
-                for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
-                return pieces;
+                return llava_pieces(parameter, model.config().language, model.config().vision, more_tokens);
               },
           .plain_name =
               [&model](const std::string& given) {
@@ -238,6 +250,19 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
                        {"text_config", text},
                        {"vision_config", vision::config_json(vision)}};
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+}
+
+adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision) {
+  adapters::AdaptedModel model = language::adapted_model(language);
+  model.pieces = [language, vision](const Parameter& parameter) {
+    std::vector<Piece> pieces = llava_pieces(parameter, language, vision, 0);
+    for (Piece& piece : pieces) piece.name = new_name(piece.name);
+    return pieces;
+  };
+  model.task_type = "";
+  model.ours = "model.", model.theirs = "model.language_model.";
+  if (!model.tied_to.empty()) model.tied_to = new_name("language_model." + model.tied_to);
+  return model;
 }
 
 void export_language(const std::string& folder, const Vlm& model) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "adapters/peft_folder.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 
 namespace pipeline::vlm {
@@ -37,6 +38,9 @@ bool is_llava(const std::string& folder);
 // it is one more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2:
 // transformers cannot give one a picture.
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
+
+// As PEFT's adapters of LLaVA are: additions to the language model, and what else is trained.
+adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);
 
 // The language model alone.
 void export_language(const std::string& folder, const Vlm& model);

@@ -22,7 +22,8 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   registry_->set_rule(std::move(rule));
   vision_.emplace(config_.vision, language::ParameterPlace{registry_, "vision.", 0});
   const uint32_t unit = projector_unit();
-  language_.emplace(config_.language, language::ParameterPlace{registry_, "language.", unit + 1}, config_.lora);
+  language_.emplace(config_.language, language::ParameterPlace{registry_, "language.", unit + 1},
+                    config_.lora);
   const int64_t from = config_.vision.hidden_size, to = language_->width();
   const double deviation = config_.vision.initializer_range;
   first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);

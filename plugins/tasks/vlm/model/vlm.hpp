@@ -19,7 +19,7 @@ namespace pipeline::vlm {
 struct VlmConfig {
   vision::Config vision;
   language::Config language;
-  language::LoraConfig lora = {};
+  adapters::LoraConfig lora = {};
   int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
 
   void check() const;

@@ -3,6 +3,7 @@
 
 #include "hugging_face/folder_teller.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "plugins/tasks/vlm/task/image_processor.hpp"
@@ -79,6 +80,8 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
                 false);
     tell_pictures(say, init_from, theirs.vision);
     read_language(init_from, theirs.language);
+    language::tell_adapter(say, "language.lora.", adapted_llava(theirs.language, theirs.vision),
+                           config.language.lora, init_from.string());
     check_image_token(say, init_from, config.tokenizer.path);
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
   } else {
@@ -88,7 +91,11 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
                   true);
       tell_pictures(say, of_vision, theirs);
     }
-    if (!of_language.empty()) read_language(of_language, read_language_folder(of_language.string()));
+    if (!of_language.empty()) {
+      const language::Config theirs = read_language_folder(of_language.string());
+      read_language(of_language, theirs);
+      language::tell_adapter(say, "language.lora.", adapted_llava(theirs, vision), config.language.lora, "");
+    }
     if (of_vision.empty() && of_language.empty()) return;
   }
   for (const fs::path& folder : {init_from, of_vision, of_language})

@@ -199,7 +199,7 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
       used[i] = true;
       parameter.trainable = false;
     }
-    if (this->config().language.lora.rank > 0 && parameter.name.starts_with("language."))
+    if (parameter.name.starts_with("language.") && !adapters::is_trained(parameter, config.lora))
       parameter.trainable = false;
     parameter.lr_multiplier = parameter.name.starts_with("vision.") ? this->config().vision.lr_multiplier
                               : parameter.name.starts_with("projector.")
@@ -214,6 +214,7 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
                                     model->parameters()[model->parameters().size() - 1].name));
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
   if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
+  start_from_adapter(*model);
   if (kept_tokenizer_) return model;  // the weights come from a checkpoint
   const auto announce = [&](const char* part, const fs::path& folder) {
     int64_t count = 0;
@@ -231,7 +232,16 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
     announce("language.", language);
     carry_files_of(language, text::kLanguageModelFiles);
   }
+  start_from_adapter(*model);
   return model;
+}
+
+// After what is imported, which is of the whole model.
+void VlmTask::start_from_adapter(Vlm& model) const {
+  const adapters::LoraOptions& lora = config().language.lora;
+  if (!lora.init_from.empty())
+    adapters::start_from_adapter(lora.init_from.string(), model.parameters(),
+                                 adapted_llava(model.config().language, model.config().vision));
 }
 
 void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const char*> names) {
@@ -284,13 +294,19 @@ void VlmTask::open_features(Vlm& model) {
 
 void VlmTask::import_model(const fs::path& folder) {
   check_tokens(folder, import_llava(folder.string(), model()));
+  start_from_adapter(model());
   carry_files_of(folder, text::kModelFiles);
 }
 
 void VlmTask::export_model(const fs::path& folder) {
   const text::Files& files = tokenizer_->files();
+  const adapters::LoraOptions& lora = config().language.lora;
   if (config().exported == "language") {
     export_language(folder.string(), model());
+  } else if (lora.exports_adapter()) {
+    adapters::export_adapter(folder.string(), model().parameters(), lora,
+                             adapted_llava(model().config().language, model().config().vision),
+                             lora.base_model);
   } else {
     export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
     for (const auto& [name, text] : processor_files(

@@ -57,6 +57,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
 
  private:
+  void start_from_adapter(Vlm& model) const;
   // A question of the batch's sample `sample`: its turn 2 * `index`.
   struct Question {
     size_t sample, index;

@@ -1,0 +1,124 @@
+#include "adapters/lora.hpp"
+
+#include <fnmatch.h>
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "hugging_face/config_file.hpp"
+
+namespace pipeline::adapters {
+
+double LoraConfig::scale() const {
+  const auto size = static_cast<double>(rank);
+  return alpha / (use_rslora ? std::sqrt(size) : size);
+}
+
+void LoraConfig::check() const {
+  hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
+  hugging_face::check_positive("lora.alpha", alpha);
+  hugging_face::check_share("lora.dropout", dropout);
+}
+
+bool is_one_of(const std::string& module, const std::vector<std::string>& patterns) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), module.c_str(), 0) == 0 ||
+           fnmatch(("*." + pattern).c_str(), module.c_str(), 0) == 0;
+  });
+}
+
+namespace {
+
+// "model.norm" of "model.norm.weight".
+std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+
+// A parameter of several modules of PEFT's (queries, keys and values) is called as they are not.
+void check_modules(const ParameterRegistry& parameters, const LoraConfig& config) {
+  for (const std::string& pattern : config.modules_to_save) {
+    const auto is_meant = [&](const Parameter& parameter) {
+      return is_one_of(module_of(parameter.name), {pattern});
+    };
+    if (!std::any_of(parameters.begin(), parameters.end(), is_meant))
+      fail_with(PL_ERROR_CONFIG, "lora.modules_to_save has \"", pattern,
+                "\", which is no module that can be trained as a whole: there are, for example, ",
+                module_of(parameters[0].name), " and ", module_of(parameters[parameters.size() - 1].name));
+  }
+}
+
+}  // namespace
+
+bool is_trained(const Parameter& parameter, const LoraConfig& config) {
+  return config.rank == 0 || parameter.is_new ||
+         is_one_of(module_of(parameter.name), config.modules_to_save);
+}
+
+ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all) {
+  ChosenTargets result;
+  if (config.rank == 0) return result;
+  for (const LoraTarget& target : all)
+    if (config.targets.empty() ? target.is_usual : is_one_of(target.module, config.targets))
+      result.targets.push_back(target);
+  for (const std::string& pattern : config.targets) {
+    const auto is_meant = [&](const LoraTarget& target) { return is_one_of(target.module, {pattern}); };
+    if (std::ranges::any_of(all, is_meant)) continue;
+    std::set<std::string> ends;
+    for (const LoraTarget& target : all) ends.insert(target.module.substr(target.module.rfind('.') + 1));
+    std::string known;
+    for (const std::string& end : ends) known += concat(known.empty() ? "" : ", ", end);
+    result.problem =
+        concat("has \"", pattern, "\", which is no matrix of the model: there are, for example, ", known,
+               all.empty() ? "" : concat("; the first is ", all.front().module));
+    break;
+  }
+  return result;
+}
+
+void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std::vector<LoraTarget>& all,
+              std::vector<transformer::Layer>& layers) {
+  config.check();
+  const ChosenTargets wanted = chosen(config, all);
+  if (!wanted.problem.empty()) fail_with(PL_ERROR_CONFIG, "lora.targets ", wanted.problem);
+  if (config.rank > 0) check_modules(parameters, config);
+  for (const LoraTarget& target : wanted.targets) {
+    const auto matrix = [&](const char* end, int64_t rows, int64_t columns, InitialValue initial) {
+      return parameters.add({.name = "lora." + target.module + end,
+                             .shape = {rows, columns},
+                             .unit = target.unit,
+                             .is_new = true},
+                            std::move(initial));
+    };
+    const double bound = 1 / std::sqrt(static_cast<double>(target.in));
+    const auto uniform = [bound](at::Tensor& values, uint64_t seed) {
+      values.uniform_(-bound, bound, make_generator(seed));
+    };
+    at::Tensor down = matrix(".down", target.in, config.rank, uniform);
+    (layers.at(target.layer).*target.additions)
+        .push_back({.down = std::move(down),
+                    .up = matrix(".up", config.rank, target.out, constant(0)),
+                    .first = target.first,
+                    .scale = config.scale()});
+  }
+}
+
+at::Tensor merged(const ParameterRegistry::Declared& parameter,
+                  const std::vector<transformer::Layer>& layers) {
+  const at::Tensor value = parameter.tensor.detach();
+  for (const transformer::Layer& layer : layers)
+    for (const auto& [matrix, additions] : {std::pair(&layer.qkv, &layer.qkv_additions),
+                                            {&layer.projection, &layer.projection_additions},
+                                            {&layer.up, &layer.up_additions},
+                                            {&layer.down, &layer.down_additions}}) {
+      if (additions->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
+      const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      for (const transformer::LowRank& low : *additions)
+        sum.narrow(1, low.first, low.up.size(1))
+            .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
+      return sum;
+    }
+  return value;
+}
+
+}  // namespace pipeline::adapters

@@ -1,0 +1,68 @@
+// Low-rank additions to the matrices of a model that otherwise stays as it is: LoRA (Hu et al.,
+// arXiv:2106.09685).
+#pragma once
+
+#include <pipeline/torch/parameter_registry.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "transformer/layer.hpp"
+
+namespace pipeline::adapters {
+
+struct LoraConfig {
+  int64_t rank = 0;  // 0: no additions
+  double alpha = 16;
+  bool use_rslora = false;  // scaled by alpha / sqrt(rank) (Kalajdzievski, arXiv:2312.03732)
+  double dropout = 0;       // of what the additions read
+  // Patterns, see is_one_of(): the matrices, empty for the model's usual ones; and what is trained as a whole
+  // beside them.
+  std::vector<std::string> targets = {}, modules_to_save = {};
+
+  bool operator==(const LoraConfig&) const = default;
+  double scale() const;
+  // Throws Error (PL_ERROR_CONFIG) that names the first key at fault.
+  void check() const;
+};
+
+// Whether a module's path ("model.layers.0.self_attn.q_proj"), or an end of it that begins behind a dot, is as
+// one of the patterns, in which * stands for anything.
+bool is_one_of(const std::string& module, const std::vector<std::string>& patterns);
+
+// Whether a parameter is trained in a run with these additions.
+bool is_trained(const Parameter& parameter, const LoraConfig& config);
+
+// A matrix of a layer that may get an addition: columns `first` on of one of the layer's.
+struct LoraTarget {
+  std::string module;  // as PEFT calls it
+  size_t layer;
+  std::vector<transformer::LowRank> transformer::Layer::*additions;
+  int64_t first, in, out;
+  uint32_t unit;
+  bool is_usual;  // where LoraConfig::targets is empty
+};
+
+// Those that the configuration means, in their order. `problem`: what is wrong with the patterns; empty:
+// nothing.
+struct ChosenTargets {
+  std::vector<LoraTarget> targets;
+  std::string problem;
+};
+ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all);
+
+// Declares, for each of `targets`, "lora.MODULE.down" (in, rank), uniform within 1 / sqrt(in) as PEFT has it, and
+// "lora.MODULE.up" (rank, out), zero: at first they add nothing. A stage with them may start from one without.
+// Throws Error (PL_ERROR_CONFIG) for a pattern that means none of `all`, or of modules_to_save none of the
+// model's parameters, which are there already.
+void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std::vector<LoraTarget>& all,
+              std::vector<transformer::Layer>& layers);
+
+// The parameter's value and what its additions give: fp32 where it has any.
+at::Tensor merged(const ParameterRegistry::Declared& parameter,
+                  const std::vector<transformer::Layer>& layers);
+
+}  // namespace pipeline::adapters

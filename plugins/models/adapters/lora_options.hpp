@@ -1,0 +1,46 @@
+// The options of low-rank additions in a task, [task.language.lora].
+#pragma once
+
+#include <pipeline/options.hpp>
+
+#include <filesystem>
+#include <string>
+
+#include "adapters/lora.hpp"
+
+namespace pipeline::adapters {
+
+struct LoraOptions : LoraConfig {
+  std::filesystem::path init_from;
+  std::string base_model;
+  bool merge = false;
+
+  bool operator==(const LoraOptions&) const = default;
+  // Whether an export is the additions alone. Without a folder that they are to, it is the whole model.
+  bool exports_adapter() const { return rank > 0 && !merge && !base_model.empty(); }
+  void describe(Options& o) {
+    o("rank", rank, "learn low-rank additions to matrices of the model instead of the model; 0: none")
+        .min(0)
+        .max(1 << 14)
+        .follows();
+    o("alpha", alpha, "the additions are scaled by alpha / rank").above(0).follows();
+    o("use_rslora", use_rslora, "they are scaled by alpha / sqrt(rank) instead").follows();
+    o("dropout", dropout, "of what the additions read").min(0).below(1).follows();
+    o("targets", targets,
+      "the matrices, as names or patterns of their paths: [\"q_proj\", \"layers.0.mlp.*\"], [\"*\"] for all; "
+      "empty: q_proj and v_proj, of a gpt2 c_attn, of an ESM-2 query and value")
+        .follows();
+    o("modules_to_save", modules_to_save,
+      "what is trained as a whole beside them, in the same form: [\"embed_tokens\", \"lm_head\"]")
+        .follows();
+    o("init_from", init_from, "folder of a PEFT adapter that the additions begin with; empty: they add nothing");
+    o("base_model", base_model,
+      "export: what adapter_config.json calls the model that the additions are to; empty: they are merged")
+        .follows()
+        .may_change();
+    o("merge", merge, "export: the whole model with the additions in it, instead of a PEFT adapter")
+        .may_change();
+  }
+};
+
+}  // namespace pipeline::adapters

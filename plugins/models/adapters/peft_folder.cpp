@@ -1,0 +1,206 @@
+#include "adapters/peft_folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+
+#include "core/safetensors/file.hpp"
+#include "hugging_face/config_fields.hpp"
+
+namespace pipeline::adapters {
+namespace {
+
+using hugging_face::Piece;
+
+constexpr const char *kConfig = "adapter_config.json", *kWeights = "adapter_model.safetensors";
+constexpr std::string_view kPrefix = "base_model.model.", kDown = ".lora_A.weight", kUp = ".lora_B.weight";
+constexpr std::string_view kOurs = "lora.", kOurDown = ".down", kOurUp = ".up";
+
+const hugging_face::Fields<LoraConfig>& fields() {
+  using namespace hugging_face;
+  static const Fields<LoraConfig> kFields{
+      {"peft_type", required("LORA")},
+      {"r", &LoraConfig::rank},
+      {"lora_alpha", &LoraConfig::alpha},
+      {"lora_dropout", &LoraConfig::dropout},
+      {"use_rslora", &LoraConfig::use_rslora},
+      {"bias", only({"none"})},
+      {"modules_to_save", kReadElsewhere},
+      // With others the model itself is changed before additions are made to it.
+      {"init_lora_weights", only({true, false, "gaussian", "orthogonal"})},
+      {"target_modules", kWithoutEffect},  // the tensors say which
+      {"exclude_modules", kWithoutEffect},
+      {"layers_to_transform", kWithoutEffect},
+      {"layers_pattern", kWithoutEffect},
+      {"fan_in_fan_out", kWithoutEffect},  // the model says it
+      {"task_type", kWithoutEffect},
+      {"base_model_name_or_path", kWithoutEffect},
+      {"revision", kWithoutEffect},
+      {"inference_mode", kWithoutEffect},
+      {"auto_mapping", kWithoutEffect},
+      {"peft_version", kWithoutEffect},
+      {"ensure_weight_tying", kWithoutEffect},
+      {"megatron_core", kWithoutEffect},
+      {"qalora_group_size", kWithoutEffect},
+  };
+  return kFields;
+}
+
+std::string_view without(std::string_view text, std::string_view end) {
+  return text.substr(0, text.size() - end.size());
+}
+
+// As short as it can be said for these modules alone of `all`.
+std::vector<std::string> names_of(const std::set<std::string>& modules, const std::vector<LoraTarget>& all) {
+  std::set<std::string> ends;
+  for (const std::string& module : modules) ends.insert(module.substr(module.rfind('.') + 1));
+  std::vector<std::string> names(ends.begin(), ends.end());
+  const auto is_right = [&](const LoraTarget& target) {
+    return is_one_of(target.module, names) == modules.contains(target.module);
+  };
+  if (!std::ranges::all_of(all, is_right)) names.assign(modules.begin(), modules.end());
+  return names;
+}
+
+safetensors::Folder open(const std::string& folder) try {
+  return safetensors::Folder::open(folder, kWeights);
+} catch (const std::exception& error) {
+  fail_with(PL_ERROR_CONFIG, error.what());
+}
+
+// The parameters' tensors in the folder, without what `wants` does not want. is_part: the folder is the larger
+// model's.
+hugging_face::NameMap name_map(const AdaptedModel& model, bool is_part,
+                               std::function<bool(const Parameter&)> wants) {
+  const auto named = [](const std::string& name) {
+    return name.empty() ? name : std::string(kPrefix) + name;
+  };
+  return {.pieces =
+              [model, is_part, wants = std::move(wants)](const Parameter& parameter) {
+                const std::string_view name = parameter.name;
+                if (!wants(parameter)) return std::vector<Piece>();
+                if (name.starts_with(kOurs)) {
+                  const bool is_down = name.ends_with(kOurDown);
+                  std::string_view module =
+                      without(name.substr(kOurs.size()), is_down ? kOurDown : kOurUp);
+                  if (is_part) module.remove_prefix(model.ours.size());
+                  return std::vector<Piece>{
+                      {.name = concat(kPrefix, is_part ? model.theirs : "", module, is_down ? kDown : kUp),
+                       .transposed = true}};
+                }
+                std::vector<Piece> all = model.pieces(parameter);
+                for (Piece& piece : all) piece.name.insert(0, kPrefix);
+                return all;
+              },
+          .head = named(model.head),
+          .tied_to = named(model.tied_to),
+          .file = kWeights};
+}
+
+bool is_part(const safetensors::Folder& folder, const AdaptedModel& model) {
+  const auto is_theirs = [&](const std::string& name) {
+    return name.starts_with(std::string(kPrefix) + model.theirs);
+  };
+  const std::vector<std::string> names = folder.names();
+  return !model.theirs.empty() && std::ranges::any_of(names, is_theirs);
+}
+
+}  // namespace
+
+bool is_adapter(const std::string& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::path(folder) / kConfig, ignored);
+}
+
+LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
+  const hugging_face::ConfigFile file(folder + "/" + kConfig);
+  LoraConfig config = hugging_face::read_fields(file, fields(), "peft's LoraConfig", LoraConfig{.rank = 8});
+  file.read("modules_to_save", config.modules_to_save);
+  if (config.rank == 0) file.fail("r", "must be at least 1");
+  std::set<std::string> modules, known;
+  for (const LoraTarget& target : model.targets) known.insert(target.module);
+  const safetensors::Folder files = open(folder);
+  const std::string theirs = is_part(files, model) ? model.theirs : "";
+  for (const std::string& name : files.names()) {
+    if (!name.ends_with(kDown) || !name.starts_with(std::string(kPrefix) + theirs)) continue;
+    const std::string_view path = without(std::string_view(name).substr(kPrefix.size() + theirs.size()), kDown);
+    const std::string module = concat(theirs.empty() ? "" : model.ours, path);
+    if (!known.contains(module))
+      fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(name),
+                ": the model has no matrix ", hugging_face::shown(module),
+                model.targets.empty() ? "" : concat(", as ", model.targets.front().module, " is one"),
+                ": is the adapter for another model?");
+    modules.insert(module);
+  }
+  if (modules.empty())
+    fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no additions (", kPrefix, "...", kDown, ")");
+  config.targets = names_of(modules, model.targets);
+  return file.checked(config);
+}
+
+void start_from_adapter(const std::string& folder, ParameterRegistry& parameters, const AdaptedModel& model) {
+  const auto opened = std::make_shared<std::shared_ptr<const hugging_face::Weights>>();
+  const auto open_once = [=, &parameters] {
+    if (*opened) return;
+    const safetensors::Folder files = open(folder);
+    hugging_face::NameMap map =
+        name_map(model, is_part(files, model), [](const Parameter&) { return true; });
+    map.pieces = [all = std::move(map.pieces), &files](const Parameter& parameter) {
+      std::vector<Piece> pieces = all(parameter);
+      if (parameter.name.starts_with(kOurs)) return pieces;
+      const auto has = [&](const Piece& piece) { return files.find(piece.name) != nullptr; };
+      if (!std::ranges::all_of(pieces, has)) return std::vector<Piece>();
+      for (Piece& piece : pieces)  // of tokens
+        if (!piece.transposed && parameter.shape.size() == 2 && piece.columns == 0)
+          piece.more_rows = files.at(piece.name).shape.front() - parameter.shape.front();
+      return pieces;
+    };
+    *opened = std::make_shared<const hugging_face::Weights>(folder, parameters, map);
+  };
+  for (size_t i = 0; i < parameters.size(); ++i)
+    parameters.start_from(i, [=, before = parameters[i].initial](at::Tensor& out, uint64_t seed) {
+      open_once();
+      if ((*opened)->has(i)) return (*opened)->read(i, out);
+      before(out, seed);
+    });
+}
+
+void export_adapter(const std::string& folder, const ParameterRegistry& parameters, const LoraConfig& config,
+                    const AdaptedModel& model, const std::string& base_model) {
+  const bool is_part = !model.theirs.empty();
+  const hugging_face::NameMap map =
+      name_map(model, is_part, [](const Parameter& parameter) { return parameter.trainable; });
+  std::set<std::string> modules, saved;
+  std::vector<std::pair<std::string, at::Tensor>> again;  // PEFT writes and reads a tied head, too
+  for (const ParameterRegistry::Declared& parameter : parameters)
+    for (const Piece& piece : map.pieces(parameter)) {
+      const std::string_view name = std::string_view(piece.name).substr(kPrefix.size());
+      if (parameter.name.starts_with(kOurs))
+        modules.emplace(without(name, parameter.name.ends_with(kOurDown) ? kDown : kUp));
+      else
+        saved.emplace(name.substr(0, name.rfind('.')));
+      if (!model.tied_to.empty() && name == model.tied_to)
+        again.emplace_back(map.head, piece.written(parameter.tensor.detach()));
+    }
+  hugging_face::export_weights(folder, parameters, map, again);
+  const auto or_null = [](const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); };
+  nlohmann::json values{{"peft_type", "LORA"},
+                        {"task_type", or_null(model.task_type)},
+                        {"base_model_name_or_path", or_null(base_model)},
+                        {"inference_mode", true},
+                        {"bias", "none"},
+                        {"init_lora_weights", true},
+                        {"fan_in_fan_out", model.has_conv1d},
+                        {"target_modules", is_part ? std::vector(modules.begin(), modules.end())
+                                                   : names_of(modules, model.targets)},
+                        {"modules_to_save", nullptr}};
+  if (!saved.empty()) values["modules_to_save"] = saved;
+  if (!again.empty()) values["ensure_weight_tying"] = true;
+  hugging_face::write_fields(config, fields(), values);
+  hugging_face::write_text(folder + "/" + kConfig, values.dump(2) + "\n");
+}
+
+}  // namespace pipeline::adapters

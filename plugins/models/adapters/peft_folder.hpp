@@ -1,0 +1,44 @@
+// Folders of PEFT: adapter_config.json, and adapter_model.safetensors with the additions and what was trained
+// as a whole.
+#pragma once
+
+#include <pipeline/torch/parameter_registry.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "adapters/lora.hpp"
+#include "hugging_face/weights.hpp"
+
+namespace pipeline::adapters {
+
+// What a model has to do with an adapter.
+struct AdaptedModel {
+  std::vector<LoraTarget> targets;  // all that there are
+  // What a tensor of the whole model's folder is, for all parameters but the additions.
+  std::function<std::vector<hugging_face::Piece>(const Parameter& parameter)> pieces = nullptr;
+  std::string task_type = "CAUSAL_LM";  // PEFT's; empty: none
+  bool has_conv1d = false;              // matrices are (in, out) in the folder, too, as GPT-2's
+  // What a path of `targets` begins with instead in the folder of a larger model that has other matrices, too.
+  std::string ours = "", theirs = "";
+  // An output head that is the embedding again, by their names in the folder; empty: it is another, or none.
+  std::string head = "", tied_to = "";
+};
+
+bool is_adapter(const std::string& folder);
+
+// What the folder holds; its targets are those that it has tensors for. Throws Error (PL_ERROR_CONFIG) that
+// names file, key and value where the additions are not some that we compute, or not to such a model.
+LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model);
+
+// The additions start as in the folder, and so does whatever it has besides. It is opened when the first of
+// them is asked for: a run that goes on does not need it.
+void start_from_adapter(const std::string& folder, ParameterRegistry& parameters, const AdaptedModel& model);
+
+// Writes both files, which `peft` loads, in fp32: the additions, and other parameters that are trained. The
+// folder must exist. base_model: what adapter_config.json calls the model.
+void export_adapter(const std::string& folder, const ParameterRegistry& parameters, const LoraConfig& config,
+                    const AdaptedModel& model, const std::string& base_model);
+
+}  // namespace pipeline::adapters

@@ -1,0 +1,98 @@
+#include "language/adapter.hpp"
+
+#include "language/architecture.hpp"
+#include "language/folder.hpp"
+
+namespace pipeline::language {
+
+using adapters::LoraTarget;
+using transformer::Layer;
+
+std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) {
+  const Architecture& row = architecture(config.architecture);
+  const Names& names = row.names;
+  const int64_t width = config.hidden_size, queries = config.query_width(), keys = config.key_width(),
+                inner = config.inner();
+  std::vector<LoraTarget> all;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const auto add = [&](const std::string& module, auto Layer::*additions, int64_t first, int64_t in,
+                         int64_t out, bool is_usual = false) {
+      all.push_back({.module = concat(names.layers, i, ".", module),
+                     .layer = static_cast<size_t>(i),
+                     .additions = additions,
+                     .first = first,
+                     .in = in,
+                     .out = out,
+                     .unit = first_unit + static_cast<uint32_t>(i + 1),
+                     .is_usual = is_usual});
+    };
+    if (names.is_split) {
+      add("self_attn.q_proj", &Layer::qkv_additions, 0, width, queries, true);
+      add("self_attn.k_proj", &Layer::qkv_additions, queries, width, keys);
+      add("self_attn.v_proj", &Layer::qkv_additions, queries + keys, width, keys, true);
+    } else {
+      add(names.qkv, &Layer::qkv_additions, 0, width, queries + 2 * keys, true);
+    }
+    add(names.projection, &Layer::projection_additions, 0, queries, width);
+    if (names.is_split) {
+      add("mlp.gate_proj", &Layer::up_additions, 0, width, inner);
+      add("mlp.up_proj", &Layer::up_additions, inner, width, inner);
+    } else {
+      add(names.up, &Layer::up_additions, 0, width, inner);
+    }
+    add(names.down, &Layer::down_additions, 0, inner, width);
+  }
+  return all;
+}
+
+adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix) {
+  const Names& names = architecture(config.architecture).names;
+  const bool tied = config.tie_word_embeddings;
+  return {.targets = lora_targets(config),
+          .pieces = [config, prefix](const Parameter& p) { return pieces(p, config, prefix); },
+          .has_conv1d = !names.is_transposed,
+          .head = tied ? kHead : "",
+          .tied_to = tied ? names.embedding : ""};
+}
+
+std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora) {
+  ParameterPlace place;
+  place.registry->set_rule(
+      [&](Parameter& parameter) { parameter.trainable = adapters::is_trained(parameter, lora); });
+  auto model = std::make_shared<LanguageModel>(config, place, lora);
+  place.registry->set_rule(nullptr);
+  start_from_adapter(*model, lora);
+  return model;
+}
+
+void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora) {
+  if (lora.init_from.empty()) return;
+  if (lora.rank == 0)
+    fail_with(PL_ERROR_CONFIG, "lora.rank = 0: must be that of the adapter, ", lora.init_from.string());
+  adapters::start_from_adapter(lora.init_from.string(), model.parameters(), adapted_model(model.config()));
+}
+
+void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora) {
+  if (!lora.exports_adapter()) return export_model(folder, model);
+  adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);
+}
+
+void tell_adapter(const ModelOptions& say, const std::string& table, const adapters::AdaptedModel& model,
+                  const adapters::LoraOptions& run, const std::string& base) {
+  if (run.init_from.empty()) {
+    if (run.rank > 0 && !base.empty()) say(table + "base_model", base, base);
+    return;
+  }
+  const std::string folder = run.init_from.string();
+  const adapters::LoraConfig theirs = adapters::read_adapter(folder, model);
+  const auto tell = [&](const char* key, const auto& value) { say(table + key, value, folder); };
+  tell("rank", theirs.rank);
+  tell("alpha", theirs.alpha);
+  tell("use_rslora", theirs.use_rslora);
+  tell("dropout", theirs.dropout);
+  tell("targets", theirs.targets);
+  tell("modules_to_save", theirs.modules_to_save);
+  if (!base.empty()) say(table + "base_model", base, base);
+}
+
+}  // namespace pipeline::language

@@ -1,0 +1,37 @@
+// A language model's low-rank additions: which matrices may have them, their options and their folders.
+#pragma once
+
+#include <pipeline/model_options.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/lora.hpp"
+#include "adapters/lora_options.hpp"
+#include "adapters/peft_folder.hpp"
+#include "language/language_model.hpp"
+
+namespace pipeline::language {
+
+std::vector<adapters::LoraTarget> lora_targets(const Config& config, uint32_t first_unit = 0);
+
+// prefix: of its parameters.
+adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix = "");
+
+// A model of which the additions alone are trained, where there are any, and what the options name beside them;
+// they begin with the adapter that the options name.
+std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora);
+// Again after an import, which is of the whole model.
+void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
+
+// Writes a PEFT adapter or the whole model's folder, as the options say.
+void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora);
+
+// Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that the
+// additions are to the model of the folder `base`.
+void tell_adapter(const ModelOptions& say, const std::string& table, const adapters::AdaptedModel& model,
+                  const adapters::LoraOptions& run, const std::string& base);
+
+}  // namespace pipeline::language
