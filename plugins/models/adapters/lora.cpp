@@ -51,8 +51,7 @@ void check_modules(const ParameterRegistry& parameters, const LoraConfig& config
 }  // namespace
 
 bool is_trained(const Parameter& parameter, const LoraConfig& config) {
-  return config.rank == 0 || parameter.is_new ||
-         is_one_of(module_of(parameter.name), config.modules_to_save);
+  return config.rank == 0 || parameter.is_new || is_one_of(module_of(parameter.name), config.modules_to_save);
 }
 
 ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all) {

@@ -29,8 +29,8 @@ struct LoraConfig {
   void check() const;
 };
 
-// Whether a module's path ("model.layers.0.self_attn.q_proj"), or an end of it that begins behind a dot, is as
-// one of the patterns, in which * stands for anything.
+// Whether a module's path ("model.layers.0.self_attn.q_proj"), or an end of it that begins behind a dot, is
+// as one of the patterns, in which * stands for anything.
 bool is_one_of(const std::string& module, const std::vector<std::string>& patterns);
 
 // Whether a parameter is trained in a run with these additions.
@@ -54,10 +54,10 @@ struct ChosenTargets {
 };
 ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all);
 
-// Declares, for each of `targets`, "lora.MODULE.down" (in, rank), uniform within 1 / sqrt(in) as PEFT has it, and
-// "lora.MODULE.up" (rank, out), zero: at first they add nothing. A stage with them may start from one without.
-// Throws Error (PL_ERROR_CONFIG) for a pattern that means none of `all`, or of modules_to_save none of the
-// model's parameters, which are there already.
+// Declares, for each of `targets`, "lora.MODULE.down" (in, rank), uniform within 1 / sqrt(in) as PEFT has it,
+// and "lora.MODULE.up" (rank, out), zero: at first they add nothing. A stage with them may start from one
+// without. Throws Error (PL_ERROR_CONFIG) for a pattern that means none of `all`, or of modules_to_save none
+// of the model's parameters, which are there already.
 void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std::vector<LoraTarget>& all,
               std::vector<transformer::Layer>& layers);
 

@@ -18,6 +18,12 @@ struct LoraOptions : LoraConfig {
   bool operator==(const LoraOptions&) const = default;
   // Whether an export is the additions alone. Without a folder that they are to, it is the whole model.
   bool exports_adapter() const { return rank > 0 && !merge && !base_model.empty(); }
+  // For the log, of an export that is not what was asked for; empty: it is.
+  std::string export_note() const {
+    if (rank == 0 || merge || exports_adapter()) return {};
+    return "the additions are merged into the model, because the folder of the model that they are to is not "
+           "known: for a PEFT adapter, name it as lora.base_model";
+  }
   void describe(Options& o) {
     o("rank", rank, "learn low-rank additions to matrices of the model instead of the model; 0: none")
         .min(0)
@@ -33,7 +39,8 @@ struct LoraOptions : LoraConfig {
     o("modules_to_save", modules_to_save,
       "what is trained as a whole beside them, in the same form: [\"embed_tokens\", \"lm_head\"]")
         .follows();
-    o("init_from", init_from, "folder of a PEFT adapter that the additions begin with; empty: they add nothing");
+    o("init_from", init_from,
+      "folder of a PEFT adapter that the additions begin with; empty: they add nothing");
     o("base_model", base_model,
       "export: what adapter_config.json calls the model that the additions are to; empty: they are merged")
         .follows()

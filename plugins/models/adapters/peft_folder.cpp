@@ -71,8 +71,8 @@ safetensors::Folder open(const std::string& folder) try {
   fail_with(PL_ERROR_CONFIG, error.what());
 }
 
-// The parameters' tensors in the folder, without what `wants` does not want. is_part: the folder is the larger
-// model's.
+// The parameters' tensors in the folder, without what `wants` does not want. is_part: the folder is the
+// larger model's.
 hugging_face::NameMap name_map(const AdaptedModel& model, bool is_part,
                                std::function<bool(const Parameter&)> wants) {
   const auto named = [](const std::string& name) {
@@ -84,8 +84,7 @@ hugging_face::NameMap name_map(const AdaptedModel& model, bool is_part,
                 if (!wants(parameter)) return std::vector<Piece>();
                 if (name.starts_with(kOurs)) {
                   const bool is_down = name.ends_with(kOurDown);
-                  std::string_view module =
-                      without(name.substr(kOurs.size()), is_down ? kOurDown : kOurUp);
+                  std::string_view module = without(name.substr(kOurs.size()), is_down ? kOurDown : kOurUp);
                   if (is_part) module.remove_prefix(model.ours.size());
                   return std::vector<Piece>{
                       {.name = concat(kPrefix, is_part ? model.theirs : "", module, is_down ? kDown : kUp),
@@ -126,7 +125,8 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
   const std::string theirs = is_part(files, model) ? model.theirs : "";
   for (const std::string& name : files.names()) {
     if (!name.ends_with(kDown) || !name.starts_with(std::string(kPrefix) + theirs)) continue;
-    const std::string_view path = without(std::string_view(name).substr(kPrefix.size() + theirs.size()), kDown);
+    const std::string_view path =
+        without(std::string_view(name).substr(kPrefix.size() + theirs.size()), kDown);
     const std::string module = concat(theirs.empty() ? "" : model.ours, path);
     if (!known.contains(module))
       fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(name),
@@ -146,8 +146,7 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
   const auto open_once = [=, &parameters] {
     if (*opened) return;
     const safetensors::Folder files = open(folder);
-    hugging_face::NameMap map =
-        name_map(model, is_part(files, model), [](const Parameter&) { return true; });
+    hugging_face::NameMap map = name_map(model, is_part(files, model), [](const Parameter&) { return true; });
     map.pieces = [all = std::move(map.pieces), &files](const Parameter& parameter) {
       std::vector<Piece> pieces = all(parameter);
       if (parameter.name.starts_with(kOurs)) return pieces;
@@ -186,7 +185,9 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
         again.emplace_back(map.head, piece.written(parameter.tensor.detach()));
     }
   hugging_face::export_weights(folder, parameters, map, again);
-  const auto or_null = [](const std::string& text) { return text.empty() ? nlohmann::json() : nlohmann::json(text); };
+  const auto or_null = [](const std::string& text) {
+    return text.empty() ? nlohmann::json() : nlohmann::json(text);
+  };
   nlohmann::json values{{"peft_type", "LORA"},
                         {"task_type", or_null(model.task_type)},
                         {"base_model_name_or_path", or_null(base_model)},

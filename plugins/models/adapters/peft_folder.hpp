@@ -20,7 +20,8 @@ struct AdaptedModel {
   std::function<std::vector<hugging_face::Piece>(const Parameter& parameter)> pieces = nullptr;
   std::string task_type = "CAUSAL_LM";  // PEFT's; empty: none
   bool has_conv1d = false;              // matrices are (in, out) in the folder, too, as GPT-2's
-  // What a path of `targets` begins with instead in the folder of a larger model that has other matrices, too.
+  // What a path of `targets` begins with instead in the folder of a larger model that has other matrices,
+  // too.
   std::string ours = "", theirs = "";
   // An output head that is the embedding again, by their names in the folder; empty: it is another, or none.
   std::string head = "", tied_to = "";

@@ -20,8 +20,8 @@ std::vector<adapters::LoraTarget> lora_targets(const Config& config, uint32_t fi
 // prefix: of its parameters.
 adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix = "");
 
-// A model of which the additions alone are trained, where there are any, and what the options name beside them;
-// they begin with the adapter that the options name.
+// A model of which the additions alone are trained, where there are any, and what the options name beside
+// them; they begin with the adapter that the options name.
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora);
 // Again after an import, which is of the whole model.
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
@@ -29,8 +29,8 @@ void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora)
 // Writes a PEFT adapter or the whole model's folder, as the options say.
 void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora);
 
-// Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that the
-// additions are to the model of the folder `base`.
+// Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that
+// the additions are to the model of the folder `base`.
 void tell_adapter(const ModelOptions& say, const std::string& table, const adapters::AdaptedModel& model,
                   const adapters::LoraOptions& run, const std::string& base);
 

@@ -206,8 +206,11 @@ hugging_face::OwnTokens Summarization::own_tokens() const {
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
-  language::export_model(folder.string(), model(), config().language.lora);
+  const adapters::LoraOptions& lora = config().language.lora;
+  if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
+  language::export_model(folder.string(), model(), lora);
   corpus_->tokenizer().save(folder.string());
+  if (lora.exports_adapter()) return;  // config.json is the model's
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
 }
 

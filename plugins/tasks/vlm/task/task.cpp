@@ -301,9 +301,11 @@ void VlmTask::import_model(const fs::path& folder) {
 void VlmTask::export_model(const fs::path& folder) {
   const text::Files& files = tokenizer_->files();
   const adapters::LoraOptions& lora = config().language.lora;
+  const bool is_adapter = config().exported == "llava" && lora.exports_adapter();
+  if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
   if (config().exported == "language") {
     export_language(folder.string(), model());
-  } else if (lora.exports_adapter()) {
+  } else if (is_adapter) {
     adapters::export_adapter(folder.string(), model().parameters(), lora,
                              adapted_llava(model().config().language, model().config().vision),
                              lora.base_model);
@@ -314,6 +316,7 @@ void VlmTask::export_model(const fs::path& folder) {
       hugging_face::write_text((folder / name).string(), text);
   }
   tokenizer_->save(folder.string());
+  if (is_adapter) return;  // config.json is the model's
   hugging_face::write_token_ids(folder.string(), files, own_tokens());
 }
 
