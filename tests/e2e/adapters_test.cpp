@@ -13,9 +13,9 @@ namespace pipeline::tests {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using nlohmann::json;
 
 constexpr const char* kModel = R"([run]
 dir = "base"
@@ -53,9 +53,10 @@ class Adapters : public testing::Test, public Job {
   Adapters() {
     std::string text;
     for (int i = 0; i < 40; ++i)
-      text += json{{"prompt", "What follows " + std::to_string(i) + "?"}, {"completion", std::to_string(i + 1)}}
-                  .dump() +
-              "\n";
+      text +=
+          json{{"prompt", "What follows " + std::to_string(i) + "?"}, {"completion", std::to_string(i + 1)}}
+              .dump() +
+          "\n";
     write_text(path("train.jsonl"), text);
     write_text(path("base.toml"), std::string(kModel) + kShortTraining);
     // [train] is what kShortTraining ends with but two tables.
@@ -91,22 +92,22 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   EXPECT_FALSE(fs::exists(path("run/export/config.json")));
 
   // Merged, what has no addition is the base's to the bit.
-  ASSERT_EQ(call("export", {"--checkpoint", "last", "--output", "whole", "--set",
-                            "task.language.lora.merge=true"})
-                .code,
-            0);
+  ASSERT_EQ(
+      call("export", {"--checkpoint", "last", "--output", "whole", "--set", "task.language.lora.merge=true"})
+          .code,
+      0);
   const auto base = safetensors::Folder::open(path("base/export").string()),
              whole = safetensors::Folder::open(path("whole").string());
   ASSERT_EQ(whole.names(), base.names());
   for (const std::string& name : base.names()) {
-    const bool has_addition =
-        name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
+    const bool has_addition = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
     EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_addition) << name;
   }
 
   // All options of the additions follow the folder.
   std::string without = read_text(path("train.toml"));
-  without.erase(without.find("[task.language.lora]"), without.find("[optimizer]") - without.find("[task.language.lora]"));
+  without.erase(without.find("[task.language.lora]"),
+                without.find("[optimizer]") - without.find("[task.language.lora]"));
   write_text(path("train.toml"), without);
   const Result again =
       call("run", {"--set", "run.dir=again", "--set", "task.language.lora.init_from=run/export", "--set",
@@ -118,8 +119,8 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(next.code, 0) << next.out << next.err;
   EXPECT_EQ(loss_of("next"), loss_of("run"));
-  const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=whole", "--set", "optimizer.lr=0.0", "--set",
-                                    "train.max_steps=1"});
+  const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=whole", "--set",
+                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(other.code, 0) << other.out << other.err;
   EXPECT_NEAR(loss_of("other"), loss_of("run"), 1e-5);
 }
@@ -134,10 +135,10 @@ TEST_F(Adapters, HaveTheSameBitsUnderEveryStrategyAndAfterAKill) {
   ASSERT_TRUE(eventually([&] { return fs::exists(path("killed/checkpoints/step-00000005")); }));
   process.signal(SIGKILL);
   process.wait();
-  ASSERT_EQ(call("run", {"--set", "run.dir=killed", "--set", "strategy.plugin=ddp", "--set",
-                         "launch.processes=2"})
-                .code,
-            0);
+  ASSERT_EQ(
+      call("run", {"--set", "run.dir=killed", "--set", "strategy.plugin=ddp", "--set", "launch.processes=2"})
+          .code,
+      0);
   EXPECT_EQ(curve("killed"), curve("run"));
 }
 
@@ -151,7 +152,8 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
     fs::copy_file(path("run/export/adapter_model.safetensors"), path("changed/adapter_model.safetensors"),
                   fs::copy_options::overwrite_existing);
     write_text(path("changed/adapter_config.json"), config.dump());
-    const Result result = call("check", {"--set", "run.dir=new", "--set", "task.language.lora.init_from=changed"});
+    const Result result =
+        call("check", {"--set", "run.dir=new", "--set", "task.language.lora.init_from=changed"});
     EXPECT_EQ(result.code, 2) << result.out;
     return result.out + result.err;
   };
@@ -164,7 +166,8 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_THAT(base.err, HasSubstr("is a LoRA adapter, without the model that it is for"));
   const Result pattern = call("check", {"--set", R"(task.language.lora.targets=["c_attn"])"});
   EXPECT_EQ(pattern.code, 2);
-  EXPECT_THAT(pattern.err, HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
+  EXPECT_THAT(pattern.err,
+              HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 
 from peer_packages import needed, use_their_python
 
@@ -49,8 +50,8 @@ def check_export(model, saved):
     assert tokenizer("MK<mask>X").input_ids == [0, 20, 15, 32, 24, 2] and tokenizer.mask_token_id == 32
 
 
-def run_probe(probe, source, out, samples):
-    result = subprocess.run([probe, source, out], input=json.dumps({"samples": samples}), stdout=subprocess.PIPE, text=True, check=True,
+def run_probe(probe, source, out, samples, adapter=""):
+    result = subprocess.run([probe, source, out], input=json.dumps({"samples": samples, "adapter": adapter}), stdout=subprocess.PIPE, text=True, check=True,
                             env={**os.environ, "OMP_NUM_THREADS": "1"})
     return json.loads(result.stdout)
 
@@ -91,6 +92,43 @@ def compare(probe, size, seed):
           "differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
+def compare_adapter(probe, additions, seed):
+    """The same with peft's additions: its folder read, ours read by peft, and the model that both make of them."""
+    import peft
+    import torch
+    from esm2_reference import forward, make_model, make_samples
+    from safetensors.torch import load_file
+    from transformers import EsmForMaskedLM
+
+    torch.manual_seed(seed)
+    base, samples = make_model(**SIZES[0]), make_samples(6, 60)
+    with tempfile.TemporaryDirectory() as folder:
+        source, adapter = os.path.join(folder, "source"), os.path.join(folder, "theirs")
+        base.save_pretrained(source)
+        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **additions))
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.data.add_(0.1 * torch.randn_like(parameter))
+        model.save_pretrained(adapter)
+        answer = run_probe(probe, source, folder, samples, adapter)
+        ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
+        gradients = load_file(os.path.join(folder, "gradients", "adapter_model.safetensors"))
+        again = peft.PeftModel.from_pretrained(EsmForMaskedLM.from_pretrained(source), os.path.join(folder, "adapter")).eval()
+        merged = EsmForMaskedLM.from_pretrained(os.path.join(folder, "model")).eval()
+        logits, _, loss = forward(model, samples)
+        loss.backward()
+        with torch.no_grad():
+            worst = {"logits": check("logits", ours, logits), "our adapter": check("our adapter", forward(again, samples)[0], logits),
+                     "merged": check("merged", forward(merged, samples)[0], logits),
+                     "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1)),
+                     "moved": (forward(EsmForMaskedLM.from_pretrained(source).eval(), samples)[0] - logits).norm() / logits.norm()}
+        assert worst["moved"] > 0.01, f"the additions move the logits by {worst['moved']:.1e}"
+        theirs = {name.replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
+        assert gradients.keys() == theirs.keys(), sorted(gradients.keys() ^ theirs.keys())
+        worst["gradients up to"] = max(check(f"gradient of {name}", gradients[name], theirs[name]) for name in theirs)
+    print(f"equal to peft {peft.__version__}: {additions}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+
+
 def main():
     use_their_python()
     parser = argparse.ArgumentParser()
@@ -98,13 +136,18 @@ def main():
     arguments = parser.parse_args()
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     with needed():
+        import peft  # noqa: F401
         import torch
         import transformers
     transformers.logging.set_verbosity_error()
+    warnings.filterwarnings("error", message="Found missing adapter keys")
     torch.set_num_threads(1)  # small models: threads only wait for each other
     for seed, size in enumerate(SIZES):
         compare(arguments.probe, size, seed)
         print(f"equal to transformers {transformers.__version__}: {size}")
+    for seed, additions in enumerate((dict(target_modules=["query", "value"]), dict(target_modules=r"esm\.encoder\..*(query|key|value|dense)", use_rslora=True),
+                                      dict(target_modules=["key", "attention.output.dense"], layers_to_transform=[1]))):
+        compare_adapter(arguments.probe, additions, seed)
 
 
 if __name__ == "__main__":

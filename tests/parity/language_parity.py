@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import tempfile
+import warnings
 
 from peer_packages import needed, use_their_python
 
@@ -238,6 +239,7 @@ def main():
         import torch
         import transformers
     transformers.logging.set_verbosity_error()
+    warnings.filterwarnings("error", message="Found missing adapter keys")
     torch.set_num_threads(1)  # small models: threads only wait for each other
     for seed, model in enumerate(MODELS):
         compare(arguments.probe, *model, seed)

@@ -1,12 +1,13 @@
-// The options of low-rank additions in a task, [task.language.lora].
+// The options of low-rank additions in a task, [task.language.lora], and what of them follows from a folder.
 #pragma once
 
+#include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
 #include <filesystem>
 #include <string>
 
-#include "adapters/lora.hpp"
+#include "adapters/peft_folder.hpp"
 
 namespace pipeline::adapters {
 
@@ -49,5 +50,10 @@ struct LoraOptions : LoraConfig {
         .may_change();
   }
 };
+
+// Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that
+// the additions are to the model of the folder `base`.
+void tell_adapter(const ModelOptions& say, const std::string& table, const AdaptedModel& model,
+                  const LoraOptions& run, const std::string& base);
 
 }  // namespace pipeline::adapters

@@ -53,15 +53,17 @@ std::string_view without(std::string_view text, std::string_view end) {
   return text.substr(0, text.size() - end.size());
 }
 
-// As short as it can be said for these modules alone of `all`.
-std::vector<std::string> names_of(const std::set<std::string>& modules, const std::vector<LoraTarget>& all) {
+// As short as it can be said for these modules alone of the model's.
+std::vector<std::string> names_of(const std::set<std::string>& modules, const AdaptedModel& model) {
   std::set<std::string> ends;
   for (const std::string& module : modules) ends.insert(module.substr(module.rfind('.') + 1));
   std::vector<std::string> names(ends.begin(), ends.end());
   const auto is_right = [&](const LoraTarget& target) {
     return is_one_of(target.module, names) == modules.contains(target.module);
   };
-  if (!std::ranges::all_of(all, is_right)) names.assign(modules.begin(), modules.end());
+  const auto is_other = [&](const std::string& module) { return is_one_of(module, names); };
+  if (!std::ranges::all_of(model.targets, is_right) || std::ranges::any_of(model.others, is_other))
+    names.assign(modules.begin(), modules.end());
   return names;
 }
 
@@ -137,7 +139,7 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
   }
   if (modules.empty())
     fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no additions (", kPrefix, "...", kDown, ")");
-  config.targets = names_of(modules, model.targets);
+  config.targets = names_of(modules, model);
   return file.checked(config);
 }
 
@@ -188,16 +190,16 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
   };
-  nlohmann::json values{{"peft_type", "LORA"},
-                        {"task_type", or_null(model.task_type)},
-                        {"base_model_name_or_path", or_null(base_model)},
-                        {"inference_mode", true},
-                        {"bias", "none"},
-                        {"init_lora_weights", true},
-                        {"fan_in_fan_out", model.has_conv1d},
-                        {"target_modules", is_part ? std::vector(modules.begin(), modules.end())
-                                                   : names_of(modules, model.targets)},
-                        {"modules_to_save", nullptr}};
+  nlohmann::json values{
+      {"peft_type", "LORA"},
+      {"task_type", or_null(model.task_type)},
+      {"base_model_name_or_path", or_null(base_model)},
+      {"inference_mode", true},
+      {"bias", "none"},
+      {"init_lora_weights", true},
+      {"fan_in_fan_out", model.has_conv1d},
+      {"target_modules", is_part ? std::vector(modules.begin(), modules.end()) : names_of(modules, model)},
+      {"modules_to_save", nullptr}};
   if (!saved.empty()) values["modules_to_save"] = saved;
   if (!again.empty()) values["ensure_weight_tying"] = true;
   hugging_face::write_fields(config, fields(), values);

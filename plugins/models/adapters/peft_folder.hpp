@@ -16,6 +16,8 @@ namespace pipeline::adapters {
 // What a model has to do with an adapter.
 struct AdaptedModel {
   std::vector<LoraTarget> targets;  // all that there are
+  // Matrices that PEFT can make additions to, too, and we do not.
+  std::vector<std::string> others = {};
   // What a tensor of the whole model's folder is, for all parameters but the additions.
   std::function<std::vector<hugging_face::Piece>(const Parameter& parameter)> pieces = nullptr;
   std::string task_type = "CAUSAL_LM";  // PEFT's; empty: none

@@ -77,22 +77,4 @@ void export_model(const std::string& folder, const LanguageModel& model, const a
   adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);
 }
 
-void tell_adapter(const ModelOptions& say, const std::string& table, const adapters::AdaptedModel& model,
-                  const adapters::LoraOptions& run, const std::string& base) {
-  if (run.init_from.empty()) {
-    if (run.rank > 0 && !base.empty()) say(table + "base_model", base, base);
-    return;
-  }
-  const std::string folder = run.init_from.string();
-  const adapters::LoraConfig theirs = adapters::read_adapter(folder, model);
-  const auto tell = [&](const char* key, const auto& value) { say(table + key, value, folder); };
-  tell("rank", theirs.rank);
-  tell("alpha", theirs.alpha);
-  tell("use_rslora", theirs.use_rslora);
-  tell("dropout", theirs.dropout);
-  tell("targets", theirs.targets);
-  tell("modules_to_save", theirs.modules_to_save);
-  if (!base.empty()) say(table + "base_model", base, base);
-}
-
 }  // namespace pipeline::language

@@ -1,8 +1,6 @@
 // A language model's low-rank additions: which matrices may have them, their options and their folders.
 #pragma once
 
-#include <pipeline/model_options.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,10 +26,5 @@ void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora)
 
 // Writes a PEFT adapter or the whole model's folder, as the options say.
 void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora);
-
-// Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that
-// the additions are to the model of the folder `base`.
-void tell_adapter(const ModelOptions& say, const std::string& table, const adapters::AdaptedModel& model,
-                  const adapters::LoraOptions& run, const std::string& base);
 
 }  // namespace pipeline::language

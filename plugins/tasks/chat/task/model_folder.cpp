@@ -17,7 +17,7 @@ void ChatConfig::read_model(const ChatConfig& config, const std::filesystem::pat
   const language::Config theirs = language::read_config(hugging_face::ConfigFile(file.string()));
   hugging_face::check_weights(init_from.string());
   language::tell_options(say, "language.", file, theirs, config.language);
-  language::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
+  adapters::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
                          init_from.string());
   text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 

@@ -46,8 +46,10 @@ void Esm2Config::check() const {
   check_positive("initializer_range", initializer_range);
 }
 
-Esm2::Esm2(const Esm2Config& config) : config_(config) {
+Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora) : config_(config), lora_(lora) {
   config_.check();
+  parameters_.set_rule(
+      [&](Parameter& parameter) { parameter.trainable = adapters::is_trained(parameter, lora_); });
   const int64_t width = config_.hidden_dim;
   const double deviation = config_.initializer_range, epsilon = config_.layer_norm_epsilon;
   words_ = parameters_.add(
@@ -68,19 +70,27 @@ Esm2::Esm2(const Esm2Config& config) : config_(config) {
   head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
   head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, epsilon);
   head_bias_ = parameters_.add({.name = "lm_head.bias", .shape = {kTokens}, .decay = false}, constant(0));
+  adapters::add_lora(parameters_, lora_, esm2::adapted_model(config_).targets, layers_);
+  start_from_adapter();
   set_extras({});
+}
+
+void Esm2::start_from_adapter() {
+  if (!lora_.init_from.empty())
+    adapters::start_from_adapter(lora_.init_from.string(), parameters_, esm2::adapted_model(config_));
 }
 
 at::Tensor Esm2::body(const PackedProteins& batch, const ForwardPass& pass) const {
   const Sequences sequences(batch, config_.token_dropout);
-  const transformer::LayerPass layers{
-      .layout = {.queries = sequences.rows,
-                 .keys = sequences.rows,
-                 .heads = config_.num_heads,
-                 .causal = false},
-      .rotation = transformer::rotation(sequences.positions, frequencies_),
-      .dropout = {.attention = config_.attention_dropout, .residual = config_.hidden_dropout},
-      .gelu = transformer::Gelu::kExact};
+  const transformer::LayerPass layers{.layout = {.queries = sequences.rows,
+                                                 .keys = sequences.rows,
+                                                 .heads = config_.num_heads,
+                                                 .causal = false},
+                                      .rotation = transformer::rotation(sequences.positions, frequencies_),
+                                      .dropout = {.attention = config_.attention_dropout,
+                                                  .residual = config_.hidden_dropout,
+                                                  .additions = lora_.dropout},
+                                      .gelu = transformer::Gelu::kExact};
   const at::Tensor x =
       pass.run_once(0,
                     [&](const Tensors&) {
@@ -157,10 +167,16 @@ double Esm2::flops(const PackedProteins& batch) const {
 
 void Esm2::import_folder(const std::filesystem::path& folder) {
   set_extras(esm2::import_folder(folder.string(), config_, parameters_));
+  start_from_adapter();  // after what is the whole model's
 }
 
 void Esm2::export_folder(const std::filesystem::path& folder) const {
-  esm2::export_folder(folder.string(), config_, parameters_, extras_);
+  if (lora_.exports_adapter())
+    return adapters::export_adapter(folder.string(), parameters_, lora_, esm2::adapted_model(config_),
+                                    lora_.base_model);
+  esm2::export_folder(
+      folder.string(), config_, parameters_, extras_,
+      [&](const ParameterRegistry::Declared& parameter) { return adapters::merged(parameter, layers_); });
 }
 
 void Esm2::set_extra_state(std::string_view state) { set_extras(esm2::Extras::unpack(state, config_)); }

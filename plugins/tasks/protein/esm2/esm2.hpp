@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
@@ -15,10 +16,11 @@ namespace pipeline::protein {
 // positions. Parameters carry the names of Hugging Face's state dict, but that query, key and value are one
 // ("esm.encoder.layer.0.attention.self.qkv.weight"). Unit 0 is what both ends use: the word embeddings, which
 // are the output head as well, the last norm and the rest of the head. Units 1 to num_layers are the layers.
+// With low-rank additions, they alone are trained, and what the options name beside them.
 class Esm2 : public ProteinModel {
  public:
   // Throws std::invalid_argument for a configuration that cannot be.
-  explicit Esm2(const Esm2Config& config);
+  explicit Esm2(const Esm2Config& config, const adapters::LoraOptions& lora = {});
   Esm2(const Esm2&) = delete;
   Esm2& operator=(const Esm2&) = delete;
 
@@ -44,7 +46,10 @@ class Esm2 : public ProteinModel {
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
 
+  void start_from_adapter();
+
   Esm2Config config_;
+  adapters::LoraOptions lora_;
   at::Tensor words_;  // (33, C)
   std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;

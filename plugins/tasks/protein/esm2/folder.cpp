@@ -35,6 +35,7 @@ constexpr const char* kWords = "esm.embeddings.word_embeddings.weight";
 
 // Weights are (out, in) there and (in, out) here. Query, key and value are three there and one here.
 std::vector<Piece> pieces_of(const Parameter& parameter) {
+  if (parameter.name.starts_with("lora.")) return {};
   const bool turned = parameter.shape.size() == 2 && parameter.name != kWords;
   const size_t fused = parameter.name.find(".qkv.");
   if (fused == std::string::npos) return {{.name = parameter.name, .transposed = turned}};
@@ -220,6 +221,36 @@ void write_tokenizer(const std::string& folder) {
   hugging_face::write_text(folder + "/tokenizer_config.json", tokenizer.dump(2) + "\n");
 }
 
+adapters::AdaptedModel adapted_model(const Esm2Config& config) {
+  using transformer::Layer;
+  adapters::AdaptedModel model{.others = {"lm_head.dense"},
+                               .pieces = pieces_of,
+                               .task_type = "",
+                               .head = "lm_head.decoder.weight",
+                               .tied_to = kWords};
+  const int64_t width = config.hidden_dim, inner = config.inner();
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const auto add = [&](const char* module, auto Layer::*additions, int64_t first, int64_t in, int64_t out,
+                         bool is_usual = false) {
+      model.targets.push_back({.module = concat("esm.encoder.layer.", i, ".", module),
+                               .layer = static_cast<size_t>(i),
+                               .additions = additions,
+                               .first = first,
+                               .in = in,
+                               .out = out,
+                               .unit = static_cast<uint32_t>(i + 1),
+                               .is_usual = is_usual});
+    };
+    add("attention.self.query", &Layer::qkv_additions, 0, width, width, true);
+    add("attention.self.key", &Layer::qkv_additions, width, width, width);
+    add("attention.self.value", &Layer::qkv_additions, 2 * width, width, width, true);
+    add("attention.output.dense", &Layer::projection_additions, 0, width, width);
+    add("intermediate.dense", &Layer::up_additions, 0, width, inner);
+    add("output.dense", &Layer::down_additions, 0, inner, width);
+  }
+  return model;
+}
+
 Extras import_folder(const std::string& path, const Esm2Config& config, ParameterRegistry& parameters) {
   compare(path, config, read_config(path + "/config.json"));
   check_vocabulary(path + "/vocab.txt");
@@ -250,7 +281,8 @@ Extras import_folder(const std::string& path, const Esm2Config& config, Paramete
 }
 
 void export_folder(const std::string& path, const Esm2Config& config, const ParameterRegistry& parameters,
-                   const Extras& extras) {
+                   const Extras& extras,
+                   const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value) {
   Extras all = extras;
   if (!all.frequencies.defined()) all.frequencies = transformer::rotary_frequencies(config.head_width());
   std::vector<std::pair<std::string, at::Tensor>> others;
@@ -258,7 +290,7 @@ void export_folder(const std::string& path, const Esm2Config& config, const Para
                [&](const char* name, const at::Tensor& tensor, const std::vector<int64_t>& shape) {
                  others.emplace_back(name, tensor.defined() ? tensor : at::zeros(shape));
                });
-  hugging_face::export_weights(path, parameters, {.pieces = pieces_of}, others);
+  hugging_face::export_weights(path, parameters, {.pieces = pieces_of, .value = value}, others);
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
   text::write_tokenizer_files(extras.files, path);

@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "adapters/peft_folder.hpp"
 #include "tokenizer/folder_files.hpp"
 
 namespace pipeline::protein {
@@ -74,6 +75,8 @@ void check_vocabulary(const std::string& path);
 // Writes vocab.txt, tokenizer_config.json and special_tokens_map.json.
 void write_tokenizer(const std::string& folder);
 
+adapters::AdaptedModel adapted_model(const Esm2Config& config);
+
 // A folder of EsmForMaskedLM: config.json, model.safetensors or shards, fp32, fp16, bf16 or fp64, and perhaps
 // vocab.txt.
 
@@ -84,9 +87,10 @@ void write_tokenizer(const std::string& folder);
 Extras import_folder(const std::string& path, const Esm2Config& config, ParameterRegistry& parameters);
 
 // Writes the folder, in fp32, so that transformers loads it as EsmForMaskedLM and AutoTokenizer. What
-// `extras` has not is written as zeros (contact head) and as it is by default (frequencies). The folder must
-// exist.
+// `extras` has not is written as zeros (contact head) and as it is by default (frequencies). `value`: see
+// hugging_face::NameMap. The folder must exist.
 void export_folder(const std::string& path, const Esm2Config& config, const ParameterRegistry& parameters,
-                   const Extras& extras);
+                   const Extras& extras,
+                   const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value = nullptr);
 
 }  // namespace pipeline::protein::esm2

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 
+#include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
@@ -94,8 +95,10 @@ struct PredictConfig {
 
 struct Esm2Options {
   Esm2Config model;
+  adapters::LoraOptions lora;
 
   void describe(Options& o) {
+    o.group("lora", lora);
     o("num_layers", model.num_layers, "layers: 6 (8M model), 12 (35M), 30 (150M), 33 (650M)")
         .min(1)
         .max(kMostLayers)
@@ -120,6 +123,9 @@ struct Esm2Options {
     if (model.hidden_dim % (2 * model.num_heads) != 0)
       errors("num_heads", "must divide task.esm2.hidden_dim (" + std::to_string(model.hidden_dim) +
                               ") into heads of an even width");
+    if (const auto problem = adapters::chosen(lora, esm2::adapted_model(model).targets).problem;
+        !problem.empty())
+      errors("lora.targets", problem);
   }
 };
 
@@ -191,9 +197,9 @@ struct ProteinConfig {
         errors(
             key,
             "is of no use with task.model = \"esm2\": leave it out; the options of ESM-2 are in task.esm2");
-    for (const char* key :
-         {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim",
-          "esm2.layer_norm_epsilon", "esm2.token_dropout", "esm2.hidden_dropout", "esm2.attention_dropout"})
+    for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim",
+                            "esm2.layer_norm_epsilon", "esm2.token_dropout", "esm2.hidden_dropout",
+                            "esm2.attention_dropout", "esm2.lora.rank", "esm2.lora.init_from"})
       if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
   }
 

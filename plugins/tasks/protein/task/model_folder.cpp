@@ -31,6 +31,8 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell("esm2.token_dropout", theirs.token_dropout);
     tell("esm2.hidden_dropout", theirs.hidden_dropout);
     tell("esm2.attention_dropout", theirs.attention_dropout);
+    adapters::tell_adapter(say, "esm2.lora.", esm2::adapted_model(theirs), config.esm2.lora,
+                           init_from.string());
     return;
   }
   tell("model", std::string("encoder-decoder"));

@@ -79,7 +79,7 @@ bool ProteinTask::is_scored(Split split) const {
 std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   std::shared_ptr<ProteinModel> model;
   if (config().kind == "esm2") {
-    model = std::make_shared<Esm2>(config().esm2.model);
+    model = std::make_shared<Esm2>(config().esm2.model, config().esm2.lora);
   } else {
     model = std::make_shared<EncoderDecoder>(config().model);
   }

@@ -41,7 +41,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
     tell_gpt2(say, file, theirs, config.model.gpt2);
   else
     language::tell_options(say, "language.", file, theirs, config.language);
-  language::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
+  adapters::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
                          init_from.string());
   text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 

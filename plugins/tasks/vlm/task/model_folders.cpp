@@ -80,7 +80,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
                 false);
     tell_pictures(say, init_from, theirs.vision);
     read_language(init_from, theirs.language);
-    language::tell_adapter(say, "language.lora.", adapted_llava(theirs.language, theirs.vision),
+    adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs.language, theirs.vision),
                            config.language.lora, init_from.string());
     check_image_token(say, init_from, config.tokenizer.path);
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
@@ -94,7 +94,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     if (!of_language.empty()) {
       const language::Config theirs = read_language_folder(of_language.string());
       read_language(of_language, theirs);
-      language::tell_adapter(say, "language.lora.", adapted_llava(theirs, vision), config.language.lora, "");
+      adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs, vision), config.language.lora, "");
     }
     if (of_vision.empty() && of_language.empty()) return;
   }

@@ -5,7 +5,8 @@
 //
 // The request has samples; a sample is a list of chains {tokens, positions, targets}, a target of -1: none.
 // OUT_FOLDER receives `model`, the folder as read and written again by another process' model; `gradients`,
-// the same kind of folder with gradients in place of weights; and the logits of all residues.
+// the same kind of folder with gradients in place of weights; and the logits of all residues. With the folder
+// of a PEFT adapter in the request, `model` has it merged, `gradients` is such a folder, and so is `adapter`.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -76,7 +77,14 @@ int main(int argc, char** argv) {
   const auto request = nlohmann::json::parse(std::cin);
   const std::filesystem::path folder = argv[1], out = argv[2];
   const Esm2Config config = esm2::read_config(folder / "config.json");
-  Esm2 model(config);
+  pipeline::adapters::LoraOptions lora;
+  lora.init_from = request.value("adapter", "");
+  if (!lora.init_from.empty()) {
+    static_cast<pipeline::adapters::LoraConfig&>(lora) =
+        pipeline::adapters::read_adapter(lora.init_from.string(), esm2::adapted_model(config));
+    lora.base_model = folder;
+  }
+  Esm2 model(config, lora);
   model.import_folder(folder);
   std::vector<at::Tensor> values, gradients;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
@@ -86,11 +94,18 @@ int main(int argc, char** argv) {
   copy_into(model, values);
 
   // As an export from a checkpoint: parameters and extra state are all that is left of the folder.
-  Esm2 again(config);
+  lora.init_from = "";
+  pipeline::adapters::LoraOptions whole = lora;
+  whole.merge = true;
+  Esm2 again(config, whole);
   again.set_extra_state(model.extra_state());
   copy_into(again, values);
-  std::filesystem::create_directory(out / "model");
-  again.export_folder(out / "model");
+  const auto write = [&](const Esm2& what, const char* name) {
+    std::filesystem::create_directory(out / name);
+    what.export_folder(out / name);
+  };
+  write(again, "model");
+  if (lora.rank > 0) write(model, "adapter");
 
   const PackedProteins batch = read_batch(request["samples"], false),
                        all = read_batch(request["samples"], true);
@@ -99,11 +114,14 @@ int main(int argc, char** argv) {
                                     {"log_probabilities", again.outputs(batch, {}).log_probabilities}});
   const auto loss = again.loss(batch, {});
   loss.scaled.backward();
-  for (const auto& [name, parameter] : pipeline::tests::named(again)) gradients.push_back(parameter.grad());
-  Esm2 slopes(config);
+  for (const auto& parameter : again.parameters()) {
+    if (parameter.trainable != parameter.tensor.grad().defined())
+      throw std::runtime_error(parameter.name + ": is frozen and has a gradient, or the other way");
+    gradients.push_back(parameter.trainable ? parameter.tensor.grad() : at::zeros(parameter.shape));
+  }
+  Esm2 slopes(config, lora);
   copy_into(slopes, gradients);
-  std::filesystem::create_directory(out / "gradients");
-  slopes.export_folder(out / "gradients");
+  write(slopes, "gradients");
   std::cout << nlohmann::json{{"loss", loss.sum.item<double>()}, {"flops", again.flops(batch)}} << "\n";
   return 0;
 }
