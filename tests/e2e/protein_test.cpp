@@ -83,6 +83,23 @@ TEST_F(Esm2, TrainsOnTheSameData) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_THAT(again.out, HasSubstr("from run/export/config.json: task.model = \"esm2\", "));
   EXPECT_THAT(again.out, HasSubstr("task.esm2.hidden_dim = 16"));
+  // Additions to it are a PEFT adapter, which another run begins with.
+  const Result adapted =
+      call("run", {"--set", "run.dir=adapted", "--set", "train.init_from=run/export", "--set",
+                   "task.esm2.lora.rank=2", "--set", "task.esm2.lora.dropout=0.1"});
+  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
+  ASSERT_EQ(call("export", {"--set", "run.dir=adapted", "--checkpoint", "last"}).code, 0);
+  const auto config = nlohmann::json::parse(read_text(path("adapted/export/adapter_config.json")));
+  EXPECT_EQ(config["base_model_name_or_path"], "run/export");
+  EXPECT_THAT(config["target_modules"], testing::ElementsAre("query", "value"));
+  const Result begun = call("run", {"--set", "run.dir=begun", "--set", "train.init_from=run/export", "--set",
+                                    "task.esm2.lora.init_from=adapted/export", "--set", "optimizer.lr=0.0",
+                                    "--set", "train.max_steps=1"});
+  ASSERT_EQ(begun.code, 0) << begun.out << begun.err;
+  const auto loss_of = [&](const std::string& dir) {
+    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+  };
+  EXPECT_EQ(loss_of("begun"), loss_of("adapted"));
   const Result other = call("check", {"--set", "run.dir=other", "--set", "train.init_from=run/export",
                                       "--set", "task.model=encoder-decoder"});
   EXPECT_THAT(other.err, HasSubstr("--set task.model=encoder-decoder: run/export/config.json has \"esm2\""));

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 
 from peer_packages import needed, use_their_python
 
@@ -144,6 +145,43 @@ def compare(probe, kind, vision, language, options, seed):
     print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
+def compare_adapter(probe, seed):
+    """peft's additions to the language model, and a projector that is trained beside them: its folder read, and ours read by peft."""
+    import peft
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import LlavaForConditionalGeneration
+
+    torch.manual_seed(seed)
+    kind, vision, language, options = MODELS[0]
+    base, image_token = make_model(kind, vision, language, options), language["vocab_size"] - 1
+    sequences = make_sequences((vision["image_size"] // vision["patch_size"]) ** 2, language["vocab_size"])
+    pixels = torch.randn(2, 3, vision["image_size"], vision["image_size"])
+    with tempfile.TemporaryDirectory() as folder:
+        source, adapter = os.path.join(folder, "source"), os.path.join(folder, "theirs")
+        base.save_pretrained(source)
+        os.mkdir(os.path.join(source, "input"))
+        save_file({"pixels": pixels}, os.path.join(source, "input", "model.safetensors"))
+        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, target_modules=r"model\.language_model\..*(q_proj|down_proj)",
+                                                          modules_to_save=["multi_modal_projector"]))
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.data.add_(0.1 * torch.randn_like(parameter))
+        model.save_pretrained(adapter)
+        subprocess.run([probe, source, folder], input=json.dumps({"sequences": sequences, "adapter": adapter}), text=True, check=True)
+        ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
+        with torch.no_grad():
+            plain = LlavaForConditionalGeneration.from_pretrained(source).eval()
+            before = forward(plain, sequences, pixels, image_token)[0]
+            theirs = forward(model.eval(), sequences, pixels, image_token)[0]
+            again = peft.PeftModel.from_pretrained(plain, os.path.join(folder, "adapter")).eval()
+            worst = {"logits": check("logits", ours, theirs),
+                     "our adapter": check("our adapter", forward(again, sequences, pixels, image_token)[0], theirs),
+                     "moved": ((before - theirs).norm() / theirs.norm()).item()}
+        assert worst["moved"] > 0.01, f"the adapter moves the logits by {worst['moved']:.1e}"
+    print(f"equal to peft {peft.__version__}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+
+
 def main():
     use_their_python()
     parser = argparse.ArgumentParser()
@@ -152,17 +190,20 @@ def main():
     parser.add_argument("--tokenizer-tool", required=True, help="the program tokenizer_tool")
     arguments = parser.parse_args()
     with needed():
+        import peft  # noqa: F401
         import torch
         import transformers
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import chat_comparison
 
     transformers.logging.set_verbosity_error()
+    warnings.filterwarnings("error", message="Found missing adapter keys")
     torch.set_num_threads(1)  # small models: threads only wait for each other
     chat_comparison.main(arguments.chat_probe, arguments.tokenizer_tool)
     for seed, (kind, vision, language, options) in enumerate(MODELS):
         compare(arguments.probe, kind, vision, language, options, seed)
         print(f"equal to transformers {transformers.__version__}: {kind} {vision} {language} {options}")
+    compare_adapter(arguments.probe, seed=7)
 
 
 if __name__ == "__main__":

@@ -120,6 +120,9 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
   const hugging_face::ConfigFile file(folder + "/" + kConfig);
   LoraConfig config = hugging_face::read_fields(file, fields(), "peft's LoraConfig", LoraConfig{.rank = 8});
   file.read("modules_to_save", config.modules_to_save);
+  std::erase_if(config.modules_to_save, [&](const std::string& module) {
+    return !model.beside.empty() && module.find(model.beside) != module.npos;
+  });
   if (config.rank == 0) file.fail("r", "must be at least 1");
   std::set<std::string> modules, known;
   for (const LoraTarget& target : model.targets) known.insert(target.module);

@@ -25,6 +25,8 @@ struct AdaptedModel {
   // What a path of `targets` begins with instead in the folder of a larger model that has other matrices,
   // too.
   std::string ours = "", theirs = "";
+  // A part of that model that is trained as a whole without being named in modules_to_save; empty: none.
+  std::string beside = "";
   // An output head that is the embedding again, by their names in the folder; empty: it is another, or none.
   std::string head = "", tied_to = "";
 };

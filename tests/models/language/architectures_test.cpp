@@ -120,6 +120,37 @@ TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
   }
 }
 
+// While `up` is zero its gradient is linear in what is dropped, so that the mean over many masks is the
+// gradient without any.
+TEST_P(Architectures, WhatAdditionsReadIsDroppedInTrainingAlone) {
+  LanguageModel one(tiny(), {}, {.rank = 2, .dropout = 0.5, .targets = {"*"}});
+  tests::initialize(one, 3);
+  const auto batch = transformer::pack({kTokens}, {{17, 30, 5, 5, 9, 0, 22, 14, 8, 11, 2, 29, 7, 1}});
+  const auto slopes = [&](const ForwardPass& pass) {
+    tests::zero_gradients(one);
+    one.loss(batch, pass).scaled.backward();
+    std::vector<at::Tensor> found;
+    for (const auto& parameter : one.parameters())
+      if (parameter.name.ends_with(".up")) found.push_back(parameter.tensor.grad().clone());
+    return found;
+  };
+  const auto plain = slopes({}), first = slopes({.training = true, .dropout_seed = 1}),
+             again = slopes({.training = true, .dropout_seed = 1});
+  std::vector<at::Tensor> mean;
+  for (const at::Tensor& slope : plain) mean.push_back(at::zeros_like(slope));
+  constexpr int kMasks = 400;
+  for (uint64_t seed = 1; seed <= kMasks; ++seed) {
+    const auto some = slopes({.training = true, .dropout_seed = seed});
+    for (size_t i = 0; i < mean.size(); ++i) mean[i] += some[i] / kMasks;
+  }
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(first[i].equal(again[i])) << i;
+    const float norm = plain[i].norm().item<float>();
+    EXPECT_GT((first[i] - plain[i]).norm().item<float>(), 0.2f * norm) << i;
+    EXPECT_LT((mean[i] - plain[i]).norm().item<float>(), 0.2f * norm) << i;
+  }
+}
+
 std::string refused(const char* architecture, nlohmann::json values) {
   const FilesFolder folder;
   nlohmann::json config = config_json(language::architecture(architecture).defaults);

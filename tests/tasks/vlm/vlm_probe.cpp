@@ -6,7 +6,8 @@
 // FOLDER has input/model.safetensors with `pixels` (B, 3, S, S) beside the model's files. The request has
 // sequences {tokens, targets}: a token of -1 is a patch of the next picture, a target of -1 none. OUT_FOLDER
 // receives `model`, the folder written again, `gradients`, the same with gradients in place of weights, and
-// logits.safetensors with those of all rows.
+// logits.safetensors with those of all rows. With the folder of a PEFT adapter in the request, the vision
+// encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -67,8 +68,16 @@ int main(int argc, char** argv) {
   const fs::path folder = argv[1], out = argv[2];
   VlmConfig config = read_llava_config(folder.string());
   --config.language.vocab_size;  // the last token is a patch's
-  Vlm model(config);
+  const std::string adapter = request.value("adapter", "");
+  const auto adapted = adapted_llava(config.language, config.vision);
+  if (!adapter.empty()) config.lora = pipeline::adapters::read_adapter(adapter, adapted);
+  Vlm model(config, [&](pipeline::Parameter& parameter) {
+    if (parameter.name.starts_with("language."))
+      parameter.trainable = pipeline::adapters::is_trained(parameter, config.lora);
+    if (parameter.name.starts_with("vision.")) parameter.trainable = adapter.empty();
+  });
   import_llava(folder.string(), model);
+  if (!adapter.empty()) pipeline::adapters::start_from_adapter(adapter, model.parameters(), adapted);
   pipeline::tests::initialize(model);
   fs::create_directory(out / "model");
   export_llava((out / "model").string(), model);
@@ -76,6 +85,12 @@ int main(int argc, char** argv) {
   const VlmBatch batch = read_batch(request, read_pixels(folder / "input"));
   save(out / "logits.safetensors", "logits",
        model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
+  if (!adapter.empty()) {
+    fs::create_directory(out / "adapter");
+    pipeline::adapters::export_adapter((out / "adapter").string(), model.parameters(), config.lora, adapted,
+                                       folder.string());
+    return 0;
+  }
   const auto loss = model.loss(batch, {});
   loss.scaled.backward();
   for (const at::Tensor& parameter : pipeline::tests::tensors(model)) {
