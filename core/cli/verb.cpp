@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <variant>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
@@ -71,14 +74,39 @@ config::Config ConfigArgs::load_for_task() const {
   return config;
 }
 
+namespace {
+
+// The folder of the model that a PEFT adapter is to; empty: `folder` is no adapter.
+std::string base_of_adapter(const std::string& folder) {
+  const std::filesystem::path path = std::filesystem::path(folder) / "adapter_config.json";
+  if (!std::filesystem::exists(path)) return "";
+  constexpr const char* kKey = "base_model_name_or_path";
+  const nlohmann::json config =
+      nlohmann::json::parse(std::ifstream(path), nullptr, /*allow_exceptions=*/false);
+  const bool has_name = config.is_object() && config.contains(kKey) && config[kKey].is_string();
+  const std::string base = has_name ? config[kKey].get<std::string>() : "";
+  if (!train::is_foreign(base))
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, and "
+                    "--set task.language.lora.init_from={}",
+                    path.string(), kKey, base, folder, folder));
+  return base;
+}
+
+}  // namespace
+
 void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
+  const std::string base = base_of_adapter(args.file);
+  const std::string named = args.file;
+  if (!base.empty()) args.file = base;
   if (!train::is_foreign(args.file)) return;
   if (verb_args.checkpoint != train::VerbArgs().checkpoint)
     throw Error(
         PL_ERROR_CONFIG,
         fmt::format("{} is a model folder, whose weights are used: leave out --checkpoint {}, or name a "
                     "configuration in its place",
-                    args.file, verb_args.checkpoint));
+                    named, verb_args.checkpoint));
   verb_args.checkpoint = args.file;
   const auto sets = [&](std::string_view key) {
     return std::ranges::any_of(args.sets, [&](const std::string& set) { return set.starts_with(key); });
@@ -86,7 +114,8 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   std::vector<std::string> more;
   if (!sets("task.plugin=")) more.push_back("task.plugin=\"chat\"");
   if (!sets("run.dir=") && !sets("run.name="))
-    more.push_back("run.name=\"" + train::without_trailing_slash(args.file).filename().string() + "\"");
+    more.push_back("run.name=\"" + train::without_trailing_slash(named).filename().string() + "\"");
+  if (!base.empty()) more.push_back("task.language.lora.init_from=\"" + named + "\"");
   args.sets.insert(args.sets.begin(), more.begin(), more.end());
   args.file.clear();
 }

@@ -54,7 +54,7 @@ struct ConfigArgs {
 };
 
 // Where FILE is the model folder of another tool, its weights are used, as those of the task "chat" unless
-// --set task.plugin says otherwise.
+// --set task.plugin says otherwise; of a PEFT adapter those of the model that it is to, with it.
 void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args);
 
 // Where the task of a stage is a class in a Python file, starts Python in place of this process, with the

@@ -91,6 +91,22 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   EXPECT_TRUE(fs::exists(path("run/export/tokenizer.json")));
   EXPECT_FALSE(fs::exists(path("run/export/config.json")));
 
+  // The adapter stands for the model that it is to.
+  ASSERT_EQ(
+      call("predict", {"--prompt", "What follows 7?", "--checkpoint", "last", "--output", "run.csv"}).code,
+      0);
+  const Result predicted = pipeline({"predict", "run/export", "--prompt", "What follows 7?", "--set",
+                                     "task.generate.max_tokens=6", "--output", "adapter.csv"},
+                                    folder());
+  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  EXPECT_EQ(read_lines(path("adapter.csv")), read_lines(path("run.csv")));
+  fs::copy(path("run/export"), path("lost"));
+  json lost = config;
+  lost["base_model_name_or_path"] = "somebody/model";
+  write_text(path("lost/adapter_config.json"), lost.dump());
+  EXPECT_THAT(pipeline({"chat", "lost"}, folder()).err,
+              HasSubstr("base_model_name_or_path = \"somebody/model\": is no folder of a model here"));
+
   // Merged, what has no addition is the base's to the bit.
   ASSERT_EQ(
       call("export", {"--checkpoint", "last", "--output", "whole", "--set", "task.language.lora.merge=true"})
