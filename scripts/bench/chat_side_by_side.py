@@ -49,6 +49,14 @@ def make_model(folder, name):
     return tokenizer
 
 
+def make_adapter(folder, model, rank):
+    import peft
+    import transformers
+
+    config = peft.LoraConfig(r=rank, target_modules="all-linear", task_type="CAUSAL_LM")
+    peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(model), config).save_pretrained(folder)
+
+
 def conversations(pairs):
     """Two questions about each package, whose answers are its description and its synopsis."""
     for pair in pairs:
@@ -75,6 +83,7 @@ plugin = "chat"
 data = {{ {data} }}
 chat.max_tokens = {arguments.most}
 generate.max_tokens = {arguments.new}
+{'language.lora.init_from = "adapter"' if arguments.lora else ""}
 [optimizer]
 lr = 1e-4
 beta2 = 0.95
@@ -114,6 +123,8 @@ def train(arguments, folder, model, tokenizer, pairs):
     config.write_text(config_of(arguments, model, 'train = "train.jsonl"', f"max_steps = {steps + 9}\n"))
     peer = [sys.executable, str(Path(__file__).with_name("gpt2_peer.py")), "--model", str(model), "--examples", str(folder / "tokens.jsonl"),
             "--batch", str(arguments.batch), "--threads", str(arguments.threads)]
+    if arguments.lora:
+        peer += ["--adapter", str(folder / "adapter")]
     ours, theirs = take_turns(lambda: Pipeline(folder, [arguments.pipeline, "run", config, "--set", "run.dir=run"]),
                               lambda: Peer("transformers", peer), arguments.turns, arguments.steps)
     report(ours, theirs, steps * arguments.batch, sum(len(e["tokens"]) for _, e in chosen[arguments.batch :]))
@@ -155,6 +166,7 @@ def main():
     parser.add_argument("--pipeline", type=os.path.abspath, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--model", choices=list(MODELS), default="llama", help="whose shape (llama)")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="learn low-rank additions to all matrices, beside peft")
     parser.add_argument("--generate", action="store_true", help="write answers instead of training")
     parser.add_argument("--new", type=int, default=64, help="--generate: tokens of each answer (64)")
     parser.add_argument("--batch", type=int, default=8, help="conversations at a time (8)")
@@ -168,6 +180,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
         folder, model = Path(name), Path(name) / "model"
         tokenizer = make_model(model, arguments.model)
+        if arguments.lora:
+            make_adapter(folder / "adapter", model, arguments.lora)
         (generate if arguments.generate else train)(arguments, folder, model, tokenizer, pairs)
 
 

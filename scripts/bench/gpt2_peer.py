@@ -35,12 +35,17 @@ def main():
     parser.add_argument("--examples", required=True)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--adapter", help="folder of a PEFT adapter, which alone is trained")
     parser.add_argument("--language-model", action="store_true", help="all examples equally long, loss over all tokens")
     arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
     accelerator = Accelerator(cpu=True)
     model = AutoModelForCausalLM.from_pretrained(arguments.model)
+    if arguments.adapter:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, arguments.adapter, is_trainable=True)
     with open(arguments.examples) as file:
         examples = [json.loads(line) for line in file]
     loader = torch.utils.data.DataLoader(
