@@ -9,6 +9,7 @@ find_package(tomlplusplus CONFIG REQUIRED)
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
+find_library(ZLIB_ARCHIVE NAMES libz.a REQUIRED)
 
 # gemmi reads structure files. Debian 12 has it as headers alone, which need PEGTL's; later ones put a part into a library.
 find_path(GEMMI_INCLUDE_DIR gemmi/cif.hpp REQUIRED)
@@ -25,6 +26,12 @@ find_library(WEBPDEMUX_LIBRARY webpdemux REQUIRED)
 add_library(webp::webpdemux INTERFACE IMPORTED)
 target_include_directories(webp::webpdemux SYSTEM INTERFACE ${WEBP_INCLUDE_DIR})
 target_link_libraries(webp::webpdemux INTERFACE ${WEBPDEMUX_LIBRARY} ${WEBP_LIBRARY})
+
+# libzstd has no package file for CMake in Debian 12; the static library, which goes with the installed tasks.
+find_path(ZSTD_INCLUDE_DIR zstd.h REQUIRED)
+find_library(ZSTD_LIBRARY NAMES libzstd.a REQUIRED)
+add_library(zstd::zstd STATIC IMPORTED)
+set_target_properties(zstd::zstd PROPERTIES IMPORTED_LOCATION ${ZSTD_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${ZSTD_INCLUDE_DIR})
 
 # libarchive reads tar archives. The shared library brings along XML and all of Unicode, which those do not need.
 find_path(ARCHIVE_INCLUDE_DIR archive.h REQUIRED)

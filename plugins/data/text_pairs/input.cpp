@@ -2,10 +2,6 @@
 
 #include <utility>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
 
 namespace pipeline::text_pairs {
@@ -25,20 +21,9 @@ SourceFile state_of(const std::string& path) {
 }  // namespace
 
 Input::Input(const std::string& path, OnBlock on_block)
-    : path_(path),
-      on_block_(std::move(on_block)),
-      fd_(files::open_regular(path, O_RDONLY)),
-      block_(kBlockBytes) {
-  if (fd_ < 0) throw system_error(path, "check the path and its permissions");
-  try {
-    look_at_start();
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
+    : file_(path), on_block_(std::move(on_block)), block_(kBlockBytes) {
+  look_at_start();
 }
-
-Input::~Input() { ::close(fd_); }
 
 void Input::look_at_start() {
   // A read may hand out fewer bytes than are asked for.
@@ -48,25 +33,18 @@ void Input::look_at_start() {
     if (end_ == before) break;
   }
   const std::string_view start(block_.data(), end_);
-  if (start.empty()) throw DataError(path_ + ": the file is empty: it must hold at least one pair");
+  if (start.empty()) throw DataError(path() + ": the file is empty: it must hold at least one pair");
   if (const std::string problem = files::why_no_text(start); !problem.empty())
-    throw DataError(path_ + ": " + problem);
+    throw DataError(path() + ": " + problem);
   if (start.starts_with("\xef\xbb\xbf")) at_ = 3;
 }
 
 // Appends to what is there if nothing was taken yet (look_at_start), else starts the block anew.
 void Input::fill() {
   if (at_ == end_ && at_ > 0) at_ = end_ = 0;
-  ssize_t got;
-  do {
-    got = ::read(fd_, block_.data() + end_, block_.size() - end_);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0)
-    throw system_error(path_, "the file cannot be read; check that it is a regular file on a healthy disk");
-  if (got == 0) return;
-  end_ += static_cast<size_t>(got);
-  bytes_read_ += static_cast<uint64_t>(got);
-  if (on_block_) on_block_(bytes_read_);
+  const size_t got = file_.read(block_.data() + end_, block_.size() - end_);
+  end_ += got;
+  if (got > 0 && on_block_) on_block_(file_.bytes_read());
 }
 
 SourceFile hash_source(const std::string& path,

@@ -10,6 +10,7 @@
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/packed_file.hpp"
 
 namespace pipeline::text_pairs {
 
@@ -22,18 +23,15 @@ using files::Hasher128;
 using files::mark_used;
 using files::system_error;
 
-// A file read once from its start in blocks. A byte-order mark of UTF-8 is skipped; compressed files and
-// UTF-16 are refused by name.
+// A file read once from its start in blocks, unpacked where it is packed with gzip or zstd. A byte-order mark
+// of UTF-8 is skipped; other compressed files and UTF-16 are refused by name.
 class Input {
  public:
-  // Called after each block with the bytes read so far; may throw to stop.
+  // Called after each block with the bytes of the file read so far; may throw to stop.
   using OnBlock = std::function<void(uint64_t)>;
 
   // Throws DataError when the file cannot be opened, is empty, or is of a kind that is not text.
   Input(const std::string& path, OnBlock on_block);
-  ~Input();
-  Input(const Input&) = delete;
-  Input& operator=(const Input&) = delete;
 
   // The rest of the block, which the caller takes from with advance(); empty at the end of the file.
   std::string_view ahead() {
@@ -48,18 +46,16 @@ class Input {
     return at_ == end_ ? -1 : static_cast<unsigned char>(block_[at_]);
   }
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
 
  private:
   void fill();
   void look_at_start();
 
-  std::string path_;
+  files::PackedFile file_;
   OnBlock on_block_;
-  int fd_;
   std::vector<char> block_;
   size_t at_ = 0, end_ = 0;
-  uint64_t bytes_read_ = 0;
 };
 
 // A file of pairs as it was when it was hashed.

@@ -24,7 +24,7 @@ constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     
 enum class Format { kJson, kCsv, kTsv };
 
 Format format_of(const std::string& path) {
-  std::string name = path;
+  std::string name(files::without_packing(path));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   for (const auto* suffix : {".jsonl", ".ndjson", ".json"}) {
@@ -34,7 +34,8 @@ Format format_of(const std::string& path) {
   if (name.ends_with(".tsv")) return Format::kTsv;
   throw DataError(
       path +
-      ": the kind of file cannot be told from its name: it must end in .jsonl, .ndjson, .json, .csv or .tsv");
+      ": the kind of file cannot be told from its name: it must end in .jsonl, .ndjson, .json, .csv or .tsv, "
+      "with .gz or .zst behind it where it is packed");
 }
 
 std::string list_names(const std::vector<std::string>& names) {

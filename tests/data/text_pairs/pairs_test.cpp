@@ -86,8 +86,9 @@ TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
 
 TEST(Pairs, FilesThatCannotBeReadAreNamed) {
   EXPECT_EQ(error_of("a.jsonl", ""), "a.jsonl: the file is empty: it must hold at least one pair");
-  EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"),
-            "a.jsonl: compressed with gzip: unpack it first (gunzip)");
+  EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"), "a.jsonl: damaged: its gzip data cannot be unpacked");
+  EXPECT_THAT(error_of("a.jsonl.xz", "\xfd\x37zXZ"),
+              testing::HasSubstr("compressed with xz: unpack it first"));
   EXPECT_EQ(error_of("a.csv", std::string("\xff\xfe"
                                           "d\0o\0",
                                           6)),
