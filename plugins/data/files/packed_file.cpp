@@ -49,7 +49,8 @@ struct Gzip : PackedFile::Unpacker {
   ~Gzip() override { ::inflateEnd(&stream); }
 
   Step step(std::string_view from, char* into, size_t most) override {
-    if (is_between) {  // files joined together; behind the last one zeros, which tools put there, mean nothing
+    if (is_between) {  // files joined together; behind the last one zeros, which tools put there, mean
+                       // nothing
       if (from.front() == '\0') return {from.size(), 0, true};
       ::inflateReset(&stream);
     }
@@ -78,7 +79,8 @@ struct Zstd : PackedFile::Unpacker {
     ZSTD_outBuffer out{into, most, 0};
     const size_t result = ::ZSTD_decompressStream(stream, &out, &in);
     if (::ZSTD_isError(result))
-      throw DataError(std::string("damaged: its zstd data cannot be unpacked: ") + ::ZSTD_getErrorName(result));
+      throw DataError(std::string("damaged: its zstd data cannot be unpacked: ") +
+                      ::ZSTD_getErrorName(result));
     return {in.pos, out.pos, result == 0};
   }
 };

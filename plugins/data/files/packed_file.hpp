@@ -21,9 +21,9 @@ class PackedFile {
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
 
-  // The next bytes, at most so many; 0 at the end alone. Throws DataError where the file cannot be read, where
-  // what is packed is damaged or cut off, or where it is a thousand times as large as the file and more than a
-  // gigabyte.
+  // The next bytes, at most so many; 0 at the end alone. Throws DataError where the file cannot be read,
+  // where what is packed is damaged or cut off, or where it is a thousand times as large as the file and more
+  // than a gigabyte.
   size_t read(char* into, size_t most);
 
   const std::string& path() const { return path_; }

@@ -27,12 +27,14 @@ const std::regex& cache_names() {
 Hash128 number_key(uint64_t i) { return {i, ~uint64_t{0}}; }
 
 std::string name_of(const std::filesystem::path& source) {  // of a folder also with a slash at its end
-  return (source.has_filename() ? source : source.parent_path()).stem().string();
+  const std::filesystem::path last = source.has_filename() ? source : source.parent_path();
+  return std::filesystem::path(files::without_packing(last.native())).stem().string();
 }
 
 Hash128 key_of(const text_pairs::SourceFile& file, const std::string& options, const std::string& part) {
   files::Hasher128 hasher;
-  const std::string name = std::filesystem::path(file.path).extension();  // decides the format
+  const std::string name =
+      std::filesystem::path(files::without_packing(file.path)).extension();  // the format
   for (const std::string& text : {name, options, part, file.hash.hex()})
     hasher.update(std::to_string(text.size()) + ":" + text);
   return hasher.finish();

@@ -60,7 +60,8 @@ TEST(PackedFile, IsReadAsWhatIsPackedInIt) {
     const std::string text = text_of(bytes);
     for (const std::string& content :
          {text, gzip(text), zstd(text), gzip(text.substr(0, bytes / 3)) + gzip(text.substr(bytes / 3)),
-          zstd(text.substr(0, bytes / 2)) + zstd(text.substr(bytes / 2)), gzip(text) + std::string(900, '\0')}) {
+          zstd(text.substr(0, bytes / 2)) + zstd(text.substr(bytes / 2)),
+          gzip(text) + std::string(900, '\0')}) {
       folder.write("file", content);
       for (const size_t at_once : {7u, 4096u, 1u << 20}) EXPECT_EQ(read_all(folder / "file", at_once), text);
     }
@@ -78,7 +79,8 @@ TEST(PackedFile, WhatIsCutOffOrDamagedIsNamed) {
     for (const size_t size : {size_t{20}, packed.size() / 2, packed.size() - 1})
       EXPECT_THAT(problem(packed.substr(0, size)), testing::HasSubstr("file: cut off: ")) << size;
     std::string damaged = packed;
-    for (size_t i = packed.size() / 2; i < packed.size() / 2 + 40; ++i) damaged[i] = static_cast<char>(~damaged[i]);
+    for (size_t i = packed.size() / 2; i < packed.size() / 2 + 40; ++i)
+      damaged[i] = static_cast<char>(~damaged[i]);
     EXPECT_THAT(problem(damaged), testing::HasSubstr("file: damaged: its ")) << packed.size();
     EXPECT_THAT(problem(packed + "garbage"), testing::HasSubstr("file: ")) << packed.size();
   }

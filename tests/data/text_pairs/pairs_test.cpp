@@ -106,6 +106,26 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
             std::string::npos);
 }
 
+// {"document":"d one","summary":"s one"}, {"document":1} and {"document":"d two","summary":"s two"}, by gzip.
+TEST(Pairs, AFileThatIsPackedIsReadAsWhatIsInIt) {
+  const std::string packed(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\x4a\xc9\x4f\x2e\xcd\x4d\xcd\x2b\x51\xb2\x52\x4a"
+      "\x51\xc8\xcf\x4b\x55\xd2\x51\x2a\x2e\xcd\xcd\x4d\x2c\xaa\x04\x8a\x14\x83\x45\x6a\xb9\xaa\x91\x94"
+      "\x19\xa2\x72\x81\xba\x4a\xca\xf3\xd1\x74\x81\x44\x6a\xb9\x00\xe2\xad\x9c\xf1\x5d\x00\x00\x00",
+      71);
+  const tests::FilesFolder folder;
+  for (const char* name : {"a.jsonl.gz", "a.json.gz", "a.jsonl"}) {
+    folder.write(name, packed);
+    PairReport report;
+    std::vector<std::string> found;
+    read_pairs(
+        folder / name, {}, [&](Pair&& pair) { found.push_back(pair.first + ", " + pair.second); }, report);
+    EXPECT_EQ(found, (std::vector<std::string>{"d one, s one", "d two, s two"})) << name;
+    EXPECT_THAT(report.table(name), testing::HasSubstr("line 2"));
+  }
+  EXPECT_THAT(error_of("a.gz", packed), testing::HasSubstr("must end in .jsonl"));
+}
+
 TEST(Pairs, OnBlockSeesTheBytesAndCanStop) {
   const std::string text = R"({"document":"d","summary":"s"})"
                            "\n";

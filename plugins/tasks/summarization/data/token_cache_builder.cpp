@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/record_store/record_writer.hpp"
 #include "plugins/data/text_pairs/input.hpp"
 
@@ -198,7 +199,8 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   Hasher128 hasher;
   const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
   const Columns& c = source.columns;
-  const auto name = std::filesystem::path(source.file.path).extension().string();  // decides the format
+  const auto name =
+      std::filesystem::path(files::without_packing(source.file.path)).extension().string();  // the format
   for (const auto& text : {name, c.first, c.second, c.id, source.part.key(), source.tokenizer}) add(text);
   for (const uint64_t number :
        {uint64_t{kTokens.version}, uint64_t{c.second_required}, uint64_t{c.id_required},
@@ -210,7 +212,7 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
 }
 
 std::string token_cache_path(const std::string& folder, const TokenCacheSource& source, const Hash128& key) {
-  const auto name = std::filesystem::path(source.file.path).stem().string();
+  const auto name = std::filesystem::path(files::without_packing(source.file.path)).stem().string();
   return (std::filesystem::path(folder) / (name + "-" + key.hex() + ".tokens")).string();
 }
 
