@@ -83,7 +83,8 @@ std::string base_of_adapter(const std::string& folder) {
   constexpr const char* kKey = "base_model_name_or_path";
   const nlohmann::json config =
       nlohmann::json::parse(std::ifstream(path), nullptr, /*allow_exceptions=*/false);
-  const bool has_name = config.is_object() && config.contains(kKey) && config[kKey].is_string();
+  if (!config.is_object()) throw Error(PL_ERROR_CONFIG, path.string() + ": is no JSON object: it is damaged");
+  const bool has_name = config.contains(kKey) && config[kKey].is_string();
   const std::string base = has_name ? config[kKey].get<std::string>() : "";
   if (!train::is_foreign(base))
     throw Error(
@@ -111,11 +112,14 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   const auto sets = [&](std::string_view key) {
     return std::ranges::any_of(args.sets, [&](const std::string& set) { return set.starts_with(key); });
   };
+  const bool is_protein = sets("task.plugin=protein") || sets("task.plugin=\"protein\"");
   std::vector<std::string> more;
   if (!sets("task.plugin=")) more.push_back("task.plugin=\"chat\"");
   if (!sets("run.dir=") && !sets("run.name="))
-    more.push_back("run.name=\"" + train::without_trailing_slash(named).filename().string() + "\"");
-  if (!base.empty()) more.push_back("task.language.lora.init_from=\"" + named + "\"");
+    more.push_back("run.name=\"" + train::without_trailing_slash(named).filename().string() +
+                   (base.empty() ? "\"" : "-adapter\""));  // not the run that has made it
+  if (!base.empty())
+    more.push_back(fmt::format("task.{}.lora.init_from=\"{}\"", is_protein ? "esm2" : "language", named));
   args.sets.insert(args.sets.begin(), more.begin(), more.end());
   args.file.clear();
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/file.hpp"
+#include "core/safetensors/writer.hpp"
 #include "tests/e2e/job.hpp"
 
 namespace pipeline::tests {
@@ -177,6 +178,19 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_THAT(told("peft_type", "IA3"), HasSubstr("adapter_config.json: peft_type = \"IA3\""));
   EXPECT_THAT(told("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\""));
   EXPECT_THAT(told("rank_pattern", {{"q_proj", 8}}), HasSubstr("rank_pattern = "));
+  EXPECT_THAT(told("modules_to_save", {"lm_head"}), HasSubstr("has no tensor of \"lm_head\""));
+  fs::create_directories(path("model"));
+  write_text(path("model/config.json"), "{}");
+  const auto begun = [&](const std::string& folder) {
+    return call("check", {"--set", "run.dir=new", "--set", "task.language.lora.init_from=" + folder}).err;
+  };
+  EXPECT_THAT(begun("model"),
+              HasSubstr("is no PEFT adapter: it has no adapter_config.json; a model's folder"));
+  EXPECT_THAT(begun("run"), HasSubstr("of a run name what `pipeline export` writes"));
+  fs::remove(path("changed/adapter_model.safetensors"));
+  EXPECT_THAT(begun("changed"), HasSubstr("adapter_model.safetensors: is not there"));
+  EXPECT_THAT(call("evaluate", {"--checkpoint", "run/export"}).err,
+              HasSubstr("--checkpoint run/export: is a PEFT"));
   const Result base = call("check", {"--set", "run.dir=new", "--set", "train.init_from=run/export"});
   EXPECT_NE(base.code, 0);
   EXPECT_THAT(base.err, HasSubstr("is a LoRA adapter, without the model that it is for"));
@@ -184,6 +198,88 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_EQ(pattern.code, 2);
   EXPECT_THAT(pattern.err,
               HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
+}
+
+// What is trained as a whole beside additions goes with them, and comes back.
+TEST_F(Adapters, HaveWholeModulesBesideThem) {
+  const auto with = [](std::vector<std::string> more, const char* modules) {
+    more.insert(more.end(), {"--set", std::string("task.language.lora.modules_to_save=") + modules});
+    return more;
+  };
+  const char* const kMost = R"(["embed_tokens", "layers.0.mlp.*", "norm"])";
+  const Result run = call("run", with({}, kMost));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  ASSERT_EQ(call("export", with({"--checkpoint", "last"}, kMost)).code, 0);
+  const json config = json::parse(read_text(path("run/export/adapter_config.json")));
+  EXPECT_THAT(config["modules_to_save"],
+              ElementsAre("model.embed_tokens", "model.layers.0.mlp.down_proj",
+                          "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj", "model.norm"));
+  EXPECT_EQ(config["ensure_weight_tying"], true);
+  const std::vector<std::string> one_step{"--set", "task.language.lora.init_from=run/export",
+                                          "--set", "optimizer.lr=0.0",
+                                          "--set", "train.max_steps=1"};
+  const auto begin = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), one_step.begin(), one_step.end());
+    more.insert(more.end(), {"--set", "run.dir=" + dir});
+    return call("run", more);
+  };
+  const Result again = begin("again", {});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_EQ(loss_of("again"), loss_of("run"));
+  EXPECT_THAT(begin("less", with({}, "[\"norm\"]")).err,
+              HasSubstr("is frozen here: lora.modules_to_save must name it, or be left out"));
+  json untied = config;
+  untied["ensure_weight_tying"] = false;
+  write_text(path("run/export/adapter_config.json"), untied.dump());
+  EXPECT_THAT(begin("untied", {}).err, HasSubstr("ensure_weight_tying = false: must be true"));
+
+  const auto refused = [&](const char* modules) {
+    return call("run", with({"--set", "run.dir=refused"}, modules)).err;
+  };
+  EXPECT_THAT(refused("[\"q_proj\"]"), HasSubstr("a part of model.layers.0.self_attn.q_proj and 2 more"));
+  EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, to which lora.targets makes"));
+  EXPECT_THAT(refused("[\"lm_head\"]"), HasSubstr("no module that can be trained as a whole"));
+  EXPECT_THAT(call("run", {"--set", "run.dir=refused", "--set", "task.language.lora.rank=0"}).err,
+              HasSubstr("is of no use without additions: set rank, too"));
+}
+
+// As published folders are padded: an adapter's embedding has all rows, or PEFT would not take it.
+TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
+  constexpr const char* kEmbedding = "model.embed_tokens.weight";
+  fs::create_directory(path("padded"));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+    fs::copy_file(path("base/export") / name, path("padded") / name);
+  json config = json::parse(read_text(path("base/export/config.json")));
+  config["vocab_size"] = config["vocab_size"].get<int64_t>() + 3;
+  write_text(path("padded/config.json"), config.dump());
+  const auto base = safetensors::Folder::open(path("base/export").string());
+  const std::string more(3 * static_cast<size_t>(base.at(kEmbedding).shape[1]) * sizeof(float), '\x3f');
+  {
+    safetensors::Writer writer(path("padded/model.safetensors").string());
+    const auto shape_of = [&](const std::string& name) {
+      auto shape = base.at(name).shape;
+      if (name == kEmbedding) shape[0] += 3;
+      return shape;
+    };
+    for (const std::string& name : base.names()) writer.declare(name, base.at(name).dtype, shape_of(name));
+    for (const std::string& name : base.names()) {
+      const std::string all = bytes(base.at(name)) + (name == kEmbedding ? more : "");
+      writer.write(name, std::as_bytes(std::span(all)));
+    }
+    writer.finish();
+  }
+  const std::vector<std::string> options{"--set", "run.dir=padded-run",
+                                         "--set", "train.init_from=padded",
+                                         "--set", R"(task.language.lora.modules_to_save=["embed_tokens"])"};
+  const Result run = call("run", options);
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  ASSERT_EQ(call("export", options).code, 0);
+  const auto file = safetensors::File::open(path("padded-run/export/adapter_model.safetensors").string());
+  for (const char* name : {kEmbedding, "lm_head.weight"}) {
+    const auto& table = file.at(std::string("base_model.model.") + name);
+    EXPECT_EQ(table.shape[0], config["vocab_size"]) << name;
+    EXPECT_TRUE(bytes(table).ends_with(more)) << name;
+  }
 }
 
 }  // namespace

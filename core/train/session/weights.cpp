@@ -215,6 +215,9 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   if (!differ.dropped.empty())
     session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
                                    observe::listed(differ.dropped)));
+  if (differ.missing.empty())
+    for (const std::string& part : origins_of_parts(session))
+      session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
   const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
   InitialValues initial(session.task());
   session.strategy().load_state(

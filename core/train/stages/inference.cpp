@@ -51,6 +51,12 @@ struct Loaded {
   uint64_t step = 0;
 
   Loaded(Session& with, const InferenceArgs& args) : session(with), path(args.checkpoint) {
+    if (std::filesystem::exists(std::filesystem::path(args.checkpoint) / "adapter_config.json"))
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format("--checkpoint {}: is a PEFT adapter: name it in place of the configuration, or the "
+                      "folder of its model here and --set task.language.lora.init_from={}",
+                      args.checkpoint, args.checkpoint));
     if (!is_foreign(args.checkpoint)) {
       checkpoint = open_the_same(with, args);
       path = checkpoint->path();

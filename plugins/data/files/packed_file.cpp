@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/regular_file.hpp"
@@ -22,7 +23,7 @@ constexpr std::string_view kGzip = "\x1f\x8b", kZstd = "\x28\xb5\x2f\xfd";
 }  // namespace
 
 std::string_view without_packing(std::string_view name) {
-  for (const std::string_view end : {".gz", ".zst"})
+  for (const std::string_view end : {".gz", ".zst", ".GZ", ".ZST"})
     if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
   return name;
 }
@@ -78,6 +79,8 @@ struct Zstd : PackedFile::Unpacker {
     ZSTD_inBuffer in{from.data(), from.size(), 0};
     ZSTD_outBuffer out{into, most, 0};
     const size_t result = ::ZSTD_decompressStream(stream, &out, &in);
+    if (::ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+      throw DataError("is packed with a window of more than 128 MiB: pack it again without --long");
     if (::ZSTD_isError(result))
       throw DataError(std::string("damaged: its zstd data cannot be unpacked: ") +
                       ::ZSTD_getErrorName(result));

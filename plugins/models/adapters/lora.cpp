@@ -32,26 +32,67 @@ bool is_one_of(const std::string& module, const std::vector<std::string>& patter
 
 namespace {
 
-// "model.norm" of "model.norm.weight".
-std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+// A parameter that is several modules of PEFT's, by the end of its own.
+struct Fused {
+  const char* end;
+  std::vector<const char*> parts;
+};
+const std::vector<Fused>& fused() {
+  static const std::vector<Fused> kAll{{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+                                       {"gate_up_proj", {"gate_proj", "up_proj"}},
+                                       {"qkv", {"query", "key", "value"}}};
+  return kAll;
+}
 
-// A parameter of several modules of PEFT's (queries, keys and values) is called as they are not.
-void check_modules(const ParameterRegistry& parameters, const LoraConfig& config) {
+// "model.norm" of "model.norm.weight". A bias by itself is no module.
+std::vector<std::string> modules_of(const std::string& parameter) {
+  if (parameter == "lm_head.bias") return {parameter};
+  const std::string own = parameter.substr(0, parameter.rfind('.'));
+  for (const auto& [end, parts] : fused()) {
+    if (!own.ends_with(std::string(".") + end)) continue;
+    std::vector<std::string> modules;
+    for (const char* part : parts) modules.push_back(own.substr(0, own.rfind('.') + 1) + part);
+    return modules;
+  }
+  return {own};
+}
+
+void check_modules(const ParameterRegistry& parameters, const LoraConfig& config,
+                   const std::vector<LoraTarget>& targets) {
+  const auto fail = [](const std::string& problem) {
+    fail_with(PL_ERROR_CONFIG, "lora.modules_to_save has ", problem);
+  };
   for (const std::string& pattern : config.modules_to_save) {
     const auto is_meant = [&](const Parameter& parameter) {
-      return is_one_of(module_of(parameter.name), {pattern});
+      return std::ranges::any_of(modules_of(parameter.name),
+                                 [&](const std::string& module) { return is_one_of(module, {pattern}); });
     };
     if (!std::any_of(parameters.begin(), parameters.end(), is_meant))
-      fail_with(PL_ERROR_CONFIG, "lora.modules_to_save has \"", pattern,
-                "\", which is no module that can be trained as a whole: there are, for example, ",
-                module_of(parameters[0].name), " and ", module_of(parameters[parameters.size() - 1].name));
+      fail(concat(
+          "\"", pattern, "\", which is no module that can be trained as a whole: there are, for example, ",
+          modules_of(parameters[0].name)[0], " and ", modules_of(parameters[parameters.size() - 1].name)[0]));
   }
+  const auto is_saved = [&](const std::string& module) { return is_one_of(module, config.modules_to_save); };
+  for (const Parameter& parameter : parameters) {
+    const std::vector<std::string> modules = modules_of(parameter.name);
+    if (const auto saved = std::ranges::count_if(modules, is_saved);
+        saved > 0 && saved < static_cast<int64_t>(modules.size()))
+      fail(concat("a part of ", modules.front(), " and ", modules.size() - 1,
+                  " more, which are one here: name all of them, or none"));
+  }
+  for (const LoraTarget& target : targets)
+    if (is_saved(target.module))
+      fail(
+          concat(target.module, ", to which lora.targets makes an addition: leave it out of one of the two"));
 }
 
 }  // namespace
 
 bool is_trained(const Parameter& parameter, const LoraConfig& config) {
-  return config.rank == 0 || parameter.is_new || is_one_of(module_of(parameter.name), config.modules_to_save);
+  return config.rank == 0 || parameter.is_new ||
+         std::ranges::all_of(modules_of(parameter.name), [&](const std::string& module) {
+           return is_one_of(module, config.modules_to_save);
+         });
 }
 
 ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all) {
@@ -80,7 +121,7 @@ void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std
   config.check();
   const ChosenTargets wanted = chosen(config, all);
   if (!wanted.problem.empty()) fail_with(PL_ERROR_CONFIG, "lora.targets ", wanted.problem);
-  if (config.rank > 0) check_modules(parameters, config);
+  if (config.rank > 0) check_modules(parameters, config, wanted.targets);
   for (const LoraTarget& target : wanted.targets) {
     const auto matrix = [&](const char* end, int64_t rows, int64_t columns, InitialValue initial) {
       return parameters.add({.name = "lora." + target.module + end,

@@ -49,6 +49,12 @@ struct LoraOptions : LoraConfig {
     o("merge", merge, "export: the whole model with the additions in it, instead of a PEFT adapter")
         .may_change();
   }
+  // Without additions the whole model is trained, which is not what one who sets these wants.
+  void validate(const ConfigErrors& errors) const {
+    if (rank > 0 || !init_from.empty()) return;
+    for (const char* key : {"alpha", "use_rslora", "dropout", "targets", "modules_to_save", "base_model"})
+      if (errors.is_set(key)) errors(key, "is of no use without additions: set rank, too, or leave it out");
+  }
 };
 
 // Says of the options below `table` ("language.lora.") what the adapter has that init_from names, and that

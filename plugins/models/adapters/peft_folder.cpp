@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <set>
 #include <string_view>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 
 #include "core/safetensors/file.hpp"
 #include "hugging_face/config_fields.hpp"
@@ -31,6 +34,14 @@ const hugging_face::Fields<LoraConfig>& fields() {
       {"modules_to_save", kReadElsewhere},
       // With others the model itself is changed before additions are made to it.
       {"init_lora_weights", only({true, false, "gaussian", "orthogonal"})},
+      {"use_dora", only({false})},
+      {"use_qalora", only({false})},
+      {"lora_bias", only({false})},
+      {"rank_pattern", only({nlohmann::json::object()})},
+      {"alpha_pattern", only({nlohmann::json::object()})},
+      {"trainable_token_indices", only({nullptr})},
+      {"layer_replication", only({nullptr})},
+      {"target_parameters", only({nullptr})},
       {"target_modules", kWithoutEffect},  // the tensors say which
       {"exclude_modules", kWithoutEffect},
       {"layers_to_transform", kWithoutEffect},
@@ -67,7 +78,29 @@ std::vector<std::string> names_of(const std::set<std::string>& modules, const Ad
   return names;
 }
 
+// Where the folder is none of PEFT's.
+void require_adapter(const std::string& folder) {
+  const std::filesystem::path path = folder;
+  const auto has = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(path / name, ignored);
+  };
+  if (!has(kConfig))
+    fail_with(PL_ERROR_CONFIG, folder, ": is no PEFT adapter: it has no ", kConfig,
+              has("config.json") ? "; a model's folder is what train.init_from names"
+              : has("checkpoints")
+                  ? "; of a run name what `pipeline export` writes, or begin with the run by "
+                    "train.init_from"
+                  : "");
+  if (!has(kWeights))
+    fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": is not there",
+              has("adapter_model.bin") ? ": adapter_model.bin is PyTorch's format: save it by peft with "
+                                         "safe_serialization=True"
+                                       : "");
+}
+
 safetensors::Folder open(const std::string& folder) try {
+  require_adapter(folder);
   return safetensors::Folder::open(folder, kWeights);
 } catch (const std::exception& error) {
   fail_with(PL_ERROR_CONFIG, error.what());
@@ -109,20 +142,48 @@ bool is_part(const safetensors::Folder& folder, const AdaptedModel& model) {
   return !model.theirs.empty() && std::ranges::any_of(names, is_theirs);
 }
 
-}  // namespace
-
-bool is_adapter(const std::string& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(std::filesystem::path(folder) / kConfig, ignored);
+// What the folder has as a whole, which is trained as a whole here: also an embedding that PEFT saved because
+// of new tokens.
+void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder& files,
+                const AdaptedModel& model, LoraConfig& config) {
+  std::set<std::string> saved;
+  for (const std::string& name : files.names())
+    if (name.starts_with(kPrefix) && !name.ends_with(kDown) && !name.ends_with(kUp))
+      saved.insert(name.substr(kPrefix.size(), name.rfind('.') - kPrefix.size()));
+  const auto is_below = [](const std::string& module, const std::string& name) {
+    return ("." + module + ".").find("." + name + ".") != std::string::npos;
+  };
+  const auto module_of = [](const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); };
+  const bool is_tied = !model.tied_to.empty();
+  bool ties = false;
+  file.read("ensure_weight_tying", ties);
+  std::vector<std::string> named = std::exchange(config.modules_to_save, {});
+  for (const std::string& name : named) {
+    if (std::ranges::none_of(saved, [&](const std::string& module) { return is_below(module, name); }))
+      file.fail("modules_to_save", concat(kWeights, " has no tensor of \"", name, "\""));
+    if (is_tied && !ties && is_below(module_of(model.tied_to), name))
+      file.fail("ensure_weight_tying", concat("must be true, since modules_to_save has \"", name,
+                                              "\" and the model's output head is its embedding: PEFT would "
+                                              "have two of them"));
+  }
+  const bool is_part = pipeline::adapters::is_part(files, model);
+  for (std::string module : saved) {
+    if (is_tied && module == module_of(model.head)) continue;
+    if (is_part && module.starts_with(model.theirs))
+      module.replace(0, model.theirs.size(), model.ours);
+    else if (is_part && module != "lm_head")
+      continue;  // of the larger model, whose options say what is trained
+    config.modules_to_save.push_back(module);
+  }
 }
 
+}  // namespace
+
 LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
+  require_adapter(folder);
   const hugging_face::ConfigFile file(folder + "/" + kConfig);
   LoraConfig config = hugging_face::read_fields(file, fields(), "peft's LoraConfig", LoraConfig{.rank = 8});
   file.read("modules_to_save", config.modules_to_save);
-  std::erase_if(config.modules_to_save, [&](const std::string& module) {
-    return !model.beside.empty() && module.find(model.beside) != module.npos;
-  });
   if (config.rank == 0) file.fail("r", "must be at least 1");
   std::set<std::string> modules, known;
   for (const LoraTarget& target : model.targets) known.insert(target.module);
@@ -135,14 +196,15 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
     const std::string module = concat(theirs.empty() ? "" : model.ours, path);
     if (!known.contains(module))
       fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(name),
-                ": the model has no matrix ", hugging_face::shown(module),
-                model.targets.empty() ? "" : concat(", as ", model.targets.front().module, " is one"),
-                ": is the adapter for another model?");
+                ": no additions are made here to ", hugging_face::shown(module),
+                ", but to matrices of layers alone, such as ", model.targets.front().module,
+                ": is the adapter for another model, or has it additions to an embedding or a head?");
     modules.insert(module);
   }
   if (modules.empty())
     fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no additions (", kPrefix, "...", kDown, ")");
   config.targets = names_of(modules, model);
+  take_saved(file, files, model, config);
   return file.checked(config);
 }
 
@@ -152,11 +214,14 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
     if (*opened) return;
     const safetensors::Folder files = open(folder);
     hugging_face::NameMap map = name_map(model, is_part(files, model), [](const Parameter&) { return true; });
-    map.pieces = [all = std::move(map.pieces), &files](const Parameter& parameter) {
+    map.pieces = [all = std::move(map.pieces), &files, &folder](const Parameter& parameter) {
       std::vector<Piece> pieces = all(parameter);
       if (parameter.name.starts_with(kOurs)) return pieces;
       const auto has = [&](const Piece& piece) { return files.find(piece.name) != nullptr; };
-      if (!std::ranges::all_of(pieces, has)) return std::vector<Piece>();
+      if (pieces.empty() || !std::ranges::all_of(pieces, has)) return std::vector<Piece>();
+      if (!parameter.trainable)
+        fail_with(PL_ERROR_CONFIG, folder, ": has ", pieces.front().name, ", and ", parameter.name,
+                  " is frozen here: lora.modules_to_save must name it, or be left out");
       for (Piece& piece : pieces)  // of tokens
         if (!piece.transposed && parameter.shape.size() == 2 && piece.columns == 0)
           piece.more_rows = files.at(piece.name).shape.front() - parameter.shape.front();
@@ -167,18 +232,23 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
   for (size_t i = 0; i < parameters.size(); ++i)
     parameters.start_from(i, [=, before = parameters[i].initial](at::Tensor& out, uint64_t seed) {
       open_once();
-      if ((*opened)->has(i)) return (*opened)->read(i, out);
-      before(out, seed);
+      if (!(*opened)->has(i)) return before(out, seed);
+      (*opened)->read(i, out);
+      if (!out.isfinite().all().item<bool>())
+        fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has values that are not finite");
     });
 }
 
 void export_adapter(const std::string& folder, const ParameterRegistry& parameters, const LoraConfig& config,
                     const AdaptedModel& model, const std::string& base_model) {
   const bool is_part = !model.theirs.empty();
-  const hugging_face::NameMap map =
+  hugging_face::NameMap map =
       name_map(model, is_part, [](const Parameter& parameter) { return parameter.trainable; });
-  std::set<std::string> modules, saved;
-  std::vector<std::pair<std::string, at::Tensor>> again;  // PEFT writes and reads a tied head, too
+  std::set<std::string> modules, saved, longer;
+  // PEFT writes and reads a tied head, too; and an embedding has all rows of the model's, which may have more
+  // than the tokenizer has tokens.
+  std::vector<std::pair<std::string, at::Tensor>> others;
+  bool is_tied_saved = false;
   for (const ParameterRegistry::Declared& parameter : parameters)
     for (const Piece& piece : map.pieces(parameter)) {
       const std::string_view name = std::string_view(piece.name).substr(kPrefix.size());
@@ -186,10 +256,23 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
         modules.emplace(without(name, parameter.name.ends_with(kOurDown) ? kDown : kUp));
       else
         saved.emplace(name.substr(0, name.rfind('.')));
-      if (!model.tied_to.empty() && name == model.tied_to)
-        again.emplace_back(map.head, piece.written(parameter.tensor.detach()));
+      at::Tensor value = piece.written(parameter.tensor.detach());
+      const bool is_table = parameter.shape.size() == 2 && !piece.transposed && piece.columns == 0;
+      if (const at::Tensor more =
+              is_table ? hugging_face::rows_from(base_model, std::string(name), value.size(0)) : at::Tensor();
+          more.defined()) {
+        longer.insert(parameter.name);
+        value = at::cat({value.to(at::kCPU, at::kFloat), more});
+        others.emplace_back(piece.name, value);
+      }
+      if (model.tied_to.empty() || name != model.tied_to) continue;
+      is_tied_saved = true;
+      others.emplace_back(map.head, value);
     }
-  hugging_face::export_weights(folder, parameters, map, again);
+  map.pieces = [all = std::move(map.pieces), &longer](const Parameter& parameter) {
+    return longer.contains(parameter.name) ? std::vector<Piece>() : all(parameter);
+  };
+  hugging_face::export_weights(folder, parameters, map, others);
   const auto or_null = [](const std::string& text) {
     return text.empty() ? nlohmann::json() : nlohmann::json(text);
   };
@@ -204,7 +287,7 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
       {"target_modules", is_part ? std::vector(modules.begin(), modules.end()) : names_of(modules, model)},
       {"modules_to_save", nullptr}};
   if (!saved.empty()) values["modules_to_save"] = saved;
-  if (!again.empty()) values["ensure_weight_tying"] = true;
+  if (is_tied_saved) values["ensure_weight_tying"] = true;
   hugging_face::write_fields(config, fields(), values);
   hugging_face::write_text(folder + "/" + kConfig, values.dump(2) + "\n");
 }

@@ -25,13 +25,9 @@ struct AdaptedModel {
   // What a path of `targets` begins with instead in the folder of a larger model that has other matrices,
   // too.
   std::string ours = "", theirs = "";
-  // A part of that model that is trained as a whole without being named in modules_to_save; empty: none.
-  std::string beside = "";
   // An output head that is the embedding again, by their names in the folder; empty: it is another, or none.
   std::string head = "", tied_to = "";
 };
-
-bool is_adapter(const std::string& folder);
 
 // What the folder holds; its targets are those that it has tensors for. Throws Error (PL_ERROR_CONFIG) that
 // names file, key and value where the additions are not some that we compute, or not to such a model.

@@ -194,6 +194,17 @@ at::Tensor Weights::find(const std::string& name, const std::vector<int64_t>& sh
   return values;
 }
 
+at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t first) {
+  std::error_code ignored;
+  if (folder.empty() || !std::filesystem::is_directory(folder, ignored)) return {};
+  const auto files = safetensors::Folder::open(folder);
+  const TensorView* const view = files.find(name);
+  if (view == nullptr || view->shape.empty() || view->shape.front() <= first) return {};
+  return view_of(*view, folder)
+      .narrow(0, first, view->shape.front() - first)
+      .to(at::kFloat, false, /*copy=*/true);
+}
+
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,
                                               const NameMap& map) {
   auto weights = std::make_shared<const Weights>(folder, parameters, map);

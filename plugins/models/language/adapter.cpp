@@ -72,6 +72,17 @@ void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora)
   adapters::start_from_adapter(lora.init_from.string(), model.parameters(), adapted_model(model.config()));
 }
 
+std::string warning_of_new_tokens(const LanguageModel& model, int64_t count) {
+  if (count <= 0 || model.token_embedding().requires_grad()) return {};
+  const std::string embedding = model.architecture().names.embedding;  // "model.embed_tokens.weight"
+  const size_t end = embedding.rfind('.'), begin = embedding.rfind('.', end - 1) + 1;
+  return concat("the rows of the tokenizer's ", count,
+                " new token(s) are frozen with the model, and no adapter has them: "
+                "train them with task.language.lora.modules_to_save = [\"",
+                embedding.substr(begin, end - begin),
+                model.config().tie_word_embeddings ? "\"]" : "\", \"lm_head\"]");
+}
+
 void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora) {
   if (!lora.exports_adapter()) return export_model(folder, model);
   adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);

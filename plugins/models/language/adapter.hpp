@@ -24,6 +24,10 @@ std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters
 // Again after an import, which is of the whole model.
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
 
+// For the log: that an import has made rows for `count` tokens, which additions alone do not train. Empty: it
+// has not, or they are trained.
+std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
+
 // Writes a PEFT adapter or the whole model's folder, as the options say.
 void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora);
 

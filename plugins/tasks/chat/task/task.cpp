@@ -92,6 +92,9 @@ void Chat::import_model(const std::filesystem::path& folder) {
        {language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size),
         hugging_face::note_of_weights(folder.string())})
     if (!note.empty()) context().info(note);
+  if (const auto warning = language::warning_of_new_tokens(model(), size - theirs.vocab_size);
+      !warning.empty())
+    context().warn(warning);
   corpus_->carry_files_of(folder);
   for (const std::string& line :
        hugging_face::unknown_tokens(corpus_->tokenizer().files(), own_tokens(), folder.string()))

@@ -191,6 +191,9 @@ void Summarization::import_model(const std::filesystem::path& folder) {
     context().info(note);
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
     context().info(note);
+  if (const auto warning = language::warning_of_new_tokens(model(), size - theirs.vocab_size);
+      !warning.empty())
+    context().warn(warning);
   corpus_->carry_files_of(folder);
   const text::Files& files = corpus_->tokenizer().files();
   for (const std::string& line : hugging_face::unknown_tokens(files, own_tokens(), folder.string()))

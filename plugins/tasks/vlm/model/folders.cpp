@@ -260,7 +260,7 @@ adapters::AdaptedModel adapted_llava(const language::Config& language, const vis
     return pieces;
   };
   model.task_type = "";
-  model.ours = "model.", model.theirs = "model.language_model.", model.beside = "multi_modal_projector";
+  model.ours = "model.", model.theirs = "model.language_model.";
   if (!model.tied_to.empty()) model.tied_to = new_name("language_model." + model.tied_to);
   return model;
 }
