@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "adapters/peft_folder.hpp"
 
@@ -52,8 +53,13 @@ struct LoraOptions : LoraConfig {
   // Without additions the whole model is trained, which is not what one who sets these wants.
   void validate(const ConfigErrors& errors) const {
     if (rank > 0 || !init_from.empty()) return;
-    for (const char* key : {"alpha", "use_rslora", "dropout", "targets", "modules_to_save", "base_model"})
-      if (errors.is_set(key)) errors(key, "is of no use without additions: set rank, too, or leave it out");
+    const LoraOptions plain;
+    for (const auto& [key, is_plain] : {std::pair("alpha", alpha == plain.alpha),
+                                        {"use_rslora", use_rslora == plain.use_rslora},
+                                        {"dropout", dropout == plain.dropout},
+                                        {"targets", targets == plain.targets},
+                                        {"modules_to_save", modules_to_save == plain.modules_to_save}})
+      if (!is_plain) errors(key, "is of no use without additions: set rank, too, or leave it out");
   }
 };
 

@@ -183,7 +183,7 @@ TEST(SentencePiece, ATokenizerJsonBesideItSaysWhereATextAfterASpecialTokenStands
 
 TEST(SentencePiece, WithoutATokenizerJsonTheConfigurationSaysIt) {
   FilesFolder folder, saved, both;
-  const json config{{"legacy", false}};
+  const json config = json::object({{"legacy", false}});
   const auto tokenizer = load_tokenizer(with(folder, llama(), {{"tokenizer_config.json", config}}).path());
   EXPECT_EQ(tokenizer->after_special(), TextPlace::kWithin);
   tokenizer_of_state(tokenizer->state(), "state")->save(saved.path());
@@ -192,8 +192,9 @@ TEST(SentencePiece, WithoutATokenizerJsonTheConfigurationSaysIt) {
   EXPECT_EQ(form["normalizer"], json());
   EXPECT_EQ(load_tokenizer(saved.path())->fingerprint(), tokenizer->fingerprint());
 
-  const json starts{{"tokenizer.json", {{"pre_tokenizer", nullptr}}}, {"tokenizer_config.json", config}};
-  const auto other = load_tokenizer(with(both, llama(), starts).path());
+  const json starts = json::object({{"pre_tokenizer", nullptr}});
+  const auto other = load_tokenizer(
+      with(both, llama(), {{"tokenizer.json", starts}, {"tokenizer_config.json", config}}).path());
   EXPECT_EQ(other->after_special(), TextPlace::kStart) << "tokenizer.json goes before it";
   EXPECT_EQ(tokenizer_of_state(other->state(), "state")->after_special(), TextPlace::kStart);
 }
