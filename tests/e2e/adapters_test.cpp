@@ -18,21 +18,7 @@ using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kModel = R"([run]
-dir = "base"
-cache_dir = "cache"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "chat"
-data = { train = "train.jsonl", val = "train.jsonl", test = "train.jsonl" }
-language = { architecture = "qwen3", hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 160 }
-tokenizer.vocab_size = 300
-chat.max_tokens = 120
-generate = { max_tokens = 6, validate_samples = 4 }
-)";
-
-constexpr const char* kAdapter = R"([run]
+constexpr const char* kTask = R"([run]
 dir = "run"
 cache_dir = "cache"
 device = "cpu"
@@ -42,7 +28,13 @@ plugin = "chat"
 data = { train = "train.jsonl", val = "train.jsonl", test = "train.jsonl" }
 chat.max_tokens = 120
 generate = { max_tokens = 6, validate_samples = 4 }
-[task.language.lora]
+)";
+
+constexpr const char* kModel = R"(tokenizer.vocab_size = 300
+language = { architecture = "qwen3", hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 160 }
+)";
+
+constexpr const char* kAdapter = R"([task.language.lora]
 rank = 4
 use_rslora = true
 dropout = 0.1
@@ -59,13 +51,13 @@ class Adapters : public testing::Test, public Job {
               .dump() +
           "\n";
     write_text(path("train.jsonl"), text);
-    write_text(path("base.toml"), std::string(kModel) + kShortTraining);
+    write_text(path("base.toml"), std::string(kTask) + kModel + kShortTraining);
     // [train] is what kShortTraining ends with but two tables.
     std::string training = kShortTraining;
     training.insert(training.find("global_batch"), "init_from = \"base/export\"\n");
-    write_text(path("train.toml"), kAdapter + training);
-    EXPECT_EQ(pipeline({"run", "base.toml"}, folder()).code, 0);
-    EXPECT_EQ(pipeline({"export", "base.toml"}, folder()).code, 0);
+    write_text(path("train.toml"), std::string(kTask) + kAdapter + training);
+    EXPECT_EQ(pipeline({"run", "base.toml", "--set", "run.dir=base"}, folder()).code, 0);
+    EXPECT_EQ(pipeline({"export", "base.toml", "--set", "run.dir=base"}, folder()).code, 0);
   }
   double loss_of(const std::string& run) const {
     return json::parse(read_lines(path(run + "/eval.jsonl")).back())["loss"].get<double>();

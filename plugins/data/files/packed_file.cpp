@@ -50,8 +50,8 @@ struct Gzip : PackedFile::Unpacker {
   ~Gzip() override { ::inflateEnd(&stream); }
 
   Step step(std::string_view from, char* into, size_t most) override {
-    if (is_between) {  // files joined together; behind the last one zeros, which tools put there, mean
-                       // nothing
+    // Files may be joined together, and zeros behind the last one, which tools put there, mean nothing.
+    if (is_between) {
       if (from.front() == '\0') return {from.size(), 0, true};
       ::inflateReset(&stream);
     }
