@@ -41,6 +41,6 @@ set(CPACK_DEBIAN_PACKAGE_DEPENDS "ca-certificates, python3, python3-pip, libsent
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "cmake, g++, ninja-build") # for plugins of one's own
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 if(TARGET torch::cpu)
-  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PIPELINE_TORCH_DIR}/torch/lib) # no package's
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PIPELINE_TORCH_DIR}/torch/lib ${PIPELINE_TORCH_DIR}/pyarrow) # no package's
 endif()
 include(CPack)

@@ -1,5 +1,6 @@
 // What of the build a command needs: a checkout compiles the plugins that a configuration names, and no more.
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <tuple>
 
@@ -31,6 +32,21 @@ void add(const config::Config& config, bool alone, Targets& targets) {
   }
 }
 
+// Whether an option of the task names Parquet files, or a folder of such. Its plugin may not be there yet, so
+// that values are TOML.
+bool reads_parquet(const config::Config& config) {
+  constexpr std::string_view kEnding = ".parquet";
+  return std::ranges::any_of(config.rows(), [&](const config::Row& row) {
+    if (!row.key.starts_with("task.") || row.value.size() < 2) return false;
+    if (row.value.find(kEnding) != std::string::npos) return true;
+    std::error_code ignored;
+    const std::filesystem::path folder = row.value.substr(1, row.value.size() - 2);
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+      if (entry.path().extension() == kEnding) return true;
+    return false;
+  });
+}
+
 void add_command(const std::string& verb, ConfigArgs args, const std::string& file,
                  const std::vector<std::string>& words, Targets& targets) {
   args.file = file;
@@ -40,7 +56,10 @@ void add_command(const std::string& verb, ConfigArgs args, const std::string& fi
         return word.starts_with("--node") || word.starts_with("--master");
       });
   const bool alone = !several && planned_world(args, config).size == 1;
-  for (const config::Config& stage : train::stages_of(config)) add(stage, alone, targets);
+  for (const config::Config& stage : train::stages_of(config)) {
+    add(stage, alone, targets);
+    if (reads_parquet(stage)) targets.insert("parquet_reader");
+  }
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class Progress:
             return
         self.shown = now
         begin, end = ("\r", "\033[K") if self.terminal else ("", "\n")
-        print(f"{begin}setup: torch: unpacked {done // 1000000} MB", end=end, file=sys.stderr, flush=True)
+        print(f"{begin}setup: unpacked {done // 1000000} MB", end=end, file=sys.stderr, flush=True)
 
     def end(self):
         if self.terminal:

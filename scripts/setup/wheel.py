@@ -13,8 +13,8 @@ import subprocess
 import sys
 import zipfile
 
-# What a manylinux wheel may expect of any Linux (PEP 600), and what torch brings.
-EXPECTED = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z|gomp|c10.*|torch.*|nccl)\.so.*|ld-linux.*|linux-vdso.*")
+# What a manylinux wheel may expect of any Linux (PEP 600), and what torch and Arrow bring.
+EXPECTED = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z|gomp|c10.*|torch.*|nccl|arrow|parquet)\.so.*|ld-linux.*|linux-vdso.*")
 FOREIGN = ["libsentencepiece.so.0"]  # loaded when it is needed: nothing links it
 ENTRY = "[console_scripts]\npipeline = pipeline.start:main\n"
 

@@ -23,15 +23,11 @@ constexpr Signature kSignatures[] = {
     {"\x1f\x9d", "compressed with compress: unpack it first (uncompress)"},
     {"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it first (7z x)"},
     {"PK\x03\x04", "a zip archive: unpack it first (unzip)"},
-    {"PAR1",
-     "a Parquet file: convert it to JSON Lines first (pandas: read_parquet, and to_json with "
-     "orient=\"records\", lines=True)"},
-    {"ARROW1",
-     "an Arrow file: convert it to JSON Lines first (pandas: read_feather, and to_json with "
-     "orient=\"records\", lines=True)"},
+    {"PAR1", "a Parquet file: its name must end in .parquet"},
+    {"ARROW1", "an Arrow file: write it as Parquet first (pandas: read_feather, and to_parquet)"},
     {"\xff\xff\xff\xff",
-     "an Arrow stream, as Hugging Face's datasets keep them: convert it to JSON Lines first (datasets: "
-     "to_json)"},
+     "an Arrow stream, as Hugging Face's datasets keep them: write it as Parquet first (datasets: "
+     "to_parquet)"},
     {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office document (Excel, Word): save it as CSV UTF-8 first"},
     {"SQLite format 3", "an SQLite database: export the table as CSV first"},
     {"%PDF-", "a PDF document: write its text into a file of records first"},

@@ -45,7 +45,7 @@ ordered_json Conversation::variables() const {
 
 std::string Conversation::pack() const {
   std::string out;
-  for (const std::string* text : {&id, &image, &more}) put(out, *text);
+  for (const std::string* text : {&id, &image.name, &image.bytes, &more}) put(out, *text);
   for (const Turn& turn : turns) {
     for (const std::string* text : {&turn.role, &turn.text, &turn.more}) put(out, *text);
     out += turn.is_learnt ? '1' : '0';
@@ -54,8 +54,9 @@ std::string Conversation::pack() const {
 }
 
 Conversation Conversation::unpack(std::string_view bytes) {
-  Conversation result{
-      .id = take_text(bytes), .image = take_text(bytes), .turns = {}, .more = take_text(bytes)};
+  Conversation result;
+  for (std::string* text : {&result.id, &result.image.name, &result.image.bytes, &result.more})
+    *text = take_text(bytes);
   while (!bytes.empty()) {
     Turn turn{.role = take_text(bytes), .text = take_text(bytes), .more = take_text(bytes)};
     char is_learnt = 0;
@@ -66,10 +67,11 @@ Conversation Conversation::unpack(std::string_view bytes) {
   return result;
 }
 
-void ReadReport::drop(const std::string& reason, const std::string& where) {
+void ReadReport::drop(const std::string& reason, const std::string& where, uint64_t count) {
   constexpr size_t kMost = 32;  // some have words of the file in them
   Drop& entry = drops[drops.size() < kMost || drops.contains(reason) ? reason : "other reasons"];
-  if (entry.count++ == 0) entry.first = where;
+  if (entry.count == 0) entry.first = where;
+  entry.count += count;
 }
 
 std::string ReadReport::table(const std::string& path) const {
@@ -88,12 +90,6 @@ void ReadReport::require_used(const std::string& path) const {
   if (used == 0)
     throw DataError(path + ": none of its " + std::to_string(records) + " records can be used.\n" +
                     table(path));
-}
-
-void Collector::take(Conversation&& conversation, const std::string& where) const {
-  if (const std::string problem = check(conversation); !problem.empty()) return report.drop(problem, where);
-  ++report.used;
-  sink(std::move(conversation));
 }
 
 }  // namespace pipeline::messages

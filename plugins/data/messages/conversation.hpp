@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -31,9 +30,20 @@ struct Turn {
   bool is_assistant() const { return role == "assistant"; }
 };
 
+struct Picture {
+  std::string name;   // as in the file: a path, or a name within an archive
+  std::string bytes;  // of a picture that is within its record; else empty, and the name leads to it
+
+  Picture() = default;
+  Picture(std::string path) : name(std::move(path)) {}
+  Picture(const char* path) : name(path) {}
+  bool empty() const { return name.empty() && bytes.empty(); }
+  bool operator==(const Picture&) const = default;
+};
+
 struct Conversation {
   std::string id;
-  std::string image;  // as in the file: a path, or a name within an archive; empty: no picture
+  Picture image;  // empty: none
   std::vector<Turn> turns;
   std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
 
@@ -46,10 +56,7 @@ struct Conversation {
   static Conversation unpack(std::string_view bytes);  // throws DataError
 };
 
-// Why a conversation cannot be used; empty: it can.
-using Check = std::function<std::string(const Conversation&)>;
-
-// What became of a file's records.
+// What became of a source's records.
 struct ReadReport {
   struct Drop {
     uint64_t count = 0;
@@ -59,21 +66,11 @@ struct ReadReport {
   std::map<std::string, Drop> drops;  // by reason
   std::string notes;                  // lines for the log: how the file was read
 
-  void drop(const std::string& reason, const std::string& where);
+  void drop(const std::string& reason, const std::string& where, uint64_t count = 1);
   // Lines for the log; empty if nothing was dropped.
   std::string table(const std::string& path) const;
-  // Throws DataError where a file has no record, or none that can be used.
+  // Throws DataError where there is no record, or none that can be used.
   void require_used(const std::string& path) const;
-};
-
-// Where conversations go that were read and checked.
-struct Collector {
-  Check check;
-  std::function<void(Conversation&&)> sink;
-  ReadReport& report;
-
-  // `where`: for people.
-  void take(Conversation&& conversation, const std::string& where) const;
 };
 
 }  // namespace pipeline::messages

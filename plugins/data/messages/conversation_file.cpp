@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "plugins/data/text_pairs/csv_reader.hpp"
 #include "plugins/data/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -47,9 +50,21 @@ Table look_at_table(const std::string& path, const TextOptions& options) {
       ": name yours by task.data.question_column and answer_column");
 }
 
-void read_table(const std::string& path, const TextOptions& options, const Collector& collector,
+// How text_pairs::read_pairs() has read a source: its drops and notes become the report's.
+void add_pair_report(const text_pairs::SourceReport& pairs, ReadReport& report) {
+  for (const auto& [path, of_file] : pairs.files) {
+    const std::string file = pairs.files.size() == 1 ? "" : path + ", ";
+    report.records += of_file.records;
+    for (const text_pairs::Drop& drop : of_file.drops)
+      report.drop(drop.problem() + ": " + drop.remedy(),
+                  file + of_file.unit + " " + std::to_string(drop.lines.at(0)), drop.count);
+    for (const std::string& note : of_file.notes) report.notes += path + ": " + note + "\n";
+  }
+}
+
+void read_table(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
-  Table table = look_at_table(path, options);
+  Table table = look_at_table(source.paths.front(), options);
   Columns& columns = table.columns;
   const bool is_text = columns.answer.empty();
   if (table.has_system && columns.context.empty()) {
@@ -57,95 +72,132 @@ void read_table(const std::string& path, const TextOptions& options, const Colle
   } else if (table.has_system) {
     table.unread = "system";
   }
-  text_pairs::PairReport pairs;
-  text_pairs::read_pairs(
-      path,
-      {.first = columns.question,
-       .second = is_text ? "answer of " + columns.question : columns.answer,
-       .id = "id",
-       .extra = columns.context,
-       .second_required = options.answer_required && !is_text,
-       .id_required = false},
-      [&](text_pairs::Pair&& pair) {
-        const bool is_system = columns.context == "system";
-        Conversation one{.id = std::move(pair.id),
-                         .image = {},
-                         .turns = turns_of(columns, std::move(pair.first), is_system ? "" : pair.extra,
-                                           std::move(pair.second))};
-        if (is_system && !pair.extra.empty())
-          one.turns.insert(one.turns.begin(), {.role = "system", .text = std::move(pair.extra)});
-        collector.take(std::move(one), "line " + std::to_string(pair.line));
-      },
-      pairs, {.quotes = options.quotes, .on_block = hooks.on_bytes});
-  add_pair_report(path, pairs, collector.report);
+  const auto make = [columns](text_pairs::Pair&& pair) {
+    const bool is_system = columns.context == "system";
+    Conversation one{.id = std::move(pair.id),
+                     .image = {},
+                     .turns = turns_of(columns, std::move(pair.first), is_system ? "" : pair.extra,
+                                       std::move(pair.second))};
+    if (is_system && !pair.extra.empty())
+      one.turns.insert(one.turns.begin(), {.role = "system", .text = std::move(pair.extra)});
+    return one;
+  };
+  read_pairs(source,
+             {.first = columns.question,
+              .second = is_text ? "answer of " + columns.question : columns.answer,
+              .id = "id",
+              .extra = columns.context,
+              .second_required = options.answer_required && !is_text,
+              .id_required = false},
+             options.quotes, make, collector, hooks);
   if (!table.unread.empty())
-    collector.report.notes += path + ": its column \"" + table.unread + "\" is read in JSON alone\n";
+    collector.report().notes +=
+        source.named + ": its column \"" + table.unread + "\" is read in JSON alone\n";
+}
+
+// A record as it is in its file.
+struct JsonText {
+  std::string text;
+  bool is_too_long, is_cut_off;
+  std::string id;  // where it has none of its own
+  std::string file;
+};
+
+Conversation conversation_in(const JsonText& record, const Parse& parse) {
+  if (record.is_too_long)
+    throw DataError("longer than " + std::to_string(text_pairs::RecordOptions{}.max_bytes) + " bytes");
+  const nlohmann::ordered_json object = parse_record(record.text);
+  if (object.is_discarded())
+    throw RecordProblem(record.is_cut_off ? "the file ends inside the record" : "not JSON in UTF-8",
+                        text_pairs::pick_fields(record.text, {}).detail);
+  Conversation conversation = parse(object);
+  if (conversation.id.empty()) conversation.id = record.id;
+  Picture& image = conversation.image;
+  if (!image.bytes.empty() && image.name.empty()) image.name = "(in the record " + conversation.id + ")";
+  if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
+  return conversation;
 }
 
 }  // namespace
 
-bool file_has_turns(const std::string& path) {
-  text_pairs::Input input(path, nullptr);
-  text_pairs::JsonRecords records(input, text_pairs::ReadOptions{}.max_record_bytes);
-  while (records.next()) {
-    const auto found = text_pairs::pick_fields(records.text(), {std::begin(kTurnKeys), std::end(kTurnKeys)});
-    if (found.state != text_pairs::JsonFields::kOk) continue;
-    return std::any_of(found.fields.begin(), found.fields.end(), [](const text_pairs::JsonField& field) {
-      return field.state != text_pairs::JsonField::kAbsent;
-    });
+bool has_turns(const sources::SourceFiles& source) {
+  const std::vector<std::string_view> keys(std::begin(kTurnKeys), std::end(kTurnKeys));
+  std::optional<bool> found;
+  for (const std::string& path : source.paths) {
+    text_pairs::for_each_record(path, source.format, {.columns = {keys.begin(), keys.end()}},
+                                [&](const text_pairs::RecordText& record) {
+                                  const auto fields = text_pairs::pick_fields(record.text, keys);
+                                  if (fields.state != text_pairs::JsonFields::kOk) return true;
+                                  found = std::ranges::any_of(fields.fields, [](const auto& field) {
+                                    return field.state != text_pairs::JsonField::kAbsent;
+                                  });
+                                  return false;
+                                });
+    if (found) break;
   }
-  return false;
+  return found.value_or(false);
 }
 
-void read_json_file(const std::string& path,
-                    const std::function<Conversation(const nlohmann::ordered_json&)>& parse,
-                    const Collector& collector, const ReadHooks& hooks) {
-  ReadReport& report = collector.report;
-  const uint64_t most_bytes = text_pairs::ReadOptions{}.max_record_bytes;
-  text_pairs::Input input(path, hooks.on_bytes);
-  text_pairs::JsonRecords records(input, most_bytes);
-  while (records.next()) {
-    ++report.records;
-    const std::string where =
-        "record " + std::to_string(report.records) + ", line " + std::to_string(records.line());
-    if (records.too_long()) {
-      report.drop("longer than " + std::to_string(most_bytes) + " bytes", where);
-      continue;
-    }
-    try {
-      const nlohmann::ordered_json object = parse_record(records.text());
-      if (object.is_discarded()) {
-        const std::string detail = text_pairs::pick_fields(records.text(), {}).detail;
-        report.drop(records.is_cut_off() ? "the file ends inside the record" : "not JSON in UTF-8",
-                    detail.empty() ? where : where + ": " + detail);
-        continue;
-      }
-      Conversation conversation = parse(object);
-      if (conversation.id.empty()) conversation.id = std::to_string(report.records);
-      collector.take(std::move(conversation), where);
-    } catch (const DataError& error) {
-      report.drop(error.what(), where);
-    }
+void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,
+                  const Parse& parse, Collector& collector, const ReadHooks& hooks) {
+  // The collector's threads may use it after an error has ended this function.
+  const auto shared = std::make_shared<const Parse>(parse);
+  const std::string unit = text_pairs::unit_of(source.format);
+  uint64_t before = 0, done = 0;
+  for (size_t i = 0; i < source.paths.size(); ++i, before += done) {
+    const std::string file = source.name_of(i);
+    uint64_t number = 0;
+    const auto visit = [&](const text_pairs::RecordText& record) {
+      ++collector.report().records;
+      const std::string id = std::to_string(++number);
+      std::string where = file.empty() ? "" : file + ", ";
+      where += (unit == "line" ? "record " + id + ", line " : unit + " ") + std::to_string(record.line);
+      JsonText text{.text = std::string(record.text),
+                    .is_too_long = record.is_too_long,
+                    .is_cut_off = record.is_cut_off,
+                    .id = id,
+                    .file = file};
+      collector.add([text = std::move(text), shared] { return conversation_in(text, *shared); },
+                    std::move(where), record.text.size());
+      return true;
+    };
+    text_pairs::for_each_record(source.paths[i], source.format,
+                                {.columns = columns,
+                                 .on_block =
+                                     [&](uint64_t bytes) {
+                                       done = bytes;
+                                       if (hooks.on_bytes) hooks.on_bytes(before + bytes);
+                                     }},
+                                visit);
   }
+  collector.finish();
 }
 
-void add_pair_report(const std::string& path, const text_pairs::PairReport& pairs, ReadReport& report) {
-  report.records = pairs.records;
-  for (const text_pairs::Drop& drop : pairs.drops)
-    report.drops[drop.problem() + ": " + drop.remedy()] = {drop.count,
-                                                           "line " + std::to_string(drop.lines.at(0))};
-  for (const std::string& note : pairs.notes) report.notes += path + ": " + note + "\n";
+void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& columns,
+                text_pairs::Quotes quotes, const std::function<Conversation(text_pairs::Pair&&)>& make,
+                Collector& collector, const ReadHooks& hooks) {
+  const auto shared = std::make_shared<const std::function<Conversation(text_pairs::Pair &&)>>(make);
+  text_pairs::SourceReport pairs;
+  text_pairs::read_pairs(
+      source, columns,
+      [&](text_pairs::Pair&& pair, const std::string& where) {
+        const size_t bytes = pair.first.size() + pair.second.size();
+        collector.add([pair = std::move(pair), shared]() mutable { return (*shared)(std::move(pair)); },
+                      where, bytes);
+      },
+      pairs, {.quotes = quotes, .on_block = hooks.on_bytes});
+  collector.finish();
+  add_pair_report(pairs, collector.report());
 }
 
-void read_text_file(const std::string& path, const TextOptions& options, const Collector& collector,
-                    const ReadHooks& hooks) {
-  collector.report = {};
-  if (text_pairs::is_json(path))
-    read_json_file(
-        path, [&](const auto& object) { return conversation_of(object, options.columns); }, collector, hooks);
+void read_texts(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
+                const ReadHooks& hooks) {
+  if (source.format == sources::Format::kJson || source.format == sources::Format::kParquet)
+    read_objects(
+        source, record_keys(options.columns),
+        [&](const auto& object) { return conversation_of(object, options.columns); }, collector, hooks);
   else
-    read_table(path, options, collector, hooks);
-  collector.report.require_used(path);
+    read_table(source, options, collector, hooks);
 }
 
 }  // namespace pipeline::messages

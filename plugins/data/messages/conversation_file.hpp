@@ -7,27 +7,34 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "plugins/data/messages/collector.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::messages {
 
 struct ReadHooks {
   std::function<void(uint64_t)> on_bytes = {};  // read so far, often; may throw to stop
+  unsigned threads = 1;                         // that make conversations of records
 };
 
-// Whether the first record of a JSON file that can be read has a list of turns.
-bool file_has_turns(const std::string& path);
+// Makes a conversation of a record, or throws DataError with the reason why it cannot be used. [any-thread]
+using Parse = std::function<Conversation(const nlohmann::ordered_json&)>;
 
-// Reads a JSON file, a list or an object a line, in order: parse() makes a conversation of each record, and
-// may throw DataError with the reason why it cannot be used. Memory is that of a record.
-void read_json_file(const std::string& path,
-                    const std::function<Conversation(const nlohmann::ordered_json&)>& parse,
-                    const Collector& collector, const ReadHooks& hooks = {});
+// Whether the first record that can be read, of a source of JSON or Parquet, has a list of turns.
+bool has_turns(const sources::SourceFiles& source);
 
-// How text_pairs::read_pairs() has read a file: its drops and notes become the report's.
-void add_pair_report(const std::string& path, const text_pairs::PairReport& pairs, ReadReport& report);
+// Reads JSON files, a list or an object a line, or Parquet files, of which these columns, in order. Memory is
+// that of a few hundred records.
+void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,
+                  const Parse& parse, Collector& collector, const ReadHooks& hooks);
+
+// Reads pairs and makes a conversation of each. [any-thread]
+void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& columns,
+                text_pairs::Quotes quotes, const std::function<Conversation(text_pairs::Pair&&)>& make,
+                Collector& collector, const ReadHooks& hooks);
 
 struct TextOptions {
   Columns columns = {};  // empty: one of those that columns_among() knows
@@ -35,10 +42,10 @@ struct TextOptions {
   text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
 };
 
-// Reads conversations without pictures: *.json, *.jsonl as conversation_of() does, and *.csv, *.tsv with the
-// same columns. Records that cannot be used are dropped and counted. Throws DataError where the file cannot
-// be read or has nothing usable.
-void read_text_file(const std::string& path, const TextOptions& options, const Collector& collector,
-                    const ReadHooks& hooks = {});
+// Reads conversations without pictures: JSON and Parquet as conversation_of() does, and other tables with the
+// same columns. Records that cannot be used are dropped and counted. Throws DataError where a file cannot be
+// read.
+void read_texts(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
+                const ReadHooks& hooks);
 
 }  // namespace pipeline::messages

@@ -1,4 +1,4 @@
-// The conversations of a file in the cache, memory-mapped.
+// The conversations of a source in the cache.
 #pragma once
 
 #include <functional>
@@ -7,28 +7,21 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
-#include "plugins/data/record_store/record_store.hpp"
-#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/sample_store/sample_store.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
 namespace pipeline::messages {
 
-// How a store is made of a file.
+// How a store is made of a source.
 struct Source {
-  std::string path;
-  std::string options;  // equal where the same file gives the same conversations
-  std::function<void(const std::function<void(Conversation&&)>& sink, ReadReport& report,
-                     const ReadHooks& hooks)>
-      read;
+  sources::SourceFiles files;
+  std::string options;  // equal where the same files give the same conversations
+  std::function<void(const Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks)> read;
   // What conversations that belong to one part of the data have in common.
   std::function<std::string(const Conversation&)> content;
-  // The file with its hash, for which it may be read; whether it has changed since: throws DataError.
-  std::function<text_pairs::SourceFile(const std::string& path,
-                                       const std::function<void(uint64_t done, uint64_t total)>& on_block)>
-      look = text_pairs::hash_source;
-  std::function<void(const text_pairs::SourceFile& file)> check_unchanged = text_pairs::check_unchanged;
 };
 
-// Immutable; safe for concurrent use. Opening costs some 60 bytes a conversation, and processes share pages.
+// Immutable; safe for concurrent use. Memory does not grow with it.
 class ConversationStore {
  public:
   ConversationStore() = default;  // empty
@@ -38,20 +31,17 @@ class ConversationStore {
   ConversationStore(const std::string& folder, const Source& source, const files::Hooks& hooks,
                     const files::Part& part = {});
 
-  uint64_t size() const { return size_; }
+  uint64_t size() const { return store_.size(); }
   Conversation operator[](uint64_t i) const;  // i < size(). DataError if the file was changed meanwhile
-  size_t bytes(uint64_t i) const { return store_.records()[i].bytes; }
+  size_t bytes(uint64_t i) const { return store_.bytes(i); }
   // Equal where every conversation is.
-  const std::string& fingerprint() const { return fingerprint_; }
-  const std::string& report() const { return report_; }  // lines about what was dropped, in all of the file
+  std::string fingerprint() const { return store_.content().hex(); }
+  const std::string& report() const { return report_; }  // lines about what was dropped, in all of the source
   const std::string& notes() const { return notes_; }    // lines about how it was read
 
  private:
-  bool open(const std::string& path, const files::Hash128& key);
-
-  records::RecordStore store_;
-  uint64_t size_ = 0;
-  std::string fingerprint_, report_, notes_;
+  samples::SampleStore store_;
+  std::string report_, notes_;
 };
 
 }  // namespace pipeline::messages

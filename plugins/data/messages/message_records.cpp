@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
+#include "plugins/data/files/base64.hpp"
 #include "plugins/data/text_pairs/json_records.hpp"
 
 namespace pipeline::messages {
@@ -38,31 +39,28 @@ std::string number_or_bool(const json& id) {
   return id.dump();
 }
 
-// A path, or a list of one.
-std::string picture_of(const json& given, const char* key) {
-  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
-  if (given.is_array() && given.empty()) return "";
-  const json& value = given.is_array() ? given[0] : given;
-  if (!value.is_string())
-    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
-  const auto& name = value.get_ref<const std::string&>();
-  if (name.find("://") != std::string::npos)
-    throw DataError("the picture is a web address: download it, and name the file");
-  if (name.starts_with("data:"))
-    throw DataError("the picture is within the record: write it to a file, and name that");
-  return name;
+// Of "data:image/png;base64,...": RFC 2397.
+std::string bytes_within(const std::string& data) {
+  const size_t comma = data.find(',');
+  const std::string_view kind = std::string_view(data).substr(0, std::min(comma, data.size()));
+  std::optional<std::string> bytes;
+  if (comma != std::string::npos && kind.ends_with(";base64"))
+    bytes = files::base64_decode(std::string_view(data).substr(comma + 1));
+  if (!bytes || bytes->empty())
+    throw DataError("the picture within the record is not what \"data:image/...;base64,\" says");
+  return std::move(*bytes);
 }
 
 // A record has one, which may be named more than once.
-void take_picture(std::string&& name, std::string& image) {
-  if (!image.empty() && !name.empty() && name != image)
+void take_picture(Picture&& given, Picture& image) {
+  if (!image.empty() && !given.empty() && given != image)
     throw DataError("several pictures: a conversation may have one");
-  if (!name.empty()) image = std::move(name);
+  if (!given.empty()) image = std::move(given);
 }
 
 // Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
 // picture. What follows that is on a line of its own.
-std::string content_of(const json& turn, std::string& image) {
+std::string content_of(const json& turn, Picture& image) {
   const json* const content = find(turn, "content");
   if (content == nullptr || !content->is_array()) return text_at(turn, "content");
   std::string text;
@@ -70,14 +68,15 @@ std::string content_of(const json& turn, std::string& image) {
   for (const json& part : *content) {
     if (!part.is_object()) throw DataError("a part that is " + kind_of(part) + ", must be an object");
     const std::string type = text_at(part, "type");
-    if (type != "text" && type != "image")
+    const bool is_picture = type == "image" || type == "image_url";
+    if (type != "text" && !is_picture)
       throw DataError("a part of the type " + strict_json::excerpt(type) + ", must be \"text\" or \"image\"");
-    const std::string more = type == "image" ? std::string(kImageMark) : text_at(part, "text");
+    const std::string more = is_picture ? std::string(kImageMark) : text_at(part, "text");
     if (follows_picture && !more.empty()) text += '\n';
     text += more;
-    follows_picture = type == "image" || (follows_picture && more.empty());
-    if (const json* const name = find(part, "image"); type == "image" && name != nullptr)
-      take_picture(picture_of(*name, "image"), image);
+    follows_picture = is_picture || (follows_picture && more.empty());
+    if (const json* const picture = find(part, type); is_picture && picture != nullptr)
+      take_picture(picture_of(*picture, type.c_str()), image);
   }
   return text;
 }
@@ -113,7 +112,7 @@ std::string more_of(const json& message) {
   return more.empty() ? "" : more.dump();
 }
 
-Turn turn_of(const json& given, std::string& image) {
+Turn turn_of(const json& given, Picture& image) {
   if (!given.is_object()) throw DataError("a turn that is " + kind_of(given) + ", must be an object");
   if (!given.contains("role") && !given.contains("from")) throw DataError("a turn without \"role\"");
   if (!given.contains("role"))
@@ -199,6 +198,18 @@ json parse_record(std::string_view text) try {
   return json(json::value_t::discarded);
 }
 
+std::vector<std::string> record_keys(const Columns& wanted) {
+  std::vector<std::string> keys(std::begin(kTurnKeys), std::end(kTurnKeys));
+  for (const char* key :
+       {"id", "image", "images", "system", "system_prompt", "history", "tools", "chat_template_kwargs"})
+    keys.emplace_back(key);
+  for (const auto& [question, answer, context] : kColumns)
+    for (const char* key : {question, answer, context}) keys.emplace_back(key);
+  for (const std::string& key : {wanted.question, wanted.answer, wanted.context}) keys.push_back(key);
+  std::erase(keys, "");
+  return keys;
+}
+
 bool has_turns(const json& object) { return turns_in(object) != nullptr; }
 
 std::string optional_text(const json& object, const std::string& key) {
@@ -206,6 +217,29 @@ std::string optional_text(const json& object, const std::string& key) {
   if (value == nullptr) return "";
   if (!value->is_string()) throw DataError("\"" + key + "\" is " + kind_of(*value) + ", must be text");
   return value->get<std::string>();
+}
+
+Picture picture_of(const json& given, const char* key) {
+  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
+  if (given.is_array() && given.empty()) return {};
+  const json& value = given.is_array() ? given[0] : given;
+  if (value.is_object() && (value.contains("bytes") || value.contains("path") || value.contains("url"))) {
+    Picture picture = optional_text(value, value.contains("url") ? "url" : "path");
+    picture.bytes = optional_text(value, "bytes");
+    if (picture.bytes.starts_with("data:")) picture.bytes = bytes_within(picture.bytes);
+    return picture.bytes.empty() && value.contains("url") ? picture_of(value["url"], key) : picture;
+  }
+  if (!value.is_string())
+    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
+  const auto& name = value.get_ref<const std::string&>();
+  if (name.find("://") != std::string::npos)
+    throw DataError("the picture is a web address: download it, and name the file");
+  Picture picture;
+  if (name.starts_with("data:"))
+    picture.bytes = bytes_within(name);
+  else
+    picture.name = name;
+  return picture;
 }
 
 std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted) {

@@ -29,6 +29,9 @@ struct Columns {
 std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted);
 std::string known_columns();  // for messages
 
+// All keys of a record that conversation_of() reads.
+std::vector<std::string> record_keys(const Columns& wanted);
+
 // A record parsed; is_discarded() where it is not JSON. Throws DataError for a key that stands twice.
 nlohmann::ordered_json parse_record(std::string_view text);
 
@@ -43,6 +46,10 @@ Conversation conversation_of(const nlohmann::ordered_json& object, const Columns
 // A question and its answer, which may be missing, as turns; or a text by itself.
 std::vector<Turn> turns_of(const Columns& columns, std::string question, const std::string& context,
                            std::string answer);
+
+// The picture that a value names, or is: a path, "data:image/png;base64,...", an object of both, as Hugging
+// Face's data sets have it, or a list of one of these. Throws DataError for anything else.
+Picture picture_of(const nlohmann::ordered_json& given, const char* key);
 
 // The text under a key; empty where there is none, or null. Throws DataError for anything else.
 std::string optional_text(const nlohmann::ordered_json& object, const std::string& key);

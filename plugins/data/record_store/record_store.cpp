@@ -5,13 +5,9 @@
 #include <cstring>
 #include <optional>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/record_store/record_writer.hpp"
 
 namespace pipeline::records {
@@ -91,43 +87,8 @@ std::string make_record(const Hash128& key, std::string_view payload) {
   return record;
 }
 
-MappedFile::MappedFile(const std::string& path)
-    : fd_(files::open_regular(path, O_RDONLY, "remove it: it is built again")) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
-  if (fd_ >= 0) ::close(fd_);
-}
-
-int64_t MappedFile::length() const {
-  struct stat status {};
-  return ::fstat(fd_, &status) == 0 ? status.st_size : -1;
-}
-
-bool MappedFile::map(uint64_t bytes) {
-  if (bytes == 0) return true;
-  void* data = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd_, 0);
-  if (data == MAP_FAILED) return false;
-  bytes_ = {static_cast<const char*>(data), bytes};
-  return true;
-}
-
-void MappedFile::count_read(uint64_t bytes) const {
-  constexpr uint64_t kMost = uint64_t{32} << 20, kAround = uint64_t{64} << 10;  // what Linux maps at once
-  bytes = std::max(bytes, kAround);
-  if (bytes_.size() <= kMost || read_.fetch_add(bytes) + bytes < kMost) return;
-  read_ = 0;
-  ::madvise(const_cast<char*>(bytes_.data()), bytes_.size(), MADV_DONTNEED);
-}
-
 RecordStore::RecordStore(const std::string& path, const Kind& kind) : path_(path), kind_(kind) {
-  file_ = MappedFile(path);
+  file_ = files::MappedFile(path);
   if (!file_.is_open() && errno == ENOENT) return;
   if (!file_.is_open()) throw files::system_error(path, "the cache folder must be readable");
   const int64_t bytes = file_.length();
@@ -197,7 +158,7 @@ std::string_view RecordStore::bytes_of(const Record& record) const {
 }
 
 bool RecordStore::is_whole(const Record& record) const {
-  if (!is_all_there()) return false;
+  if (!file_.is_all_there()) return false;
   const std::string_view bytes = bytes_of(record);
   const RecordHeader header(record.key, record.bytes, record.hash);
   return bytes.starts_with(files::bytes_of(header)) &&
@@ -210,13 +171,13 @@ void RecordStore::check(const Record& record) const {
 }
 
 void RecordStore::check_length() const {
-  if (!is_all_there()) fail_changed();
+  if (!file_.is_all_there()) fail_changed();
 }
 
 void RecordStore::fail_changed() const {
-  const std::string what = is_all_there() ? "a record of it is not the one that was written"
-                                          : "it has " + std::to_string(file_.length()) +
-                                                " bytes, and had at least " + std::to_string(end_);
+  const std::string what = file_.is_all_there() ? "a record of it is not the one that was written"
+                                                : "it has " + std::to_string(file_.length()) +
+                                                      " bytes, and had at least " + std::to_string(end_);
   throw files::DataError(
       path_ + ": was changed while it is in use (" + what +
       "): stop what uses or changes it, remove it, and run again: " + std::string(kind_.remedy));

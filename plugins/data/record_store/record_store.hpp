@@ -7,7 +7,6 @@
 // noticed, those after it are found, and a reader walks from header to header without reading the payloads.
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +15,10 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include "files/hash128.hpp"
+#include "files/mapped_file.hpp"
 
 namespace pipeline::records {
 
@@ -63,35 +62,6 @@ std::string make_record(const Hash128& key, std::string_view payload);
 
 static_assert(sizeof(FileHeader) == 32 && sizeof(RecordHeader) == 56);
 static_assert(std::endian::native == std::endian::little);
-
-// A file that is open for reading, so that it can be asked later how long it is now, whatever its name stands
-// for by then; and its first bytes, mapped: no memory of its own, pages shared between processes. Safe for
-// concurrent use once they are. The file may grow or be replaced meanwhile; it must not get shorter than what
-// is mapped.
-class MappedFile {
- public:
-  MappedFile() = default;
-  // errno says why, where is_open() is false. Throws DataError for what is no regular file.
-  explicit MappedFile(const std::string& path);
-  MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
-
-  bool is_open() const { return fd_ >= 0; }
-  int fd() const { return fd_; }
-  int64_t length() const;  // -1 if nobody can say, and errno says why
-  // False if that cannot be done, and errno says why.
-  bool map(uint64_t bytes);
-  std::string_view bytes() const { return bytes_; }  // aligned to a page
-  // So many bytes were read. Pages count as the process's memory once it has read them. After some MB all are
-  // given back: the system keeps the file's content as long as it has room.
-  void count_read(uint64_t bytes) const;
-
- private:
-  int fd_ = -1;
-  std::string_view bytes_;
-  mutable std::atomic<uint64_t> read_ = 0;
-};
 
 struct KeyHash {
   size_t operator()(const Hash128& key) const { return key.low; }
@@ -146,12 +116,11 @@ class RecordStore {
  private:
   void find_records(uint64_t file_bytes);
   void add(const Record& record);
-  bool is_all_there() const { return file_.length() >= static_cast<int64_t>(file_.bytes().size()); }
   [[noreturn]] void fail_changed() const;
 
   std::string path_, problem_;
   Kind kind_{};
-  MappedFile file_;  // its first end_ bytes
+  files::MappedFile file_;  // its first end_ bytes
   std::vector<Record> records_;
   std::unordered_map<Hash128, size_t, KeyHash> by_key_;
   uint64_t end_ = 0;

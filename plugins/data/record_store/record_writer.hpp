@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "files/appended_file.hpp"
 #include "record_store/record_store.hpp"
 
 namespace pipeline::records {
@@ -19,23 +19,13 @@ class RecordWriter {
   RecordWriter(const std::string& path, const Kind& kind);
   // Appends to the file as `store` found it, without a tail that is not whole; a new file if it is not ours.
   RecordWriter(const RecordStore& store, const Kind& kind);
-  ~RecordWriter();
-  RecordWriter(const RecordWriter&) = delete;
-  RecordWriter& operator=(const RecordWriter&) = delete;
 
-  void append(std::string_view record);  // of make_record(). One that does not fit on the disk leaves nothing
-  void sync();                           // waits until all is on the disk
-  void replace();                        // and gives the file its name
+  void append(std::string_view record) { file_->append(record); }  // of make_record()
+  void sync() { file_->sync(); }
+  void replace() { file_->replace(); }  // and gives the file its name
 
  private:
-  void start();
-  void close();
-
-  std::string path_;
-  Kind kind_;
-  int fd_ = -1;
-  bool is_part_ = false;
-  uint64_t end_ = 0;
+  std::optional<files::AppendedFile> file_;
 };
 
 // Whether so much of a file is of other keys that it should be written anew: more than 1 MiB, and than half.

@@ -1,27 +1,20 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/packed_file.hpp"
 
 namespace pipeline::text_pairs {
 
-using files::Cancelled;
 using files::DataError;
-using files::FileLock;
 using files::Hash128;
 using files::hash128;
-using files::Hasher128;
-using files::mark_used;
-using files::system_error;
 
 // A file read once from its start in blocks, unpacked where it is packed with gzip or zstd. A byte-order mark
 // of UTF-8 is skipped; other compressed files and UTF-16 are refused by name.
@@ -57,21 +50,5 @@ class Input {
   std::vector<char> block_;
   size_t at_ = 0, end_ = 0;
 };
-
-// A file of pairs as it was when it was hashed.
-struct SourceFile {
-  std::string path;
-  uint64_t bytes = 0;
-  std::filesystem::file_time_type time;
-  Hash128 hash;  // of the content
-};
-
-// Reads the whole file for its hash. `on_block` (optional) is called often and may throw to stop. Throws
-// DataError if the file cannot be read.
-SourceFile hash_source(const std::string& path,
-                       const std::function<void(uint64_t done, uint64_t total)>& on_block = nullptr);
-
-// Throws DataError if the file has changed since it was hashed.
-void check_unchanged(const SourceFile& file);
 
 }  // namespace pipeline::text_pairs

@@ -10,7 +10,8 @@
 namespace pipeline::text_pairs {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Drop, reason, subject, count, lines, records, detail)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PairReport, records, pairs, drops, notes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PairReport, unit, records, pairs, drops, notes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceReport::File, path, report)
 
 namespace {
 
@@ -37,8 +38,8 @@ constexpr std::array<Text, kReasons> kTexts = {{
     {"the file ends inside the record", "the file is cut off, or a quote is not closed: write it again"},
 }};
 
-std::string lines_text(const Drop& drop) {
-  std::string text = drop.count == 1 ? "line " : "lines ";
+std::string lines_text(const Drop& drop, const std::string& unit) {
+  std::string text = unit + (drop.count == 1 ? " " : "s ");
   for (size_t i = 0; i < drop.lines.size(); ++i) {
     text += (i ? ", " : "") + std::to_string(drop.lines[i]);
     if (drop.records[i] > 0) text += " (record " + std::to_string(drop.records[i]) + ")";
@@ -80,8 +81,8 @@ std::string PairReport::table(const std::string& path) const {
   std::string text = std::to_string(dropped()) + " of " + std::to_string(records) + " records of " + path +
                      (dropped() == 1 ? " was dropped" : " were dropped");
   for (const Drop& drop : drops)
-    text += "\n  " + std::to_string(drop.count) + ": " + drop.problem() + ", " + lines_text(drop) + ": " +
-            drop.remedy();
+    text += "\n  " + std::to_string(drop.count) + ": " + drop.problem() + ", " + lines_text(drop, unit) +
+            ": " + drop.remedy();
   return text;
 }
 
@@ -89,18 +90,65 @@ std::string PairReport::table(const std::string& path) const {
 std::string PairReport::nothing_usable(const std::string& path) const {
   if (drops.empty()) return path + ": no records, only blank lines or a header: give it pairs";
   const Drop& first = drops.front();
-  return path + ":" + std::to_string(first.lines.at(0)) + ": " + first.problem() +
+  const std::string where = unit == "line" ? ":" : ": " + unit + " ";
+  return path + where + std::to_string(first.lines.at(0)) + ": " + first.problem() +
          (records == 1 ? "; this is the only record: "
                        : "; none of the " + std::to_string(records) + " records is a usable pair: ") +
          first.remedy();
 }
 
-std::string PairReport::to_json() const {
-  return nlohmann::json(*this).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+uint64_t SourceReport::records() const {
+  uint64_t count = 0;
+  for (const File& file : files) count += file.report.records;
+  return count;
 }
 
-PairReport PairReport::from_json(const std::string& text) try {
-  return nlohmann::json::parse(text).get<PairReport>();
+uint64_t SourceReport::pairs() const {
+  uint64_t count = 0;
+  for (const File& file : files) count += file.report.pairs;
+  return count;
+}
+
+std::string SourceReport::table() const {
+  constexpr size_t kMost = 8;
+  std::string text;
+  size_t shown = 0, more = 0;
+  uint64_t dropped = 0;
+  for (const File& file : files) {
+    if (file.report.dropped() == 0) continue;
+    if (shown == kMost) {
+      ++more;
+      dropped += file.report.dropped();
+      continue;
+    }
+    text += (shown++ > 0 ? "\n" : "") + file.report.table(file.path);
+  }
+  if (more > 0)
+    text +=
+        "\n" + std::to_string(dropped) + " records of " + std::to_string(more) + " more files were dropped";
+  return text;
+}
+
+std::vector<std::string> SourceReport::notes() const {
+  std::vector<std::string> lines;
+  for (const File& file : files)
+    for (const std::string& note : file.report.notes) lines.push_back(file.path + ": " + note);
+  return lines;
+}
+
+void SourceReport::require_pairs() const {
+  if (pairs() > 0) return;
+  const auto named = std::ranges::find_if(files, [](const File& file) { return file.report.records > 0; });
+  const File& file = named == files.end() ? files.front() : *named;
+  throw DataError(file.report.nothing_usable(file.path));
+}
+
+std::string SourceReport::to_json() const {
+  return nlohmann::json(files).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+SourceReport SourceReport::from_json(const std::string& text) try {
+  return {nlohmann::json::parse(text).get<std::vector<File>>()};
 } catch (const nlohmann::json::exception&) {
   throw DataError("the report of dropped records cannot be read: make the cache again");
 }

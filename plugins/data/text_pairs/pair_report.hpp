@@ -36,8 +36,9 @@ struct Drop {
 
 // What became of a file's records.
 struct PairReport {
-  uint64_t records = 0;  // blank lines are none
-  uint64_t pairs = 0;    // used
+  std::string unit = "line";  // of where records are
+  uint64_t records = 0;       // blank lines are none
+  uint64_t pairs = 0;         // used
   std::vector<Drop> drops;
   std::vector<std::string> notes;  // how the file was read, where another reader may differ
 
@@ -53,13 +54,28 @@ struct PairReport {
   // For a file without a single usable pair: its first line that was dropped, why, and the remedy.
   std::string nothing_usable(const std::string& path) const;
 
-  // One line of JSON and back; from_json throws DataError.
-  std::string to_json() const;
-  static PairReport from_json(const std::string& text);
-
  private:
   uint64_t line_ = 0;  // of the record that has begun
   bool shares_line_ = false;
+};
+
+// The same of all files of a source.
+struct SourceReport {
+  struct File {
+    std::string path;
+    PairReport report;
+  };
+  std::vector<File> files;
+
+  uint64_t records() const;
+  uint64_t pairs() const;
+  uint64_t dropped() const { return records() - pairs(); }
+  std::string table() const;               // of the files that dropped records, the first few
+  std::vector<std::string> notes() const;  // lines, each with its file's path
+  void require_pairs() const;              // throws DataError where there is none
+
+  std::string to_json() const;
+  static SourceReport from_json(const std::string& text);  // throws DataError
 };
 
 }  // namespace pipeline::text_pairs

@@ -8,9 +8,11 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
+#include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/text_pairs/csv_reader.hpp"
 #include "plugins/data/text_pairs/input.hpp"
 #include "plugins/data/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::text_pairs {
 namespace {
@@ -20,23 +22,6 @@ constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     
                                         "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
                                         "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
                                         "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
-
-enum class Format { kJson, kCsv, kTsv };
-
-Format format_of(const std::string& path) {
-  std::string name(files::without_packing(path));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  for (const auto* suffix : {".jsonl", ".ndjson", ".json"}) {
-    if (name.ends_with(suffix)) return Format::kJson;
-  }
-  if (name.ends_with(".csv")) return Format::kCsv;
-  if (name.ends_with(".tsv")) return Format::kTsv;
-  throw DataError(
-      path +
-      ": the kind of file cannot be told from its name: it must end in .jsonl, .ndjson, .json, .csv or .tsv, "
-      "with .gz or .zst behind it where it is packed");
-}
 
 std::string list_names(const std::vector<std::string>& names) {
   std::string text;
@@ -124,12 +109,12 @@ std::string kind_of(const JsonField& field) {
   }
 }
 
-void take_object(const JsonRecords& records, const Columns& columns, Collector& collector) {
-  if (const size_t bad = first_invalid_utf8(records.text()); bad != std::string_view::npos)
+void take_object(const RecordText& record, const Columns& columns, Collector& collector) {
+  if (const size_t bad = first_invalid_utf8(record.text); bad != std::string_view::npos)
     return collector.drop(DropReason::kInvalidUtf8, "column " + std::to_string(bad + 1));
-  auto parsed = pick_fields(records.text(), {columns.first, columns.second, columns.id, columns.extra});
+  auto parsed = pick_fields(record.text, {columns.first, columns.second, columns.id, columns.extra});
   if (parsed.state == JsonFields::kLoneSurrogate) return collector.drop(DropReason::kLoneSurrogate);
-  if (parsed.state == JsonFields::kUnfinished && records.is_cut_off())
+  if (parsed.state == JsonFields::kUnfinished && record.is_cut_off)
     return collector.drop(DropReason::kUnfinished);
   if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";
   if (parsed.state != JsonFields::kOk) return collector.drop(DropReason::kNotAnObject, parsed.detail);
@@ -163,18 +148,36 @@ void take_object(const JsonRecords& records, const Columns& columns, Collector& 
     return is_there ? std::optional(std::move(field.text)) : std::nullopt;
   };
   collector.take(text(id), std::move(first.text), text(second),
-                 columns.extra.empty() ? std::nullopt : text(extra), records.line());
+                 columns.extra.empty() ? std::nullopt : text(extra), record.line);
 }
 
-void read_json(Input& input, const Columns& columns, const ReadOptions& options, Collector& collector) {
-  JsonRecords records(input, options.max_record_bytes);
-  while (records.next()) {
-    collector.begin_record(records.line());
-    if (records.too_long())
-      collector.drop_too_long(options.max_record_bytes);
-    else
-      take_object(records, columns, collector);
-  }
+// JSON, and what is like it.
+void read_objects(const std::string& path, sources::Format format, const Columns& columns,
+                  const ReadOptions& options, Collector& collector) {
+  for_each_record(path, format,
+                  {.max_bytes = options.max_record_bytes,
+                   .columns = {columns.first, columns.second, columns.id, columns.extra},
+                   .on_block = options.on_block},
+                  [&](const RecordText& record) {
+                    collector.begin_record(record.line);
+                    if (record.is_too_long)
+                      collector.drop_too_long(options.max_record_bytes);
+                    else
+                      take_object(record, columns, collector);
+                    return true;
+                  });
+}
+
+// Before any row is read.
+void check_columns(const std::string& path, const Columns& columns) {
+  const std::vector<std::string> names = parquet::ParquetFile(path).columns();
+  for (const auto& [name, is_required] : {std::pair(columns.first, true),
+                                          {columns.second, columns.second_required},
+                                          {columns.id, columns.id_required}})
+    if (is_required && std::ranges::find(names, name) == names.end())
+      throw DataError(path + ": no column \"" + name + "\"; there is " + list_names(names) +
+                      alike(names, name) +
+                      ": name the columns in [task.data], by its keys that end in _column");
 }
 
 // Which of the record's fields are the pair's.
@@ -359,24 +362,50 @@ Quotes quotes_named(std::string_view name) {
   return name == "csv" ? Quotes::kCsv : name == "text" ? Quotes::kText : Quotes::kAuto;
 }
 
-bool is_json(const std::string& path) { return format_of(path) == Format::kJson; }
-
-void read_pairs(const std::string& path, const Columns& columns, const std::function<void(Pair&&)>& sink,
-                PairReport& report, const ReadOptions& options) {
+void read_pairs(const std::string& path, sources::Format format, const Columns& columns,
+                const std::function<void(Pair&&)>& sink, PairReport& report, const ReadOptions& options) {
   std::vector<std::string> names{columns.first, columns.second, columns.id};
   if (!columns.extra.empty()) names.push_back(columns.extra);
   if (std::unordered_set(names.begin(), names.end()).size() < names.size())
     throw DataError(path + ": the columns " + list_names(names) +
                     " must be different ones: name them in [task.data], by its keys that end in _column");
   report = {};
-  Input input(path, options.on_block);  // first: it names files that are of no such kind by their content
-  const Format format = format_of(path);
+  report.unit = unit_of(format);
   Collector collector(columns, sink, report);
-  if (format == Format::kJson)
-    read_json(input, columns, options, collector);
-  else
-    read_csv(input, format == Format::kTsv ? '\t' : ',', columns, options, collector);
-  if (report.pairs == 0) throw DataError(report.nothing_usable(path));
+  if (format == sources::Format::kParquet) check_columns(path, columns);
+  if (format == sources::Format::kParquet || format == sources::Format::kJson)
+    return read_objects(path, format, columns, options, collector);
+  Input input(path, options.on_block);
+  read_csv(input, format == sources::Format::kTsv ? '\t' : ',', columns, options, collector);
+}
+
+void read_pairs(const sources::SourceFiles& source, const Columns& columns,
+                const std::function<void(Pair&&, const std::string& where)>& sink, SourceReport& report,
+                const ReadOptions& options) {
+  if (source.format == sources::Format::kTar)
+    throw DataError(source.named + ": is a tar archive, which the task vlm reads: unpack it");
+  report = {};
+  uint64_t before = 0, done = 0;
+  for (size_t i = 0; i < source.paths.size(); ++i) {
+    ReadOptions with_progress = options;
+    with_progress.on_block = [&](uint64_t bytes) {
+      done = bytes;
+      if (options.on_block) options.on_block(before + bytes);
+    };
+    const std::string name = source.name_of(i);
+    report.files.push_back({source.paths[i], {}});
+    read_pairs(
+        source.paths[i], source.format, columns,
+        [&](Pair&& pair) {
+          if (!name.empty()) pair.id = name + ":" + pair.id;
+          const std::string where =
+              (name.empty() ? "" : name + ", ") + unit_of(source.format) + " " + std::to_string(pair.line);
+          sink(std::move(pair), where);
+        },
+        report.files.back().report, with_progress);
+    before += done;
+  }
+  report.require_pairs();
 }
 
 }  // namespace pipeline::text_pairs

@@ -18,10 +18,13 @@ class Messages : public testing::Test {
  protected:
   std::vector<Conversation> read(const std::string& name, const std::string& text,
                                  const TextOptions& options = {}) {
+    const sources::SourceFiles source = sources::find(folder_.write(name, text));
     std::vector<Conversation> all;
-    read_text_file(folder_.write(name, text), options,
-                   {[](const Conversation&) { return ""; },
-                    [&](Conversation&& c) { all.push_back(std::move(c)); }, report_});
+    report_ = {};
+    Collector collector([](const Conversation&) { return ""; },
+                        [&](Conversation&& c) { all.push_back(std::move(c)); }, report_, 2);
+    read_texts(source, options, collector, {});
+    report_.require_used(source.named);
     return all;
   }
   // "role: text" of each turn.

@@ -66,8 +66,9 @@ TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
   EXPECT_NE(table.find("50: not valid UTF-8 (column 1), lines 2, 3, 4, 5, 6, ...: convert"),
             std::string::npos)
       << table;
-  EXPECT_EQ(PairReport::from_json(read.report.to_json()).table("a.jsonl"), table);
-  EXPECT_THROW(PairReport::from_json("{}"), DataError);
+  const SourceReport report{{{"a.jsonl", read.report}}};
+  EXPECT_EQ(SourceReport::from_json(report.to_json()).table(), table);
+  EXPECT_THROW(SourceReport::from_json("{}"), DataError);
   EXPECT_EQ(PairReport{}.table("a.jsonl"), "");
 }
 
@@ -94,7 +95,8 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
                                           6)),
             "a.csv: UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)");
   EXPECT_NE(error_of("a.txt", "x").find("must end in .jsonl"), std::string::npos);
-  EXPECT_THAT(error_of("a.parquet", "PAR1..."), testing::HasSubstr("a.parquet: a Parquet file: convert it"));
+  EXPECT_THAT(error_of("a.json", "PAR1..."),
+              testing::HasSubstr("a.json: a Parquet file: its name must end in .parquet"));
   const tests::FilesFolder folder;
   EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "no.jsonl"); }).find("No such file"),
             std::string::npos);
@@ -102,7 +104,9 @@ TEST(Pairs, FilesThatCannotBeReadAreNamed) {
   EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "pipe.csv"); }).find("is a pipe (FIFO)"),
             std::string::npos);
   std::filesystem::create_directory(folder / "folder.csv");
-  EXPECT_NE(tests::message_of<DataError>([&] { read_file(folder / "folder.csv"); }).find("is a folder"),
+  EXPECT_NE(tests::message_of<DataError>([&] {
+              read_file(folder / "folder.csv");
+            }).find("there is no file in this folder"),
             std::string::npos);
 }
 
@@ -116,12 +120,13 @@ TEST(Pairs, AFileThatIsPackedIsReadAsWhatIsInIt) {
   const tests::FilesFolder folder;
   for (const char* name : {"a.jsonl.gz", "a.json.gz", "a.jsonl"}) {
     folder.write(name, packed);
-    PairReport report;
+    SourceReport report;
     std::vector<std::string> found;
     read_pairs(
-        folder / name, {}, [&](Pair&& pair) { found.push_back(pair.first + ", " + pair.second); }, report);
+        sources::find(folder / name), {},
+        [&](Pair&& pair, const std::string&) { found.push_back(pair.first + ", " + pair.second); }, report);
     EXPECT_EQ(found, (std::vector<std::string>{"d one, s one", "d two, s two"})) << name;
-    EXPECT_THAT(report.table(name), testing::HasSubstr("line 2"));
+    EXPECT_THAT(report.table(), testing::HasSubstr("line 2"));
   }
   EXPECT_THAT(error_of("a.gz", packed), testing::HasSubstr("must end in .jsonl"));
 }
@@ -134,8 +139,8 @@ TEST(Pairs, OnBlockSeesTheBytesAndCanStop) {
   options.on_block = [&](uint64_t bytes) { seen = bytes; };
   read_text("a.jsonl", text, {}, options);
   EXPECT_EQ(seen, text.size());
-  options.on_block = [](uint64_t) { throw Cancelled(); };
-  EXPECT_THROW(read_text("a.jsonl", text, {}, options), Cancelled);
+  options.on_block = [](uint64_t) { throw files::Cancelled(); };
+  EXPECT_THROW(read_text("a.jsonl", text, {}, options), files::Cancelled);
 }
 
 }  // namespace

@@ -17,8 +17,11 @@ struct Read {
 // Everything in the file; what read_pairs throws goes through.
 inline Read read_file(const std::string& path, const Columns& columns = {}, const ReadOptions& options = {}) {
   Read read;
+  SourceReport report;
   read_pairs(
-      path, columns, [&](Pair&& pair) { read.pairs.push_back(std::move(pair)); }, read.report, options);
+      sources::find(path), columns,
+      [&](Pair&& pair, const std::string&) { read.pairs.push_back(std::move(pair)); }, report, options);
+  read.report = report.files.at(0).report;
   return read;
 }
 

@@ -18,7 +18,7 @@ class SequenceTest : public ::testing::Test {
     document_.resize(document), summary_.resize(summary);
     std::iota(document_.begin(), document_.end(), int32_t{1});
     std::iota(summary_.begin(), summary_.end(), int32_t{51});
-    return {TokenView(document_.data(), document, 4), TokenView(summary_.data(), summary, 4), "id", 1};
+    return {{}, TokenView(document_.data(), document, 4), TokenView(summary_.data(), summary, 4), "id"};
   }
 
   SequenceRules rules_{.max_tokens = 10, .max_summary_tokens = 3, .separator = {90, 91}, .end_of_text = kEnd};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/hash128.hpp"
+#include "plugins/data/sample_store/sample_writer.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tests/tasks/summarization/token_caching.hpp"
 
@@ -17,9 +18,18 @@ class TokenCacheDamage : public ::testing::Test {
     good_ = tests::read_all(path_);
   }
 
+  TokenCache open(const Hash128& key) const {
+    samples::SampleStore store(path_, kTokens, key);
+    if (!store.is_whole()) throw DataError(store.problem());
+    return TokenCache(std::move(store));
+  }
+  // Why not all of it can be read.
   std::string reason_for(const std::string& content) {
     folder_.write(std::filesystem::path(path_).filename().string(), content);
-    return tests::message_of<DataError>([&] { TokenCache(path_, key_); });
+    return tests::message_of<DataError>([&] {
+      const TokenCache cache = open(key_);
+      for (uint64_t i = 0; i < cache.size(); ++i) cache.sample(i);
+    });
   }
 
   tests::FilesFolder folder_;
@@ -28,8 +38,14 @@ class TokenCacheDamage : public ::testing::Test {
   std::string path_, good_;
 };
 
-TEST_F(TokenCacheDamage, EveryChangedByteIsNoticed) {
+TEST_F(TokenCacheDamage, EveryChangedByteThatIsReadIsNoticed) {
+  std::vector<bool> is_padding(good_.size(), false);
+  const samples::SampleStore store(path_, kTokens, key_);
+  size_t end = sizeof(samples::Header);
+  for (uint64_t i = 0; i < store.size(); ++i)
+    for (end += sizeof(uint64_t) + store.bytes(i); end % 8 != 0; ++end) is_padding[end] = true;
   for (size_t i = 0; i < good_.size(); ++i) {
+    if (is_padding[i]) continue;
     auto bad = good_;
     bad[i] = static_cast<char>(bad[i] ^ 0x10);
     EXPECT_NE(reason_for(bad), "(nothing was thrown)") << "byte " << i;
@@ -44,40 +60,36 @@ TEST_F(TokenCacheDamage, EveryCutIsNoticed) {
 }
 
 TEST_F(TokenCacheDamage, TheReasonIsSaid) {
-  const std::string other_version = "of another version or kind, or its start is damaged: build it again";
+  const std::string other_version = "of another version or kind, or its start is damaged: it is made again";
   EXPECT_EQ(reason_for(std::string(200, 'x')), path_ + ": " + other_version);
-  EXPECT_NE(reason_for(good_.substr(0, good_.size() - 1)).find("its end is not complete"), std::string::npos);
+  EXPECT_EQ(reason_for(good_.substr(0, good_.size() - 1)),
+            path_ + ": its end is missing or damaged: it is made again");
   auto newer = good_;
-  newer[offsetof(records::FileHeader, version)] = 9;
+  newer[offsetof(samples::Header, version)] = 9;
   EXPECT_EQ(reason_for(newer), path_ + ": " + other_version);
   folder_.write(std::filesystem::path(path_).filename().string(), good_);
-  EXPECT_NE(tests::message_of<DataError>([&] {
-              TokenCache(path_, Hash128{1, 2});
-            }).find("another tokenizer"),
-            std::string::npos);
+  EXPECT_EQ(tests::message_of<DataError>([&] {
+              open({1, 2});
+            }),
+            path_ + ": made of other data, or with other options: it is made again");
 }
 
-// Blocks and lists whose checksums are right but which point anywhere: a file made by hand, not by an
-// accident.
-TEST_F(TokenCacheDamage, EntriesThatPointOutsideAreRefused) {
-  const records::RecordStore good(path_, kTokens);
-  ASSERT_EQ(good.records().size(), 2u);  // a block and the list
+// Samples whose hashes are right but which say anything: a file made by hand, not by an accident.
+TEST_F(TokenCacheDamage, SamplesThatPointOutsideAreRefused) {
+  const samples::SampleStore good(path_, kTokens, key_);
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
-    std::string bad(files::bytes_of(records::FileHeader(kTokens)));
-    for (const records::Record& record : good.records()) {
-      std::string payload(good.payload(record));
-      const size_t changed = random() % (payload.size() / sizeof(uint64_t)) * sizeof(uint64_t);
-      uint64_t word;
-      std::memcpy(&word, payload.data() + changed, sizeof word);
-      word += (uint64_t{random()} << (random() % 33)) + 1;
+    samples::SampleWriter writer(path_ + "2", kTokens);
+    for (uint64_t i = 0; i < good.size(); ++i) {
+      std::string payload(good[i].payload());
+      const size_t changed = random() % (payload.size() / sizeof(uint32_t)) * sizeof(uint32_t);
+      const uint32_t word = static_cast<uint32_t>(random()) >> random() % 33;
       if (random() % 2 == 0) std::memcpy(payload.data() + changed, &word, sizeof word);
-      bad += records::make_record(record.key, payload);
+      writer.append(payload);
     }
-    std::filesystem::remove(path_);  // the good one stays mapped
-    folder_.write(std::filesystem::path(path_).filename().string(), bad);
+    writer.finish(key_, good.summary());
     try {
-      const TokenCache cache(path_, key_);
+      const TokenCache cache(samples::SampleStore(path_ + "2", kTokens, key_));
       for (uint64_t i = 0; i < cache.size(); ++i)
         text_of(cache.sample(i).document) + text_of(cache.sample(i).summary) +
             std::string(cache.sample(i).id);
@@ -87,10 +99,11 @@ TEST_F(TokenCacheDamage, EntriesThatPointOutsideAreRefused) {
 }
 
 TEST_F(TokenCacheDamage, CutOffWhileItIsInUseIsRefusedAndDoesNotEndTheProcess) {
-  const TokenCache cache(path_, key_);
+  const TokenCache cache = open(key_);
   std::filesystem::resize_file(path_, 10);
   const auto message = tests::message_of<DataError>([&] { cache.sample(0); });
-  EXPECT_TRUE(message.starts_with(path_ + ": was changed while it is in use (it has 10 bytes")) << message;
+  EXPECT_TRUE(message.starts_with(path_ + ": is damaged, or was changed while it is in use (a sample"))
+      << message;
 }
 
 TEST_F(TokenCacheDamage, ADamagedCacheIsBuiltAgainAndTheReasonNoted) {
@@ -100,7 +113,7 @@ TEST_F(TokenCacheDamage, ADamagedCacheIsBuiltAgainAndTheReasonNoted) {
   hooks.note = [&](const std::string& note) { notes.push_back(note); };
   EXPECT_EQ(open_or_build_token_cache(folder_.path(), source_, hooks).size(), 3u);
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_NE(notes[0].find("build it again"), std::string::npos);
+  EXPECT_NE(notes[0].find("it is made again"), std::string::npos);
   EXPECT_EQ(tests::read_all(path_), good_);
 }
 

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/text_pairs/input.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/tasks/summarization/token_caching.hpp"
 

@@ -31,7 +31,6 @@ TEST_F(TokenCacheTest, HoldsTheTokensOfEveryPairInOrder) {
   EXPECT_EQ(text_of(cache.sample(0).summary), "one");
   EXPECT_EQ(cache.sample(1).id, "ü");
   EXPECT_EQ(text_of(cache.sample(1).document), "второй");
-  EXPECT_EQ(cache.sample(2).line, 4u);
   EXPECT_EQ(cache.tokens(), std::string("first documentoneвторой2thirdthree").size());
   int64_t copied[3];
   cache.sample(0).document.copy(copied, 6, 3);
@@ -40,8 +39,8 @@ TEST_F(TokenCacheTest, HoldsTheTokensOfEveryPairInOrder) {
 }
 
 TEST_F(TokenCacheTest, KeepsTheReportOfWhatWasDropped) {
-  EXPECT_EQ(open(source_of(path_)).report().drops.at(0).lines, std::vector<uint64_t>{2});
-  EXPECT_EQ(open(source_of(path_)).report().records, 4u);
+  EXPECT_EQ(open(source_of(path_)).report().files.at(0).report.drops.at(0).lines, std::vector<uint64_t>{2});
+  EXPECT_EQ(open(source_of(path_)).report().records(), 4u);
 }
 
 TEST_F(TokenCacheTest, TokenizesOnceForTheSameContent) {
@@ -72,9 +71,9 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.quotes = text_pairs::Quotes::kText; }));
   EXPECT_TRUE(differs([](auto& s) { s.part.held_out = 0.5; }));
   EXPECT_TRUE(
-      differs([&](auto& s) { s.file = hash_source(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
-  EXPECT_FALSE(differs([&](auto& s) { s.file = hash_source(folder_.write("renamed.jsonl", kThreePairs)); }));
-  EXPECT_TRUE(differs([&](auto& s) { s.file = hash_source(folder_.write("train.csv", kThreePairs)); }));
+      differs([&](auto& s) { s.files = files_at(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
+  EXPECT_FALSE(differs([&](auto& s) { s.files = files_at(folder_.write("renamed.jsonl", kThreePairs)); }));
+  EXPECT_TRUE(differs([&](auto& s) { s.files = files_at(folder_.write("train.csv", kThreePairs)); }));
 }
 
 TEST_F(TokenCacheTest, APartHasItsRecordsOfTheFileInAnyOrder) {
@@ -88,7 +87,7 @@ TEST_F(TokenCacheTest, APartHasItsRecordsOfTheFileInAnyOrder) {
     auto source = source_of(folder_.write("many.jsonl", text));
     source.part = {.held_out = 0.1, .is_validation = validation};
     const TokenCache cache = open(source);
-    EXPECT_EQ(cache.report().records, 1000u) << "of the file";
+    EXPECT_EQ(cache.report().records(), 1000u) << "of the file";
     std::multiset<std::string> all;
     for (uint64_t i = 0; i < cache.size(); ++i) all.insert(text_of(cache.sample(i).document));
     return all;
@@ -177,16 +176,6 @@ TEST_F(TokenCacheTest, AChangeAfterTheHashingIsNoticed) {
   folder_.write("train.jsonl", kThreePairs + "\n");
   const auto message = tests::message_of<DataError>([&] { open(source); });
   EXPECT_NE(message.find("changed while it was being read"), std::string::npos) << message;
-}
-
-TEST_F(TokenCacheTest, HashingTellsItsProgressAndCanBeStopped) {
-  uint64_t done = 0, total = 0;
-  const SourceFile file = hash_source(path_, [&](uint64_t d, uint64_t t) { done = d, total = t; });
-  EXPECT_EQ(done, kThreePairs.size());
-  EXPECT_EQ(total, kThreePairs.size());
-  EXPECT_EQ(file.bytes, kThreePairs.size());
-  EXPECT_EQ(file.hash, hash128(kThreePairs));
-  EXPECT_THROW(hash_source(path_, [](uint64_t, uint64_t) { throw Cancelled(); }), Cancelled);
 }
 
 TEST_F(TokenCacheTest, CountsTheSummaries) {

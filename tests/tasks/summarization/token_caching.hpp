@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/files/cache_folder.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -12,7 +13,6 @@ namespace pipeline::summarization {
 
 using files::FileLock;
 using files::hash128;
-using text_pairs::hash_source;
 
 // One token a byte, moved by `shift` so that tokenizers can differ.
 inline std::vector<int32_t> encode_bytes(std::string_view text, int32_t shift = 0) {
@@ -27,9 +27,13 @@ inline TokenCacheHooks hooks_of_bytes() {
   return hooks;
 }
 
+inline sources::SourceFiles files_at(const std::string& path) {
+  return sources::find_and_hash(path, std::filesystem::path(path).parent_path() / "known", {});
+}
+
 inline TokenCacheSource source_of(const std::string& path) {
   TokenCacheSource source;
-  source.file = hash_source(path);
+  source.files = files_at(path);
   source.tokenizer = "bytes";
   source.vocabulary_size = 256;
   return source;

@@ -21,7 +21,7 @@ class Conversations : public testing::Test {
     const std::string path = folder_.write(name, text);
     std::vector<Conversation> all;
     read_conversations(
-        path, columns, [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
+        sources::find(path), columns, [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
     return all;
   }
   // Why a single object is not used.
@@ -154,7 +154,7 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(reason(R"({"id":[[1]])" + rest), "\"id\" is a list, must be text or a number");
   EXPECT_EQ(reason(R"({"image":[["a.png"]])" + rest), "\"image\" is a list, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":["a.png","b.png"])" + rest), "several pictures: a conversation may have one");
-  EXPECT_EQ(reason(R"({"image":{"bytes":""})" + rest), "\"image\" is an object, must be a picture's path");
+  EXPECT_EQ(reason(R"({"image":{"byte":""})" + rest), "\"image\" is an object, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":"https://example.org/a.png")" + rest),
             "the picture is a web address: download it, and name the file");
   EXPECT_EQ(reason(R"({"texts":[]})"), "no list of turns as \"conversations\" or \"messages\"");
@@ -269,7 +269,7 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
                     R"({"from":"gpt","value":"b"}]},{"id":"bad","conversations":[]}])");
   std::string fingerprint;
   for (int times = 0; times < 2; ++times) {  // made, then opened
-    const ConversationStore store(cache, source_of(path, {}, {}), {});
+    const ConversationStore store(cache, source_of(sources::find_and_hash(path, cache, {}), {}, {}), {});
     ASSERT_EQ(store.size(), 2u);
     EXPECT_EQ(store[0].image, "i.png");
     EXPECT_EQ(store[1].id, "y");
@@ -280,12 +280,13 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
     }
     fingerprint = store.fingerprint();
   }
-  const ConversationStore training(cache, source_of(path, {}, {}), {},
+  const ConversationStore training(cache, source_of(sources::find_and_hash(path, cache, {}), {}, {}), {},
                                    {.held_out = 0.5, .is_validation = false}),
-      validation(cache, source_of(path, {}, {}), {}, {.held_out = 0.5, .is_validation = true});
+      validation(cache, source_of(sources::find_and_hash(path, cache, {}), {}, {}), {},
+                 {.held_out = 0.5, .is_validation = true});
   EXPECT_EQ(training.size() + validation.size(), 2u) << "each is in one part";
   folder_.write("a.json", R"([{"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"c"}]}])");
-  const ConversationStore changed(cache, source_of(path, {}, {}), {});
+  const ConversationStore changed(cache, source_of(sources::find_and_hash(path, cache, {}), {}, {}), {});
   EXPECT_EQ(changed.size(), 1u);
   EXPECT_NE(changed.fingerprint(), fingerprint);
 }

@@ -38,7 +38,7 @@ class Shards : public testing::Test {
   std::vector<Conversation> read(const std::string& path, const CaptionColumns& columns = {}) {
     std::vector<Conversation> all;
     read_conversations(
-        path, columns, [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
+        sources::find(path), columns, [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
     return all;
   }
   static std::string text(const std::optional<std::vector<std::byte>>& bytes) {
@@ -219,7 +219,7 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   EXPECT_EQ(read(folder_ / "shards/0.tar").size(), 2u) << "one shard alone";
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(tests::message_of<DataError>([&] { read(folder_ / "empty"); }),
-              HasSubstr("there is no *.tar file in this folder"));
+              HasSubstr("there is no file in this folder that can be read"));
 }
 
 TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
@@ -229,7 +229,9 @@ TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
     put("0.txt", caption);
     pack("shards/0.tar");
     for (int times = 0; times < 2; ++times) {  // made, then opened
-      const ConversationStore store(folder_ / "cache", source_of(folder_ / "shards/", {}, {}), {});
+      const ConversationStore store(
+          folder_ / "cache",
+          source_of(sources::find_and_hash(folder_ / "shards/", folder_ / "cache", {}), {}, {}), {});
       ASSERT_EQ(store.size(), 1u);
       EXPECT_EQ(store[0].turns.at(1).text, caption);
     }

@@ -1,6 +1,7 @@
 #include "plugins/tasks/chat/task/corpus.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -46,9 +47,9 @@ std::string first_question(const Conversation& conversation) {
   return conversation.turns.front().text;
 }
 
-// The conversations of a file that the task can use. `format`: which must be able to write them, if it is
+// The conversations of a source that the task can use. `format`: which must be able to write them, if it is
 // known. Counts those that are longer than `max_tokens`.
-messages::Source source_of(const fs::path& file, const DataOptions& data, bool answer_required,
+messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data, bool answer_required,
                            const ChatFormat* format, const text::Tokenizer* tokenizer, int64_t max_tokens,
                            Learn learn) {
   const messages::TextOptions options{.columns = {data.question_column, data.answer_column, ""},
@@ -59,8 +60,9 @@ messages::Source source_of(const fs::path& file, const DataOptions& data, bool a
   if (format != nullptr)
     key += concat("\n", max_tokens, " ", static_cast<int>(learn), " ", tokenizer->fingerprint(), "\n",
                   format->source());
-  const auto read = [=](const auto& sink, messages::ReadReport& report, const messages::ReadHooks& hooks) {
-    uint64_t cut = 0, marked = 0;
+  const auto read = [=, files = files](const auto& sink, messages::ReadReport& report,
+                                       const messages::ReadHooks& hooks) {
+    std::atomic<uint64_t> cut = 0, marked = 0;
     const auto check = [&](const Conversation& conversation) {
       std::string problem = problem_of(conversation, answer_required, format);
       if (!problem.empty() || format == nullptr || !answer_required) return problem;
@@ -71,17 +73,19 @@ messages::Source source_of(const fs::path& file, const DataOptions& data, bool a
                     : 0;
       return sequence.has_target() ? "" : concat("no answer within task.chat.max_tokens (", max_tokens, ")");
     };
-    messages::read_text_file(file.string(), options, {check, sink, report}, hooks);
+    messages::Collector collector(check, sink, report, hooks.threads);
+    messages::read_texts(files, options, collector, hooks);
+    report.require_used(files.named);
     if (marked > 0)
       report.notes +=
-          concat(file.string(), ": ", marked, marked == 1 ? " text has" : " texts have",
+          concat(files.named, ": ", marked, marked == 1 ? " text has" : " texts have",
                  " special tokens in it, which are learnt as letters: of conversations that are already "
                  "written by a template give the messages\n");
     if (cut > 0)
-      report.notes += concat(file.string(), ": ", cut, " conversation", cut == 1 ? " is" : "s are",
+      report.notes += concat(files.named, ": ", cut, " conversation", cut == 1 ? " is" : "s are",
                              " longer than task.chat.max_tokens = ", max_tokens, " and cut at a turn\n");
   };
-  return {.path = file.string(), .options = key, .read = read, .content = first_question};
+  return {.files = files, .options = key, .read = read, .content = first_question};
 }
 
 }  // namespace
@@ -192,15 +196,14 @@ void Corpus::open(Split split, const ChatFormat* format) const {
   const fs::path& file = file_of(data, split);
   if (file.empty()) return;
   const bool to_use = context_.run().purpose != PL_PURPOSE_TRAIN && format != nullptr;
-  if (const std::string problem = files::path_problem(file, "file"); !problem.empty()) {
+  if (const std::string problem = sources::problem_of(file.string()); !problem.empty()) {
     if (!to_use) refuse_(key_of(split), problem);
     context_.warn(file.string(), " is not there: going on without it");
     return;
   }
-  if (fs::is_directory(file))
-    refuse_(key_of(split), "is a folder, must be a .jsonl, .json, .csv or .tsv file");
   const std::string what = "reading " + file.filename().string();
   const files::Hooks hooks{
+      .threads = std::max(1u, context_.run().threads),
       .progress = [&](uint64_t done, uint64_t total) { context_.progress(what, done, total); },
       .note = [&](const std::string& line) { context_.info(line); },
       .cancelled = [&] { return context_.cancelled(); }};
@@ -208,10 +211,12 @@ void Corpus::open(Split split, const ChatFormat* format) const {
                          .is_validation = split == Split::kVal};
   const bool answer_required = split != Split::kTest || context_.run().purpose == PL_PURPOSE_EVALUATE;
   auto& store = stores_[static_cast<size_t>(split)];
-  store = ConversationStore(std::string(view(context_.run().cache_dir)),
-                            source_of(file, data, answer_required, format, tokenizer_.get(),
-                                      config_.chat.max_tokens, learn_named(config_.chat.learn)),
-                            hooks, part);
+  const std::string cache(view(context_.run().cache_dir));
+  store = ConversationStore(
+      cache,
+      source_of(sources::find_and_hash(file.string(), cache, hooks), data, answer_required, format,
+                tokenizer_.get(), config_.chat.max_tokens, learn_named(config_.chat.learn)),
+      hooks, part);
   if ((split == Split::kVal && part.held_out > 0) || format == nullptr)
     return;  // training's file has said it
   const auto say = [](const std::string& text, const auto& line) {

@@ -1,196 +1,118 @@
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <limits>
-#include <optional>
 #include <regex>
-#include <thread>
+#include <utility>
 
-#include "plugins/data/files/hash128.hpp"
-#include "plugins/data/files/packed_file.hpp"
-#include "plugins/data/record_store/record_writer.hpp"
-#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/ordered_work.hpp"
+#include "plugins/data/sample_store/sample_writer.hpp"
 
 namespace pipeline::summarization {
 namespace {
 
 using files::bytes_of;
-using files::FileLock;
-using files::hash128;
 using files::Hasher128;
-using files::mark_used;
 
-constexpr size_t kBatchPairs = 1024;
-constexpr size_t kBatchBytes = size_t{4} << 20;
+constexpr size_t kBatchPairs = 256;
+constexpr size_t kBatchBytes = size_t{1} << 20;
 
-// The names that this task gives in a cache folder: token caches, tokenizers that were trained, and what
-// processes that were killed left of these.
+// The names that this task gives in a cache folder: token caches, tokenizers that were trained, what
+// processes that were killed left of these, and what is known of sources.
 const std::regex& cache_names() {
-  static const std::regex names(R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?)");
+  static const std::regex names(
+      R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?|source-[0-9a-f]{32}\.hash)");
   return names;
 }
 
-struct EncodedPair {
-  std::vector<int32_t> document, summary;
+using Batch = std::vector<Pair>;
+
+struct EncodedBatch {
+  std::vector<std::string> samples;
+  TokenTotals totals{};
 };
 
-// The payload of a block, sample by sample.
-class BlockMaker {
+// The bytes of samples.
+class SampleMaker {
  public:
-  explicit BlockMaker(uint32_t vocabulary_size)
+  explicit SampleMaker(uint32_t vocabulary_size)
       : vocabulary_size_(vocabulary_size),
         token_bytes_(vocabulary_size <= uint32_t{std::numeric_limits<uint16_t>::max()} + 1 ? 2 : 4) {}
 
   // Throws DataError for a token that is not below the vocabulary's size.
-  void add(const EncodedPair& pair, const std::string& id, uint64_t line) {
-    entries_.push_back(entry(pair, line));
-    for (const auto* tokens : {&pair.document, &pair.summary}) add_tokens(*tokens);
-    ids_ += id;
-  }
-
-  // And starts the next one.
-  std::string take() {
-    const TokenBlock block{static_cast<uint32_t>(entries_.size()), token_bytes_, count_};
-    entries_.push_back(entry({}, 0));
-    std::string payload;
-    payload.append(bytes_of(block)).append(bytes_of(entries_)).append(tokens_).append(ids_);
-    *this = BlockMaker(vocabulary_size_);
-    return payload;
+  std::string make(const std::vector<int32_t>& document, const std::vector<int32_t>& summary,
+                   const std::string& id) const {
+    std::string sample;
+    sample += bytes_of(TokenHead{static_cast<uint32_t>(document.size()),
+                                 static_cast<uint32_t>(summary.size()), token_bytes_, 0});
+    for (const auto* tokens : {&document, &summary}) add_tokens(*tokens, sample);
+    return sample += id;
   }
 
  private:
-  TokenEntry entry(const EncodedPair& pair, uint64_t line) const {
-    return {count_, static_cast<uint32_t>(pair.document.size()), static_cast<uint32_t>(pair.summary.size()),
-            ids_.size(), line};
-  }
-
-  void add_tokens(const std::vector<int32_t>& tokens) {
-    const auto outside = std::find_if(tokens.begin(), tokens.end(), [&](int32_t token) {
-      return token < 0 || static_cast<uint32_t>(token) >= vocabulary_size_;
-    });
+  void add_tokens(const std::vector<int32_t>& tokens, std::string& sample) const {
+    const auto outside = std::ranges::find_if(
+        tokens, [&](int32_t token) { return token < 0 || static_cast<uint32_t>(token) >= vocabulary_size_; });
     if (outside != tokens.end()) {
       throw DataError("the tokenizer gave token " + std::to_string(*outside) + ", its vocabulary has " +
                       std::to_string(vocabulary_size_) + ": the tokenizer's files do not belong together");
     }
-    count_ += tokens.size();
     if (token_bytes_ == 4) {
-      tokens_ += bytes_of(tokens);
+      sample += bytes_of(tokens);
       return;
     }
     const std::vector<uint16_t> narrow(tokens.begin(), tokens.end());
-    tokens_ += bytes_of(narrow);
+    sample += bytes_of(narrow);
   }
 
   uint32_t vocabulary_size_, token_bytes_;
-  std::vector<TokenEntry> entries_;
-  std::string tokens_, ids_;
-  uint64_t count_ = 0;
 };
 
-// Encodes pairs a batch at a time on several threads, and writes a block of each.
-class Encoder {
- public:
-  Encoder(const TokenCacheHooks& hooks, uint32_t vocabulary_size, records::RecordWriter& writer)
-      : hooks_(hooks), block_(vocabulary_size), writer_(writer) {}
-
-  void add(Pair&& pair) {
-    bytes_ += pair.first.size() + pair.second.size();
-    pairs_.push_back(std::move(pair));
-    if (pairs_.size() >= kBatchPairs || bytes_ >= kBatchBytes) flush();
-  }
-
-  // The list of all blocks: nothing can be added after it.
-  std::string finish(const PairReport& report) {
-    if (!pairs_.empty()) flush();
-    std::string payload;
-    return payload.append(bytes_of(list_)).append(bytes_of(keys_)).append(report.to_json());
-  }
-
- private:
-  void flush() {
-    hooks_.throw_if_cancelled();
-    const std::vector<EncodedPair> encoded = encode();
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      block_.add(encoded[i], pairs_[i].id, pairs_[i].line);
-      list_.summaries += encoded[i].summary.empty() ? 0 : 1;
-      list_.tokens += encoded[i].document.size() + encoded[i].summary.size();
-    }
-    const std::string payload = block_.take();
-    keys_.push_back(hash128(payload));
-    writer_.append(records::make_record(keys_.back(), payload));
-    ++list_.blocks;
-    list_.samples += pairs_.size();
-    pairs_.clear();
-    bytes_ = 0;
-  }
-
-  std::vector<EncodedPair> encode() const {
-    std::vector<EncodedPair> encoded(pairs_.size());
-    std::atomic<size_t> next = 0;
-    const size_t workers = std::clamp<size_t>(hooks_.threads, 1, pairs_.size());
-    std::vector<std::exception_ptr> failures(workers);
-    const auto work = [&](size_t worker) {
-      try {
-        for (size_t i; (i = next++) < pairs_.size();)
-          encoded[i] = {hooks_.encode(pairs_[i].first), hooks_.encode(pairs_[i].second)};
-      } catch (...) {
-        failures[worker] = std::current_exception();
-      }
-    };
-    {
-      std::vector<std::jthread> others;
-      for (size_t worker = 1; worker < workers; ++worker) others.emplace_back(work, worker);
-      work(0);
-    }
-    for (const auto& failure : failures)
-      if (failure) std::rethrow_exception(failure);
-    return encoded;
-  }
-
-  const TokenCacheHooks& hooks_;
-  BlockMaker block_;
-  records::RecordWriter& writer_;
-  std::vector<Pair> pairs_;
-  size_t bytes_ = 0;
-  TokenList list_{};
-  std::vector<Hash128> keys_;
-};
-
-// The lock is the caller's: nobody else writes it.
-void build(const std::string& path, const Hash128& key, const TokenCacheSource& source,
-           const TokenCacheHooks& hooks) {
-  records::RecordWriter writer(path, kTokens);
-  Encoder encoder(hooks, source.vocabulary_size, writer);
-  PairReport report;
+// The lock is the caller's: nobody else writes it. Returns the summary.
+std::string fill(samples::SampleWriter& writer, const TokenCacheSource& source,
+                 const TokenCacheHooks& hooks) {
+  const SampleMaker maker(source.vocabulary_size);
+  TokenTotals totals{};
+  files::OrderedWork<Batch, EncodedBatch> work(
+      hooks.threads,
+      [&](Batch&& batch) {
+        EncodedBatch encoded;
+        for (const Pair& pair : batch) {
+          const std::vector<int32_t> document = hooks.encode(pair.first), summary = hooks.encode(pair.second);
+          encoded.totals.summaries += summary.empty() ? 0 : 1;
+          encoded.totals.tokens += document.size() + summary.size();
+          encoded.samples.push_back(maker.make(document, summary, pair.id));
+        }
+        return encoded;
+      },
+      [&](EncodedBatch&& encoded) {
+        hooks.throw_if_cancelled();
+        for (const std::string& sample : encoded.samples) writer.append(sample);
+        totals.summaries += encoded.totals.summaries;
+        totals.tokens += encoded.totals.tokens;
+      });
+  Batch batch;
+  size_t bytes = 0;
+  const auto add = [&](Pair&& pair, const std::string&) {
+    if (!source.part.takes(pair.first)) return;
+    bytes += pair.first.size() + pair.second.size();
+    batch.push_back(std::move(pair));
+    if (batch.size() < kBatchPairs && bytes < kBatchBytes) return;
+    work.add(std::exchange(batch, {}));
+    bytes = 0;
+  };
   const auto on_block = [&](uint64_t bytes_done) {
     hooks.throw_if_cancelled();
-    hooks.report(bytes_done, source.file.bytes);
+    hooks.report(bytes_done, source.files.bytes);
   };
-  const auto add = [&](Pair&& pair) {
-    if (source.part.takes(pair.first)) encoder.add(std::move(pair));
-  };
-  read_pairs(source.file.path, source.columns, add, report,
-             {source.max_record_bytes, source.quotes, on_block});
-  writer.append(records::make_record(key, encoder.finish(report)));
-  check_unchanged(source.file);
-  writer.replace();
-}
-
-// The cache if it is there and whole; the reason goes to note() if it is there and not whole.
-std::optional<TokenCache> try_open(const std::string& path, const Hash128& key,
-                                   const TokenCacheHooks& hooks) {
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  try {
-    TokenCache cache(path, key);
-    mark_used(path);
-    return cache;
-  } catch (const DataError& error) {
-    hooks.tell(error.what());
-    return std::nullopt;
-  }
+  SourceReport report;
+  read_pairs(source.files, source.columns, add, report, {source.max_record_bytes, source.quotes, on_block});
+  if (!batch.empty()) work.add(std::move(batch));
+  work.finish();
+  check_unchanged(source.files);
+  return std::string(bytes_of(totals)) + report.to_json();
 }
 
 }  // namespace
@@ -199,39 +121,32 @@ Hash128 token_cache_key(const TokenCacheSource& source) {
   Hasher128 hasher;
   const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
   const Columns& c = source.columns;
-  const auto name =
-      std::filesystem::path(files::without_packing(source.file.path)).extension().string();  // the format
-  for (const auto& text : {name, c.first, c.second, c.id, source.part.key(), source.tokenizer}) add(text);
+  for (const auto& text : {c.first, c.second, c.id, source.part.key(), source.tokenizer}) add(text);
   for (const uint64_t number :
        {uint64_t{kTokens.version}, uint64_t{c.second_required}, uint64_t{c.id_required},
         source.max_record_bytes, static_cast<uint64_t>(source.quotes), uint64_t{source.vocabulary_size}}) {
     add(std::to_string(number));
   }
-  add(source.file.hash.hex());
+  add(source.files.hash.hex());
   return hasher.finish();
 }
 
 std::string token_cache_path(const std::string& folder, const TokenCacheSource& source, const Hash128& key) {
-  const auto name = std::filesystem::path(files::without_packing(source.file.path)).stem().string();
-  return (std::filesystem::path(folder) / (name + "-" + key.hex() + ".tokens")).string();
+  return (std::filesystem::path(folder) / (source.files.stem() + "-" + key.hex() + ".tokens")).string();
 }
 
 TokenCache open_or_build_token_cache(const std::string& folder, const TokenCacheSource& source,
                                      const TokenCacheHooks& hooks) {
   const auto key = token_cache_key(source);
   const auto path = token_cache_path(folder, source, key);
-  if (auto cache = try_open(path, key, hooks)) return std::move(*cache);
-  const FileLock lock(
-      path + ".lock",
-      [&] { hooks.tell("waiting for another process that is tokenizing " + source.file.path); },
-      hooks.cancelled);
-  // Whoever held the lock has most likely built it. A damaged one was already reported.
-  auto quiet = hooks;
-  quiet.note = nullptr;
-  if (auto cache = try_open(path, key, quiet)) return std::move(*cache);
-  build(path, key, source, hooks);
-  hooks.tell(files::remove_unused(folder, cache_names()));
-  return TokenCache(path, key);
+  bool is_new = false;
+  samples::SampleStore store = samples::open_or_fill(path, kTokens, key, "tokenizing " + source.files.named,
+                                                     hooks, [&](samples::SampleWriter& writer) {
+                                                       is_new = true;
+                                                       return fill(writer, source, hooks);
+                                                     });
+  if (is_new) hooks.tell(files::remove_unused(folder, cache_names()));
+  return TokenCache(std::move(store));
 }
 
 }  // namespace pipeline::summarization

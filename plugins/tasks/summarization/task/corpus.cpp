@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "files/data_errors.hpp"
-#include "plugins/data/text_pairs/input.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -31,14 +30,15 @@ void say_lines(const Context& context, const std::string& text) {
   for (std::string line; std::getline(lines, line);) context.warn(line);
 }
 
+std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
+
 TokenCacheSource source_of(const SummarizationConfig& config, Split split, const Context& context) {
-  const std::string path = file_of(config.data, split).string(),
-                    what = "reading " + fs::path(path).filename().string();
-  return {.file = text_pairs::hash_source(path,
-                                          [&](uint64_t done, uint64_t total) {
-                                            context.throw_if_cancelled();
-                                            context.progress(what, done, total);
-                                          }),
+  const fs::path& path = file_of(config.data, split);
+  const std::string what = "reading " + path.filename().string();
+  const files::Hooks hooks{
+      .progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); },
+      .cancelled = [&] { return context.cancelled(); }};
+  return {.files = sources::find_and_hash(path.string(), cache_folder(context), hooks),
           .columns = columns_of(config.data, split),
           .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes),
           .quotes = text_pairs::quotes_named(config.data.quotes),
@@ -46,27 +46,25 @@ TokenCacheSource source_of(const SummarizationConfig& config, Split split, const
                    .is_validation = split == Split::kVal}};
 }
 
-std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
-
 // The tokenizer that the training file gives.
 text::TokenizerPtr trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
   source.tokenizer = "trained/2 " + std::to_string(size);
   source.vocabulary_size = static_cast<uint32_t>(size);
   const auto each = [&](const auto& text, const auto& read) {
-    PairReport report;
+    SourceReport report;
     text_pairs::read_pairs(
-        source.file.path, source.columns,
-        [&](Pair&& pair) {
+        source.files, source.columns,
+        [&](Pair&& pair, const std::string&) {
           if (!source.part.takes(pair.first)) return;
           text(pair.first);
           text(pair.second);
         },
         report, {.max_record_bytes = source.max_record_bytes, .quotes = source.quotes, .on_block = read});
-    text_pairs::check_unchanged(source.file);
+    sources::check_unchanged(source.files);
   };
   return text::trained_tokenizer({.key = token_cache_key(source).hex(),
-                                  .bytes = source.file.bytes,
-                                  .what = fs::path(source.file.path).filename().string(),
+                                  .bytes = source.files.bytes,
+                                  .what = source.files.name(),
                                   .each = each},
                                  size, context);
 }
@@ -78,7 +76,9 @@ bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenize
   if (has_tokenizer && context.run().purpose == PL_PURPOSE_PREDICT && !config.ask.prompt.empty())
     return false;
   if (file.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
-  if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer || fs::exists(file)) return true;
+  if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer ||
+      sources::problem_of(file.string()).empty())
+    return true;
   context.warn(file.string(), " is not there: going on without it");
   return false;
 }
@@ -115,7 +115,7 @@ void Corpus::leave_out_unanswered(const Context& context) {
   for (uint64_t i = 0; i < test.size(); ++i)
     if (test.sample(i).summary.size() > 0) answered_.push_back(i);
   const uint64_t dropped = test.report().dropped();
-  context.info("evaluated  ", answered_.size(), " of the ", test.report().records,
+  context.info("evaluated  ", answered_.size(), " of the ", test.report().records(),
                " records of the test file: ", test.size() - answered_.size(), " have no summary, and ",
                dropped, dropped == 1 ? " was dropped" : " were dropped");
 }
@@ -131,7 +131,7 @@ void Corpus::open(Split split, TokenCacheSource source, const Context& context) 
   TokenCacheHooks hooks;
   hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
   hooks.threads = std::max(1u, context.run().threads);
-  const std::string what = "tokenizing " + fs::path(source.file.path).filename().string();
+  const std::string what = "tokenizing " + source.files.name();
   hooks.progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); };
   hooks.note = [&](const std::string& line) { context.info(line); };
   hooks.cancelled = [&] { return context.cancelled(); };
@@ -141,8 +141,8 @@ void Corpus::open(Split split, TokenCacheSource source, const Context& context) 
   const bool is_known = split == Split::kTrain ? context.run().purpose != PL_PURPOSE_TRAIN
                                                : split == Split::kVal && source.part.held_out > 0;
   if (is_known) return;
-  say_lines(context, cache->report().table(source.file.path));
-  for (const std::string& note : cache->report().notes) context.info(source.file.path, ": ", note);
+  say_lines(context, cache->report().table());
+  for (const std::string& note : cache->report().notes()) context.info(note);
 }
 
 TokenSample Corpus::sample(Split split, uint64_t id) const {
@@ -150,7 +150,7 @@ TokenSample Corpus::sample(Split split, uint64_t id) const {
     const auto view_of = [&](size_t count) {
       return TokenView(asked_.data(), static_cast<uint32_t>(count), sizeof(int32_t));
     };
-    return {.document = view_of(asked_.size()), .summary = view_of(0), .id = "prompt", .line = 0};
+    return {.bytes = {}, .document = view_of(asked_.size()), .summary = view_of(0), .id = "prompt"};
   }
   const bool is_listed = split == Split::kTest && !answered_.empty();
   return files::with_data_errors([&] { return cache(split)->sample(is_listed ? answered_[id] : id); });

@@ -52,20 +52,20 @@ void Summarization::check_paths() const {
   const DataConfig& data = config().data;
   const bool to_use =
       run().purpose != PL_PURPOSE_TRAIN && (kept_tokenizer_ || !config().tokenizer.path.empty());
-  const auto check = [this](const char* key, const std::filesystem::path& path, bool may_be_folder) {
+  const auto check = [this](const char* key, const std::filesystem::path& path) {
     if (path.empty()) return;
-    if (const std::string problem = files::path_problem(path, "file"); !problem.empty())
-      config_error(key, may_be_folder ? text::missing_tokenizer(path) : problem);
-    if (!may_be_folder && std::filesystem::is_directory(path))
-      config_error(key, "is a folder, must be a .jsonl, .json, .csv or .tsv file");
+    if (const std::string problem = sources::problem_of(path.string()); !problem.empty())
+      config_error(key, problem);
   };
   if (!to_use) {  // a model can be used where its training files are not
-    check("data.train", data.train, false);
-    check("data.val", data.val, false);
-    check("data.test", data.test, false);
+    check("data.train", data.train);
+    check("data.val", data.val);
+    check("data.test", data.test);
   }
-  if (!kept_tokenizer_ || (!to_use && is_set("tokenizer.path")))
-    check("tokenizer.path", config().tokenizer.path, true);
+  const std::filesystem::path& tokenizer = config().tokenizer.path;
+  if ((!kept_tokenizer_ || (!to_use && is_set("tokenizer.path"))) && !tokenizer.empty() &&
+      !files::path_problem(tokenizer, "file").empty())
+    config_error("tokenizer.path", text::missing_tokenizer(tokenizer));
 }
 
 void Summarization::prepare() {

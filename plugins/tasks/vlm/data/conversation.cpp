@@ -35,26 +35,25 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
   return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
 }
 
-void read_captions(const std::string& path, const CaptionColumns& columns,
-                   const messages::Collector& collector, const ReadHooks& hooks) {
+void read_captions(const sources::SourceFiles& source, const CaptionColumns& columns,
+                   messages::Collector& collector, const ReadHooks& hooks) {
   const bool is_another = columns.question == columns.image || columns.question == columns.caption ||
                           columns.question == columns.id;
-  text_pairs::PairReport pairs;
-  text_pairs::read_pairs(path,
-                         {.first = columns.image,
-                          .second = columns.caption,
-                          .id = columns.id.empty() ? "id" : columns.id,
-                          .extra = is_another ? "" : columns.question,
-                          .second_required = columns.answer_required,
-                          .id_required = !columns.id.empty()},
-                         [&](text_pairs::Pair&& pair) {
-                           collector.take({.id = std::move(pair.id),
-                                           .image = std::move(pair.first),
-                                           .turns = turns_about_picture(pair.extra, std::move(pair.second))},
-                                          "line " + std::to_string(pair.line));
-                         },
-                         pairs, {.quotes = columns.quotes, .on_block = hooks.on_bytes});
-  messages::add_pair_report(path, pairs, collector.report);
+  messages::read_pairs(
+      source,
+      {.first = columns.image,
+       .second = columns.caption,
+       .id = columns.id.empty() ? "id" : columns.id,
+       .extra = is_another ? "" : columns.question,
+       .second_required = columns.answer_required,
+       .id_required = !columns.id.empty()},
+      columns.quotes,
+      [](text_pairs::Pair&& pair) {
+        return Conversation{.id = std::move(pair.id),
+                            .image = std::move(pair.first),
+                            .turns = turns_about_picture(pair.extra, std::move(pair.second))};
+      },
+      collector, hooks);
 }
 
 }  // namespace
@@ -72,8 +71,31 @@ std::vector<Turn> turns_about_picture(const std::string& question, std::string a
 
 std::string shared_content(const Conversation& conversation, const std::filesystem::path& images) {
   if (conversation.image.empty()) return conversation.turns.front().text;
-  const std::filesystem::path name = name_within(images, conversation.image);
-  return name.empty() ? conversation.image : name.string();
+  if (!conversation.image.bytes.empty()) return conversation.image.bytes;
+  const std::filesystem::path name = name_within(images, conversation.image.name);
+  return name.empty() ? conversation.image.name : name.string();
+}
+
+Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
+  if (!object.is_object()) throw DataError("no object");
+  const auto text = [&](const std::string& key) {
+    std::string found = messages::optional_text(object, key);
+    return text_pairs::is_blank(found) ? "" : found;
+  };
+  Conversation result;
+  const std::string id = columns.id.empty() ? "id" : columns.id;
+  if (const auto found = object.find(id); found != object.end() && found->is_primitive() && !found->is_null())
+    result.id = found->is_string() ? found->get<std::string>() : found->dump();
+  const auto image = object.find(columns.image);
+  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
+  result.image = messages::picture_of(*image, columns.image.c_str());
+  std::string caption = text(columns.caption);
+  if (caption.empty() && columns.answer_required)
+    throw DataError("no \"" + columns.caption + "\", or one without text");
+  const bool has_question =
+      columns.question != columns.image && columns.question != columns.caption && columns.question != id;
+  result.turns = turns_about_picture(has_question ? text(columns.question) : "", std::move(caption));
+  return result;
 }
 
 Conversation conversation_about_picture(const nlohmann::ordered_json& object) {
@@ -91,22 +113,27 @@ Conversation conversation_about_picture(const nlohmann::ordered_json& object) {
   return conversation;
 }
 
-void read_conversations(const std::string& path, const CaptionColumns& columns,
-                        const std::function<void(Conversation&&)>& sink, ReadReport& report,
-                        const ReadHooks& hooks) {
+void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
+                        const messages::Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks) {
   report = {};
-  const messages::Collector collector{
-      [&](const Conversation& one) { return problem_of(one, columns.answer_required); }, sink, report};
-  if (is_sharded(path))
-    read_shards(path, columns, collector, hooks);
-  else if (text_pairs::is_json(path) && messages::file_has_turns(path))
-    messages::read_json_file(path, conversation_about_picture, collector, hooks);
+  messages::Collector collector(
+      [&](const Conversation& one) { return problem_of(one, columns.answer_required); }, sink, report,
+      hooks.threads);
+  if (source.format == sources::Format::kTar)
+    read_shards(source, columns, collector, hooks);
+  else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
+           messages::has_turns(source))
+    messages::read_objects(source, messages::record_keys({}), conversation_about_picture, collector, hooks);
+  else if (source.format == sources::Format::kParquet)
+    messages::read_objects(
+        source, {columns.image, columns.caption, columns.question, columns.id.empty() ? "id" : columns.id},
+        [columns](const auto& object) { return caption_of(object, columns); }, collector, hooks);
   else
-    read_captions(path, columns, collector, hooks);
-  report.require_used(path);
+    read_captions(source, columns, collector, hooks);
+  report.require_used(source.named);
 }
 
-messages::Source source_of(const std::filesystem::path& file, const CaptionColumns& columns,
+messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images) {
   std::string options = "pictures";
   for (const std::string& text :
@@ -114,21 +141,11 @@ messages::Source source_of(const std::filesystem::path& file, const CaptionColum
     options += "\n" + text;
   for (const int number : {columns.answer_required ? 1 : 0, static_cast<int>(columns.quotes)})
     options += "\n" + std::to_string(number);
-  messages::Source source{
-      .path = file.string(),
-      .options = options,
-      .read =
-          [=](const auto& sink, ReadReport& report, const ReadHooks& hooks) {
-            read_conversations(file.string(), columns, sink, report, hooks);
-          },
-      .content = [=](const Conversation& conversation) { return shared_content(conversation, images); }};
-  if (!is_sharded(file)) return source;
-  source.look = [](const std::string& path, const auto&) { return look_at_shards(path); };
-  source.check_unchanged = [](const text_pairs::SourceFile& seen) {
-    if (look_at_shards(seen.path).hash != seen.hash)
-      throw DataError(seen.path + ": changed while it was being read: start again when it is complete");
-  };
-  return source;
+  return {.files = files,
+          .options = options,
+          .read = [=](const auto& sink, ReadReport& report,
+                      const ReadHooks& hooks) { read_conversations(files, columns, sink, report, hooks); },
+          .content = [=](const Conversation& conversation) { return shared_content(conversation, images); }};
 }
 
 }  // namespace pipeline::vlm

@@ -44,20 +44,22 @@ struct CaptionColumns {
 std::vector<Turn> turns_about_picture(const std::string& question, std::string answer);
 std::string ask_about_picture(const std::string& question);
 
-// Reads a file in order. *.json and *.jsonl, a list or an object a line, hold conversations such as LLaVA's
-// {"id", "image", "conversations": [{"from": "human" | "gpt", "value"}]}, or captions and questions, as *.csv
-// and *.tsv do; *.tar, or a folder of such, is WebDataset's form (shards.hpp). Records that cannot be used
-// are dropped and counted. Throws DataError where the file cannot be read or has nothing usable. Memory is
-// that of a record.
-void read_conversations(const std::string& path, const CaptionColumns& columns,
-                        const std::function<void(Conversation&&)>& sink, ReadReport& report,
+// Reads a source in order. JSON holds conversations such as LLaVA's {"id", "image", "conversations":
+// [{"from": "human" | "gpt", "value"}]}, or captions and questions, as tables do; *.tar is WebDataset's form
+// (shards.hpp). Records that cannot be used are dropped and counted. Throws DataError where a file cannot be
+// read or there is nothing usable. Memory is that of a few hundred records.
+void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
+                        const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});
+
+// A picture with its caption, or with a question and its answer. Throws DataError with the reason why not.
+Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
 
 // A conversation of a record with turns, as this task can use it. Throws DataError with the reason why not.
 Conversation conversation_about_picture(const nlohmann::ordered_json& object);
 
-// Such a file for a ConversationStore. `images`: the folder of the pictures.
-messages::Source source_of(const std::filesystem::path& file, const CaptionColumns& columns,
+// Such a source for a ConversationStore. `images`: the folder of the pictures.
+messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images);
 
 }  // namespace pipeline::vlm

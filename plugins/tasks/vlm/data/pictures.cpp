@@ -69,7 +69,12 @@ struct Pictures::Said {
 Pictures::Pictures(Options options, const files::Hooks& hooks)
     : options_(std::move(options)), archives_(index_of(options_, hooks)), said_(std::make_shared<Said>()) {}
 
-std::vector<std::byte> Pictures::bytes(const std::string& name) const {
+std::vector<std::byte> Pictures::bytes(const messages::Picture& picture) const {
+  if (!picture.bytes.empty()) {
+    const auto* const first = reinterpret_cast<const std::byte*>(picture.bytes.data());
+    return {first, first + picture.bytes.size()};
+  }
+  const std::string& name = picture.name;
   const std::filesystem::path inner = name_within(options_.folder, name);
   if (inner.empty())
     throw images::ImageError("leads out of the pictures' folder (" + options_.folder.string() +
@@ -88,21 +93,22 @@ void Pictures::note(const std::string& name, const std::string& text) const {
   options_.warn(shown(name) + ": " + text + "; if others are like it, they are not named");
 }
 
-std::string Pictures::png(const std::string& name) const {
+std::string Pictures::png(const messages::Picture& picture) const {
   try {
     return images::encode_png(
-        images::squared(images::decode_image(bytes(name), options_.decode), options_.resize));
+        images::squared(images::decode_image(bytes(picture), options_.decode), options_.resize));
   } catch (const std::runtime_error&) {
     return {};  // load() has named it
   }
 }
 
-bool Pictures::load(const std::string& name, float* out,
+bool Pictures::load(const messages::Picture& picture, float* out,
                     const std::function<bool(const files::Hash128& content)>& is_known) const {
+  const std::string& name = picture.name;
   std::string problem;
   std::vector<std::byte> file;
   try {
-    file = bytes(name);
+    file = bytes(picture);
     if (is_known && is_known(files::hash128(text_of(file)))) return true;
     images::DecodeOptions decode = options_.decode;
     decode.note = [&](const std::string& text) { note(name, text); };

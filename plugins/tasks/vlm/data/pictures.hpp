@@ -11,6 +11,7 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/images/image.hpp"
 #include "plugins/data/images/resize.hpp"
+#include "plugins/data/messages/conversation.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
 
 namespace pipeline::vlm {
@@ -38,16 +39,16 @@ class Pictures {
   // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
   // many. `is_known` (optional) is asked with the hash of the file's content: true, and the picture is not
   // decoded.
-  bool load(const std::string& name, float* out,
+  bool load(const messages::Picture& picture, float* out,
             const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
 
   // What the model sees of it, as a PNG file; empty for one that cannot be used.
-  std::string png(const std::string& name) const;
+  std::string png(const messages::Picture& picture) const;
 
  private:
   struct Said;
 
-  std::vector<std::byte> bytes(const std::string& name) const;
+  std::vector<std::byte> bytes(const messages::Picture& picture) const;
   std::string shown(const std::string& name) const;
   void note(const std::string& name, const std::string& text) const;
 

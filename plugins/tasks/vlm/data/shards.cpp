@@ -87,49 +87,28 @@ void take_file(Sample& sample, TarReader& reader, std::string&& kind, const fs::
 
 }  // namespace
 
-std::vector<fs::path> shards_of(const fs::path& path) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> shards = tar_archives(path);
-  if (shards.empty()) throw DataError(path.string() + ": there is no *.tar file in this folder");
-  return shards;
-}
-
-bool is_sharded(const fs::path& path) { return path.extension() == ".tar" || fs::is_directory(path); }
-
-text_pairs::SourceFile look_at_shards(const fs::path& path) {
-  text_pairs::SourceFile result{.path = path.string(), .bytes = 0, .time = {}, .hash = {}};
-  files::Hasher128 hasher;
-  for (const fs::path& shard : shards_of(path)) {
-    TarReader archive(shard);  // says what it is, if it is none
-    const uint64_t bytes = fs::file_size(shard);
-    const int64_t time = fs::last_write_time(shard).time_since_epoch().count();
-    hasher.update(shard.filename().string() + "\n" + std::to_string(bytes) + " " + std::to_string(time) +
-                  "\n");
-    result.bytes += bytes;
-  }
-  result.hash = hasher.finish();
-  return result;
-}
-
-void read_shards(const fs::path& path, const CaptionColumns& columns, const messages::Collector& collector,
-                 const ReadHooks& hooks) {
-  ReadReport& report = collector.report;
+void read_shards(const sources::SourceFiles& source, const CaptionColumns& columns,
+                 messages::Collector& collector, const ReadHooks& hooks) {
   uint64_t bytes = 0;
-  for (const fs::path& shard : shards_of(path)) {
+  for (const fs::path shard : source.paths) {
     const std::string archive = shard.filename().string();
     std::optional<Sample> sample;
     const auto finish = [&] {
       if (!sample) return;
-      ++report.records;
-      const std::string where = archive + ": " + printable(sample->key, "");
-      if (!sample->problem.empty()) return report.drop(sample->problem, where);
-      try {
-        if (first_invalid_utf8(sample->text) != std::string::npos)
-          return report.drop("text that is not UTF-8", where);
-        collector.take(conversation_of(std::move(*sample), columns), where);
-      } catch (const DataError& error) {
-        report.drop("JSON of another form", where + ": " + error.what());
-      }
+      ++collector.report().records;
+      std::string where = archive + ": " + printable(sample->key, "");
+      const size_t size = sample->text.size();
+      collector.add(
+          [one = std::move(*sample), columns]() mutable {
+            if (!one.problem.empty()) throw DataError(one.problem);
+            if (first_invalid_utf8(one.text) != std::string::npos) throw DataError("text that is not UTF-8");
+            try {
+              return conversation_of(std::move(one), columns);
+            } catch (const DataError& error) {
+              throw messages::RecordProblem("JSON of another form", error.what());
+            }
+          },
+          std::move(where), size);
     };
     for (TarReader reader(shard); reader.next();) {
       const std::string& name = reader.name();
@@ -148,6 +127,7 @@ void read_shards(const fs::path& path, const CaptionColumns& columns, const mess
     finish();
     bytes += fs::file_size(shard);
   }
+  collector.finish();
 }
 
 }  // namespace pipeline::vlm

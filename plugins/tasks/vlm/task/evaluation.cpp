@@ -73,10 +73,10 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     const std::string question = plain_question(conversation.turns[0].text),
                       &truth = conversation.turns[1].text;
     const AnswerScore score = score_answer(truth, written[i]);
-    sink.sample(
-        id, concat("  ", one_line(conversation.id), " ",
-                   conversation.image.empty() ? "" : one_line(conversation.image), ": ", one_line(question),
-                   "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
+    sink.sample(id, concat("  ", one_line(conversation.id), " ",
+                           conversation.image.empty() ? "" : one_line(conversation.image.name), ": ",
+                           one_line(question), "\n    real:    ", one_line(truth),
+                           "\n    written: ", one_line(written[i])));
     if (!scored.includes(sink.purpose(), id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);

@@ -21,7 +21,6 @@
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
-#include "plugins/tasks/vlm/data/shards.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
@@ -65,14 +64,18 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
   const DataConfig& data = config().data;
   const std::string what = "reading " + file.filename().string();
   const files::Hooks hooks{
+      .threads = std::max(1u, run().threads),
       .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
       .note = [&](const std::string& line) { context().info(line); },
       .cancelled = [&] { return context().cancelled(); }};
   const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
                          .is_validation = split == Split::kVal};
   auto& store = stores_[static_cast<size_t>(split)];
-  store = ConversationStore(std::string(view(run().cache_dir)),
-                            source_of(file,
+  const std::string cache(view(run().cache_dir));
+  const sources::SourceFiles source = sources::find_and_hash(file.string(), cache, hooks);
+  const bool is_tar = source.format == sources::Format::kTar;
+  store = ConversationStore(cache,
+                            source_of(source,
                                       {.image = data.image_column,
                                        .caption = data.caption_column,
                                        .question = data.question_column,
@@ -93,9 +96,9 @@ void VlmTask::open_split(Split split, const fs::path& file, const fs::path& imag
       Pictures::Options{
           .folder = images,
           // Shards hold their pictures: what else lies beside them is none of theirs.
-          .archives = asked              ? std::vector<fs::path>()
-                      : is_sharded(file) ? shards_of(file)
-                                         : tar_archives(images),
+          .archives = asked    ? std::vector<fs::path>()
+                      : is_tar ? std::vector<fs::path>(source.paths.begin(), source.paths.end())
+                               : tar_archives(images),
           .decode = decode_options(data),
           .resize = resize_options(config().vision),
           .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
@@ -140,7 +143,7 @@ void VlmTask::open_files() {
       const fs::path& file = file_of(data, split);
       if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
       if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      if (const std::string problem = files::path_problem(file, "file"); !problem.empty()) {
+      if (const std::string problem = sources::problem_of(file.string()); !problem.empty()) {
         if (!to_use) config_error(key_of(split), problem);
         context().warn(file.string(), " is not there: going on without it");
         continue;

@@ -1,0 +1,63 @@
+#include "plugins/data/messages/collector.hpp"
+
+#include <utility>
+
+namespace pipeline::messages {
+namespace {
+
+constexpr size_t kBatchRecords = 128, kBatchBytes = size_t{256} << 10;
+
+}  // namespace
+
+Collector::Collector(Check check, Sink sink, ReadReport& report, unsigned threads)
+    : check_(std::move(check)),
+      sink_(std::move(sink)),
+      report_(report),
+      work_(
+          threads,
+          [this](std::vector<Record>&& records) {
+            std::vector<Outcome> outcomes;
+            for (Record& record : records) outcomes.push_back(outcome_of(std::move(record)));
+            return outcomes;
+          },
+          [this](std::vector<Outcome>&& outcomes) { take(std::move(outcomes)); }) {}
+
+Collector::Outcome Collector::outcome_of(Record&& record) const {
+  Outcome outcome{.conversation = {}, .problem = {}, .where = std::move(record.where)};
+  try {
+    outcome.conversation = record.make();
+    outcome.problem = check_(outcome.conversation);
+  } catch (const RecordProblem& problem) {
+    outcome.problem = problem.what();
+    if (!problem.detail().empty()) outcome.where += ": " + problem.detail();
+  } catch (const DataError& error) {
+    outcome.problem = error.what();
+  }
+  return outcome;
+}
+
+void Collector::take(std::vector<Outcome>&& outcomes) {
+  for (Outcome& outcome : outcomes) {
+    if (!outcome.problem.empty()) {
+      report_.drop(outcome.problem, outcome.where);
+      continue;
+    }
+    ++report_.used;
+    sink_(std::move(outcome.conversation));
+  }
+}
+
+void Collector::add(Make make, std::string where, size_t bytes) {
+  batch_.push_back({std::move(make), std::move(where)});
+  batch_bytes_ += bytes;
+  if (batch_.size() < kBatchRecords && batch_bytes_ < kBatchBytes) return;
+  work_.add(std::exchange(batch_, {}));
+  batch_bytes_ = 0;
+}
+
+void Collector::finish() {
+  if (!batch_.empty()) work_.add(std::exchange(batch_, {}));
+  work_.finish();
+}
+
+}  // namespace pipeline::messages

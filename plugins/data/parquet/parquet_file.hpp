@@ -1,0 +1,41 @@
+// Parquet files, whose rows are read as JSON objects: reader/parquet_reader.h says how values are written.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pipeline::parquet {
+
+// A file from its first row to its last. Memory is that of some rows of each column that is read, and of
+// their pages. All throws DataError, which names the file and, where it is damaged, the row group.
+class ParquetFile {
+ public:
+  // Also where the reader, a library beside the plugins, is not there.
+  explicit ParquetFile(const std::string& path);
+  ~ParquetFile();
+  ParquetFile(const ParquetFile&) = delete;
+  ParquetFile& operator=(const ParquetFile&) = delete;
+
+  std::vector<std::string> columns() const;
+  uint64_t rows() const;
+  // Of these, the columns that are there are read, and no others. Before the first row.
+  void select(const std::vector<std::string>& columns);
+  bool next();  // false: that was the last one
+  // Valid until the next call.
+  std::string_view text() const { return text_; }
+  uint64_t row() const { return row_; }  // from 1
+  uint64_t bytes_read() const;           // of the file, about
+
+ private:
+  struct Reader;
+
+  std::string path_;
+  uint64_t bytes_ = 0, row_ = 0;
+  std::unique_ptr<Reader> reader_;
+  std::string_view text_;
+};
+
+}  // namespace pipeline::parquet

@@ -1,0 +1,41 @@
+/* Rows of Parquet files as JSON, read with Arrow's library. A shared library of its own, which tasks load
+ * when a Parquet file is first named: nothing else links Arrow, which is large.
+ *
+ * Values: text and numbers are theirs in JSON; NaN and infinities are null, as what is missing is; structs and
+ * maps with text as keys are objects, lists and other maps are lists; bytes that are no UTF-8 are the text
+ * "data:;base64,..." (RFC 2397); dates, times, durations and decimals are text. */
+#ifndef PIPELINE_PARQUET_READER_H
+#define PIPELINE_PARQUET_READER_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_parquet pl_parquet;
+
+/* One thread at a time uses a file. Errors are texts, valid until the next call with the same file, or until
+ * the thread's next open. */
+typedef struct pl_parquet_api {
+  /* NULL: *error says why. */
+  pl_parquet* (*open)(const char* path, const char** error);
+  void (*close)(pl_parquet* file);
+  uint64_t (*rows)(const pl_parquet* file);
+  /* Of the outermost level; NULL behind the last one. */
+  const char* (*column)(const pl_parquet* file, uint64_t index);
+  /* Of those named, the columns that are there are read from now on; before the first row. */
+  void (*select)(pl_parquet* file, const char* const* names, uint64_t count);
+  /* The next row: 1, and its text, valid until the next call; 0: there is none; -1: *error says why. */
+  int32_t (*next)(pl_parquet* file, const char** text, uint64_t* bytes, const char** error);
+  /* Of the row that came last: its group, from 0. */
+  uint64_t (*row_group)(const pl_parquet* file);
+} pl_parquet_api;
+
+#define PL_PARQUET_SYMBOL "pl_parquet_reader_1"
+/* const pl_parquet_api* pl_parquet_reader_1(void) */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,271 @@
+#include "plugins/data/sources/source_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/descriptor.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/packed_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/files/text_file.hpp"
+#include "plugins/data/record_store/record_store.hpp"
+
+namespace pipeline::sources {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::pair<std::string_view, Format>, 7> kEndings = {{{".jsonl", Format::kJson},
+                                                                          {".ndjson", Format::kJson},
+                                                                          {".json", Format::kJson},
+                                                                          {".csv", Format::kCsv},
+                                                                          {".tsv", Format::kTsv},
+                                                                          {".parquet", Format::kParquet},
+                                                                          {".tar", Format::kTar}}};
+
+// What a data set's files are called by, for the parts that it is published in.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {{{"train", "train"},
+                                                                                       {"training", "train"},
+                                                                                       {"test", "test"},
+                                                                                       {"val", "validation"},
+                                                                                       {"valid", "validation"},
+                                                                                       {"validation", "validation"},
+                                                                                       {"dev", "validation"}}};
+
+constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  return small;
+}
+
+std::string_view split_in(std::string_view name) {
+  const std::string small = in_small_letters(name);
+  for (size_t begin = 0; begin < small.size();) {
+    const size_t end = std::min(small.find_first_of("-_. /", begin), small.size());
+    for (const auto& [word, split] : kSplitWords)
+      if (std::string_view(small).substr(begin, end - begin) == word) return split;
+    begin = end + 1;
+  }
+  return "";
+}
+
+bool is_pattern(const std::string& named) { return named.find_first_of("*?[") != std::string::npos; }
+
+std::vector<std::string> matches_of(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), GLOB_ERR, nullptr, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; ++i)
+      if (!fs::is_directory(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  std::ranges::sort(paths);
+  return paths;
+}
+
+std::vector<std::string> files_of_folder(const std::string& folder) {
+  std::vector<std::string> paths;
+  bool has_arrow = false;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    has_arrow = has_arrow || name.ends_with(".arrow");
+    if (!name.starts_with('.') && format_named(name) && !entry.is_directory()) paths.push_back(entry.path());
+  }
+  // What tells of archives may lie beside them.
+  const auto is_tar = [](const std::string& path) { return format_named(path) == Format::kTar; };
+  if (std::ranges::any_of(paths, is_tar)) std::erase_if(paths, std::not_fn(is_tar));
+  if (has_arrow)
+    throw DataError(folder + ": is what datasets' save_to_disk() writes: write it with to_parquet()");
+  if (paths.empty())
+    throw DataError(folder + ": there is no file in this folder that can be read (" + known_endings() + ")");
+  std::ranges::sort(paths);
+  return paths;
+}
+
+std::vector<std::string> paths_of(const std::string& named) {
+  if (fs::is_directory(named)) return files_of_folder(named);
+  if (fs::exists(named) || !is_pattern(named)) return {named};
+  std::vector<std::string> paths = matches_of(named);
+  if (paths.empty()) throw DataError(named + ": no file matches this pattern: check it");
+  return paths;
+}
+
+Format format_of(const std::string& path) {
+  if (const std::optional<Format> format = format_named(path)) return *format;
+  std::string start(files::kStartOfText, '\0');
+  start.resize(files::PackedFile(path).read(start.data(), start.size()));
+  const std::string known = files::why_no_text(start);
+  throw DataError(path + ": " +
+                  (known.empty() ? "the kind of file cannot be told from its name: it must end in " +
+                                       known_endings()
+                                 : known));
+}
+
+std::string file_name(const std::string& path) { return fs::path(path).filename(); }
+
+void check_alike(const SourceFiles& source) {
+  const std::string& first = source.paths.front();
+  for (const std::string& path : source.paths) {
+    if (format_of(path) != source.format)
+      throw DataError(source.named + ": has files of several formats (" + file_name(first) + ", " +
+                      file_name(path) + "): name those to be read, as in \"folder/*.jsonl\"");
+    const std::string_view one = split_in(file_name(first)), other = split_in(file_name(path));
+    if (!is_pattern(source.named) && one != other)
+      throw DataError(source.named + ": has files of several splits (" + file_name(first) + ", " +
+                      file_name(path) + "): name those to be read, as in \"folder/train-*\"");
+  }
+}
+
+// Names, sizes, times. A file that cannot be looked at has none: those who open it say why.
+std::string state_of(const std::vector<std::string>& paths, uint64_t& bytes, timespec& newest) {
+  std::string state;
+  bytes = 0;
+  for (const std::string& path : paths) {
+    struct stat status {};
+    state += path;
+    if (::stat(path.c_str(), &status) == 0) {
+      for (const auto number : {static_cast<int64_t>(status.st_dev), static_cast<int64_t>(status.st_ino),
+                                static_cast<int64_t>(status.st_size), status.st_mtim.tv_sec,
+                                status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec})
+        state += " " + std::to_string(number);
+      bytes += static_cast<uint64_t>(status.st_size);
+      if (status.st_ctim.tv_sec > newest.tv_sec) newest = status.st_ctim;
+    }
+    state += "\n";
+  }
+  return state;
+}
+
+void add_content(const std::string& path, files::Hasher128& hasher,
+                 const std::function<void(uint64_t)>& on_bytes) {
+  const Descriptor file(files::open_regular(path, O_RDONLY));
+  if (!file) throw files::system_error(path, "check the path and its permissions");
+  uint64_t bytes = 0;
+  for (std::vector<char> block(size_t{1} << 18);;) {
+    const ssize_t got = ::read(file.fd(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      throw files::system_error(path, "the file cannot be read; check that it is on a healthy disk");
+    if (got == 0) break;
+    hasher.update({block.data(), static_cast<size_t>(got)});
+    bytes += static_cast<uint64_t>(got);
+    on_bytes(static_cast<uint64_t>(got));
+  }
+  hasher.update(files::bytes_of(bytes));
+}
+
+Hash128 content_of(const SourceFiles& source, const files::Hooks& hooks) {
+  files::Hasher128 hasher;
+  uint64_t done = 0;
+  for (size_t i = 0; i < source.paths.size(); ++i) {
+    hasher.update(source.name_of(i));  // ids have it
+    add_content(source.paths[i], hasher, [&](uint64_t bytes) {
+      hooks.throw_if_cancelled();
+      hooks.report(done += bytes, source.bytes);
+    });
+  }
+  return hasher.finish();
+}
+
+}  // namespace
+
+std::optional<Format> format_named(std::string_view name) {
+  const std::string small = in_small_letters(files::without_packing(name));
+  for (const auto& [ending, format] : kEndings)
+    if (small.ends_with(ending)) return format;
+  return std::nullopt;
+}
+
+std::string known_endings() {
+  return ".jsonl, .ndjson, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, .parquet or .tar";
+}
+
+std::string SourceFiles::name() const {
+  const fs::path path(named);
+  if (!is_pattern(named)) return (path.has_filename() ? path : path.parent_path()).filename();
+  return path.filename();
+}
+
+std::string SourceFiles::stem() const {
+  std::string stem = fs::path(files::without_packing(name())).stem();
+  std::ranges::replace_if(
+      stem, [](char c) { return std::string_view("*?[]").find(c) != std::string_view::npos; }, '_');
+  return stem;
+}
+
+std::string SourceFiles::name_of(size_t i) const {
+  if (paths.size() == 1) return "";
+  const std::string& path = paths[i];
+  const auto has_its_name = [&](const std::string& other) { return file_name(other) == file_name(path); };
+  return std::ranges::count_if(paths, has_its_name) == 1 ? file_name(path) : path;
+}
+
+std::string problem_of(const std::string& named) {
+  std::string problem = files::path_problem(named, "file");
+  if (problem.empty() || !is_pattern(named)) return problem;
+  return matches_of(named).empty() ? "no file matches this pattern" : "";
+}
+
+SourceFiles find(const std::string& named) {
+  SourceFiles source{.named = named, .paths = paths_of(named), .state = {}, .hash = {}};
+  source.format = format_of(source.paths.front());
+  check_alike(source);
+  timespec newest{};
+  source.state = state_of(source.paths, source.bytes, newest);
+  return source;
+}
+
+SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
+                          const files::Hooks& hooks) {
+  SourceFiles source = find(named);
+  const auto with_format = [&](std::string_view rest) {
+    return files::Hasher128().update(files::bytes_of(source.format)).update(rest).finish();
+  };
+  if (source.format == Format::kTar) {
+    source.hash = with_format(source.state);
+    return source;
+  }
+  const Hash128 key = files::hash128(source.state);
+  const std::string known = (fs::path(cache_folder) / ("source-" + key.hex() + ".hash")).string();
+  bool has_problem = false;
+  Hash128 content;
+  if (const auto bytes = records::load(known, kKnown, key, has_problem);
+      bytes && bytes->size() == sizeof content) {
+    std::string_view rest(*bytes);
+    files::take(rest, content);
+    files::mark_used(known);
+  } else {
+    timespec now{}, newest{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    content = content_of(source, hooks);
+    uint64_t size = 0;
+    const bool is_same = state_of(source.paths, size, newest) == source.state;
+    // A change within the same tick of the clock would not show in the times.
+    constexpr time_t kSettled = 2;  // seconds
+    fs::create_directories(cache_folder);
+    if (is_same && newest.tv_sec + kSettled < now.tv_sec)
+      records::save(known, kKnown, key, files::bytes_of(content));
+  }
+  source.hash = with_format(files::bytes_of(content));
+  return source;
+}
+
+void check_unchanged(const SourceFiles& source) {
+  uint64_t bytes = 0;
+  timespec newest{};
+  if (state_of(paths_of(source.named), bytes, newest) != source.state)
+    throw DataError(source.named + ": changed while it was being read: start again when it is complete");
+}
+
+}  // namespace pipeline::sources

@@ -1,0 +1,56 @@
+// The files that a source of data has: one, those that a pattern matches, or a folder's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/error.hpp"
+#include "files/hash128.hpp"
+
+namespace pipeline::sources {
+
+using files::DataError;
+using files::Hash128;
+
+enum class Format { kJson, kCsv, kTsv, kParquet, kTar };
+
+// By the ending of its name, behind which there may be one of a packed file.
+std::optional<Format> format_named(std::string_view name);
+// For messages: ".jsonl, .ndjson, ..., with .gz or .zst behind it where it is packed".
+std::string known_endings();
+
+struct SourceFiles {
+  std::string named;               // by the configuration
+  std::vector<std::string> paths;  // in order; at least one
+  Format format{};                 // of all of them
+  uint64_t bytes = 0;              // of all of them
+  std::string state;               // names, sizes and times, as they were found
+  Hash128 hash;                    // of format and content; of archives, which are large, of their state
+
+  // "train.jsonl", "data/train-*.parquet": for messages, and for names of caches.
+  std::string name() const;
+  std::string stem() const;  // without what a file name may not have, and without endings
+  // Of several files, how file i is called among them; of one, nothing.
+  std::string name_of(size_t i) const;
+};
+
+// Why there is nothing at `named`, which may have *, ? and [...], as in a shell. Empty: there is something.
+std::string problem_of(const std::string& named);
+
+// Of a folder, its files of a known format, hidden ones left out. Throws DataError where there is none, where
+// they are of several formats, or of several splits (train, test, ...).
+SourceFiles find(const std::string& named);
+
+// The same with its hash. A source whose files have not changed since they were read for it is not read
+// again: what is known is in the cache folder. `hooks` tells bytes.
+SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
+                          const files::Hooks& hooks);
+
+// Throws DataError if a file has changed, or came or went, since find().
+void check_unchanged(const SourceFiles& source);
+
+}  // namespace pipeline::sources

@@ -1,0 +1,122 @@
+// Rows of Parquet files. Against the programs that write them: tests/parity/parquet_parity.py.
+#include <filesystem>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <test_paths.hpp>
+
+#include "plugins/data/messages/conversation_file.hpp"
+#include "plugins/data/parquet/parquet_file.hpp"
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::parquet {
+namespace {
+
+using files::DataError;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Four rows in two row groups, written by pyarrow with a codec each.
+const std::string kFixtures = PIPELINE_SOURCE_DIR "/tests/data/parquet/fixtures/";
+
+std::vector<std::string> rows_of(const std::string& path, const std::vector<std::string>& columns = {}) {
+  ParquetFile file(path);
+  if (!columns.empty()) file.select(columns);
+  std::vector<std::string> rows;
+  while (file.next()) rows.emplace_back(file.text());
+  return rows;
+}
+
+TEST(Parquet, ValuesAreThoseOfJson) {
+  for (const char* codec : {"snappy", "gzip", "zstd"})
+    EXPECT_THAT(
+        rows_of(kFixtures + codec + ".parquet"),
+        ElementsAre(
+            R"({"id":1,"messages":[{"role":"user","content":"q \"1\"\n"},{"role":"assistant","content":"a ü"}],)"
+            R"("document":"d one","summary":"s one","image":{"bytes":"data:;base64,iVBOR/8=","path":"a.png"},)"
+            R"("score":1.5})",
+            R"({"id":2,"messages":[{"role":"user","content":"q2"},{"role":"assistant","content":null}],)"
+            R"("document":"d two","summary":"s two","image":null,"score":null})",
+            R"({"id":null,"messages":null,"document":null,"summary":"s three",)"
+            R"("image":{"bytes":null,"path":"b.png"},"score":null})",
+            "{\"id\":4,\"messages\":[],\"document\":\"d four\",\"summary\":\"\u2028x\","
+            "\"image\":{\"bytes\":\"text\",\"path\":null},\"score\":-0.1}"));
+}
+
+TEST(Parquet, OnlyTheColumnsThatAreAskedForAreRead) {
+  EXPECT_THAT(rows_of(kFixtures + "snappy.parquet", {"score", "id", "no such"}),
+              ElementsAre(R"({"id":1,"score":1.5})", R"({"id":2,"score":null})", R"({"id":null,"score":null})",
+                          R"({"id":4,"score":-0.1})"));
+}
+
+TEST(Parquet, PairsAreReadAndWhatIsMissingIsSaid) {
+  text_pairs::SourceReport report;
+  std::vector<std::string> found;
+  const auto keep = [&](text_pairs::Pair&& pair, const std::string& where) {
+    found.push_back(where + ": " + pair.id + ", " + pair.first + ", " + pair.second);
+  };
+  const sources::SourceFiles source = sources::find(kFixtures + "zstd.parquet");
+  text_pairs::read_pairs(source, {}, keep, report);
+  EXPECT_THAT(found, ElementsAre("row 1: 1, d one, s one", "row 2: 2, d two, s two",
+                                 "row 4: 4, d four, \u2028x"));
+  EXPECT_THAT(report.table(), HasSubstr("1: \"document\" is null, row 3: "));
+  EXPECT_THAT(tests::message_of<DataError>([&] {
+                text_pairs::read_pairs(source, {.first = "Document"}, keep, report);
+              }),
+              HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
+                        "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
+}
+
+TEST(Parquet, FilesOfAFolderAreOneSource) {
+  const sources::SourceFiles source = sources::find(kFixtures);
+  messages::ReadReport report;
+  std::vector<std::string> ids;
+  messages::Collector collector([](const messages::Conversation& one) { return one.turns.empty() ? "empty" : ""; },
+                                [&](messages::Conversation&& one) { ids.push_back(one.id); }, report, 2);
+  messages::read_texts(source, {}, collector, {});
+  EXPECT_THAT(ids, ElementsAre("gzip.parquet:1", "snappy.parquet:1", "zstd.parquet:1"));
+  EXPECT_EQ(report.records, 12u);
+  EXPECT_THAT(report.table("a"), AllOf(HasSubstr("3: a turn without \"content\"; the first is gzip.parquet, row 2"),
+                                       HasSubstr("3: empty; the first is gzip.parquet, row 4")));
+}
+
+TEST(Parquet, WhatIsNoneIsNamed) {
+  const tests::FilesFolder folder;
+  const auto problem = [&](const std::string& text) {
+    return tests::message_of<DataError>([&] { rows_of(folder.write("a.parquet", text)); });
+  };
+  EXPECT_THAT(problem(""), HasSubstr("a.parquet: the file is empty"));
+  EXPECT_THAT(problem("{\"a\": 1}\n"), HasSubstr("is no Parquet file"));
+  EXPECT_THAT(problem("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), HasSubstr("LFS"));
+  EXPECT_THAT(problem("PAR1 and nothing more"), HasSubstr("cannot be read as Parquet"));
+  EXPECT_THAT(tests::message_of<DataError>([&] { rows_of(folder / "none.parquet"); }),
+              HasSubstr("No such file"));
+}
+
+// No change of a file ends in anything but rows or an error that names it. The page's checksums find most.
+TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
+  const tests::FilesFolder folder;
+  std::mt19937 random(1);
+  int errors = 0;
+  for (const char* codec : {"snappy", "gzip", "zstd"}) {
+    const std::string good = tests::read_all(kFixtures + codec + ".parquet");
+    for (int round = 0; round < 1500; ++round) {
+      std::string bad = good;
+      if (round % 5 == 0) bad.resize(random() % bad.size());
+      const int changes = 1 + static_cast<int>(random() % 4);
+      for (int i = 0; i < changes && !bad.empty(); ++i)
+        bad[random() % bad.size()] = static_cast<char>(random());
+      const std::string path = folder.write("bad.parquet", bad);
+      const std::string problem = tests::message_of<DataError>([&] { rows_of(path); });
+      if (problem == "(nothing was thrown)") continue;
+      EXPECT_TRUE(problem.starts_with(path)) << problem;
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 3000);
+}
+
+}  // namespace
+}  // namespace pipeline::parquet
