@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 4u /* may differ either way */
+#define PL_ABI_MINOR 5u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -240,8 +240,8 @@ typedef struct pl_host {
 
   /* One complete line, without a trailing newline. [any-thread] */
   void (*log)(const pl_context* context, uint32_t level, pl_str line);
-  /* A value for this step's line of metrics.jsonl: the weighted mean over the step. Keep names stable.
-   * [main] */
+  /* A value for this step's line of metrics.jsonl: the weighted mean over the step; (since 1.5) where all
+   * weights are 0, the sum: a count. Keep names stable. [main] */
   void (*metric)(const pl_context* context, pl_str name, double sum, double weight);
   /* The same for a sum on the device, a float32 or float64 scalar. It is copied in stream order and read
    * one step later, as the loss is, so nothing waits for the device. [main] */

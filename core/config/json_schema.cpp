@@ -56,6 +56,26 @@ void place(const pl_option& option, Json& table) {
   (*at)["properties"][std::string(key)] = option_schema(option);
 }
 
+// A table below this one whose options are all lists may be an array of tables, with a value of each list in
+// each.
+void allow_arrays_of_tables(Json& table) {
+  for (auto& [name, below] : table["properties"].items()) {
+    if (!below.contains("properties")) continue;
+    Json element = closed_object();
+    bool is_of_lists = true;
+    for (const auto& [key, option] : below["properties"].items()) {
+      is_of_lists = is_of_lists && option.value("type", "") == "array";
+      if (!is_of_lists) break;
+      element["properties"][key] = option["items"];
+      element["properties"][key]["description"] = option["description"];
+    }
+    if (is_of_lists)
+      below = {{"anyOf", {{{"type", "array"}, {"minItems", 1}, {"items", element}}, below}}};
+    else
+      allow_arrays_of_tables(below);
+  }
+}
+
 Json reference(const std::string& definition) { return {{"$ref", "#/definitions/" + definition}}; }
 
 // A plugin's table, judged by the schema of the plugin that it names: if plugin == NAME then (core's keys and
@@ -89,8 +109,10 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
       place(option, whole);
       place(option, of_all);
     }
+    allow_arrays_of_tables(whole);
     add(plugin.name, std::move(whole));
   }
+  allow_arrays_of_tables(of_all);
   if (any.empty()) return choice;
   if (table != "task") add("auto", std::move(of_all));
   any.push_back(Json::object());

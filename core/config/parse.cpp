@@ -87,11 +87,44 @@ class Flattener {
     for (const auto& [name, node] : from) add_node(prefix, name.str(), node, to);
   }
 
+  // An array of tables, [[key]], is a list for each of their keys, with a value of each table.
+  void add_tables(const toml::array& tables, const std::string& key, Table& to) const {
+    std::map<std::string, Entry> lists;
+    int number = 0;
+    for (const toml::node& item : tables) {
+      ++number;
+      const toml::table& table = *item.as_table();
+      const auto fail = [&](const std::string& problem) {
+        return ConfigError(file_ + ":" + std::to_string(item.source().begin.line) + ": [[" + key +
+                           "]] number " + std::to_string(number) + " " + problem);
+      };
+      if (table.empty()) throw fail("has no keys: fill it, or leave it out");
+      for (const auto& [name, node] : table) {
+        Entry& list =
+            lists.try_emplace(key + '.' + quoted(name.str()), Entry{{}, origin(node)}).first->second;
+        list.value.kind = Literal::Kind::kArray;
+        if (list.value.items.size() + 1 < static_cast<size_t>(number))
+          throw fail("has " + std::string(name.str()) +
+                     ", which another has not: give it in each, or in none");
+        list.value.items.push_back(literal(node));
+      }
+      for (const auto& [name, list] : lists)
+        if (list.value.items.size() < static_cast<size_t>(number))
+          throw fail("has no " + name.substr(key.size() + 1) +
+                     ", which another has: give it in each, or in none");
+    }
+    to.tables.emplace(key, origin(tables));
+    for (auto& [name, list] : lists) to.entries.insert_or_assign(name, std::move(list));
+  }
+
   void add_node(const std::string& prefix, std::string_view name, const toml::node& node, Table& to) const {
     const std::string key = prefix + quoted(name);
+    const toml::array* const array = node.as_array();
     if (const toml::table* table = node.as_table()) {
       to.tables.emplace(key, origin(node));
       add(*table, key + '.', to);
+    } else if (array != nullptr && !array->empty() && array->is_homogeneous(toml::node_type::table)) {
+      add_tables(*array, key, to);
     } else {
       to.entries.insert_or_assign(key, Entry{literal(node), origin(node)});
     }

@@ -1,7 +1,9 @@
 // Text that is not TOML: what must not reach the parser, and plain messages where the parser fails.
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/base/utf8.hpp"
 #include "core/config/document.hpp"
@@ -127,6 +129,11 @@ std::optional<int> first_line_of(std::string_view text, size_t line, const std::
   const std::string_view repeated = line_of(text, line);
   const auto before = std::string(text.substr(0, static_cast<size_t>(repeated.data() - text.data())));
   static constexpr std::string_view kProbe = "probe_of_the_open_table";
+  // What comes before may be refused as well, and asks the same.
+  static thread_local bool is_asked = false;
+  if (std::exchange(is_asked, true)) return {};
+  const auto end = [](bool* asked) { *asked = false; };
+  const std::unique_ptr<bool, decltype(end)> asked(&is_asked, end);
   try {
     const Document document = parse(before + std::string(kProbe) + " = 1\n", "", 0);
     const bool in_stage = !is_table && document.stages && !document.stages->empty();
@@ -163,6 +170,12 @@ std::string with_article(std::string_view noun) {
   return (vowel ? "an " : "a ") + std::string(noun);
 }
 
+// The first word that is in '...'.
+std::string in_quotes(std::string_view text) {
+  const size_t begin = text.find('\'') + 1;
+  return std::string(text.substr(begin, text.find('\'', begin) - begin));
+}
+
 // toml++ says "Error while parsing PLACE: WHAT".
 std::string in_plain_words(std::string_view text, size_t line, size_t column, std::string_view description) {
   const size_t colon = description.find(": ");
@@ -174,6 +187,12 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
 
   if (says("unexpected character"))
     return "a line that is not TOML: keys and tables are made of letters, digits, _ and -, or are in quotes";
+  if (says("into existing inline table")) {
+    const std::string key = in_quotes(what);
+    return "[" + key + "]: " + key.substr(0, key.rfind('.')) +
+           " is a table in one line, { ... }, to which nothing can be added: write it as [" +
+           key.substr(0, key.rfind('.')) + "] with a line for each key";
+  }
   if (says("cannot redefine") || says("cannot insert"))
     return given_twice(text, line, place == "table header");
   if (says("could not determine value type")) {
@@ -202,6 +221,9 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
 
 ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
                          std::string_view description) {
+  // toml++ has read the header, and stands behind it.
+  if (column == 1 && line > 1 && description.find("into existing inline table") != std::string_view::npos)
+    --line;
   return ConfigError(at(file, line, column) + in_plain_words(text, line, column, description));
 }
 

@@ -10,11 +10,12 @@ namespace {
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics) {
-    if (metric.weight <= 0) continue;
+    if (metric.weight < 0 || (metric.weight == 0 && metric.sum == 0)) continue;
     if (metric.name == kDeviceUtilisation)
       record.device_utilisation = metric.sum / metric.weight;
     else
-      record.task_metrics.emplace_back(metric.name, metric.sum / metric.weight);
+      record.task_metrics.emplace_back(metric.name,
+                                       metric.weight == 0 ? metric.sum : metric.sum / metric.weight);
   }
 }
 

@@ -38,6 +38,8 @@ RIGHT = [
     '[strategy]\nplugin = "auto"\nbucket_mib = 2.0',
     '[[stage]]\nname = "a"\nrun.seed = 3',
     '[train]\nmax_steps = "unset"',
+    '[task]\nplugin = "chat"\n[[task.data.source]]\npath = "a"\nweight = 2',
+    '[task]\nplugin = "chat"\n[task.data.source]\npath = ["a", "b"]\nweight = [2, 1]',
     '[stage]\nname = "sft"\nkind = "train"\ninit_from = "pretrain"',  # as a run keeps it
     '[[stage]]\nname = "sft"\ninit_from = "pretrain"\n[stage.train]\nmax_steps = 3',
 ]

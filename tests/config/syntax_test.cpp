@@ -18,7 +18,28 @@ TEST_F(Syntax, AKeyGivenTwiceNamesBothLines) {
             "x.toml:4:1: [train] is given twice (first in line 1): put all its keys under one of the two");
   EXPECT_EQ(problems("[[stage]]\nname = 'a'\n[stage]\n"),
             "x.toml:3:1: [stage] is given twice: put all its keys under one of the two");
+  for (const char* header : {"[a.c]", "[[a.c]]"})
+    EXPECT_EQ(problems("a = {b = 1}\n" + std::string(header) + "\nx = 1\n"),
+              "x.toml:2:1: [a.c]: a is a table in one line, { ... }, to which nothing can be added: write it "
+              "as [a] "
+              "with a line for each key");
   EXPECT_EQ(problems("x = {a = 1, a = 2}\n"), "x.toml:1:17: x is given twice: keep one of the two");
+}
+
+TEST_F(Syntax, AnArrayOfTablesIsAListForEachKey) {
+  const Config config = load_text(
+      "task.plugin = 't'\n[[task.source]]\npath = 'a'\nn = 1\n[[task.source]]\nn = 2\npath = 'b'\n");
+  std::map<std::string, std::string> values;
+  for (const Row& row : config.rows())
+    if (row.key.starts_with("task.source")) values[row.key] = row.value;
+  EXPECT_EQ(values["task.source.path"], "[\"a\", \"b\"]");
+  EXPECT_EQ(values["task.source.n"], "[1, 2]");
+  EXPECT_EQ(problems("[[a.b]]\nx = 1\n[[a.b]]\ny = 1\n"),
+            "x.toml:3: [[a.b]] number 2 has y, which another has not: give it in each, or in none");
+  EXPECT_EQ(problems("[[a.b]]\nx = 1\ny = 2\n[[a.b]]\nx = 1\n"),
+            "x.toml:4: [[a.b]] number 2 has no y, which another has: give it in each, or in none");
+  EXPECT_EQ(problems("[[a.b]]\n[[a.b]]\nx = 1\n"),
+            "x.toml:1: [[a.b]] number 1 has no keys: fill it, or leave it out");
 }
 
 TEST_F(Syntax, TextWithoutQuotes) {

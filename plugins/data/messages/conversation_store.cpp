@@ -67,4 +67,21 @@ Conversation ConversationStore::operator[](uint64_t i) const {
   return Conversation::unpack(store_[i].payload());
 }
 
+StoredTexts texts_of(std::vector<const ConversationStore*> stores) {
+  StoredTexts result;
+  for (const ConversationStore* store : stores) {
+    result.fingerprint += (result.fingerprint.empty() ? "" : " ") + store->fingerprint();
+    result.conversations += store->size();
+  }
+  result.each = [stores = std::move(stores)](const auto& text, const auto& read) {
+    uint64_t done = 0;
+    for (const ConversationStore* store : stores)
+      for (uint64_t i = 0; i < store->size(); ++i) {
+        for (const Turn& turn : (*store)[i].turns) text(turn.text);
+        if (++done % 256 == 0) read(done);
+      }
+  };
+  return result;
+}
+
 }  // namespace pipeline::messages

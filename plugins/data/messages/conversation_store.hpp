@@ -44,4 +44,15 @@ class ConversationStore {
   std::string report_, notes_;
 };
 
+// The texts of all turns, for a tokenizer that is trained on them. Valid as long as the stores.
+struct StoredTexts {
+  std::string fingerprint;
+  uint64_t conversations = 0;
+  // Calls text() with each, and often read() with the number of conversations that are done.
+  std::function<void(const std::function<void(std::string_view)>& text,
+                     const std::function<void(uint64_t)>& read)>
+      each;
+};
+StoredTexts texts_of(std::vector<const ConversationStore*> stores);
+
 }  // namespace pipeline::messages

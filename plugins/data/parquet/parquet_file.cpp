@@ -63,8 +63,9 @@ uint64_t check_start(const std::string& path) {
   if (!start.starts_with(kMagic)) {
     const std::string known = files::why_no_text(start);
     throw DataError(path + ": " +
-                    (known.empty() ? "is no Parquet file: it must begin with \"PAR1\", or have the name of what it is"
-                                   : known));
+                    (known.empty()
+                         ? "is no Parquet file: it must begin with \"PAR1\", or have the name of what it is"
+                         : known));
   }
   return fs::file_size(path);
 }
@@ -106,7 +107,9 @@ uint64_t ParquetFile::rows() const { return reader_->api.rows(reader_->file); }
 
 uint64_t ParquetFile::bytes_read() const {
   const uint64_t all = rows();
-  return all == 0 ? 0 : static_cast<uint64_t>(static_cast<double>(bytes_) * static_cast<double>(row_) / static_cast<double>(all));
+  return all == 0 ? 0
+                  : static_cast<uint64_t>(static_cast<double>(bytes_) * static_cast<double>(row_) /
+                                          static_cast<double>(all));
 }
 
 void ParquetFile::select(const std::vector<std::string>& columns) {

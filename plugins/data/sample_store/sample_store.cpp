@@ -50,7 +50,8 @@ SampleStore::SampleStore(const std::string& path, const Kind& kind, const Hash12
 // False where the file is too short.
 bool SampleStore::read(uint64_t begin, char* into, uint64_t bytes) const {
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pread(file_->descriptor.fd(), into + done, bytes - done, static_cast<off_t>(begin + done));
+    const ssize_t got =
+        ::pread(file_->descriptor.fd(), into + done, bytes - done, static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw files::system_error(path_, "check the disk, or remove it: it is made again");
     if (got == 0) return false;
@@ -74,7 +75,8 @@ std::string SampleStore::find_parts(const Kind& kind, const Hash128& key, uint64
       footer.summary_bytes > end - footer.summary_begin)
     return kNoEnd;
   std::string parts(end - footer.directory_begin, '\0');
-  if (!read(footer.directory_begin, parts.data(), parts.size()) || hash_of_parts(parts, footer) != footer.hash)
+  if (!read(footer.directory_begin, parts.data(), parts.size()) ||
+      hash_of_parts(parts, footer) != footer.hash)
     return kNoEnd;
   if (footer.key != key) return "made of other data, or with other options";
   const uint64_t indices = (footer.samples + kSamplesAnIndex - 1) / kSamplesAnIndex;
@@ -112,10 +114,11 @@ Sample SampleStore::operator[](uint64_t i) const {
 }
 
 void SampleStore::fail_changed() const {
-  throw files::DataError(path_ +
-                         ": is damaged, or was changed while it is in use (a sample of it is not the one that "
-                         "was written): stop what uses or changes it, remove it, and run again: it is made "
-                         "again");
+  throw files::DataError(
+      path_ +
+      ": is damaged, or was changed while it is in use (a sample of it is not the one that "
+      "was written): stop what uses or changes it, remove it, and run again: it is made "
+      "again");
 }
 
 }  // namespace pipeline::samples

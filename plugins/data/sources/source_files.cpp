@@ -33,13 +33,14 @@ constexpr std::array<std::pair<std::string_view, Format>, 7> kEndings = {{{".jso
                                                                           {".tar", Format::kTar}}};
 
 // What a data set's files are called by, for the parts that it is published in.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {{{"train", "train"},
-                                                                                       {"training", "train"},
-                                                                                       {"test", "test"},
-                                                                                       {"val", "validation"},
-                                                                                       {"valid", "validation"},
-                                                                                       {"validation", "validation"},
-                                                                                       {"dev", "validation"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {
+    {{"train", "train"},
+     {"training", "train"},
+     {"test", "test"},
+     {"val", "validation"},
+     {"valid", "validation"},
+     {"validation", "validation"},
+     {"dev", "validation"}}};
 
 constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
@@ -107,9 +108,9 @@ Format format_of(const std::string& path) {
   start.resize(files::PackedFile(path).read(start.data(), start.size()));
   const std::string known = files::why_no_text(start);
   throw DataError(path + ": " +
-                  (known.empty() ? "the kind of file cannot be told from its name: it must end in " +
-                                       known_endings()
-                                 : known));
+                  (known.empty()
+                       ? "the kind of file cannot be told from its name: it must end in " + known_endings()
+                       : known));
 }
 
 std::string file_name(const std::string& path) { return fs::path(path).filename(); }
@@ -188,7 +189,8 @@ std::optional<Format> format_named(std::string_view name) {
 }
 
 std::string known_endings() {
-  return ".jsonl, .ndjson, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, .parquet or .tar";
+  return ".jsonl, .ndjson, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, .parquet or "
+         ".tar";
 }
 
 std::string SourceFiles::name() const {

@@ -14,9 +14,8 @@ void for_each_row(const std::string& path, const RecordOptions& options,
   if (!options.columns.empty()) file.select(options.columns);
   while (file.next()) {
     if (options.on_block && file.row() % kRowsBetweenReports == 1) options.on_block(file.bytes_read());
-    if (!visit({.text = file.text(),
-                .line = file.row(),
-                .is_too_long = file.text().size() > options.max_bytes}))
+    if (!visit(
+            {.text = file.text(), .line = file.row(), .is_too_long = file.text().size() > options.max_bytes}))
       return;
   }
   if (options.on_block) options.on_block(file.bytes_read());

@@ -167,8 +167,8 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
   return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
 }
 
-LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass,
-                            const Inserted& inserted) const {
+LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted,
+                            const at::Tensor& row_losses) const {
   batch.check(architecture_.name);
   const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
   const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
@@ -180,7 +180,8 @@ LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass,
                                            .compute = pass.compute,
                                            .softcap = config_.final_logit_softcapping,
                                            .shared = shared,
-                                           .factor_is_one = true});
+                                           .factor_is_one = true,
+                                           .row_losses = row_losses});
                                       return Tensors{loss.sum, loss.scaled};
                                     },
                                     {x});

@@ -52,7 +52,9 @@ class LanguageModel : public generation::DecoderModel {
   const ParameterPlace& place() const { return place_; }
 
   // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
-  LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted = {}) const;
+  // `row_losses`, where it is defined, receives the loss of each row with a target: (rows) float32.
+  LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted = {},
+               const at::Tensor& row_losses = {}) const;
 
   // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,

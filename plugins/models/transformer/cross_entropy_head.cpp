@@ -30,10 +30,12 @@ double range_scale(const at::Tensor& logits) {
 }
 
 // Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become (softmax
-// - one hot) * range_scale().
-at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient) {
+// - one hot) * range_scale(). `row_losses`, where they are wanted, receive the losses.
+at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient,
+                                  const at::Tensor& row_losses) {
   const at::Tensor log_p = at::log_softmax(logits, 1, wide(logits.scalar_type()));
   const at::Tensor of_target = log_p.gather(1, targets.unsqueeze(1)).squeeze(1);
+  if (row_losses.defined()) row_losses.copy_(of_target.neg());
   at::Tensor loss = of_target.sum(at::kDouble).neg();
   if (gradient) {
     const double by = range_scale(logits);
@@ -52,8 +54,8 @@ at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, 
 constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
 // By our own kernel; with `gradient`, logits become (softmax - one hot) * scale.
-at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient,
-                                   double scale) {
+at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
+                                   const at::Tensor& row_losses) {
   const int64_t rows = logits.size(0), columns = logits.size(1);
   float* const data = logits.mutable_data_ptr<float>();
   const int64_t* const target = targets.const_data_ptr<int64_t>();
@@ -62,6 +64,7 @@ at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets
     losses[static_cast<size_t>(n)] = kernels().cross_entropy_row(data + n * columns, columns, target[n],
                                                                  gradient, static_cast<float>(scale));
   });
+  if (row_losses.defined()) std::ranges::copy(losses, row_losses.mutable_data_ptr<float>());
   return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
 }
 
@@ -72,9 +75,13 @@ double factor_left(const at::Tensor& logits, double scale) {
 }
 
 // With `gradient`, logits become (softmax - one hot) * scale / factor_left().
-at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
-  if (cuda::has_kernels_for(logits))
-    return cuda::cross_entropy(logits, targets, gradient, range_scale(logits)).sum(at::kDouble);
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
+                         const at::Tensor& row_losses) {
+  if (cuda::has_kernels_for(logits)) {
+    const at::Tensor losses = cuda::cross_entropy(logits, targets, gradient, range_scale(logits));
+    if (row_losses.defined()) row_losses.copy_(losses);
+    return losses.sum(at::kDouble);
+  }
   if (!fast_path(logits)) {
     const int64_t count = logits.size(0),
                   most = logits.is_cpu() ? kRowsInFloat
@@ -83,11 +90,12 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t size = std::min(most, count - begin);
       loss.add_(
-          cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size), gradient));
+          cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size), gradient,
+                                 row_losses.defined() ? row_losses.narrow(0, begin, size) : at::Tensor()));
     }
     return loss;
   }
-  return cross_entropy_by_kernel(logits, targets, gradient, scale);
+  return cross_entropy_by_kernel(logits, targets, gradient, scale, row_losses);
 }
 
 // A chunk is split evenly, so that the last one is not a sliver.
@@ -167,7 +175,9 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       at::Tensor all = buffer.narrow(0, 0, size), logits = all.narrow(1, 0, vocabulary);
       gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
       const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
-      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale));
+      const at::Tensor& rows = options.row_losses;
+      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale,
+                             rows.defined() ? rows.narrow(0, begin, size) : at::Tensor()));
       if (!gradient) continue;
       if (slopes.defined()) all.mul_(slopes);
       const double factor = factor_left(logits, options.scale);

@@ -19,6 +19,7 @@ struct HeadOptions {
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
   // backward() is called on `scaled` or on a sum with it, so that on a device, too, nothing is multiplied.
   bool factor_is_one = false;
+  at::Tensor row_losses = {};  // (N) float32, receives the loss of each row; undefined: nobody asks
 };
 
 // Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);

@@ -47,8 +47,8 @@ TEST(Parquet, ValuesAreThoseOfJson) {
 
 TEST(Parquet, OnlyTheColumnsThatAreAskedForAreRead) {
   EXPECT_THAT(rows_of(kFixtures + "snappy.parquet", {"score", "id", "no such"}),
-              ElementsAre(R"({"id":1,"score":1.5})", R"({"id":2,"score":null})", R"({"id":null,"score":null})",
-                          R"({"id":4,"score":-0.1})"));
+              ElementsAre(R"({"id":1,"score":1.5})", R"({"id":2,"score":null})",
+                          R"({"id":null,"score":null})", R"({"id":4,"score":-0.1})"));
 }
 
 TEST(Parquet, PairsAreReadAndWhatIsMissingIsSaid) {
@@ -59,12 +59,11 @@ TEST(Parquet, PairsAreReadAndWhatIsMissingIsSaid) {
   };
   const sources::SourceFiles source = sources::find(kFixtures + "zstd.parquet");
   text_pairs::read_pairs(source, {}, keep, report);
-  EXPECT_THAT(found, ElementsAre("row 1: 1, d one, s one", "row 2: 2, d two, s two",
-                                 "row 4: 4, d four, \u2028x"));
+  EXPECT_THAT(found,
+              ElementsAre("row 1: 1, d one, s one", "row 2: 2, d two, s two", "row 4: 4, d four, \u2028x"));
   EXPECT_THAT(report.table(), HasSubstr("1: \"document\" is null, row 3: "));
-  EXPECT_THAT(tests::message_of<DataError>([&] {
-                text_pairs::read_pairs(source, {.first = "Document"}, keep, report);
-              }),
+  EXPECT_THAT(tests::message_of<DataError>(
+                  [&] { text_pairs::read_pairs(source, {.first = "Document"}, keep, report); }),
               HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
                         "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
 }
@@ -73,13 +72,15 @@ TEST(Parquet, FilesOfAFolderAreOneSource) {
   const sources::SourceFiles source = sources::find(kFixtures);
   messages::ReadReport report;
   std::vector<std::string> ids;
-  messages::Collector collector([](const messages::Conversation& one) { return one.turns.empty() ? "empty" : ""; },
-                                [&](messages::Conversation&& one) { ids.push_back(one.id); }, report, 2);
+  messages::Collector collector(
+      [](const messages::Conversation& one) { return one.turns.empty() ? "empty" : ""; },
+      [&](messages::Conversation&& one) { ids.push_back(one.id); }, report, 2);
   messages::read_texts(source, {}, collector, {});
   EXPECT_THAT(ids, ElementsAre("gzip.parquet:1", "snappy.parquet:1", "zstd.parquet:1"));
   EXPECT_EQ(report.records, 12u);
-  EXPECT_THAT(report.table("a"), AllOf(HasSubstr("3: a turn without \"content\"; the first is gzip.parquet, row 2"),
-                                       HasSubstr("3: empty; the first is gzip.parquet, row 4")));
+  EXPECT_THAT(report.table("a"),
+              AllOf(HasSubstr("3: a turn without \"content\"; the first is gzip.parquet, row 2"),
+                    HasSubstr("3: empty; the first is gzip.parquet, row 4")));
 }
 
 TEST(Parquet, WhatIsNoneIsNamed) {

@@ -22,8 +22,8 @@ using pipeline::parquet_reader::append_value;
 using pipeline::parquet_reader::depth_of;
 
 // What a file may have at most. Of memory: the pages of a batch's columns, packed and unpacked.
-constexpr int64_t kMostMemory = int64_t{2} << 30, kBufferBytes = int64_t{1} << 20, kBatchBytes = int64_t{4} << 20,
-                  kMostBatchRows = 4096;
+constexpr int64_t kMostMemory = int64_t{2} << 30, kBufferBytes = int64_t{1} << 20,
+                  kBatchBytes = int64_t{4} << 20, kMostBatchRows = 4096;
 constexpr int kMostDepth = 32, kMostColumns = 10000;
 
 }  // namespace
@@ -138,9 +138,11 @@ extern "C" __attribute__((visibility("default"))) const pl_parquet_api* pl_parqu
         }
       },
       .close = [](pl_parquet* file) { delete file; },
-      .rows = [](const pl_parquet* file) {
-        return static_cast<uint64_t>(std::max<int64_t>(file->reader->parquet_reader()->metadata()->num_rows(), 0));
-      },
+      .rows =
+          [](const pl_parquet* file) {
+            return static_cast<uint64_t>(
+                std::max<int64_t>(file->reader->parquet_reader()->metadata()->num_rows(), 0));
+          },
       .column = [](const pl_parquet* file, uint64_t index) -> const char* {
         const auto& fields = file->schema->fields();
         return index < fields.size() ? fields[index]->name().c_str() : nullptr;
@@ -164,6 +166,7 @@ extern "C" __attribute__((visibility("default"))) const pl_parquet_api* pl_parqu
           return -1;
         }
       },
-      .row_group = [](const pl_parquet* file) { return static_cast<uint64_t>(std::max(file->next_group, 1) - 1); }};
+      .row_group =
+          [](const pl_parquet* file) { return static_cast<uint64_t>(std::max(file->next_group, 1) - 1); }};
   return &api;
 }

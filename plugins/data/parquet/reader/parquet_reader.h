@@ -1,9 +1,9 @@
 /* Rows of Parquet files as JSON, read with Arrow's library. A shared library of its own, which tasks load
  * when a Parquet file is first named: nothing else links Arrow, which is large.
  *
- * Values: text and numbers are theirs in JSON; NaN and infinities are null, as what is missing is; structs and
- * maps with text as keys are objects, lists and other maps are lists; bytes that are no UTF-8 are the text
- * "data:;base64,..." (RFC 2397); dates, times, durations and decimals are text. */
+ * Values: text and numbers are theirs in JSON; NaN and infinities are null, as what is missing is; structs
+ * and maps with text as keys are objects, lists and other maps are lists; bytes that are no UTF-8 are the
+ * text "data:;base64,..." (RFC 2397); dates, times, durations and decimals are text. */
 #ifndef PIPELINE_PARQUET_READER_H
 #define PIPELINE_PARQUET_READER_H
 

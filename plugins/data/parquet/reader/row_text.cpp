@@ -128,8 +128,8 @@ void append_value(const Array& array, int64_t i, std::string& out) {
     case Type::INT64:
       return append_number(as<arrow::Int64Array>(array).Value(i), out);
     case Type::HALF_FLOAT:
-      return append_float(arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(i)).ToDouble(),
-                          out);
+      return append_float(
+          arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(i)).ToDouble(), out);
     case Type::FLOAT: {
       const float value = as<arrow::FloatArray>(array).Value(i);
       if (!std::isfinite(value)) return append_float(value, out);

@@ -11,21 +11,24 @@
 #include "generation/decoding_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::chat {
 
-struct DataOptions {
-  std::filesystem::path train, val, test;
-  double validation_share = 0;
+struct DataOptions : sources::SplitOptions {
   std::string question_column, answer_column, quotes = "auto";
 
   void describe(Options& o) {
     o("train", train,
-      "conversations to learn from, in JSON (messages, ShareGPT's conversations) or JSON, CSV and TSV with "
-      "columns such as prompt and completion, instruction, input and output, or text");
+      "conversations to learn from, in JSON and Parquet (messages, ShareGPT's conversations) or JSON, "
+      "Parquet, "
+      "CSV and TSV with columns such as prompt and completion, instruction, input and output, or text; a "
+      "file, "
+      "a folder, or a pattern such as data/train-*.parquet");
+    o.group("source", source);
     o("val", val, "the same, to evaluate during training; empty: none");
     o("validation_share", validation_share,
       "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
@@ -39,8 +42,7 @@ struct DataOptions {
     o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
   }
   void validate(const ConfigErrors& errors) const {
-    if (validation_share > 0 && !val.empty())
-      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
+    SplitOptions::validate(errors);
     if (question_column.empty() && !answer_column.empty())
       errors("answer_column", "needs task.data.question_column, too");
   }

@@ -21,15 +21,6 @@ using messages::ConversationStore;
 
 constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
 
-const fs::path& file_of(const DataOptions& data, Split split) {
-  if (split == Split::kTest) return data.test;
-  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
-}
-
-const char* key_of(Split split) {
-  return split == Split::kTrain ? "data.train" : split == Split::kVal ? "data.val" : "data.test";
-}
-
 // Noon of that day, here.
 std::optional<std::time_t> noon_of(const std::string& date) {
   std::tm day{};
@@ -99,18 +90,16 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
     : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
   const auto train_texts = [&] {
     open(Split::kTrain, nullptr);
-    const ConversationStore& train = stores_[static_cast<size_t>(Split::kTrain)];
+    const Conversations& train = stores_[static_cast<size_t>(Split::kTrain)];
     if (train.size() == 0) refuse_("data.train", "is needed to train a tokenizer on");
+    std::vector<const ConversationStore*> stores;
+    for (const ConversationStore& store : train.stores()) stores.push_back(&store);
+    const messages::StoredTexts texts = messages::texts_of(std::move(stores));
     return text::TrainingTexts{
-        .key = files::hash128(train.fingerprint() + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
-        .bytes = train.size(),
-        .what = concat(train.size(), " conversations"),
-        .each = [&train](const auto& text, const auto& read) {
-          for (uint64_t i = 0; i < train.size(); ++i) {
-            for (const Turn& turn : train[i].turns) text(turn.text);
-            if (i % 256 == 0) read(i);
-          }
-        }};
+        .key = files::hash128(texts.fingerprint + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
+        .bytes = texts.conversations,
+        .what = concat(texts.conversations, " conversations"),
+        .each = texts.each};
   };
   files::with_data_errors([&] {
     tokenizer_ =
@@ -183,7 +172,7 @@ void Corpus::open_format(bool is_kept) {
         "of text, so the model learns to stop there alone");
 }
 
-const ConversationStore& Corpus::store(Split split) const {
+const Corpus::Conversations& Corpus::store(Split split) const {
   const auto at = static_cast<size_t>(split);
   if (!is_open_[at] && context_.run().purpose != PL_PURPOSE_TRAIN)
     files::with_data_errors([&] { open(split, format_.get()); });
@@ -192,39 +181,39 @@ const ConversationStore& Corpus::store(Split split) const {
 
 void Corpus::open(Split split, const ChatFormat* format) const {
   is_open_[static_cast<size_t>(split)] = format != nullptr;
-  const DataOptions& data = config_.data;
-  const fs::path& file = file_of(data, split);
-  if (file.empty()) return;
+  const sources::SplitOptions::Sources wanted = config_.data.of(split);
   const bool to_use = context_.run().purpose != PL_PURPOSE_TRAIN && format != nullptr;
-  if (const std::string problem = sources::problem_of(file.string()); !problem.empty()) {
-    if (!to_use) refuse_(key_of(split), problem);
-    context_.warn(file.string(), " is not there: going on without it");
-    return;
-  }
-  const std::string what = "reading " + file.filename().string();
-  const files::Hooks hooks{
-      .threads = std::max(1u, context_.run().threads),
-      .progress = [&](uint64_t done, uint64_t total) { context_.progress(what, done, total); },
-      .note = [&](const std::string& line) { context_.info(line); },
-      .cancelled = [&] { return context_.cancelled(); }};
-  const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
-                         .is_validation = split == Split::kVal};
   const bool answer_required = split != Split::kTest || context_.run().purpose == PL_PURPOSE_EVALUATE;
-  auto& store = stores_[static_cast<size_t>(split)];
   const std::string cache(view(context_.run().cache_dir));
-  store = ConversationStore(
-      cache,
-      source_of(sources::find_and_hash(file.string(), cache, hooks), data, answer_required, format,
-                tokenizer_.get(), config_.chat.max_tokens, learn_named(config_.chat.learn)),
-      hooks, part);
-  if ((split == Split::kVal && part.held_out > 0) || format == nullptr)
-    return;  // training's file has said it
-  const auto say = [](const std::string& text, const auto& line) {
-    std::istringstream lines(text);
-    for (std::string one; std::getline(lines, one);) line(one);
-  };
-  say(store.report(), [&](const std::string& line) { context_.warn(line); });
-  say(store.notes(), [&](const std::string& line) { context_.info(line); });
+  std::vector<ConversationStore> stores;
+  for (const std::string& named : wanted.named) {
+    if (const std::string problem = sources::problem_of(named); !problem.empty()) {
+      if (!to_use) refuse_(wanted.key, named + ": " + problem);
+      context_.warn(named, " is not there: going on without it");
+      return;
+    }
+    const std::string what = "reading " + fs::path(named).filename().string();
+    const files::Hooks hooks{
+        .threads = std::max(1u, context_.run().threads),
+        .progress = [&](uint64_t done, uint64_t total) { context_.progress(what, done, total); },
+        .note = [&](const std::string& line) { context_.info(line); },
+        .cancelled = [&] { return context_.cancelled(); }};
+    stores.emplace_back(
+        cache,
+        source_of(sources::find_and_hash(named, cache, hooks), config_.data, answer_required, format,
+                  tokenizer_.get(), config_.chat.max_tokens, learn_named(config_.chat.learn)),
+        hooks, wanted.part);
+    // What training has said of its files is not said again.
+    if (wanted.part.is_validation || format == nullptr) continue;
+    const auto say = [](const std::string& text, const auto& line) {
+      std::istringstream lines(text);
+      for (std::string one; std::getline(lines, one);) line(one);
+    };
+    say(stores.back().report(), [&](const std::string& line) { context_.warn(line); });
+    say(stores.back().notes(), [&](const std::string& line) { context_.info(line); });
+  }
+  stores_[static_cast<size_t>(split)] =
+      Conversations(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
 }
 
 void Corpus::carry_files_of(const fs::path& folder) {
@@ -232,9 +221,16 @@ void Corpus::carry_files_of(const fs::path& folder) {
       [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
 }
 
-Conversation Corpus::conversation(Split split, uint64_t id) const {
+Conversation Corpus::conversation(Split split, uint64_t id, uint64_t epoch) const {
   if (is_asked(split)) return asked_;
-  return files::with_data_errors([&] { return store(split)[id]; });
+  return files::with_data_errors([&] {
+    return store(split).with(epoch, id, [](const ConversationStore& one, uint64_t i) { return one[i]; });
+  });
+}
+
+size_t Corpus::bytes(Split split, uint64_t id) const {
+  if (is_asked(split)) return 0;
+  return store(split).with(0, id, [](const ConversationStore& one, uint64_t i) { return one.bytes(i); });
 }
 
 std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "plugins/data/messages/conversation_store.hpp"
+#include "plugins/data/sources/mixed.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/tasks/chat/data/sequence.hpp"
 #include "plugins/tasks/chat/task/config.hpp"
@@ -31,22 +32,24 @@ class Corpus {
   void carry_files_of(const std::filesystem::path& folder);
 
   uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }  // [main]
-  size_t bytes(Split split, uint64_t id) const { return is_asked(split) ? 0 : store(split).bytes(id); }
-  Conversation conversation(Split split, uint64_t id) const;           // [any-thread]
+  size_t bytes(Split split, uint64_t id) const;                                   // about [any-thread]
+  Conversation conversation(Split split, uint64_t id, uint64_t epoch = 0) const;  // [any-thread]
+  const sources::Mixed<messages::ConversationStore>& training() const { return store(Split::kTrain); }
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these, tokenizer and template
 
  private:
   void open(Split split, const ChatFormat* format) const;
   void open_format(bool is_kept);
   bool is_asked(Split split) const { return split == Split::kTest && !asked_.turns.empty(); }
-  const messages::ConversationStore& store(Split split) const;
+  using Conversations = sources::Mixed<messages::ConversationStore>;
+  const Conversations& store(Split split) const;
 
   const ChatConfig& config_;
   Context context_;
   std::function<void(const char* key, const std::string& problem)> refuse_;
   text::TokenizerPtr tokenizer_;
   std::unique_ptr<const ChatFormat> format_;
-  mutable std::array<messages::ConversationStore, 3> stores_;
+  mutable std::array<Conversations, 3> stores_;
   mutable std::array<bool, 3> is_open_{};
   Conversation asked_;  // in place of the test file
 };

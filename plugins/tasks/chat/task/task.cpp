@@ -27,6 +27,7 @@ void Chat::open_data() {
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test conversations; vocabulary of ",
                  corpus_->tokenizer().vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+  for (const std::string& line : corpus_->training().lines()) context().info(line);
 }
 
 std::shared_ptr<LanguageModel> Chat::build_model() {
@@ -43,21 +44,22 @@ std::string Chat::data_fingerprint() {
   return corpus_->fingerprint({Split::kVal, Split::kTest});
 }
 
-Sequence Chat::sequence(Split split, uint64_t id) const {
-  return make_sequence(corpus_->conversation(split, id), corpus_->format(), config().chat.max_tokens,
+Sequence Chat::sequence(Split split, uint64_t id, uint64_t epoch) const {
+  return make_sequence(corpus_->conversation(split, id, epoch), corpus_->format(), config().chat.max_tokens,
                        learn_named(config().chat.learn));
 }
 
 ChatBatch Chat::make_batch(const LoadRequest& request) const {
   std::vector<std::vector<int64_t>> tokens, targets;
   for (const uint64_t id : request.ids) {
-    Sequence one = sequence(request.split, id);
+    Sequence one = sequence(request.split, id, request.epoch);
     tokens.push_back(std::move(one.tokens));
     targets.push_back(std::move(one.targets));
   }
   ChatBatch batch{.packed = transformer::pack(tokens, targets),
                   .ids = {request.ids.begin(), request.ids.end()},
                   .split = request.split};
+  if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
   batch.packed.full_length = config().chat.max_tokens;
   require_ids(batch.packed.tokens, corpus_->tokenizer().vocab_size(), "token");
   require_ids(batch.packed.targets, corpus_->tokenizer().vocab_size(), "target");

@@ -10,6 +10,7 @@
 
 #include "hugging_face/token_ids.hpp"
 #include "language/language_model.hpp"
+#include "language/source_figures.hpp"
 #include "plugins/tasks/chat/task/config.hpp"
 #include "plugins/tasks/chat/task/corpus.hpp"
 
@@ -21,6 +22,7 @@ struct ChatBatch {
   language::PackedBatch packed;
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
+  std::vector<size_t> sources;  // of each, where training has several
 
   template <class V>
   void tensors(V&& visit) {
@@ -52,7 +54,12 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  LossSum loss(const ChatBatch& batch) override { return model().loss(batch.packed, pass()); }
+  LossSum loss(const ChatBatch& batch) override {
+    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    const LossSum sum = model().loss(batch.packed, pass(), {}, rows);
+    language::tell_sources(context(), batch.packed, batch.sources, corpus_->training().names(), rows);
+    return sum;
+  }
   void evaluate(const ChatBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   void report(const Report& report, const ReportSink& sink) override;
@@ -79,7 +86,7 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void show_mask(const ChatBatch& batch, const PredictionSink& sink);
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
-  Sequence sequence(Split split, uint64_t id) const;
+  Sequence sequence(Split split, uint64_t id, uint64_t epoch = 0) const;
   std::vector<Answered> answer(Split split, const std::vector<uint64_t>& ids);
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights

@@ -77,7 +77,7 @@ class TokenCache {
   const std::string& path() const { return store_.path(); }
 
   // Equal where every id and token is: what ranks and checkpoints compare.
-  const Hash128& fingerprint() const { return store_.content(); }
+  std::string fingerprint() const { return store_.content().hex(); }
 
  private:
   [[noreturn]] void refuse() const;

@@ -12,6 +12,7 @@
 #include "generation/decoding_options.hpp"
 #include "language/architecture.hpp"
 #include "language/options.hpp"
+#include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "tokenizer/tokenizer_options.hpp"
@@ -19,14 +20,15 @@
 
 namespace pipeline::summarization {
 
-struct DataConfig {
-  std::filesystem::path train, val, test;
-  double validation_share = 0;
+struct DataConfig : sources::SplitOptions {
   std::string document_column = "document", summary_column = "summary", id_column, quotes = "auto";
   int64_t max_record_bytes = 16 << 20;
 
   void describe(Options& o) {
-    o("train", train, "pairs to learn from: JSON, CSV or TSV").required();
+    o("train", train,
+      "pairs to learn from: JSON, Parquet, CSV or TSV; a file, a folder, or a pattern such as "
+      "data/train-*.parquet");
+    o.group("source", source);
     o("val", val, "pairs to evaluate during training; empty: none");
     o("validation_share", validation_share,
       "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
@@ -41,8 +43,8 @@ struct DataConfig {
     o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
   }
   void validate(const ConfigErrors& errors) const {
-    if (validation_share > 0 && !val.empty())
-      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
+    SplitOptions::validate(errors);
+    require_train(errors);
   }
 };
 

@@ -20,11 +20,6 @@ Columns columns_of(const DataConfig& data, Split split) {
           .id_required = !data.id_column.empty()};
 }
 
-const fs::path& file_of(const DataConfig& data, Split split) {
-  if (split == Split::kTest) return data.test;
-  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
-}
-
 void say_lines(const Context& context, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) context.warn(line);
@@ -32,55 +27,70 @@ void say_lines(const Context& context, const std::string& text) {
 
 std::string cache_folder(const Context& context) { return std::string(view(context.run().cache_dir)); }
 
-TokenCacheSource source_of(const SummarizationConfig& config, Split split, const Context& context) {
-  const fs::path& path = file_of(config.data, split);
-  const std::string what = "reading " + path.filename().string();
+using Sources = sources::SplitOptions::Sources;
+
+TokenCacheSource source_of(const DataConfig& data, Split split, const std::string& named,
+                           const files::Part& part, const Context& context) {
+  const std::string what = "reading " + fs::path(named).filename().string();
   const files::Hooks hooks{
       .progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); },
       .cancelled = [&] { return context.cancelled(); }};
-  return {.files = sources::find_and_hash(path.string(), cache_folder(context), hooks),
-          .columns = columns_of(config.data, split),
-          .max_record_bytes = static_cast<uint64_t>(config.data.max_record_bytes),
-          .quotes = text_pairs::quotes_named(config.data.quotes),
-          .part = {.held_out = split == Split::kTest ? 0 : config.data.validation_share,
-                   .is_validation = split == Split::kVal}};
+  return {.files = sources::find_and_hash(named, cache_folder(context), hooks),
+          .columns = columns_of(data, split),
+          .max_record_bytes = static_cast<uint64_t>(data.max_record_bytes),
+          .quotes = text_pairs::quotes_named(data.quotes),
+          .part = part};
 }
 
-// The tokenizer that the training file gives.
-text::TokenizerPtr trained_tokenizer(TokenCacheSource source, int64_t size, const Context& context) {
-  source.tokenizer = "trained/2 " + std::to_string(size);
-  source.vocabulary_size = static_cast<uint32_t>(size);
+// The tokenizer that the training files give.
+text::TokenizerPtr trained_tokenizer(std::vector<TokenCacheSource> all, int64_t size,
+                                     const Context& context) {
+  std::string key, what;
+  uint64_t bytes = 0;
+  for (TokenCacheSource& source : all) {
+    source.tokenizer = "trained/2 " + std::to_string(size);
+    source.vocabulary_size = static_cast<uint32_t>(size);
+    key += token_cache_key(source).hex();
+    what += (what.empty() ? "" : ", ") + source.files.name();
+    bytes += source.files.bytes;
+  }
   const auto each = [&](const auto& text, const auto& read) {
-    SourceReport report;
-    text_pairs::read_pairs(
-        source.files, source.columns,
-        [&](Pair&& pair, const std::string&) {
-          if (!source.part.takes(pair.first)) return;
-          text(pair.first);
-          text(pair.second);
-        },
-        report, {.max_record_bytes = source.max_record_bytes, .quotes = source.quotes, .on_block = read});
-    sources::check_unchanged(source.files);
+    uint64_t before = 0;
+    for (const TokenCacheSource& source : all) {
+      SourceReport report;
+      text_pairs::read_pairs(source.files, source.columns,
+                             [&](Pair&& pair, const std::string&) {
+                               if (!source.part.takes(pair.first)) return;
+                               text(pair.first);
+                               text(pair.second);
+                             },
+                             report,
+                             {.max_record_bytes = source.max_record_bytes,
+                              .quotes = source.quotes,
+                              .on_block = [&](uint64_t done) { read(before + done); }});
+      sources::check_unchanged(source.files);
+      before += source.files.bytes;
+    }
   };
-  return text::trained_tokenizer({.key = token_cache_key(source).hex(),
-                                  .bytes = source.files.bytes,
-                                  .what = source.files.name(),
-                                  .each = each},
-                                 size, context);
+  return text::trained_tokenizer(
+      {.key = all.size() == 1 ? key : files::hash128(key).hex(), .bytes = bytes, .what = what, .each = each},
+      size, context);
 }
 
 // A model can be used where its training files are not; one that needs them says so itself. An export reads
 // no text.
-bool is_needed(const SummarizationConfig& config, Split split, bool has_tokenizer, const Context& context) {
-  const fs::path& file = file_of(config.data, split);
+bool is_needed(const SummarizationConfig& config, const Sources& wanted, bool has_tokenizer,
+               const Context& context) {
   if (has_tokenizer && context.run().purpose == PL_PURPOSE_PREDICT && !config.ask.prompt.empty())
     return false;
-  if (file.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
-  if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer ||
-      sources::problem_of(file.string()).empty())
-    return true;
-  context.warn(file.string(), " is not there: going on without it");
-  return false;
+  if (wanted.named.empty() || (context.run().purpose == PL_PURPOSE_EXPORT && has_tokenizer)) return false;
+  if (context.run().purpose == PL_PURPOSE_TRAIN || !has_tokenizer) return true;
+  for (const std::string& named : wanted.named) {
+    if (sources::problem_of(named).empty()) continue;
+    context.warn(named, " is not there: going on without it");
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -92,25 +102,28 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
     else if (!config.tokenizer.path.empty())
       tokenizer_ = text::load_tokenizer(config.tokenizer.path.string());
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
-      if (!is_needed(config, split, tokenizer_ != nullptr, context)) continue;
-      TokenCacheSource source = source_of(config, split, context);
+      const Sources wanted = config.data.of(split);
+      if (!is_needed(config, wanted, tokenizer_ != nullptr, context)) continue;
+      std::vector<TokenCacheSource> all;
+      for (const std::string& named : wanted.named)
+        all.push_back(source_of(config.data, split, named, wanted.part, context));
       if (!tokenizer_)
-        tokenizer_ = trained_tokenizer(source, config.tokenizer.vocab_size,
-                                       context);  // on the training split, the first
-      open(split, std::move(source), context);
+        tokenizer_ =
+            trained_tokenizer(all, config.tokenizer.vocab_size, context);  // on the training split, the first
+      open(split, wanted, std::move(all), context);
     }
     if (context.run().purpose == PL_PURPOSE_PREDICT && tokenizer_ && !config.ask.prompt.empty())
       asked_ = tokenizer_->encode(config.ask.prompt);
-    if (const double share = config.data.validation_share; share > 0 && cache(Split::kTrain))
+    if (const double share = config.data.validation_share; share > 0 && size(Split::kTrain) > 0)
       context.info(
           files::held_out_text(config.data.train.string(), share, size(Split::kTrain), size(Split::kVal)));
   });
-  if (context.run().purpose == PL_PURPOSE_EVALUATE && cache(Split::kTest)) leave_out_unanswered(context);
+  if (context.run().purpose == PL_PURPOSE_EVALUATE && size(Split::kTest) > 0) leave_out_unanswered(context);
 }
 
 // A document without a summary can be predicted, not evaluated.
 void Corpus::leave_out_unanswered(const Context& context) {
-  const TokenCache& test = *cache(Split::kTest);
+  const TokenCache& test = caches_[static_cast<size_t>(Split::kTest)].stores().front();
   if (test.summaries() == 0 || test.summaries() == test.size()) return;
   for (uint64_t i = 0; i < test.size(); ++i)
     if (test.sample(i).summary.size() > 0) answered_.push_back(i);
@@ -125,27 +138,32 @@ void Corpus::carry_files_of(const fs::path& folder) {
       [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
 }
 
-void Corpus::open(Split split, TokenCacheSource source, const Context& context) {
-  source.tokenizer = std::to_string(tokenizer_->fingerprint());
-  source.vocabulary_size = static_cast<uint32_t>(tokenizer_->vocab_size());
-  TokenCacheHooks hooks;
-  hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
-  hooks.threads = std::max(1u, context.run().threads);
-  const std::string what = "tokenizing " + source.files.name();
-  hooks.progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); };
-  hooks.note = [&](const std::string& line) { context.info(line); };
-  hooks.cancelled = [&] { return context.cancelled(); };
-  auto& cache = caches_[static_cast<size_t>(split)];
-  cache = open_or_build_token_cache(cache_folder(context), source, hooks);
-  // What training has said of its file is not said again.
-  const bool is_known = split == Split::kTrain ? context.run().purpose != PL_PURPOSE_TRAIN
-                                               : split == Split::kVal && source.part.held_out > 0;
-  if (is_known) return;
-  say_lines(context, cache->report().table());
-  for (const std::string& note : cache->report().notes()) context.info(note);
+void Corpus::open(Split split, const Sources& wanted, std::vector<TokenCacheSource>&& all,
+                  const Context& context) {
+  std::vector<TokenCache> caches;
+  for (TokenCacheSource& source : all) {
+    source.tokenizer = std::to_string(tokenizer_->fingerprint());
+    source.vocabulary_size = static_cast<uint32_t>(tokenizer_->vocab_size());
+    TokenCacheHooks hooks;
+    hooks.encode = [this](std::string_view text) { return tokenizer_->encode(text); };
+    hooks.threads = std::max(1u, context.run().threads);
+    const std::string what = "tokenizing " + source.files.name();
+    hooks.progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); };
+    hooks.note = [&](const std::string& line) { context.info(line); };
+    hooks.cancelled = [&] { return context.cancelled(); };
+    caches.push_back(open_or_build_token_cache(cache_folder(context), source, hooks));
+    // What training has said of its files is not said again.
+    const bool is_known =
+        split == Split::kTrain ? context.run().purpose != PL_PURPOSE_TRAIN : wanted.part.is_validation;
+    if (is_known) continue;
+    say_lines(context, caches.back().report().table());
+    for (const std::string& note : caches.back().report().notes()) context.info(note);
+  }
+  caches_[static_cast<size_t>(split)] =
+      Caches(std::move(caches), wanted.names, wanted.shares, context.seed("mixture"));
 }
 
-TokenSample Corpus::sample(Split split, uint64_t id) const {
+TokenSample Corpus::sample(Split split, uint64_t id, uint64_t epoch) const {
   if (is_asked(split)) {
     const auto view_of = [&](size_t count) {
       return TokenView(asked_.data(), static_cast<uint32_t>(count), sizeof(int32_t));
@@ -153,12 +171,23 @@ TokenSample Corpus::sample(Split split, uint64_t id) const {
     return {.bytes = {}, .document = view_of(asked_.size()), .summary = view_of(0), .id = "prompt"};
   }
   const bool is_listed = split == Split::kTest && !answered_.empty();
-  return files::with_data_errors([&] { return cache(split)->sample(is_listed ? answered_[id] : id); });
+  return files::with_data_errors([&] {
+    return cache(split).with(epoch, is_listed ? answered_[id] : id,
+                             [](const TokenCache& one, uint64_t i) { return one.sample(i); });
+  });
+}
+
+uint64_t Corpus::summaries(Split split) const {
+  uint64_t count = 0;
+  if (!is_asked(split))
+    for (const TokenCache& one : cache(split).stores()) count += one.summaries();
+  return count;
 }
 
 std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
   std::string result = std::to_string(tokenizer_->fingerprint());
-  for (const Split split : splits) result += cache(split) ? " " + cache(split)->fingerprint().hex() : " -";
+  for (const Split split : splits)
+    result += cache(split).size() > 0 ? " " + cache(split).fingerprint() : " -";
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/sources/mixed.hpp"
 #include "plugins/tasks/summarization/data/token_cache.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -33,23 +34,24 @@ class Corpus {
   uint64_t size(Split split) const {
     if (is_asked(split)) return 1;
     if (split == Split::kTest && !answered_.empty()) return answered_.size();
-    return cache(split) ? cache(split)->size() : 0;
+    return cache(split).size();
   }
   // Samples that have one.
-  uint64_t summaries(Split split) const {
-    return cache(split) && !is_asked(split) ? cache(split)->summaries() : 0;
-  }
-  TokenSample sample(Split split, uint64_t id) const;                  // [any-thread]
+  uint64_t summaries(Split split) const;
+  TokenSample sample(Split split, uint64_t id, uint64_t epoch = 0) const;  // [any-thread]
+  const sources::Mixed<TokenCache>& training() const { return cache(Split::kTrain); }
   std::string fingerprint(std::initializer_list<Split> splits) const;  // of these and the tokenizer
 
  private:
-  void open(Split split, TokenCacheSource source, const Context& context);
+  using Caches = sources::Mixed<TokenCache>;
+  void open(Split split, const sources::SplitOptions::Sources& wanted, std::vector<TokenCacheSource>&& all,
+            const Context& context);
   void leave_out_unanswered(const Context& context);
   bool is_asked(Split split) const { return split == Split::kTest && !asked_.empty(); }
-  const std::optional<TokenCache>& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
+  const Caches& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
   text::TokenizerPtr tokenizer_;
-  std::array<std::optional<TokenCache>, 3> caches_;
+  std::array<Caches, 3> caches_;
   std::vector<int32_t> asked_;      // the document that the command line names, in place of the test file
   std::vector<uint64_t> answered_;  // an evaluation's test samples, where not all have a summary
 };

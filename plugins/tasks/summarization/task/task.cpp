@@ -57,11 +57,11 @@ void Summarization::check_paths() const {
     if (const std::string problem = sources::problem_of(path.string()); !problem.empty())
       config_error(key, problem);
   };
-  if (!to_use) {  // a model can be used where its training files are not
-    check("data.train", data.train);
-    check("data.val", data.val);
-    check("data.test", data.test);
-  }
+  if (!to_use)  // a model can be used where its training files are not
+    for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+      const sources::SplitOptions::Sources wanted = data.of(split);
+      for (const std::string& named : wanted.named) check(wanted.key, named);
+    }
   const std::filesystem::path& tokenizer = config().tokenizer.path;
   if ((!kept_tokenizer_ || (!to_use && is_set("tokenizer.path"))) && !tokenizer.empty() &&
       !files::path_problem(tokenizer, "file").empty())
@@ -102,6 +102,7 @@ void Summarization::open_data() {
   context().info("data       ", train, " training, ", corpus_->size(Split::kVal), " validation, ",
                  corpus_->size(Split::kTest), " test pairs; vocabulary of ", tokenizer.vocab_size(),
                  kept_tokenizer_ ? ", as the weights have it" : "");
+  for (const std::string& line : corpus_->training().lines()) context().info(line);
   if (const uint64_t all = corpus_->size(Split::kTest), with = corpus_->summaries(Split::kTest);
       with < all && config().ask.prompt.empty())
     context().info(all - with, " of the ", all, " test pairs have no summary: evaluations count the other ",
@@ -118,8 +119,8 @@ void Summarization::warn_of_scripts() const {
     uint64_t scored = corpus_->size(split), unseen = 0;
     if (trains || most > 0) scored = std::min(scored, static_cast<uint64_t>(most));
     for (uint64_t id = 0; id < scored; ++id) {
-      const TokenView summary = corpus_->sample(split, id).summary;
-      unseen += summary.size() > 0 && rouge::tokenize(text(summary), false).empty() ? 1 : 0;
+      const TokenSample sample = corpus_->sample(split, id);
+      unseen += sample.summary.size() > 0 && rouge::tokenize(text(sample.summary), false).empty() ? 1 : 0;
     }
     if (unseen > 0)
       context().warn("ROUGE counts words of the letters a to z and digits alone: ", unseen, " of the ",
@@ -154,13 +155,14 @@ double Summarization::sample_cost(Split split, uint64_t id) const {
 SummarizationBatch Summarization::make_batch(const LoadRequest& request) const {
   std::vector<std::vector<int64_t>> tokens, targets;
   for (const uint64_t id : request.ids) {
-    Sequence sequence = make_sequence(corpus_->sample(request.split, id), rules_);
+    Sequence sequence = make_sequence(corpus_->sample(request.split, id, request.epoch), rules_);
     tokens.push_back(std::move(sequence.tokens));
     targets.push_back(std::move(sequence.targets));
   }
   SummarizationBatch batch{.packed = transformer::pack(tokens, targets),
                            .ids = {request.ids.begin(), request.ids.end()},
                            .split = request.split};
+  if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
   batch.packed.full_length = rules_.max_tokens;
   require_ids(batch.packed.tokens, corpus_->tokenizer().vocab_size(), "token");
   require_ids(batch.packed.targets, corpus_->tokenizer().vocab_size(), "target");

@@ -10,6 +10,7 @@
 
 #include "hugging_face/token_ids.hpp"
 #include "language/language_model.hpp"
+#include "language/source_figures.hpp"
 #include "plugins/tasks/summarization/task/config.hpp"
 #include "plugins/tasks/summarization/task/corpus.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
@@ -23,6 +24,7 @@ struct SummarizationBatch {
   PackedBatch packed;
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
+  std::vector<size_t> sources;  // of each, where training has several
 
   template <class V>
   void tensors(V&& visit) {
@@ -51,7 +53,12 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  LossSum loss(const SummarizationBatch& batch) override { return model().loss(batch.packed, pass()); }
+  LossSum loss(const SummarizationBatch& batch) override {
+    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    const LossSum sum = model().loss(batch.packed, pass(), {}, rows);
+    language::tell_sources(context(), batch.packed, batch.sources, corpus_->training().names(), rows);
+    return sum;
+  }
   void evaluate(const SummarizationBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   std::vector<std::string> prediction_columns() override { return {"summary"}; }

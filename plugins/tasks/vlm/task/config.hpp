@@ -13,6 +13,7 @@
 #include "generation/decoding_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/images/image.hpp"
+#include "plugins/data/sources/source_options.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "tokenizer/tokenizer_options.hpp"
@@ -20,19 +21,21 @@
 
 namespace pipeline::vlm {
 
-struct DataConfig {
-  std::filesystem::path train, val, test, images;
+struct DataConfig : sources::SplitOptions {
+  std::filesystem::path images;
   std::string image_column = "image", caption_column = "caption", question_column = "question", id_column,
               background = "white";
   std::string quotes = "auto";
-  double max_broken_share = 0.01, validation_share = 0;
+  double max_broken_share = 0.01;
   int64_t max_pixels = static_cast<int64_t>(images::kMaxPixels);
 
   void describe(Options& o) {
     o("train", train,
-      "what to learn from: captions or questions and answers (JSON, CSV, TSV), conversations (LLaVA's "
-      "JSON), or WebDataset's shards (a .tar file or a folder of such)")
-        .required();
+      "what to learn from: captions or questions and answers (JSON, Parquet, CSV, TSV), conversations "
+      "(LLaVA's "
+      "JSON, Parquet), or WebDataset's shards (.tar); a file, a folder, or a pattern such as "
+      "data/train-*.parquet");
+    o.group("source", source);
     o("val", val, "the same, to evaluate during training; empty: none");
     o("validation_share", validation_share,
       "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
@@ -61,8 +64,8 @@ struct DataConfig {
     o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
   }
   void validate(const ConfigErrors& errors) const {
-    if (validation_share > 0 && !val.empty())
-      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
+    SplitOptions::validate(errors);
+    require_train(errors);
   }
 };
 

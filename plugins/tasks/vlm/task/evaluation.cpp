@@ -37,15 +37,15 @@ std::string one_line(std::string text) {
 const MajorityAnswers& VlmTask::majority() {
   if (majority_) return *majority_;
   majority_.emplace();
-  const ConversationStore& train = store(Split::kTrain);
-  for (uint64_t i = 0; i < train.size(); ++i) majority_->add(train[i]);
+  for (const VlmSource& source : training().stores())
+    for (uint64_t i = 0; i < source.size(); ++i) majority_->add(source.conversations[i]);
   return *majority_;
 }
 
 void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
   TorchTask::evaluate(batch, sink);
   std::vector<Conversation> conversations;
-  for (const uint64_t id : batch.ids) conversations.push_back(store(batch.split)[id]);
+  for (const uint64_t id : batch.ids) conversations.push_back(conversation(batch.split, id));
   score_answers(batch, conversations, sink);
   if (sink.purpose() == Purpose::kValidate) return;
   score_without_pictures(batch, conversations, sink);
@@ -83,23 +83,22 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     if (!is_full) continue;
     const AnswerScore without = score_answer(truth, blind[i]);
     const AnswerScore usual =
-        store(Split::kTrain).size() > 0 ? score_answer(truth, majority().answer(question)) : AnswerScore{};
+        sample_count(Split::kTrain) > 0 ? score_answer(truth, majority().answer(question)) : AnswerScore{};
     const std::array values{score.exact, score.f1, without.exact, without.f1, usual.exact, usual.f1};
-    const bool is_common = store(Split::kTrain).size() > 0 && majority().is_common(question);
+    const bool is_common = sample_count(Split::kTrain) > 0 && majority().is_common(question);
     for (size_t k = 0; k < kKinds.size(); ++k) {
       if (k >= 2) sink.value(kKinds[k], values[k], 1);
       if (is_common) sink.value(concat(kKinds[k], " of ", question), values[k], 1);
     }
     if (id >= kShown) continue;
-    const ShownAnswer shown{conversation.id,
-                            conversation.image.empty()
-                                ? std::string()
-                                : pictures_[static_cast<size_t>(batch.split)]->png(conversation.image),
-                            question,
-                            truth,
-                            written[i],
-                            blind[i],
-                            score.exact == 1};
+    const ShownAnswer shown{
+        conversation.id,
+        conversation.image.empty() ? std::string() : pictures(batch.split, id).png(conversation.image),
+        question,
+        truth,
+        written[i],
+        blind[i],
+        score.exact == 1};
     sink.record(id, kAnswerRecord, shown.pack());
   }
 }
@@ -121,10 +120,9 @@ const std::vector<uint64_t>& VlmTask::retrieved(Split split) {
   if (ids) return *ids;
   ids.emplace();
   const auto most = static_cast<size_t>(config().generate.retrieval);
-  for (uint64_t id = 0; id < store(split).size() && ids->size() < most; ++id) {
-    const Conversation conversation = store(split)[id];
-    if (!conversation.image.empty() && conversation.turns.size() == 2 &&
-        plain_question(conversation.turns[0].text).empty())
+  for (uint64_t id = 0; id < sample_count(split) && ids->size() < most; ++id) {
+    const Conversation one = conversation(split, id);
+    if (!one.image.empty() && one.turns.size() == 2 && plain_question(one.turns[0].text).empty())
       ids->push_back(id);
   }
   return *ids;
@@ -138,7 +136,7 @@ void VlmTask::score_retrieval(const VlmTaskBatch& batch, const std::vector<Conve
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     if (batch.picture_of[i] < 0 || !std::binary_search(all.begin(), all.end(), batch.ids[i])) continue;
     if (captions.empty())
-      for (const uint64_t id : all) captions.push_back(chat_->answer(store(batch.split)[id], 0));
+      for (const uint64_t id : all) captions.push_back(chat_->answer(conversation(batch.split, id), 0));
     if (!seen.defined())
       seen = model().features(batch, pass()).unflatten(0, {-1, config().vision.vision.patches()});
     const SeeingDecoder decoder(model().language(), seen, {batch.picture_of[i]});

@@ -36,15 +36,6 @@ namespace fs = std::filesystem;
 
 constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
 
-const fs::path& file_of(const DataConfig& data, Split split) {
-  if (split == Split::kTest) return data.test;
-  return split == Split::kTrain || data.validation_share > 0 ? data.train : data.val;
-}
-
-const char* key_of(Split split) {
-  return split == Split::kTrain ? "data.train" : split == Split::kVal ? "data.val" : "data.test";
-}
-
 void say_lines(const std::string& text, const std::function<void(const std::string&)>& say) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) say(line);
@@ -60,51 +51,51 @@ void VlmTask::set_extra_state(std::string_view state) {
 
 std::string VlmTask::extra_state() { return tokenizer_->state(); }
 
-void VlmTask::open_split(Split split, const fs::path& file, const fs::path& images) {
+VlmSource VlmTask::open_source(Split split, const std::string& named, const files::Part& part,
+                               const fs::path& images) const {
   const DataConfig& data = config().data;
-  const std::string what = "reading " + file.filename().string();
+  const std::string what = "reading " + fs::path(named).filename().string(), cache(view(run().cache_dir));
   const files::Hooks hooks{
       .threads = std::max(1u, run().threads),
       .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
       .note = [&](const std::string& line) { context().info(line); },
       .cancelled = [&] { return context().cancelled(); }};
-  const files::Part part{.held_out = split == Split::kTest ? 0 : data.validation_share,
-                         .is_validation = split == Split::kVal};
-  auto& store = stores_[static_cast<size_t>(split)];
-  const std::string cache(view(run().cache_dir));
-  const sources::SourceFiles source = sources::find_and_hash(file.string(), cache, hooks);
-  const bool is_tar = source.format == sources::Format::kTar;
-  store = ConversationStore(cache,
-                            source_of(source,
-                                      {.image = data.image_column,
-                                       .caption = data.caption_column,
-                                       .question = data.question_column,
-                                       .id = data.id_column,
-                                       .answer_required = split != Split::kTest,
-                                       .quotes = text_pairs::quotes_named(data.quotes)},
-                                      images),
-                            hooks, part);
-  // What training has said of its file is not said again.
-  const bool is_known =
-      split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : split == Split::kVal && part.held_out > 0;
+  const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks);
+  VlmSource source{
+      .conversations = ConversationStore(cache,
+                                         source_of(files,
+                                                   {.image = data.image_column,
+                                                    .caption = data.caption_column,
+                                                    .question = data.question_column,
+                                                    .id = data.id_column,
+                                                    .answer_required = split != Split::kTest,
+                                                    .quotes = text_pairs::quotes_named(data.quotes)},
+                                                   images),
+                                         hooks, part),
+      .pictures = nullptr};
+  // What training has said of its files is not said again.
+  const bool is_known = split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : part.is_validation;
   if (!is_known) {
-    say_lines(store.report(), [&](const std::string& line) { context().warn(line); });
-    say_lines(store.notes(), [&](const std::string& line) { context().info(line); });
+    say_lines(source.conversations.report(), [&](const std::string& line) { context().warn(line); });
+    say_lines(source.conversations.notes(), [&](const std::string& line) { context().info(line); });
   }
   const bool asked = split == Split::kTest && is_asked();
-  pictures_[static_cast<size_t>(split)].emplace(
-      Pictures::Options{
-          .folder = images,
-          // Shards hold their pictures: what else lies beside them is none of theirs.
-          .archives = asked    ? std::vector<fs::path>()
-                      : is_tar ? std::vector<fs::path>(source.paths.begin(), source.paths.end())
-                               : tar_archives(images),
-          .decode = decode_options(data),
-          .resize = resize_options(config().vision),
-          .most_broken = static_cast<uint64_t>(data.max_broken_share * static_cast<double>(store.size())),
-          .is_asked = asked,
-          .warn = [&](const std::string& line) { context().warn(line); }},
+  std::vector<fs::path> archives;  // shards hold their pictures: what else lies beside them is none of theirs
+  if (files.format == sources::Format::kTar)
+    archives.assign(files.paths.begin(), files.paths.end());
+  else if (!asked)
+    archives = tar_archives(images);
+  source.pictures = std::make_shared<const Pictures>(
+      Pictures::Options{.folder = images,
+                        .archives = std::move(archives),
+                        .decode = decode_options(data),
+                        .resize = resize_options(config().vision),
+                        .most_broken = static_cast<uint64_t>(
+                            data.max_broken_share * static_cast<double>(source.conversations.size())),
+                        .is_asked = asked,
+                        .warn = [&](const std::string& line) { context().warn(line); }},
       hooks);
+  return source;
 }
 
 // One question in place of the test file.
@@ -131,7 +122,10 @@ void VlmTask::open_question() {
   if (!(stream << text).flush())
     throw files::system_error(unfinished.string(), "the cache folder must be writable and have room");
   fs::rename(unfinished, file);
-  open_split(Split::kTest, file, ask.image.has_parent_path() ? ask.image.parent_path() : ".");
+  std::vector<VlmSource> asked;
+  asked.push_back(open_source(Split::kTest, file.string(), {},
+                              ask.image.has_parent_path() ? ask.image.parent_path() : "."));
+  sources_[static_cast<size_t>(Split::kTest)] = {std::move(asked), {"question"}, {}, 0};
 }
 
 void VlmTask::open_files() {
@@ -140,34 +134,37 @@ void VlmTask::open_files() {
   const bool to_use = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_;
   files::with_data_errors([&] {
     for (const Split split : kSplits) {
-      const fs::path& file = file_of(data, split);
-      if (file.empty() || (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_)) continue;
+      const sources::SplitOptions::Sources wanted = data.of(split);
+      if (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_) continue;
       if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      if (const std::string problem = sources::problem_of(file.string()); !problem.empty()) {
-        if (!to_use) config_error(key_of(split), problem);
-        context().warn(file.string(), " is not there: going on without it");
-        continue;
+      std::vector<VlmSource> found;
+      for (const std::string& named : wanted.named) {
+        if (const std::string problem = sources::problem_of(named); !problem.empty()) {
+          if (!to_use) config_error(wanted.key, problem);
+          context().warn(named, " is not there: going on without it");
+          continue;
+        }
+        const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
+        found.push_back(open_source(split, named, wanted.part, data.images.empty() ? own : data.images));
       }
-      open_split(split, file,
-                 data.images.empty() ? (fs::is_directory(file) ? file : file.parent_path()) : data.images);
+      if (found.size() == wanted.named.size())
+        sources_[static_cast<size_t>(split)] = {std::move(found), wanted.names, wanted.shares,
+                                                context().seed("mixture")};
     }
     if (const uint64_t learnt = sample_count(Split::kTrain), held_out = sample_count(Split::kVal);
         data.validation_share > 0 && learnt + held_out > 0)
       context().info(files::held_out_text(data.train.string(), data.validation_share, learnt, held_out));
     if (is_asked()) open_question();
     const auto texts = [&] {
-      const ConversationStore& train = store(Split::kTrain);
+      std::vector<const ConversationStore*> stores;
+      for (const VlmSource& source : sources_[static_cast<size_t>(Split::kTrain)].stores())
+        stores.push_back(&source.conversations);
+      const messages::StoredTexts all = messages::texts_of(std::move(stores));
       return text::TrainingTexts{
-          .key =
-              files::hash128(train.fingerprint() + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
-          .bytes = train.size(),
-          .what = concat(train.size(), " conversations"),
-          .each = [&](const auto& text, const auto& read) {
-            for (uint64_t i = 0; i < train.size(); ++i) {
-              for (const Turn& turn : train[i].turns) text(turn.text);
-              if (i % 256 == 0) read(i);
-            }
-          }};
+          .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
+          .bytes = all.conversations,
+          .what = concat(all.conversations, " conversations"),
+          .each = all.each};
     };
     tokenizer_ =
         text::tokenizer_of_task(kept_tokenizer_, config().tokenizer, texts, context(),
@@ -328,20 +325,20 @@ std::string VlmTask::data_fingerprint() {
   std::string result = std::to_string(tokenizer_->fingerprint());
   for (const Split split : kSplits)
     if (split != Split::kTest || run().purpose != PL_PURPOSE_TRAIN)
-      result += " " + store(split).fingerprint();
+      result += " " + sources_[static_cast<size_t>(split)].fingerprint();
   return result;
 }
 
 // About the tokens: of four bytes each, and a picture's.
 double VlmTask::sample_cost(Split split, uint64_t id) const {
-  return static_cast<double>(store(split).bytes(id)) / 4 +
-         static_cast<double>(config().vision.vision.patches());
+  const auto bytes = sources_[static_cast<size_t>(split)].with(
+      0, id, [](const VlmSource& source, uint64_t i) { return source.conversations.bytes(i); });
+  return static_cast<double>(bytes) / 4 + static_cast<double>(config().vision.vision.patches());
 }
 
 VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                                bool with_pictures) const {
   const int64_t side = config().vision.vision.image_size, patches = config().vision.vision.patches();
-  const auto& pictures = *pictures_[static_cast<size_t>(request.split)];
   VlmTaskBatch batch;
   batch.ids = {request.ids.begin(), request.ids.end()};
   batch.split = request.split;
@@ -364,7 +361,8 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
       return features.defined();
     };
     const bool has =
-        wants && pictures.load(conversation.image, pixels[decoded].mutable_data_ptr<float>(), is_known);
+        wants && pictures(request.split, request.ids[batch.picture_of.size()])
+                     .load(conversation.image, pixels[decoded].mutable_data_ptr<float>(), is_known);
     batch.picture_of.push_back(has ? count++ : -1);
     if (has && features_) {
       batch.keys.push_back(key);
@@ -401,8 +399,11 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
 VlmTaskBatch VlmTask::make_batch(const LoadRequest& request) const {
   return files::with_data_errors([&] {
     std::vector<Conversation> conversations;
-    for (const uint64_t id : request.ids) conversations.push_back(store(request.split)[id]);
-    return batch_of(conversations, request, true);
+    for (const uint64_t id : request.ids)
+      conversations.push_back(conversation(request.split, id, request.epoch));
+    VlmTaskBatch batch = batch_of(conversations, request, true);
+    if (request.split == Split::kTrain) batch.sources = training().sources_of(request.ids);
+    return batch;
   });
 }
 
@@ -448,7 +449,7 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   std::vector<Conversation> conversations;
   std::vector<Question> questions;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
-    conversations.push_back(store(batch.split)[batch.ids[i]]);
+    conversations.push_back(conversation(batch.split, batch.ids[i]));
     questions.push_back({i, last_question(conversations[i])});
   }
   const std::vector<std::string> written = answers(batch, conversations, questions, true);

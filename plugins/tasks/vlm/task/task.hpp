@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "hugging_face/token_ids.hpp"
+#include "language/source_figures.hpp"
+#include "plugins/data/sources/mixed.hpp"
 #include "plugins/tasks/vlm/data/conversation.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
@@ -24,6 +26,16 @@ struct VlmTaskBatch : VlmBatch {
   std::vector<uint64_t> ids;
   std::vector<int64_t> picture_of;  // (samples) index among the pictures; -1: none
   Split split = Split::kTrain;
+  std::vector<size_t> sources;  // of each, where training has several
+};
+
+// Conversations, and the pictures that they name.
+struct VlmSource {
+  ConversationStore conversations;
+  std::shared_ptr<const Pictures> pictures;
+
+  uint64_t size() const { return conversations.size(); }
+  std::string fingerprint() const { return conversations.fingerprint(); }
 };
 
 class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
@@ -38,7 +50,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void open_data() override;
   std::shared_ptr<Vlm> build_model() override;
 
-  uint64_t sample_count(Split split) const override { return store(split).size(); }
+  uint64_t sample_count(Split split) const override { return sources_[static_cast<size_t>(split)].size(); }
   double sample_cost(Split split, uint64_t id) const override;
   std::string data_fingerprint() override;
   VlmTaskBatch make_batch(const LoadRequest& request) const override;
@@ -47,12 +59,17 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  LossSum loss(const VlmTaskBatch& batch) override { return model().loss(batch, pass()); }
+  LossSum loss(const VlmTaskBatch& batch) override {
+    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    const LossSum sum = model().loss(batch, pass(), rows);
+    language::tell_sources(context(), batch.packed, batch.sources, training().names(), rows);
+    return sum;
+  }
   void evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
-  std::string sample_name(Split split, uint64_t id) const override { return store(split)[id].id; }
+  std::string sample_name(Split split, uint64_t id) const override { return conversation(split, id).id; }
   void predict(const VlmTaskBatch& batch, const PredictionSink& sink) override;
   double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
 
@@ -64,7 +81,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   };
 
   void open_files();
-  void open_split(Split split, const std::filesystem::path& file, const std::filesystem::path& images);
+  VlmSource open_source(Split split, const std::string& named, const files::Part& part,
+                        const std::filesystem::path& images) const;
   void open_question();
   void open_features(Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
@@ -74,7 +92,16 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
-  const ConversationStore& store(Split split) const { return stores_[static_cast<size_t>(split)]; }
+  const sources::Mixed<VlmSource>& training() const { return sources_[static_cast<size_t>(Split::kTrain)]; }
+  Conversation conversation(Split split, uint64_t id, uint64_t epoch = 0) const {
+    return sources_[static_cast<size_t>(split)].with(
+        epoch, id, [](const VlmSource& source, uint64_t i) { return source.conversations[i]; });
+  }
+  // Where that of a sample is found.
+  const Pictures& pictures(Split split, uint64_t id) const {
+    return sources_[static_cast<size_t>(split)].with(
+        0, id, [](const VlmSource& source, uint64_t) -> const Pictures& { return *source.pictures; });
+  }
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                                    const std::vector<Question>& questions, bool with_pictures);
   void score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
@@ -90,8 +117,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   text::TokenizerPtr tokenizer_;
-  std::array<ConversationStore, 3> stores_;
-  std::array<std::optional<Pictures>, 3> pictures_;
+  std::array<sources::Mixed<VlmSource>, 3> sources_;
   std::optional<Chat> chat_;
   std::vector<int64_t> ends_;                                      // of what is generated
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder

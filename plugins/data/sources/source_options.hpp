@@ -1,0 +1,97 @@
+// For tasks: the sources of a split as options.
+#pragma once
+
+#include <pipeline/options.hpp>
+#include <pipeline/task_types.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "files/part.hpp"
+#include "sources/mixture.hpp"
+
+namespace pipeline::sources {
+
+// [[task.data.source]], as lists with a value of each.
+struct SourceOptions {
+  std::vector<std::filesystem::path> path;
+  std::vector<std::string> name;
+  std::vector<double> weight, repeat;
+
+  void describe(Options& o) {
+    o("path", path,
+      "in place of data.train, several sources, each a table [[task.data.source]] with its path; what is said of "
+      "data.train goes for each");
+    o("name", name, "what the log calls it: loss/NAME, samples/NAME; default: the file's name");
+    o("weight", weight, "its share of the samples of an epoch, which has as many as all sources have records")
+        .min(0);
+    o("repeat", repeat, "in place of weight: how often an epoch has each of its records; default 1").min(0);
+  }
+  void validate(const ConfigErrors& errors) const {
+    const auto check = [&](const char* key, size_t count) {
+      if (count > 0 && count != path.size())
+        errors(key, concat("has ", count, " values, must have one for each path (", path.size(), ")"));
+    };
+    check("name", name.size());
+    check("weight", weight.size());
+    check("repeat", repeat.size());
+    if (!weight.empty() && !repeat.empty()) errors("repeat", "weight says the same: leave one of the two out");
+    for (const auto& [key, values] : {std::pair("weight", &weight), {"repeat", &repeat}})
+      if (std::ranges::any_of(*values, [](double value) { return value <= 0; }))
+        errors(key, "must be greater than 0: leave a source out that is not to be used");
+    std::vector<std::string> names = all_names();
+    std::ranges::sort(names);
+    if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+      errors("name", concat("two sources are called \"", *twice, "\": give each a name"));
+  }
+
+  std::vector<std::string> all_names() const {
+    std::vector<std::string> names = name;
+    for (size_t i = names.size(); i < path.size(); ++i) names.push_back(path[i].filename().string());
+    return names;
+  }
+};
+
+// What the files of each split are.
+struct SplitOptions {
+  std::filesystem::path train, val, test;
+  double validation_share = 0;  // in place of val: of what is for training
+  SourceOptions source;         // in place of train
+
+  struct Sources {
+    std::vector<std::string> named, names;
+    Shares shares;  // of those for training
+    files::Part part;
+    const char* key;  // of the option that names them
+  };
+  Sources of(Split split) const {
+    const bool is_train = split == Split::kTrain, shares_train = is_train || (split == Split::kVal && validation_share > 0);
+    Sources result{.key = is_train ? "data.train" : split == Split::kVal ? "data.val" : "data.test"};
+    if (shares_train) result.part = {.held_out = validation_share, .is_validation = !is_train};
+    if (shares_train && !source.path.empty()) {
+      for (const std::filesystem::path& path : source.path) result.named.push_back(path.string());
+      result.names = source.all_names();
+      result.key = "data.source.path";
+      if (is_train) result.shares = {source.weight, source.repeat};
+      return result;
+    }
+    const std::filesystem::path& path = shares_train ? train : split == Split::kVal ? val : test;
+    if (!path.empty()) result = {{path.string()}, {path.filename().string()}, {}, result.part, result.key};
+    return result;
+  }
+
+  void validate(const ConfigErrors& errors) const {
+    if (validation_share > 0 && !val.empty())
+      errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
+    if (!train.empty() && !source.path.empty())
+      errors("train", "[[task.data.source]] names files for the same: leave one of the two out");
+  }
+  void require_train(const ConfigErrors& errors) const {
+    if (train.empty() && source.path.empty())
+      errors("train", "must be given: a file to learn from, or several as [[task.data.source]]");
+  }
+};
+
+}  // namespace pipeline::sources

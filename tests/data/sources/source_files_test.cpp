@@ -1,0 +1,129 @@
+#include "plugins/data/sources/source_files.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/test_files.hpp"
+
+namespace pipeline::sources {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Sources : public testing::Test {
+ protected:
+  std::vector<std::string> names(const std::string& pattern) {
+    std::vector<std::string> names;
+    for (const std::string& path : find(folder_ / pattern).paths)
+      names.push_back(fs::path(path).filename());
+    return names;
+  }
+  std::string problem(const std::string& pattern) {
+    const std::string text = tests::message_of<DataError>([&] { find(folder_ / pattern); });
+    return text.starts_with(folder_.path() + "/") ? text.substr(folder_.path().size() + 1) : text;
+  }
+  void put(const std::string& name, const std::string& text = "{}\n") {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    folder_.write(name, text);
+  }
+  // Whether the content was read for its hash.
+  bool reads(const std::string& name, Hash128* hash = nullptr) {
+    bool has_read = false;
+    files::Hooks hooks;
+    hooks.progress = [&](uint64_t, uint64_t) { has_read = true; };
+    const SourceFiles source = find_and_hash(folder_ / name, folder_ / "cache", hooks);
+    if (hash != nullptr) *hash = source.hash;
+    return has_read;
+  }
+
+  tests::FilesFolder folder_;
+};
+
+TEST_F(Sources, AreAFileAPatternOrAFolder) {
+  for (const char* name : {"d/b.jsonl", "d/a.jsonl.gz", "d/.hidden.jsonl", "d/README.md", "d/c[1].jsonl"})
+    put(name);
+  EXPECT_THAT(names("d/b.jsonl"), ElementsAre("b.jsonl"));
+  EXPECT_THAT(names("d/[ab].jsonl*"), ElementsAre("a.jsonl.gz", "b.jsonl"));
+  EXPECT_THAT(names("d/c[1].jsonl"), ElementsAre("c[1].jsonl")) << "what is there is meant";
+  EXPECT_THAT(names("d"), ElementsAre("a.jsonl.gz", "b.jsonl", "c[1].jsonl"));
+  EXPECT_EQ(find(folder_ / "d/b.jsonl").name_of(0), "");
+  EXPECT_EQ(find(folder_ / "d").name_of(1), "b.jsonl");
+  EXPECT_EQ(find(folder_ / "d/").stem(), "d");
+  EXPECT_EQ(find(folder_ / "d/[ab]*").stem(), "_ab__");
+  EXPECT_EQ(problem_of(folder_ / "d/*.jsonl"), "");
+  EXPECT_EQ(problem_of(folder_ / "d/x*"), "no file matches this pattern");
+  EXPECT_THAT(problem_of(folder_ / "d/x"), HasSubstr("there is no such file"));
+}
+
+TEST_F(Sources, OfOneNameInSeveralFoldersAreCalledByTheirPaths) {
+  put("x/a.jsonl");
+  put("y/a.jsonl");
+  EXPECT_THAT(find(folder_ / "*/a.jsonl").name_of(1), HasSubstr("/y/a.jsonl"));
+}
+
+TEST_F(Sources, ThatCannotBeMeantAreNamed) {
+  put("mixed/a.jsonl");
+  put("mixed/b.csv");
+  EXPECT_EQ(problem("mixed"),
+            "mixed: has files of several formats (a.jsonl, b.csv): name those to be read, as in "
+            "\"folder/*.jsonl\"");
+  put("splits/test-00000-of-00001.parquet");
+  put("splits/train-00000-of-00001.parquet");
+  EXPECT_THAT(problem("splits"), HasSubstr("has files of several splits (test-00000-of-00001.parquet, train-"));
+  EXPECT_THAT(names("splits/train-*"), ElementsAre("train-00000-of-00001.parquet"));
+  put("saved/data-00000-of-00001.arrow");
+  put("saved/state.json");
+  EXPECT_THAT(problem("saved"), HasSubstr("save_to_disk() writes: write it with to_parquet()"));
+  fs::create_directories(folder_ / "empty");
+  EXPECT_THAT(problem("empty"), HasSubstr("there is no file in this folder that can be read (.jsonl, "));
+  EXPECT_THAT(problem("empty/*"), HasSubstr("no file matches this pattern"));
+  put("table.xlsx", "PK\x03\x04 ... [Content_Types].xml");
+  EXPECT_THAT(problem("table.xlsx"), HasSubstr("an Office document"));
+}
+
+TEST_F(Sources, OfArchivesNothingElseIsRead) {
+  put("shards/0.tar");
+  put("shards/sizes.json");
+  EXPECT_THAT(names("shards"), ElementsAre("0.tar"));
+}
+
+// The clock of file systems has ticks, so that what is a moment old may change unseen.
+TEST_F(Sources, AreReadForTheirHashUntilTheyHaveSettled) {
+  put("a.jsonl", "one");
+  Hash128 first, second;
+  EXPECT_TRUE(reads("a.jsonl", &first));
+  EXPECT_TRUE(reads("a.jsonl"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(3100));
+  EXPECT_TRUE(reads("a.jsonl", &second));
+  EXPECT_EQ(first, second);
+  EXPECT_FALSE(reads("a.jsonl", &second)) << "it is known";
+  EXPECT_EQ(first, second);
+  put("a.jsonl", "two");
+  EXPECT_TRUE(reads("a.jsonl", &second));
+  EXPECT_NE(first, second);
+}
+
+TEST_F(Sources, ThatChangeAreNoticed) {
+  put("d/a.jsonl");
+  const SourceFiles source = find(folder_ / "d");
+  EXPECT_NO_THROW(check_unchanged(source));
+  put("d/b.jsonl");
+  EXPECT_THROW(check_unchanged(source), DataError);
+}
+
+TEST_F(Sources, CanBeCancelled) {
+  put("a.jsonl");
+  files::Hooks hooks;
+  hooks.cancelled = [] { return true; };
+  EXPECT_THROW(find_and_hash(folder_ / "a.jsonl", folder_ / "cache", hooks), files::Cancelled);
+}
+
+}  // namespace
+}  // namespace pipeline::sources
