@@ -39,7 +39,8 @@ weight = 1.5
 std::string records(const std::string& about, int first, int count) {
   std::string text;
   for (int i = first; i < first + count; ++i)
-    text += json{{"prompt", about + " " + std::to_string(i)}, {"completion", std::to_string(i * 7)}}.dump() + "\n";
+    text += json{{"prompt", about + " " + std::to_string(i)}, {"completion", std::to_string(i * 7)}}.dump() +
+            "\n";
   return text;
 }
 
@@ -112,9 +113,10 @@ TEST_F(MixtureRun, MistakesAreNamed) {
     write_text(path("train.toml"), text.replace(at, from.size(), to));
     return call("check").err;
   };
-  EXPECT_THAT(problem("weight = 1.5\n", ""),
-              HasSubstr("train.toml:18: [[task.data.source]] number 2 has no weight, which another has: give it in "
-                        "each, or in none"));
+  EXPECT_THAT(
+      problem("weight = 1.5\n", ""),
+      HasSubstr("train.toml:18: [[task.data.source]] number 2 has no weight, which another has: give it in "
+                "each, or in none"));
   EXPECT_THAT(problem("weight = 1.5", "weight = 0"), HasSubstr("must be greater than 0"));
   EXPECT_THAT(problem("weight = 1.5", "weight = \"a\""), HasSubstr("task.data.source.weight"));
   EXPECT_THAT(problem("name = \"sums\"", "name = \"facts\""), HasSubstr("two sources are called \"facts\""));

@@ -15,11 +15,13 @@ echo configure >>"$WORK/steps"
 [[ ! -e $WORK/broken ]] || exit 1
 for argument; do
   [[ $argument != -DPIPELINE_TORCH_DIR=* ]] || torch=${argument#*=}
+  [[ $argument != -DPIPELINE_WITH_PARQUET=* ]] || parquet=${argument#*=}
 done
-printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nPIPELINE_TORCH_DIR:PATH=%s\n' "$PWD" "$torch" >build/release/CMakeCache.txt
+printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nPIPELINE_TORCH_DIR:PATH=%s\nPIPELINE_WITH_PARQUET:BOOL=%s\n' "$PWD" "$torch" "$parquet" >build/release/CMakeCache.txt
 touch build/release/build.ninja
 STEP
 printf '#!/bin/sh\necho "ninja: no work to do."\n' >bin/ninja
+printf '#!/bin/sh\necho "$*" >>"$WORK/steps.torch"\n[ ! -e "$WORK/offline" ]\n' >checkout/scripts/setup/torch
 chmod +x bin/*
 export WORK=$work
 
@@ -30,8 +32,13 @@ build() {
 }
 build
 expect "the first build configures" "$status $(<steps)" "0 configure"
+expect "all of it has Parquet" "$(<steps.torch)" "parquet"
+touch offline
 build
-expect "the second does not" "$status $(<steps)" "0 "
+expect "the second does not, and goes without Parquet where there is no network" "$status $(<steps)" "0 "
+build parquet_reader
+expect "who names it is told" "$status" "1"
+rm offline
 if [[ -f /var/lib/dpkg/status ]]; then
   touch -d '2000-01-01' checkout/build/release/.configured
   touch broken

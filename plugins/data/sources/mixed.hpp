@@ -22,8 +22,9 @@ class Mixed {
     for (const Store& store : stores_) records.push_back(store.size());
     mixture_ = Mixture(records, shares, seed);
     for (size_t i = 0; i < stores_.size(); ++i)
-      fingerprint_ += (i == 0 ? "" : " ") + stores_[i].fingerprint() +
-                      (mixture_.samples_of(i) == records[i] ? "" : ":" + std::to_string(mixture_.samples_of(i)));
+      fingerprint_ +=
+          (i == 0 ? "" : " ") + stores_[i].fingerprint() +
+          (mixture_.samples_of(i) == records[i] ? "" : ":" + std::to_string(mixture_.samples_of(i)));
   }
 
   uint64_t size() const { return mixture_.size(); }  // samples of an epoch
@@ -45,8 +46,7 @@ class Mixed {
   std::vector<std::string> lines() const {
     std::vector<std::string> lines;
     if (stores_.size() < 2) return lines;
-    for (size_t i = 0; i < stores_.size(); ++i)
-      lines.push_back(mixture_.line(names_[i], i));
+    for (size_t i = 0; i < stores_.size(); ++i) lines.push_back(mixture_.line(names_[i], i));
     return lines;
   }
   const std::vector<Store>& stores() const { return stores_; }

@@ -17,7 +17,8 @@ Mixture::Mixture(const std::vector<uint64_t>& records, const Shares& shares, uin
     const double samples = !shares.weights.empty()   ? all * shares.weights[i] / weights
                            : !shares.repeats.empty() ? static_cast<double>(records[i]) * shares.repeats[i]
                                                      : static_cast<double>(records[i]);
-    const uint64_t count = records[i] == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(samples)));
+    const uint64_t count =
+        records[i] == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(std::llround(samples)));
     parts_.push_back({size_, count, records[i]});
     size_ += count;
   }
@@ -25,11 +26,14 @@ Mixture::Mixture(const std::vector<uint64_t>& records, const Shares& shares, uin
 
 std::string Mixture::line(const std::string& name, size_t source) const {
   const Part& part = parts_[source];
-  const auto ratio = [](uint64_t a, uint64_t b) { return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b); };
+  const auto ratio = [](uint64_t a, uint64_t b) {
+    return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+  };
   char numbers[160];
-  std::snprintf(numbers, sizeof numbers,
-                ": %" PRIu64 " of %" PRIu64 " samples of an epoch (%.1f%%), its %" PRIu64 " records %.2f times each",
-                part.samples, size_, 100 * ratio(part.samples, size_), part.records, ratio(part.samples, part.records));
+  std::snprintf(
+      numbers, sizeof numbers,
+      ": %" PRIu64 " of %" PRIu64 " samples of an epoch (%.1f%%), its %" PRIu64 " records %.2f times each",
+      part.samples, size_, 100 * ratio(part.samples, size_), part.records, ratio(part.samples, part.records));
   return "source     " + name + numbers;
 }
 

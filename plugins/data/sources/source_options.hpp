@@ -22,7 +22,8 @@ struct SourceOptions {
 
   void describe(Options& o) {
     o("path", path,
-      "in place of data.train, several sources, each a table [[task.data.source]] with its path; what is said of "
+      "in place of data.train, several sources, each a table [[task.data.source]] with its path; what is "
+      "said of "
       "data.train goes for each");
     o("name", name, "what the log calls it: loss/NAME, samples/NAME; default: the file's name");
     o("weight", weight, "its share of the samples of an epoch, which has as many as all sources have records")
@@ -37,7 +38,8 @@ struct SourceOptions {
     check("name", name.size());
     check("weight", weight.size());
     check("repeat", repeat.size());
-    if (!weight.empty() && !repeat.empty()) errors("repeat", "weight says the same: leave one of the two out");
+    if (!weight.empty() && !repeat.empty())
+      errors("repeat", "weight says the same: leave one of the two out");
     for (const auto& [key, values] : {std::pair("weight", &weight), {"repeat", &repeat}})
       if (std::ranges::any_of(*values, [](double value) { return value <= 0; }))
         errors(key, "must be greater than 0: leave a source out that is not to be used");
@@ -67,7 +69,8 @@ struct SplitOptions {
     const char* key;  // of the option that names them
   };
   Sources of(Split split) const {
-    const bool is_train = split == Split::kTrain, shares_train = is_train || (split == Split::kVal && validation_share > 0);
+    const bool is_train = split == Split::kTrain,
+               shares_train = is_train || (split == Split::kVal && validation_share > 0);
     Sources result{.key = is_train ? "data.train" : split == Split::kVal ? "data.val" : "data.test"};
     if (shares_train) result.part = {.held_out = validation_share, .is_validation = !is_train};
     if (shares_train && !source.path.empty()) {

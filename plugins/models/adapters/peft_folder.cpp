@@ -258,8 +258,9 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
         saved.emplace(name.substr(0, name.rfind('.')));
       at::Tensor value = piece.written(parameter.tensor.detach());
       const bool is_table = parameter.shape.size() == 2 && !piece.transposed && piece.columns == 0;
-      if (const at::Tensor more =
-              is_table ? hugging_face::rows_from(base_model, std::string(name), value.size(0)) : at::Tensor();
+      if (const at::Tensor more = is_table ? hugging_face::rows_from(base_model, std::string(name),
+                                                                     value.size(0), model.plain_name)
+                                           : at::Tensor();
           more.defined()) {
         longer.insert(parameter.name);
         value = at::cat({value.to(at::kCPU, at::kFloat), more});

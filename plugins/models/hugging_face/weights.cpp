@@ -194,11 +194,15 @@ at::Tensor Weights::find(const std::string& name, const std::vector<int64_t>& sh
   return values;
 }
 
-at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t first) {
+at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t first,
+                     const std::function<std::string(const std::string& name)>& plain_name) {
   std::error_code ignored;
   if (folder.empty() || !std::filesystem::is_directory(folder, ignored)) return {};
   const auto files = safetensors::Folder::open(folder);
-  const TensorView* const view = files.find(name);
+  const TensorView* view = files.find(name);
+  if (view == nullptr && plain_name)
+    for (const std::string& other : files.names())
+      if (plain_name(other) == name) view = files.find(other);
   if (view == nullptr || view->shape.empty() || view->shape.front() <= first) return {};
   return view_of(*view, folder)
       .narrow(0, first, view->shape.front() - first)

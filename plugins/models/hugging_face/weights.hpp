@@ -82,7 +82,8 @@ class Weights {
 
 // The rows of a folder's tensor from row `first` on, in fp32; undefined where the folder is not there, or has
 // no such tensor or no more rows.
-at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t first);
+at::Tensor rows_from(const std::string& folder, const std::string& name, int64_t first,
+                     const std::function<std::string(const std::string& name)>& plain_name = nullptr);
 
 // From now on the parameters that the folder has start as they are there. Throws as Weights does.
 std::shared_ptr<const Weights> import_weights(const std::string& folder, ParameterRegistry& parameters,

@@ -50,6 +50,7 @@ adapters::AdaptedModel adapted_model(const Config& config, const std::string& pr
   const bool tied = config.tie_word_embeddings;
   return {.targets = lora_targets(config),
           .pieces = [config, prefix](const Parameter& p) { return pieces(p, config, prefix); },
+          .plain_name = names.plain,
           .has_conv1d = !names.is_transposed,
           .head = tied ? kHead : "",
           .tied_to = tied ? names.embedding : ""};

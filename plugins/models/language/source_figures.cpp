@@ -20,7 +20,8 @@ void tell_sources(const Context& context, const PackedBatch& batch, const std::v
   size_t row = 0;
   for (size_t s = 0; s < sources.size(); ++s) {
     samples[sources[s]] += 1;
-    for (const int64_t end = batch.sequences.starts[s + 1]; row < batch.target_rows.size() && batch.target_rows[row] < end; ++row)
+    for (const int64_t end = batch.sequences.starts[s + 1];
+         row < batch.target_rows.size() && batch.target_rows[row] < end; ++row)
       rows[sources[s]].push_back(static_cast<int64_t>(row));
   }
   for (size_t i = 0; i < names.size(); ++i) {

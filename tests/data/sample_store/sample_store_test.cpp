@@ -32,7 +32,8 @@ class Samples : public testing::Test {
 };
 
 TEST_F(Samples, AreReadInAnyOrder) {
-  for (const uint64_t count : {uint64_t{0}, uint64_t{1}, kSamplesAnIndex, kSamplesAnIndex + 1, uint64_t{20000}}) {
+  for (const uint64_t count :
+       {uint64_t{0}, uint64_t{1}, kSamplesAnIndex, kSamplesAnIndex + 1, uint64_t{20000}}) {
     write(count);
     const SampleStore store(path_, kKind, kKey);
     ASSERT_TRUE(store.is_whole()) << store.problem();

@@ -21,8 +21,7 @@ class Sources : public testing::Test {
  protected:
   std::vector<std::string> names(const std::string& pattern) {
     std::vector<std::string> names;
-    for (const std::string& path : find(folder_ / pattern).paths)
-      names.push_back(fs::path(path).filename());
+    for (const std::string& path : find(folder_ / pattern).paths) names.push_back(fs::path(path).filename());
     return names;
   }
   std::string problem(const std::string& pattern) {
@@ -76,7 +75,8 @@ TEST_F(Sources, ThatCannotBeMeantAreNamed) {
             "\"folder/*.jsonl\"");
   put("splits/test-00000-of-00001.parquet");
   put("splits/train-00000-of-00001.parquet");
-  EXPECT_THAT(problem("splits"), HasSubstr("has files of several splits (test-00000-of-00001.parquet, train-"));
+  EXPECT_THAT(problem("splits"),
+              HasSubstr("has files of several splits (test-00000-of-00001.parquet, train-"));
   EXPECT_THAT(names("splits/train-*"), ElementsAre("train-00000-of-00001.parquet"));
   put("saved/data-00000-of-00001.arrow");
   put("saved/state.json");

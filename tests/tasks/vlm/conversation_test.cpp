@@ -187,6 +187,42 @@ TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
   }
 }
 
+// As RFC 2397 writes it, and as Hugging Face's data sets have it: a red pixel.
+TEST_F(Conversations, MayHaveTheirPictureWithin) {
+  const std::string data =
+      "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4"
+      "z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+  const std::string turns =
+      R"("messages":[{"role":"user","content":[{"type":"image"},{"type":"text","text":"q"}]},)"
+      R"({"role":"assistant","content":"a"}])";
+  const std::string url =
+      R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":")" + data +
+      R"("}}]},{"role":"assistant","content":"a"}]})";
+  const auto all =
+      read("a.jsonl", R"({"id":"x","image":")" + data + "\"," + turns + "}\n" + R"({"images":[{"bytes":")" +
+                          data + R"(","path":"b.png"}],)" + turns + "}\n" + url + "\n" +
+                          R"({"image":"data:image/png;base64,????",)" + turns + "}\n");
+  ASSERT_EQ(all.size(), 3u) << report_.table("a.jsonl");
+  EXPECT_EQ(all[0].image.name, "(in the record x)");
+  EXPECT_EQ(all[1].image.name, "b.png");
+  EXPECT_EQ(report_.drops.begin()->first,
+            "the picture within the record is not what \"data:image/...;base64,\" says");
+  Pictures::Options options;
+  options.folder = folder_.path();
+  options.resize.size = 1;
+  const Pictures pictures(options);
+  folder_.write("c.png", images::encode_png({1, 1, {255, 0, 0}}));
+  std::array<float, 3> expected{};
+  ASSERT_TRUE(pictures.load("c.png", expected.data()));
+  for (const Conversation& one : all) {
+    const Conversation kept = Conversation::unpack(one.pack());
+    EXPECT_EQ(kept.image, one.image);
+    std::array<float, 3> pixels{};
+    EXPECT_TRUE(pictures.load(kept.image, pixels.data()));
+    EXPECT_EQ(pixels, expected);
+  }
+}
+
 TEST_F(Conversations, AFileThatIsNoneIsAnError) {
   for (const auto& [text, problem] : {std::pair("{}", "no \"image\""),
                                       {"[1, ", "not a JSON object (a single value, not an object)"},

@@ -259,6 +259,7 @@ adapters::AdaptedModel adapted_llava(const language::Config& language, const vis
     for (Piece& piece : pieces) piece.name = new_name(piece.name);
     return pieces;
   };
+  model.plain_name = [](const std::string& given) { return new_name(old_name(given)); };
   model.task_type = "";
   model.ours = "model.", model.theirs = "model.language_model.";
   if (!model.tied_to.empty()) model.tied_to = new_name("language_model." + model.tied_to);

@@ -14,6 +14,7 @@
 #include "core/safetensors/writer.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::language::testing {
@@ -94,6 +95,19 @@ class HuggingFaceTest : public ::testing::Test {
   LanguageModel model_;
   std::filesystem::path folder_;
 };
+
+// The rows that a padded embedding has behind its tokens'.
+TEST_F(HuggingFaceTest, RowsOfATableAreFoundByItsOldName) {
+  write(bare());
+  const adapters::AdaptedModel adapted = adapted_model(model_.config());
+  const int64_t rows = model_.config().vocab_size;
+  const at::Tensor last =
+      hugging_face::rows_from(folder_, "transformer.wte.weight", rows - 2, adapted.plain_name);
+  ASSERT_TRUE(last.defined());
+  EXPECT_TRUE(last.equal(model_.parameters()[0].tensor.detach().narrow(0, rows - 2, 2)));
+  EXPECT_FALSE(
+      hugging_face::rows_from(folder_, "transformer.wte.weight", rows, adapted.plain_name).defined());
+}
 
 TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
   expect_same_parameters();
