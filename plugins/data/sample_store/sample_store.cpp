@@ -28,17 +28,13 @@ uint64_t hash_of_sample(uint64_t number, std::string_view payload) {
   return files::Hasher128().update(files::bytes_of(number)).update(payload).finish().low;
 }
 
-struct SampleStore::File {
-  Descriptor descriptor;
-};
-
 SampleStore::SampleStore(const std::string& path, const Kind& kind, const Hash128& key)
     : path_(path),
-      file_(std::make_shared<const File>(
-          Descriptor(files::open_regular(path, O_RDONLY, "remove it: it is made again")))) {
-  if (!file_->descriptor && errno == ENOENT) return;
-  if (!file_->descriptor) throw files::system_error(path, "the cache folder must be readable");
-  const off_t bytes = ::lseek(file_->descriptor.fd(), 0, SEEK_END);
+      file_(std::make_shared<const Descriptor>(
+          files::open_regular(path, O_RDONLY, "remove it: it is made again"))) {
+  if (!*file_ && errno == ENOENT) return;
+  if (!*file_) throw files::system_error(path, "the cache folder must be readable");
+  const off_t bytes = ::lseek(file_->fd(), 0, SEEK_END);
   if (bytes < 0) throw files::system_error(path, "the cache folder must be on a healthy disk");
   if (std::string problem = find_parts(kind, key, static_cast<uint64_t>(bytes)); !problem.empty()) {
     problem_ = path + ": " + problem + ": it is made again";
@@ -50,8 +46,7 @@ SampleStore::SampleStore(const std::string& path, const Kind& kind, const Hash12
 // False where the file is too short.
 bool SampleStore::read(uint64_t begin, char* into, uint64_t bytes) const {
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got =
-        ::pread(file_->descriptor.fd(), into + done, bytes - done, static_cast<off_t>(begin + done));
+    const ssize_t got = ::pread(file_->fd(), into + done, bytes - done, static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw files::system_error(path_, "check the disk, or remove it: it is made again");
     if (got == 0) return false;

@@ -19,6 +19,10 @@
 
 #include "files/hash128.hpp"
 
+namespace pipeline {
+class Descriptor;
+}
+
 namespace pipeline::samples {
 
 using files::Hash128;
@@ -101,9 +105,8 @@ class SampleStore {
   Place place(uint64_t i) const;
   [[noreturn]] void fail_changed() const;
 
-  struct File;
   std::string path_, problem_, summary_;
-  std::shared_ptr<const File> file_;
+  std::shared_ptr<const Descriptor> file_;
   Footer footer_{};
   std::vector<uint64_t> directory_;
   bool is_whole_ = false;
