@@ -179,6 +179,43 @@ Hash128 content_of(const SourceFiles& source, const files::Hooks& hooks) {
   return hasher.finish();
 }
 
+// The same, of which the cache remembers what it was when the files looked as they do. Of several processes
+// one reads and the others wait. A cache that cannot be written to remembers nothing.
+Hash128 known_content(const SourceFiles& source, const std::string& cache_folder, const files::Hooks& hooks) {
+  const Hash128 key = files::hash128(source.state);
+  const fs::path folder(cache_folder);
+  const std::string known = (folder / ("source-" + key.hex() + ".hash")).string();
+  bool has_problem = false;
+  const auto remembered = [&]() -> std::optional<Hash128> {
+    const auto bytes = records::load(known, kKnown, key, has_problem);
+    Hash128 content;
+    std::string_view rest;
+    if (bytes) rest = *bytes;
+    if (!files::take(rest, content)) return std::nullopt;
+    files::mark_used(known);
+    return content;
+  };
+  if (const auto content = remembered()) return *content;
+  std::optional<files::FileLock> lock;
+  try {
+    const std::string name = "source-" + files::hash128(source.named).hex() + ".lock";
+    lock.emplace((folder / name).string(), nullptr, hooks.cancelled);
+  } catch (const DataError&) {
+    return content_of(source, hooks);
+  }
+  if (const auto content = remembered()) return *content;
+  timespec now{}, newest{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const Hash128 content = content_of(source, hooks);
+  uint64_t size = 0;
+  const bool is_same = state_of(source.paths, size, newest) == source.state;
+  // A change within the same tick of the clock would not show in the times.
+  constexpr time_t kSettled = 2;  // seconds
+  if (is_same && newest.tv_sec + kSettled < now.tv_sec)
+    records::save(known, kKnown, key, files::bytes_of(content));
+  return content;
+}
+
 }  // namespace
 
 std::optional<Format> format_named(std::string_view name) {
@@ -238,28 +275,7 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
     source.hash = with_format(source.state);
     return source;
   }
-  const Hash128 key = files::hash128(source.state);
-  const std::string known = (fs::path(cache_folder) / ("source-" + key.hex() + ".hash")).string();
-  bool has_problem = false;
-  Hash128 content;
-  if (const auto bytes = records::load(known, kKnown, key, has_problem);
-      bytes && bytes->size() == sizeof content) {
-    std::string_view rest(*bytes);
-    files::take(rest, content);
-    files::mark_used(known);
-  } else {
-    timespec now{}, newest{};
-    ::clock_gettime(CLOCK_REALTIME, &now);
-    content = content_of(source, hooks);
-    uint64_t size = 0;
-    const bool is_same = state_of(source.paths, size, newest) == source.state;
-    // A change within the same tick of the clock would not show in the times.
-    constexpr time_t kSettled = 2;  // seconds
-    fs::create_directories(cache_folder);
-    if (is_same && newest.tv_sec + kSettled < now.tv_sec)
-      records::save(known, kKnown, key, files::bytes_of(content));
-  }
-  source.hash = with_format(files::bytes_of(content));
+  source.hash = with_format(files::bytes_of(known_content(source, cache_folder, hooks)));
   return source;
 }
 

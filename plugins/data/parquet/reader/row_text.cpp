@@ -103,6 +103,7 @@ void append_text(std::string_view text, std::string& out) {
 }
 
 void append_value(const Array& array, int64_t i, std::string& out) {
+  if (out.size() > kMostText) return;
   if (array.IsNull(i)) {
     out += "null";
     return;

@@ -7,6 +7,9 @@
 
 namespace pipeline::parquet_reader {
 
+// Of a row longer than this, which nobody reads, the rest is left out.
+inline constexpr size_t kMostText = size_t{64} << 20;
+
 // Appends value i of the array as JSON: see parquet_reader.h.
 void append_value(const arrow::Array& array, int64_t i, std::string& out);
 
