@@ -1,8 +1,11 @@
 // What of the build a command needs: a checkout compiles the plugins that a configuration names, and no more.
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 #include <tuple>
+
+#include <glob.h>
 
 #include "core/cli/completion.hpp"
 #include "core/train/stages/stages.hpp"
@@ -32,19 +35,42 @@ void add(const config::Config& config, bool alone, Targets& targets) {
   }
 }
 
-// Whether an option of the task names Parquet files, or a folder of such. Its plugin may not be there yet, so
-// that values are TOML.
+// The texts in the TOML of a value: its plugin may not be there yet, so that nothing is known of it.
+std::vector<std::string> texts_in(const std::string& value) {
+  std::vector<std::string> texts;
+  for (size_t begin = value.find('"'); begin != std::string::npos;) {
+    const size_t end = std::min(value.find('"', begin + 1), value.size());
+    texts.push_back(value.substr(begin + 1, end - begin - 1));
+    begin = value.find('"', end + 1);
+  }
+  return texts;
+}
+
+// Whether the configuration names Parquet files: by their ending, in a folder, or by a pattern.
 bool reads_parquet(const config::Config& config) {
+  constexpr std::array<std::string_view, 4> kKeys{"task.data.train", "task.data.val", "task.data.test",
+                                                  "task.data.source.path"};
   constexpr std::string_view kEnding = ".parquet";
-  return std::ranges::any_of(config.rows(), [&](const config::Row& row) {
-    if (!row.key.starts_with("task.") || row.value.size() < 2) return false;
-    if (row.value.find(kEnding) != std::string::npos) return true;
-    std::error_code ignored;
-    const std::filesystem::path folder = row.value.substr(1, row.value.size() - 2);
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-      if (entry.path().extension() == kEnding) return true;
-    return false;
-  });
+  const auto is_parquet = [&](const std::filesystem::path& path) { return path.extension() == kEnding; };
+  for (const config::Row& row : config.rows()) {
+    if (std::ranges::find(kKeys, row.key) == kKeys.end()) continue;
+    for (const std::string& text : texts_in(row.value)) {
+      if (text.find(kEnding) != std::string::npos) return true;
+      glob_t found{};
+      ::glob(text.c_str(), 0, nullptr, &found);
+      bool is_found = false;
+      for (size_t i = 0; i < found.gl_pathc; ++i) {
+        const std::filesystem::path path = found.gl_pathv[i];
+        is_found = is_found || is_parquet(path);
+        std::error_code ignored;
+        for (const auto& entry : std::filesystem::directory_iterator(path, ignored))
+          is_found = is_found || is_parquet(entry.path());
+      }
+      ::globfree(&found);
+      if (is_found) return true;
+    }
+  }
+  return false;
 }
 
 void add_command(const std::string& verb, ConfigArgs args, const std::string& file,

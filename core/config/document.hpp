@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +23,10 @@ struct Entry {
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, Origin, std::less<>> tables;
+  // Of the tables, those that are arrays, [[key]]: each is a value as a list is one.
+  std::set<std::string, std::less<>> arrays = {};
 
-  // Adds the values of `other`, which replace those here.
+  // Adds the values of `other`, which replace those here; an array of tables replaces all below its key.
   void merge(const Table& other);
 };
 

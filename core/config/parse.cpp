@@ -114,6 +114,7 @@ class Flattener {
                      ", which another has: give it in each, or in none");
     }
     to.tables.emplace(key, origin(tables));
+    to.arrays.insert(key);
     for (auto& [name, list] : lists) to.entries.insert_or_assign(name, std::move(list));
   }
 
@@ -183,6 +184,10 @@ toml::table parse_or_throw(std::string_view text, const std::string& file) {
 }  // namespace
 
 void Table::merge(const Table& other) {
+  for (const std::string& key : other.arrays) {
+    std::erase_if(entries, [&](const auto& entry) { return entry.first.starts_with(key + "."); });
+    arrays.insert(key);
+  }
   for (const auto& [key, entry] : other.entries) entries.insert_or_assign(key, entry);
   for (const auto& [key, origin] : other.tables) tables.emplace(key, origin);
 }

@@ -10,12 +10,13 @@ namespace {
 
 void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
   for (const MetricSum& metric : metrics) {
-    if (metric.weight < 0 || (metric.weight == 0 && metric.sum == 0)) continue;
+    const bool is_count = metric.weight == 0 && metric.sum != 0 && metric.name != kDeviceUtilisation;
+    if (metric.weight <= 0 && !is_count) continue;
     if (metric.name == kDeviceUtilisation)
       record.device_utilisation = metric.sum / metric.weight;
     else
       record.task_metrics.emplace_back(metric.name,
-                                       metric.weight == 0 ? metric.sum : metric.sum / metric.weight);
+                                       is_count ? metric.sum : metric.sum / metric.weight);
   }
 }
 

@@ -42,6 +42,15 @@ TEST_F(Syntax, AnArrayOfTablesIsAListForEachKey) {
             "x.toml:1: [[a.b]] number 1 has no keys: fill it, or leave it out");
 }
 
+TEST_F(Syntax, AnArrayOfTablesReplacesTheOneOfTheFileBelow) {
+  write("base.toml", "task.plugin = 't'\n[[task.source]]\npath = 'a'\nname = 'x'\n[[task.source]]\npath = 'b'\nname = 'y'\n");
+  const Config config = load_text("extends = 'base.toml'\n[[task.source]]\npath = 'c'\n");
+  std::string all;
+  for (const Row& row : config.rows())
+    if (row.key.starts_with("task.source")) all += row.key + " = " + row.value + ";";
+  EXPECT_EQ(all, "task.source.path = [\"c\"];");
+}
+
 TEST_F(Syntax, TextWithoutQuotes) {
   EXPECT_EQ(problems("task.plugin = protein\n"),
             "x.toml:1:15: protein is not a TOML value: text needs quotes: \"protein\"");

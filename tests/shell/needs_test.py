@@ -30,6 +30,17 @@ class Needs(unittest.TestCase):
     def test_options_of_a_strategy_that_is_not_named_may_be_any_ones(self):
         self.needs("run", "configs/line.toml", "--set", "strategy.zero_stage=2", are="linear_regression strategies")
 
+    def test_parquet_needs_its_reader(self):
+        pathlib.Path("pq").mkdir(exist_ok=True)
+        pathlib.Path("pq/train-0.parquet").touch()
+        for data in ('train = "a.parquet"', 'train = "pq"', 'val = "pq/train-*"', 'source.path = ["a.jsonl", "pq"]'):
+            pathlib.Path("chat.toml").write_text(f'[task]\nplugin = "chat"\n[task.data]\n{data}\n')
+            self.needs("run", "chat.toml", are="chat parquet_reader single")
+        pathlib.Path("chat.toml").write_text('[task]\nplugin = "chat"\n[[task.data.source]]\npath = "pq"\n')
+        self.needs("run", "chat.toml", are="chat parquet_reader single")
+        pathlib.Path("chat.toml").write_text('[task]\nplugin = "chat"\n[task.data]\ntrain = "a.jsonl"\nimages = "pq"\n')
+        self.needs("run", "chat.toml", are="chat single")
+
     def test_verbs_without_a_configuration(self):
         self.needs("plugins", are="product")
         self.needs("explain", "vlm", are="vlm")

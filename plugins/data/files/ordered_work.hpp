@@ -22,16 +22,14 @@ class OrderedWork {
  public:
   OrderedWork(unsigned threads, std::function<Result(Job&&)> work, std::function<void(Result&&)> take)
       : work_(std::move(work)), take_(std::move(take)), most_(std::max(threads, 1u) * kAhead) {
-    for (unsigned i = 0; i < std::max(threads, 1u); ++i) threads_.emplace_back([this] { run(); });
-  }
-  ~OrderedWork() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_ended_ = true;
+    try {
+      for (unsigned i = 0; i < std::max(threads, 1u); ++i) threads_.emplace_back([this] { run(); });
+    } catch (...) {  // no destructor follows
+      end();
+      throw;
     }
-    changed_.notify_all();
-    threads_.clear();  // joins
   }
+  ~OrderedWork() { end(); }
   OrderedWork(const OrderedWork&) = delete;
   OrderedWork& operator=(const OrderedWork&) = delete;
 
@@ -58,6 +56,14 @@ class OrderedWork {
     bool is_done = false;
   };
 
+  void end() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ended_ = true;
+    }
+    changed_.notify_all();
+    threads_.clear();  // joins
+  }
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -20,6 +19,8 @@ struct Table {
   Columns columns;
   bool has_system = false;
   std::string unread;  // a column that JSON may have, and this table does in vain
+
+  bool operator==(const Table&) const = default;
 };
 
 Table table_of(const Columns& columns, const std::vector<std::string>& names) {
@@ -65,6 +66,10 @@ void add_pair_report(const text_pairs::SourceReport& pairs, ReadReport& report) 
 void read_table(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
   Table table = look_at_table(source.paths.front(), options);
+  for (const std::string& path : source.paths)
+    if (look_at_table(path, options) != table)
+      throw DataError(path + ": its header is read in another way than that of " + source.paths.front() +
+                      ": name them as sources of their own ([[task.data.source]])");
   Columns& columns = table.columns;
   const bool is_text = columns.answer.empty();
   if (table.has_system && columns.context.empty()) {
@@ -112,30 +117,44 @@ Conversation conversation_in(const JsonText& record, const Parse& parse) {
                         text_pairs::pick_fields(record.text, {}).detail);
   Conversation conversation = parse(object);
   if (conversation.id.empty()) conversation.id = record.id;
+  if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
   Picture& image = conversation.image;
   if (!image.bytes.empty() && image.name.empty()) image.name = "(in the record " + conversation.id + ")";
-  if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
   return conversation;
 }
 
 }  // namespace
 
-bool has_turns(const sources::SourceFiles& source) {
-  const std::vector<std::string_view> keys(std::begin(kTurnKeys), std::end(kTurnKeys));
-  std::optional<bool> found;
+namespace {
+
+// The fields of the first record that can be read.
+text_pairs::JsonFields first_fields(const sources::SourceFiles& source,
+                                    const std::vector<std::string_view>& keys) {
+  text_pairs::JsonFields found;
   for (const std::string& path : source.paths) {
+    found.state = text_pairs::JsonFields::kNotAnObject;
     text_pairs::for_each_record(path, source.format, {.columns = {keys.begin(), keys.end()}},
                                 [&](const text_pairs::RecordText& record) {
-                                  const auto fields = text_pairs::pick_fields(record.text, keys);
-                                  if (fields.state != text_pairs::JsonFields::kOk) return true;
-                                  found = std::ranges::any_of(fields.fields, [](const auto& field) {
-                                    return field.state != text_pairs::JsonField::kAbsent;
-                                  });
-                                  return false;
+                                  found = text_pairs::pick_fields(record.text, keys);
+                                  return found.state != text_pairs::JsonFields::kOk;
                                 });
-    if (found) break;
+    if (found.state == text_pairs::JsonFields::kOk) return found;
   }
-  return found.value_or(false);
+  return {};
+}
+
+}  // namespace
+
+bool has_turns(const sources::SourceFiles& source) {
+  return std::ranges::any_of(
+      first_fields(source, {std::begin(kTurnKeys), std::end(kTurnKeys)}).fields,
+      [](const auto& field) { return field.state != text_pairs::JsonField::kAbsent; });
+}
+
+bool has_pictures_within(const sources::SourceFiles& source, const std::string& key) {
+  return std::ranges::any_of(first_fields(source, {key}).fields, [](const auto& field) {
+    return field.state == text_pairs::JsonField::kObject || field.text.starts_with("data:");
+  });
 }
 
 void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,
@@ -195,7 +214,8 @@ void read_texts(const sources::SourceFiles& source, const TextOptions& options, 
   if (source.format == sources::Format::kJson || source.format == sources::Format::kParquet)
     read_objects(
         source, record_keys(options.columns),
-        [&](const auto& object) { return conversation_of(object, options.columns); }, collector, hooks);
+        [columns = options.columns](const auto& object) { return conversation_of(object, columns); },
+        collector, hooks);
   else
     read_table(source, options, collector, hooks);
 }

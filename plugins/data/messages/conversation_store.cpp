@@ -16,7 +16,7 @@ constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 6};
 
 const std::regex& cache_names() {
   static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.conversations(\.part)?|asked-[0-9a-f]{32}\.json|source-[0-9a-f]{32}\.hash)");
+      R"(.+-[0-9a-f]{32}\.conversations(\.part)?|asked-[0-9a-f]{32}\.json|source-[0-9a-f]{32}\.hash(\.lock)?)");
   return names;
 }
 

@@ -69,14 +69,15 @@ std::string SampleStore::find_parts(const Kind& kind, const Hash128& key, uint64
       footer.directory_begin > footer.summary_begin || footer.summary_begin > end ||
       footer.summary_bytes > end - footer.summary_begin)
     return kNoEnd;
+  const uint64_t indices = footer.samples / kSamplesAnIndex + (footer.samples % kSamplesAnIndex > 0 ? 1 : 0);
+  if ((footer.summary_begin - footer.directory_begin) / sizeof(uint64_t) != indices ||
+      end - footer.summary_begin != padded(footer.summary_bytes))
+    return kNoEnd;
   std::string parts(end - footer.directory_begin, '\0');
   if (!read(footer.directory_begin, parts.data(), parts.size()) ||
       hash_of_parts(parts, footer) != footer.hash)
     return kNoEnd;
   if (footer.key != key) return "made of other data, or with other options";
-  const uint64_t indices = (footer.samples + kSamplesAnIndex - 1) / kSamplesAnIndex;
-  if ((footer.summary_begin - footer.directory_begin) / sizeof(uint64_t) != indices)
-    return "its directory does not fit its samples";
   directory_.resize(indices);
   std::memcpy(directory_.data(), parts.data(), indices * sizeof(uint64_t));
   summary_ = parts.substr(indices * sizeof(uint64_t), footer.summary_bytes);

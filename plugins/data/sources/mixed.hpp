@@ -28,6 +28,11 @@ class Mixed {
   }
 
   uint64_t size() const { return mixture_.size(); }  // samples of an epoch
+  uint64_t records() const {
+    uint64_t count = 0;
+    for (const Store& store : stores_) count += store.size();
+    return count;
+  }
   // Calls get(store, record) for a sample.
   template <class Get>
   // The same source in every epoch.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include <fcntl.h>
@@ -67,7 +68,7 @@ bool is_pattern(const std::string& named) { return named.find_first_of("*?[") !=
 std::vector<std::string> matches_of(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_ERR, nullptr, &found) == 0)
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i)
       if (!fs::is_directory(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
@@ -117,11 +118,17 @@ std::string file_name(const std::string& path) { return fs::path(path).filename(
 
 void check_alike(const SourceFiles& source) {
   const std::string& first = source.paths.front();
+  std::map<std::string, std::string> archives;  // by name
   for (const std::string& path : source.paths) {
     if (format_of(path) != source.format)
       throw DataError(source.named + ": has files of several formats (" + file_name(first) + ", " +
                       file_name(path) + "): name those to be read, as in \"folder/*.jsonl\"");
     const std::string_view one = split_in(file_name(first)), other = split_in(file_name(path));
+    if (const auto [known, is_new] = archives.emplace(file_name(path), path);
+        source.format == Format::kTar && !is_new)
+      throw DataError(source.named + ": has two archives that are called " + known->first + " (" +
+                      known->second + ", " + path +
+                      "), by whose names their pictures are found: give them different ones");
     if (!is_pattern(source.named) && one != other)
       throw DataError(source.named + ": has files of several splits (" + file_name(first) + ", " +
                       file_name(path) + "): name those to be read, as in \"folder/train-*\"");
@@ -136,7 +143,7 @@ std::string state_of(const std::vector<std::string>& paths, uint64_t& bytes, tim
     struct stat status {};
     state += path;
     if (::stat(path.c_str(), &status) == 0) {
-      for (const auto number : {static_cast<int64_t>(status.st_dev), static_cast<int64_t>(status.st_ino),
+      for (const auto number : {static_cast<int64_t>(status.st_ino),
                                 static_cast<int64_t>(status.st_size), status.st_mtim.tv_sec,
                                 status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec})
         state += " " + std::to_string(number);
@@ -183,8 +190,7 @@ Hash128 content_of(const SourceFiles& source, const files::Hooks& hooks) {
 // one reads and the others wait. A cache that cannot be written to remembers nothing.
 Hash128 known_content(const SourceFiles& source, const std::string& cache_folder, const files::Hooks& hooks) {
   const Hash128 key = files::hash128(source.state);
-  const fs::path folder(cache_folder);
-  const std::string known = (folder / ("source-" + key.hex() + ".hash")).string();
+  const std::string known = (fs::path(cache_folder) / ("source-" + key.hex() + ".hash")).string();
   bool has_problem = false;
   const auto remembered = [&]() -> std::optional<Hash128> {
     const auto bytes = records::load(known, kKnown, key, has_problem);
@@ -198,8 +204,7 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
   if (const auto content = remembered()) return *content;
   std::optional<files::FileLock> lock;
   try {
-    const std::string name = "source-" + files::hash128(source.named).hex() + ".lock";
-    lock.emplace((folder / name).string(), nullptr, hooks.cancelled);
+    lock.emplace(known + ".lock", nullptr, hooks.cancelled);
   } catch (const DataError&) {
     return content_of(source, hooks);
   }
@@ -272,7 +277,14 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
     return files::Hasher128().update(files::bytes_of(source.format)).update(rest).finish();
   };
   if (source.format == Format::kTar) {
-    source.hash = with_format(source.state);
+    std::string state;  // of archives that may have been copied, or are seen from another machine
+    for (const std::string& path : source.paths) {
+      struct stat status {};
+      ::stat(path.c_str(), &status);
+      state += file_name(path) + " " + std::to_string(status.st_size) + " " +
+               std::to_string(status.st_mtim.tv_sec) + " " + std::to_string(status.st_mtim.tv_nsec) + "\n";
+    }
+    source.hash = with_format(state);
     return source;
   }
   source.hash = with_format(files::bytes_of(known_content(source, cache_folder, hooks)));

@@ -14,6 +14,10 @@
 
 namespace pipeline::sources {
 
+inline std::string name_of(const std::filesystem::path& path) {  // of a folder also with a slash at its end
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
 // [[task.data.source]], as lists with a value of each.
 struct SourceOptions {
   std::vector<std::filesystem::path> path;
@@ -28,7 +32,9 @@ struct SourceOptions {
     o("name", name, "what the log calls it: loss/NAME, samples/NAME; default: the file's name");
     o("weight", weight, "its share of the samples of an epoch, which has as many as all sources have records")
         .min(0);
-    o("repeat", repeat, "in place of weight: how often an epoch has each of its records; default 1").min(0);
+    o("repeat", repeat, "in place of weight: how often an epoch has each of its records; default 1")
+        .min(0)
+        .max(1e6);
   }
   void validate(const ConfigErrors& errors) const {
     const auto check = [&](const char* key, size_t count) {
@@ -51,7 +57,7 @@ struct SourceOptions {
 
   std::vector<std::string> all_names() const {
     std::vector<std::string> names = name;
-    for (size_t i = names.size(); i < path.size(); ++i) names.push_back(path[i].filename().string());
+    for (size_t i = names.size(); i < path.size(); ++i) names.push_back(name_of(path[i]));
     return names;
   }
 };
@@ -68,6 +74,12 @@ struct SplitOptions {
     files::Part part;
     const char* key;  // of the option that names them
   };
+  // What is held out of, for people.
+  std::string named_for_training() const {
+    std::string all = train.string();
+    for (const std::filesystem::path& path : source.path) all += (all.empty() ? "" : ", ") + path.string();
+    return all;
+  }
   Sources of(Split split) const {
     const bool is_train = split == Split::kTrain,
                shares_train = is_train || (split == Split::kVal && validation_share > 0);
@@ -81,7 +93,7 @@ struct SplitOptions {
       return result;
     }
     const std::filesystem::path& path = shares_train ? train : split == Split::kVal ? val : test;
-    if (!path.empty()) result = {{path.string()}, {path.filename().string()}, {}, result.part, result.key};
+    if (!path.empty()) result = {{path.string()}, {name_of(path)}, {}, result.part, result.key};
     return result;
   }
 

@@ -7,14 +7,12 @@
 
 namespace pipeline::language {
 
-at::Tensor row_losses(const PackedBatch& batch, const std::vector<size_t>& sources) {
-  if (sources.empty()) return {};
+at::Tensor row_losses(const PackedBatch& batch) {
   return at::empty({batch.targets.size(0)}, batch.targets.options().dtype(at::kFloat));
 }
 
 void tell_sources(const Context& context, const PackedBatch& batch, const std::vector<size_t>& sources,
                   const std::vector<std::string>& names, const at::Tensor& row_losses) {
-  if (sources.empty()) return;
   std::vector<double> samples(names.size());
   std::vector<std::vector<int64_t>> rows(names.size());  // of the losses
   size_t row = 0;

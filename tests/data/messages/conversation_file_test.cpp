@@ -1,6 +1,8 @@
 // Conversations in the forms that people have them in. Those about pictures: tests/tasks/vlm.
 #include "plugins/data/messages/conversation_file.hpp"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +53,16 @@ class Messages : public testing::Test {
   tests::FilesFolder folder_;
   ReadReport report_;
 };
+
+TEST_F(Messages, OfTablesOfOneSourceAreReadAlike) {
+  std::filesystem::create_directory(folder_ / "tables");
+  folder_.write("tables/1.csv", "prompt,completion\na,b\n");
+  folder_.write("tables/2.csv", "system,prompt,completion\ns,c,d\n");
+  const sources::SourceFiles source = sources::find(folder_ / "tables");
+  Collector collector([](const Conversation&) { return ""; }, [](Conversation&&) {}, report_, 1);
+  EXPECT_THAT(tests::message_of<DataError>([&] { read_texts(source, {}, collector, {}); }),
+              HasSubstr("2.csv: its header is read in another way than that of "));
+}
 
 TEST_F(Messages, OfOpenAIsForm) {
   const std::string record =

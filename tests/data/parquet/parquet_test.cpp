@@ -96,13 +96,13 @@ TEST(Parquet, WhatIsNoneIsNamed) {
               HasSubstr("No such file"));
 }
 
-// No change of a file ends in anything but rows or an error that names it. The page's checksums find most.
+// No change of a file ends in anything but rows or an error that names it.
 TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
   const tests::FilesFolder folder;
   std::mt19937 random(1);
-  int errors = 0;
-  for (const char* codec : {"snappy", "gzip", "zstd"}) {
-    const std::string good = tests::read_all(kFixtures + codec + ".parquet");
+  const auto damage = [&](const std::string& file) {
+    const std::string good = tests::read_all(kFixtures + file);
+    int errors = 0;
     for (int round = 0; round < 1500; ++round) {
       std::string bad = good;
       if (round % 5 == 0) bad.resize(random() % bad.size());
@@ -115,8 +115,11 @@ TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
       EXPECT_TRUE(problem.starts_with(path)) << problem;
       ++errors;
     }
-  }
-  EXPECT_GT(errors, 3000);
+    return errors;
+  };
+  for (const char* file : {"snappy.parquet", "gzip.parquet", "zstd.parquet"}) EXPECT_GT(damage(file), 1000) << file;
+  // By pyarrow, which writes no checksums of pages by itself; its column is a dictionary's in Arrow, too.
+  EXPECT_GT(damage("unchecked/dictionary.parquet"), 300);
 }
 
 }  // namespace

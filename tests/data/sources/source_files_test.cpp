@@ -92,6 +92,8 @@ TEST_F(Sources, OfArchivesNothingElseIsRead) {
   put("shards/0.tar");
   put("shards/sizes.json");
   EXPECT_THAT(names("shards"), ElementsAre("0.tar"));
+  put("others/0.tar");
+  EXPECT_THAT(problem("*/0.tar"), HasSubstr("has two archives that are called 0.tar"));
 }
 
 // The clock of file systems has ticks, so that what is a moment old may change unseen.

@@ -223,6 +223,16 @@ TEST_F(Conversations, MayHaveTheirPictureWithin) {
   }
 }
 
+TEST_F(Conversations, CaptionsMayHaveTheirPictureWithin) {
+  for (const std::string image : {R"("data:image/png;base64,AAAA")", R"({"bytes":"data:;base64,AAAA","path":null})"}) {
+    const auto all = read("a.jsonl", R"({"image":)" + image + R"(,"caption":"a cat","id":7})" + "\n");
+    ASSERT_EQ(all.size(), 1u) << report_.table("a.jsonl");
+    EXPECT_EQ(all[0].image.bytes, std::string(3, '\0'));
+    EXPECT_EQ(all[0].id, "7");
+    EXPECT_EQ(all[0].turns.at(1).text, "a cat");
+  }
+}
+
 TEST_F(Conversations, AFileThatIsNoneIsAnError) {
   for (const auto& [text, problem] : {std::pair("{}", "no \"image\""),
                                       {"[1, ", "not a JSON object (a single value, not an object)"},

@@ -94,6 +94,8 @@ bool pl_parquet::open_group() {
   for (; next_group < data.num_row_groups(); ++next_group) {
     const auto of_group = data.RowGroup(next_group);
     const int64_t rows = of_group->num_rows();
+    if (rows < 0 || of_group->total_byte_size() < 0)
+      throw parquet::ParquetException("has ", rows, " rows in ", of_group->total_byte_size(), " bytes");
     if (rows == 0) continue;
     const int64_t row_bytes = std::max<int64_t>(of_group->total_byte_size() / rows, 1);
     reader->set_batch_size(std::clamp<int64_t>(kBatchBytes / row_bytes, 1, kMostBatchRows));

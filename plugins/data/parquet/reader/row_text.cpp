@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <stdexcept>
 #include <string_view>
 
 #include <arrow/api.h>
@@ -33,7 +34,7 @@ void append_float(double value, std::string& out) {
 void append_bytes(std::string_view bytes, std::string& out) {
   if (arrow::util::ValidateUTF8(bytes)) return append_text(bytes, out);
   out += "\"data:;base64,";
-  out += arrow::util::base64_encode(bytes);
+  out += arrow::util::base64_encode(bytes.substr(0, kMostText));
   out += '"';
 }
 
@@ -84,6 +85,7 @@ void append_struct(const arrow::StructArray& array, int64_t i, std::string& out)
 
 void append_text(std::string_view text, std::string& out) {
   constexpr char kDigits[] = "0123456789abcdef";
+  text = text.substr(0, kMostText + 1);
   out += '"';
   size_t begin = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -154,7 +156,10 @@ void append_value(const Array& array, int64_t i, std::string& out) {
       return append_bytes(as<arrow::FixedSizeBinaryArray>(array).GetView(i), out);
     case Type::DICTIONARY: {
       const auto& coded = as<arrow::DictionaryArray>(array);
-      return append_value(*coded.dictionary(), coded.GetValueIndex(i), out);
+      const int64_t index = coded.GetValueIndex(i);  // as the file has it
+      if (index < 0 || index >= coded.dictionary()->length())
+        throw std::out_of_range("a value leads out of its column's dictionary");
+      return append_value(*coded.dictionary(), index, out);
     }
     case Type::EXTENSION:
       return append_value(*as<arrow::ExtensionArray>(array).storage(), i, out);

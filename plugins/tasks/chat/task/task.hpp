@@ -55,7 +55,8 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const ChatBatch& batch) override {
-    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    if (batch.sources.empty()) return model().loss(batch.packed, pass());
+    const at::Tensor rows = language::row_losses(batch.packed);
     const LossSum sum = model().loss(batch.packed, pass(), {}, rows);
     language::tell_sources(context(), batch.packed, batch.sources, corpus_->training().names(), rows);
     return sum;

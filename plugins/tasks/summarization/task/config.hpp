@@ -40,7 +40,10 @@ struct DataConfig : sources::SplitOptions {
     o("summary_column", summary_column, "column of the summary; not needed in a test file for predictions");
     o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
     o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
-    o("max_record_bytes", max_record_bytes, "longer records are dropped").unit("bytes").min(1024);
+    o("max_record_bytes", max_record_bytes, "longer records are dropped")
+        .unit("bytes")
+        .min(1024)
+        .max(64 << 20);
   }
   void validate(const ConfigErrors& errors) const {
     SplitOptions::validate(errors);

@@ -54,7 +54,8 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const SummarizationBatch& batch) override {
-    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    if (batch.sources.empty()) return model().loss(batch.packed, pass());
+    const at::Tensor rows = language::row_losses(batch.packed);
     const LossSum sum = model().loss(batch.packed, pass(), {}, rows);
     language::tell_sources(context(), batch.packed, batch.sources, corpus_->training().names(), rows);
     return sum;

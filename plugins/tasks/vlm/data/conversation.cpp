@@ -124,7 +124,8 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
   else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
            messages::has_turns(source))
     messages::read_objects(source, messages::record_keys({}), conversation_about_picture, collector, hooks);
-  else if (source.format == sources::Format::kParquet)
+  else if (source.format == sources::Format::kParquet ||
+           (source.format == sources::Format::kJson && messages::has_pictures_within(source, columns.image)))
     messages::read_objects(
         source, {columns.image, columns.caption, columns.question, columns.id.empty() ? "id" : columns.id},
         [columns](const auto& object) { return caption_of(object, columns); }, collector, hooks);

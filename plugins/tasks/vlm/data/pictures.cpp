@@ -122,7 +122,9 @@ bool Pictures::load(const messages::Picture& picture, float* out,
   }
   if (options_.is_asked) throw files::DataError(problem);
   const std::lock_guard lock(said_->mutex);
-  if (!said_->broken.insert(name).second) return false;
+  const std::string known =
+      picture.bytes.empty() ? name : name + " " + files::hash128(picture.bytes).hex();
+  if (!said_->broken.insert(known).second) return false;
   const uint64_t count = said_->broken.size();
   if (count > options_.most_broken)
     throw files::DataError(problem + ": " + std::to_string(count) + (count == 1 ? " picture" : " pictures") +

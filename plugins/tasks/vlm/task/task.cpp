@@ -145,15 +145,18 @@ void VlmTask::open_files() {
           continue;
         }
         const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
+        if (data.images.empty() && own.string().find_first_of("*?[") != std::string::npos && !fs::exists(own))
+          config_error("data.images", concat("must be given with ", named, ", whose files are in several folders"));
         found.push_back(open_source(split, named, wanted.part, data.images.empty() ? own : data.images));
       }
       if (found.size() == wanted.named.size())
         sources_[static_cast<size_t>(split)] = {std::move(found), wanted.names, wanted.shares,
                                                 context().seed("mixture")};
     }
-    if (const uint64_t learnt = sample_count(Split::kTrain), held_out = sample_count(Split::kVal);
+    if (const uint64_t learnt = training().records(),
+        held_out = sources_[static_cast<size_t>(Split::kVal)].records();
         data.validation_share > 0 && learnt + held_out > 0)
-      context().info(files::held_out_text(data.train.string(), data.validation_share, learnt, held_out));
+      context().info(files::held_out_text(data.named_for_training(), data.validation_share, learnt, held_out));
     if (is_asked()) open_question();
     const auto texts = [&] {
       std::vector<const ConversationStore*> stores;
@@ -185,6 +188,7 @@ void VlmTask::open_data() {
                  " validation, ", sample_count(Split::kTest), " test samples; ",
                  config().vision.vision.patches(), " patches a picture; vocabulary of ",
                  tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+  for (const std::string& line : training().lines()) context().info(line);
 }
 
 std::shared_ptr<Vlm> VlmTask::build_model() {

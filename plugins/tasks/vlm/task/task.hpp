@@ -60,7 +60,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const VlmTaskBatch& batch) override {
-    const at::Tensor rows = language::row_losses(batch.packed, batch.sources);
+    if (batch.sources.empty()) return model().loss(batch, pass());
+    const at::Tensor rows = language::row_losses(batch.packed);
     const LossSum sum = model().loss(batch, pass(), rows);
     language::tell_sources(context(), batch.packed, batch.sources, training().names(), rows);
     return sum;
