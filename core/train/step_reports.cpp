@@ -15,8 +15,7 @@ void add_means(const std::vector<MetricSum>& metrics, StepRecord& record) {
     if (metric.name == kDeviceUtilisation)
       record.device_utilisation = metric.sum / metric.weight;
     else
-      record.task_metrics.emplace_back(metric.name,
-                                       is_count ? metric.sum : metric.sum / metric.weight);
+      record.task_metrics.emplace_back(metric.name, is_count ? metric.sum : metric.sum / metric.weight);
   }
 }
 

@@ -43,7 +43,9 @@ TEST_F(Syntax, AnArrayOfTablesIsAListForEachKey) {
 }
 
 TEST_F(Syntax, AnArrayOfTablesReplacesTheOneOfTheFileBelow) {
-  write("base.toml", "task.plugin = 't'\n[[task.source]]\npath = 'a'\nname = 'x'\n[[task.source]]\npath = 'b'\nname = 'y'\n");
+  write("base.toml",
+        "task.plugin = 't'\n[[task.source]]\npath = 'a'\nname = 'x'\n[[task.source]]\npath = 'b'\nname = "
+        "'y'\n");
   const Config config = load_text("extends = 'base.toml'\n[[task.source]]\npath = 'c'\n");
   std::string all;
   for (const Row& row : config.rows())

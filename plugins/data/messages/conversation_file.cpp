@@ -146,9 +146,8 @@ text_pairs::JsonFields first_fields(const sources::SourceFiles& source,
 }  // namespace
 
 bool has_turns(const sources::SourceFiles& source) {
-  return std::ranges::any_of(
-      first_fields(source, {std::begin(kTurnKeys), std::end(kTurnKeys)}).fields,
-      [](const auto& field) { return field.state != text_pairs::JsonField::kAbsent; });
+  return std::ranges::any_of(first_fields(source, {std::begin(kTurnKeys), std::end(kTurnKeys)}).fields,
+                             [](const auto& field) { return field.state != text_pairs::JsonField::kAbsent; });
 }
 
 bool has_pictures_within(const sources::SourceFiles& source, const std::string& key) {

@@ -143,9 +143,9 @@ std::string state_of(const std::vector<std::string>& paths, uint64_t& bytes, tim
     struct stat status {};
     state += path;
     if (::stat(path.c_str(), &status) == 0) {
-      for (const auto number : {static_cast<int64_t>(status.st_ino),
-                                static_cast<int64_t>(status.st_size), status.st_mtim.tv_sec,
-                                status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec})
+      for (const auto number :
+           {static_cast<int64_t>(status.st_ino), static_cast<int64_t>(status.st_size), status.st_mtim.tv_sec,
+            status.st_mtim.tv_nsec, status.st_ctim.tv_sec, status.st_ctim.tv_nsec})
         state += " " + std::to_string(number);
       bytes += static_cast<uint64_t>(status.st_size);
       if (status.st_ctim.tv_sec > newest.tv_sec) newest = status.st_ctim;

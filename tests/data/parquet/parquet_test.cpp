@@ -117,7 +117,8 @@ TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
     }
     return errors;
   };
-  for (const char* file : {"snappy.parquet", "gzip.parquet", "zstd.parquet"}) EXPECT_GT(damage(file), 1000) << file;
+  for (const char* file : {"snappy.parquet", "gzip.parquet", "zstd.parquet"})
+    EXPECT_GT(damage(file), 1000) << file;
   // By pyarrow, which writes no checksums of pages by itself; its column is a dictionary's in Arrow, too.
   EXPECT_GT(damage("unchecked/dictionary.parquet"), 300);
 }

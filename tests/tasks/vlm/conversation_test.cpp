@@ -224,7 +224,8 @@ TEST_F(Conversations, MayHaveTheirPictureWithin) {
 }
 
 TEST_F(Conversations, CaptionsMayHaveTheirPictureWithin) {
-  for (const std::string image : {R"("data:image/png;base64,AAAA")", R"({"bytes":"data:;base64,AAAA","path":null})"}) {
+  for (const std::string image :
+       {R"("data:image/png;base64,AAAA")", R"({"bytes":"data:;base64,AAAA","path":null})"}) {
     const auto all = read("a.jsonl", R"({"image":)" + image + R"(,"caption":"a cat","id":7})" + "\n");
     ASSERT_EQ(all.size(), 1u) << report_.table("a.jsonl");
     EXPECT_EQ(all[0].image.bytes, std::string(3, '\0'));

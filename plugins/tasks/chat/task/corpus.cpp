@@ -118,9 +118,8 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
   });
   if (const double share = config_.data.validation_share;
       share > 0 && context_.run().purpose == PL_PURPOSE_TRAIN && size(Split::kTrain) > 0)
-    context_.info(
-        files::held_out_text(config_.data.named_for_training(), share, store(Split::kTrain).records(),
-                             store(Split::kVal).records()));
+    context_.info(files::held_out_text(config_.data.named_for_training(), share,
+                                       store(Split::kTrain).records(), store(Split::kVal).records()));
 }
 
 void Corpus::open_format(bool is_kept) {

@@ -115,9 +115,8 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
     if (context.run().purpose == PL_PURPOSE_PREDICT && tokenizer_ && !config.ask.prompt.empty())
       asked_ = tokenizer_->encode(config.ask.prompt);
     if (const double share = config.data.validation_share; share > 0 && size(Split::kTrain) > 0)
-      context.info(
-          files::held_out_text(config.data.named_for_training(), share, cache(Split::kTrain).records(),
-                               cache(Split::kVal).records()));
+      context.info(files::held_out_text(config.data.named_for_training(), share,
+                                        cache(Split::kTrain).records(), cache(Split::kVal).records()));
   });
   if (context.run().purpose == PL_PURPOSE_EVALUATE && size(Split::kTest) > 0) leave_out_unanswered(context);
 }

@@ -122,8 +122,7 @@ bool Pictures::load(const messages::Picture& picture, float* out,
   }
   if (options_.is_asked) throw files::DataError(problem);
   const std::lock_guard lock(said_->mutex);
-  const std::string known =
-      picture.bytes.empty() ? name : name + " " + files::hash128(picture.bytes).hex();
+  const std::string known = picture.bytes.empty() ? name : name + " " + files::hash128(picture.bytes).hex();
   if (!said_->broken.insert(known).second) return false;
   const uint64_t count = said_->broken.size();
   if (count > options_.most_broken)

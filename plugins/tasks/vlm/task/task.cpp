@@ -146,7 +146,8 @@ void VlmTask::open_files() {
         }
         const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
         if (data.images.empty() && own.string().find_first_of("*?[") != std::string::npos && !fs::exists(own))
-          config_error("data.images", concat("must be given with ", named, ", whose files are in several folders"));
+          config_error("data.images",
+                       concat("must be given with ", named, ", whose files are in several folders"));
         found.push_back(open_source(split, named, wanted.part, data.images.empty() ? own : data.images));
       }
       if (found.size() == wanted.named.size())
@@ -156,7 +157,8 @@ void VlmTask::open_files() {
     if (const uint64_t learnt = training().records(),
         held_out = sources_[static_cast<size_t>(Split::kVal)].records();
         data.validation_share > 0 && learnt + held_out > 0)
-      context().info(files::held_out_text(data.named_for_training(), data.validation_share, learnt, held_out));
+      context().info(
+          files::held_out_text(data.named_for_training(), data.validation_share, learnt, held_out));
     if (is_asked()) open_question();
     const auto texts = [&] {
       std::vector<const ConversationStore*> stores;

@@ -73,10 +73,8 @@ void read_one(const std::string& path, const Columns& columns, uint64_t max_reco
   uint64_t dropped = 0;
   for (const auto& drop : report.drops) dropped += drop.count;
   require(dropped == report.dropped(), "every record that is not used has a reason");
-  const SourceReport all{{{"x", report}}};
-  require(SourceReport::from_json(all.to_json()).to_json() == all.to_json() ||
-              first_invalid_utf8(all.table()) != std::string::npos,
-          "reports survive JSON");
+  const SourceReport once = SourceReport::from_json(SourceReport{{{"x", report}}}.to_json());
+  require(SourceReport::from_json(once.to_json()).table() == once.table(), "reports survive JSON");
 }
 
 }  // namespace
