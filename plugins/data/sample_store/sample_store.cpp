@@ -79,7 +79,7 @@ std::string SampleStore::find_parts(const Kind& kind, const Hash128& key, uint64
     return kNoEnd;
   if (footer.key != key) return "made of other data, or with other options";
   directory_.resize(indices);
-  std::memcpy(directory_.data(), parts.data(), indices * sizeof(uint64_t));
+  if (indices > 0) std::memcpy(directory_.data(), parts.data(), indices * sizeof(uint64_t));
   summary_ = parts.substr(indices * sizeof(uint64_t), footer.summary_bytes);
   footer_ = footer;
   return "";
