@@ -1,8 +1,6 @@
 // Files of samples: what is read is what was written. Damage of each byte: tests/tasks/summarization.
 #include "plugins/data/sample_store/sample_store.hpp"
 
-#include <sys/resource.h>
-
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -88,26 +86,6 @@ TEST_F(Samples, AreMadeOnceAndAgainWhereTheyAreDamaged) {
                             [](SampleWriter&) -> std::string { throw files::Cancelled(); }),
                files::Cancelled);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
-}
-
-uint64_t resident_kilobytes() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<uint64_t>(usage.ru_maxrss);
-}
-
-TEST_F(Samples, MemoryDoesNotGrowWithTheirNumber) {
-  {
-    SampleWriter writer(path_, kKind);
-    const std::string text(400, 'x');
-    for (int i = 0; i < 300'000; ++i) writer.append(text);
-    writer.finish(kKey, "");
-  }
-  ASSERT_GT(std::filesystem::file_size(path_), uint64_t{120} << 20);
-  const uint64_t before = resident_kilobytes();
-  const SampleStore store(path_, kKind, kKey);
-  for (uint64_t i = 0; i < store.size(); i += 7) ASSERT_EQ(store[i].payload().size(), 400u);
-  EXPECT_LT(resident_kilobytes(), before + 8192);
 }
 
 }  // namespace

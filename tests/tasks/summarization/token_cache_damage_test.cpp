@@ -83,7 +83,7 @@ TEST_F(TokenCacheDamage, SamplesThatPointOutsideAreRefused) {
     for (uint64_t i = 0; i < good.size(); ++i) {
       std::string payload(good[i].payload());
       const size_t changed = random() % (payload.size() / sizeof(uint32_t)) * sizeof(uint32_t);
-      const uint32_t word = static_cast<uint32_t>(random()) >> random() % 33;
+      const uint32_t word = static_cast<uint32_t>(random()) >> random() % 32;
       if (random() % 2 == 0) std::memcpy(payload.data() + changed, &word, sizeof word);
       writer.append(payload);
     }
