@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -66,7 +67,7 @@ void add_pair_report(const text_pairs::SourceReport& pairs, ReadReport& report) 
 void read_table(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
   Table table = look_at_table(source.paths.front(), options);
-  for (const std::string& path : source.paths)
+  for (const std::string& path : std::span(source.paths).subspan(1))
     if (look_at_table(path, options) != table)
       throw DataError(path + ": its header is read in another way than that of " + source.paths.front() +
                       ": name them as sources of their own ([[task.data.source]])");
@@ -122,10 +123,6 @@ Conversation conversation_in(const JsonText& record, const Parse& parse) {
   if (!image.bytes.empty() && image.name.empty()) image.name = "(in the record " + conversation.id + ")";
   return conversation;
 }
-
-}  // namespace
-
-namespace {
 
 // The fields of the first record that can be read.
 text_pairs::JsonFields first_fields(const sources::SourceFiles& source,

@@ -33,9 +33,8 @@ class Mixed {
     for (const Store& store : stores_) count += store.size();
     return count;
   }
-  // Calls get(store, record) for a sample.
+  // Calls get(store, record) for a sample, whose source is the same in every epoch.
   template <class Get>
-  // The same source in every epoch.
   decltype(auto) with(uint64_t epoch, uint64_t sample, Get&& get) const {
     const Mixture::Place place = mixture_(epoch, sample);
     return get(stores_[place.source], place.record);
@@ -44,7 +43,7 @@ class Mixed {
   std::vector<size_t> sources_of(std::span<const uint64_t> samples) const {
     std::vector<size_t> sources;
     if (stores_.size() > 1)
-      for (const uint64_t sample : samples) sources.push_back(mixture_(0, sample).source);
+      for (const uint64_t sample : samples) sources.push_back(mixture_.source_of(sample));
     return sources;
   }
   // For the log: how often each of several sources is used.
@@ -56,7 +55,6 @@ class Mixed {
   }
   const std::vector<Store>& stores() const { return stores_; }
   const std::vector<std::string>& names() const { return names_; }  // of the sources
-  const Mixture& mixture() const { return mixture_; }
   // Equal where all records are, and are used equally often.
   const std::string& fingerprint() const { return fingerprint_; }
 

@@ -37,10 +37,14 @@ std::string Mixture::line(const std::string& name, size_t source) const {
   return "source     " + name + numbers;
 }
 
-Mixture::Place Mixture::operator()(uint64_t epoch, uint64_t sample) const {
+size_t Mixture::source_of(uint64_t sample) const {
   const auto after = std::ranges::upper_bound(parts_, sample, {}, &Part::begin);
-  const Part& part = *(after - 1);
-  const auto source = static_cast<size_t>(after - 1 - parts_.begin());
+  return static_cast<size_t>(after - parts_.begin()) - 1;
+}
+
+Mixture::Place Mixture::operator()(uint64_t epoch, uint64_t sample) const {
+  const size_t source = source_of(sample);
+  const Part& part = parts_[source];
   const uint64_t number = sample - part.begin;
   // Whole passes need no order: that of the samples is random.
   if (part.samples % part.records == 0) return {source, number % part.records};

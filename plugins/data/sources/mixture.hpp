@@ -32,6 +32,7 @@ class Mixture {
   uint64_t samples_of(size_t source) const { return parts_[source].samples; }  // in an epoch
   // "source     code: 1200 of 4000 samples of an epoch (30.0%), its 600 records 2.00 times each"
   std::string line(const std::string& name, size_t source) const;
+  size_t source_of(uint64_t sample) const;                  // in every epoch; sample < size()
   Place operator()(uint64_t epoch, uint64_t sample) const;  // sample < size()
 
  private:

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -235,10 +235,8 @@ std::string known_endings() {
          ".tar";
 }
 
-std::string SourceFiles::name() const {
-  const fs::path path(named);
-  if (!is_pattern(named)) return (path.has_filename() ? path : path.parent_path()).filename();
-  return path.filename();
+std::string name_of(const fs::path& named) {
+  return (named.has_filename() ? named : named.parent_path()).filename();
 }
 
 std::string SourceFiles::stem() const {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +23,9 @@ std::optional<Format> format_named(std::string_view name);
 // For messages: ".jsonl, .ndjson, ..., with .gz or .zst behind it where it is packed".
 std::string known_endings();
 
+// "train.jsonl", "data" also of "data/", "train-*.parquet": for messages, and for names of caches.
+std::string name_of(const std::filesystem::path& named);
+
 struct SourceFiles {
   std::string named;               // by the configuration
   std::vector<std::string> paths;  // in order; at least one
@@ -31,8 +34,7 @@ struct SourceFiles {
   std::string state;               // names, sizes and times, as they were found
   Hash128 hash;                    // of format and content; of archives, which are large, of their state
 
-  // "train.jsonl", "data/train-*.parquet": for messages, and for names of caches.
-  std::string name() const;
+  std::string name() const { return sources::name_of(named); }
   std::string stem() const;  // without what a file name may not have, and without endings
   // Of several files, how file i is called among them; of one, nothing.
   std::string name_of(size_t i) const;

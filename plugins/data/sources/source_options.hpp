@@ -11,12 +11,9 @@
 
 #include "files/part.hpp"
 #include "sources/mixture.hpp"
+#include "sources/source_files.hpp"
 
 namespace pipeline::sources {
-
-inline std::string name_of(const std::filesystem::path& path) {  // of a folder also with a slash at its end
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
 
 // [[task.data.source]], as lists with a value of each.
 struct SourceOptions {
@@ -27,8 +24,7 @@ struct SourceOptions {
   void describe(Options& o) {
     o("path", path,
       "in place of data.train, several sources, each a table [[task.data.source]] with its path; what is "
-      "said of "
-      "data.train goes for each");
+      "said of data.train goes for each");
     o("name", name, "what the log calls it: loss/NAME, samples/NAME; default: the file's name");
     o("weight", weight, "its share of the samples of an epoch, which has as many as all sources have records")
         .min(0);

@@ -1,15 +1,10 @@
 #include "language/source_figures.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include <pipeline/torch/tensor.hpp>
 
 namespace pipeline::language {
-
-at::Tensor row_losses(const PackedBatch& batch) {
-  return at::empty({batch.targets.size(0)}, batch.targets.options().dtype(at::kFloat));
-}
 
 void tell_sources(const Context& context, const PackedBatch& batch, const std::vector<size_t>& sources,
                   const std::vector<std::string>& names, const at::Tensor& row_losses) {

@@ -24,10 +24,8 @@ struct DataOptions : sources::SplitOptions {
   void describe(Options& o) {
     o("train", train,
       "conversations to learn from, in JSON and Parquet (messages, ShareGPT's conversations) or JSON, "
-      "Parquet, "
-      "CSV and TSV with columns such as prompt and completion, instruction, input and output, or text; a "
-      "file, "
-      "a folder, or a pattern such as data/train-*.parquet");
+      "Parquet, CSV and TSV with columns such as prompt and completion, instruction, input and output, or "
+      "text; a file, a folder, or a pattern such as data/train-*.parquet");
     o.group("source", source);
     o("val", val, "the same, to evaluate during training; empty: none");
     o("validation_share", validation_share,

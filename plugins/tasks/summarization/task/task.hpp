@@ -54,11 +54,9 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const SummarizationBatch& batch) override {
-    if (batch.sources.empty()) return model().loss(batch.packed, pass());
-    const at::Tensor rows = language::row_losses(batch.packed);
-    const LossSum sum = model().loss(batch.packed, pass(), {}, rows);
-    language::tell_sources(context(), batch.packed, batch.sources, corpus_->training().names(), rows);
-    return sum;
+    return language::loss_by_sources(
+        context(), batch.packed, batch.sources, [&] { return corpus_->training().names(); },
+        [&](const at::Tensor& rows) { return model().loss(batch.packed, pass(), {}, rows); });
   }
   void evaluate(const SummarizationBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;

@@ -60,11 +60,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const VlmTaskBatch& batch) override {
-    if (batch.sources.empty()) return model().loss(batch, pass());
-    const at::Tensor rows = language::row_losses(batch.packed);
-    const LossSum sum = model().loss(batch, pass(), rows);
-    language::tell_sources(context(), batch.packed, batch.sources, training().names(), rows);
-    return sum;
+    return language::loss_by_sources(
+        context(), batch.packed, batch.sources, [&] { return training().names(); },
+        [&](const at::Tensor& rows) { return model().loss(batch, pass(), rows); });
   }
   void evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
