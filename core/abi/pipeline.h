@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 5u /* may differ either way */
+#define PL_ABI_MINOR 6u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -297,6 +297,8 @@ typedef struct pl_host {
  * there but not here. The log names both. */
 #define PL_PARAMETER_NEW 4u
 #define PL_PARAMETER_DROPPABLE 8u
+/* 1.6: where it is not trainable, the task takes its value in bfloat16 as well. */
+#define PL_PARAMETER_TAKES_BFLOAT16 0x10000u
 
 /* A parameter tensor. Training changes no other state of the task. */
 typedef struct pl_parameter {
@@ -309,6 +311,10 @@ typedef struct pl_parameter {
   double lr_multiplier; /* of the learning rate; normally 1 */
   uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
   uint32_t reserved;
+  /* 1.6: that its value is kept and bound in, set by the host, for a parameter that TAKES_BFLOAT16 and is not
+   * trainable; all zero, as from tasks: pl_run_info.parameter_dtype. State stays in float32. */
+  pl_dtype dtype;
+  uint32_t reserved_2;
 } pl_parameter;
 
 /* A finished gradient of one micro-batch, in float32, the parameter's dtype or the compute dtype. */
@@ -553,10 +559,10 @@ typedef struct pl_task_api {
   /* (optional) Reads initial values from another tool's folder, e.g. Hugging Face. Strict: one error lists
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
-  /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype, and `grad`, both contiguous
-   * and aligned to 64 bytes. grad->data == NULL: gradients are handed over (see pl_gradient.owner), or the
-   * parameter is not trainable. The views are borrowed-call; the memory stays in place until destroy, or
-   * until the parameter is bound again, between batches. */
+  /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or as pl_parameter.dtype says,
+   * and `grad`, both contiguous and aligned to 64 bytes. grad->data == NULL: gradients are handed over (see
+   * pl_gradient.owner), or the parameter is not trainable. The views are borrowed-call; the memory stays in
+   * place until destroy, or until the parameter is bound again, between batches. */
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
   /* (optional) For strategies that do not keep all parameters in place. hooks: borrowed-object. */
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);

@@ -57,6 +57,7 @@ constexpr pl_str kStageKinds[] = {str("train"), str("evaluate"), str("predict"),
 constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd")};
 constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant")};
 constexpr pl_str kLrScalings[] = {str("none"), str("linear"), str("sqrt"), str("conservative")};
+constexpr pl_str kFrozenPrecisions[] = {str("auto"), str("bf16")};
 constexpr pl_str kPrecisions[] = {str("auto"), str("fp32"), str("bf16"), str("fp16")};
 constexpr pl_str kAuto[] = {str("auto")};
 constexpr pl_str kSplits[] = {str("val"), str("test")};
@@ -143,6 +144,11 @@ constexpr pl_option kOptions[] = {
     option("train.precision", kString, "\"auto\"",
            "compute precision; auto: bf16 if the device has it, else fp16; fp32 on the CPU",
            one_of(kPrecisions)),
+    option(
+        "train.frozen_precision", kString, "\"auto\"",
+        "dtype that frozen weights are kept in; auto: train.precision; bf16: half the memory where that is "
+        "fp32",
+        one_of(kFrozenPrecisions)),
     option("train.clip_grad_norm", kFloat, "1.0", "scale gradients down to this norm; 0: off", at_least(0),
            kByName),
     option("train.activation_checkpointing", kBool, "false",

@@ -144,6 +144,9 @@ class Task {
   // All parameters, read once and checked: unique names, shapes, units. Strings and shapes live as long as
   // the task.
   const std::vector<pl_parameter>& parameters();
+  // From now on `parameters` asks strategies to keep what is frozen in bfloat16, where the task takes it so.
+  // Returns how many elements that are.
+  uint64_t keep_frozen_in_bfloat16();
   void initialize(uint64_t index, std::span<float> out);
   bool has_import_model() const { return api_.import_model; }
   void import_model(const std::filesystem::path& folder);

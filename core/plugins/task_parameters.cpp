@@ -60,9 +60,22 @@ const std::vector<pl_parameter>& Task::parameters() {
     if (!problem.empty())
       throw Error(
           fmt::format("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem));
+    parameter.dtype = {};
     read.push_back(parameter);
   }
   return parameters_ = std::move(read);
+}
+
+uint64_t Task::keep_frozen_in_bfloat16() {
+  parameters();
+  uint64_t elements = 0;
+  for (pl_parameter& parameter : parameters_) {
+    if (parameter.flags & PL_PARAMETER_TRAINABLE || !(parameter.flags & PL_PARAMETER_TAKES_BFLOAT16))
+      continue;
+    parameter.dtype = {PL_DTYPE_BFLOAT, 16, 1};
+    elements += element_count(parameter);
+  }
+  return elements;
 }
 
 void Task::initialize(uint64_t index, std::span<float> out) {

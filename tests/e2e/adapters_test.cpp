@@ -1,5 +1,6 @@
 // Low-rank additions as a user has them: learnt from a folder, exported as PEFT's, and begun with again.
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -272,6 +273,83 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
     EXPECT_EQ(table.shape[0], config["vocab_size"]) << name;
     EXPECT_TRUE(bytes(table).ends_with(more)) << name;
   }
+}
+
+// Which for the same weights changes no bit, under any strategy; what is trained and the norms keep float32.
+TEST_F(Adapters, MayHaveABaseInBfloat16) {
+  const auto base = safetensors::Folder::open(path("base/export").string());
+  const auto rounded = [&](const std::string& name) {
+    std::string all = bytes(base.at(name));
+    for (size_t at = 0; base.at(name).shape.size() > 1 && at < all.size(); at += sizeof(float)) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &all[at], sizeof bits);
+      bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;  // to the nearest, ties to even
+      std::memcpy(&all[at], &bits, sizeof bits);
+    }
+    return all;
+  };
+  fs::copy(path("base/export"), path("rounded"));
+  {
+    safetensors::Writer writer(path("rounded/model.safetensors").string());
+    for (const std::string& name : base.names())
+      writer.declare(name, base.at(name).dtype, base.at(name).shape);
+    for (const std::string& name : base.names()) {
+      const std::string all = rounded(name);
+      writer.write(name, std::as_bytes(std::span(all)));
+    }
+    writer.finish();
+  }
+  ASSERT_EQ(call("run", {"--set", "train.init_from=rounded"}).code, 0);
+
+  const std::vector<std::string> narrow{"--set", "train.frozen_precision=bf16"};
+  const auto with = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), narrow.begin(), narrow.end());
+    more.insert(more.end(), {"--set", "run.dir=" + dir});
+    return more;
+  };
+  const Result one = call("run", with("one", {}));
+  ASSERT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_THAT(one.out + one.err, HasSubstr(" frozen in bf16"));
+  EXPECT_EQ(curve("one"), curve("run"));
+  EXPECT_EQ(loss_of("one"), loss_of("run"));
+  EXPECT_EQ(json::parse(read_text(path("one/model.json")))["dtypes"]["frozen"], "bf16");
+
+  const std::vector<std::string> two{"--set", "launch.processes=2"};
+  const auto on_two = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.end(), two.begin(), two.end());
+    const Result result = call("run", with(dir, more));
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(curve(dir), curve("run"));
+    EXPECT_EQ(loss_of(dir), loss_of("run"));
+  };
+  on_two("ddp", {"--set", "strategy.plugin=ddp"});
+  const auto stage = [](const char* number) {
+    return std::vector<std::string>{"--set", "strategy.plugin=sharded", "--set",
+                                    std::string("strategy.zero_stage=") + number};
+  };
+  on_two("sharded2", stage("2"));
+  ASSERT_EQ(call("run", with("sharded3", {"--set", "train.max_steps=7"})).code, 0);
+  on_two("sharded3", stage("3"));
+
+  // Its figures afterwards, and what is exported: the weights that were trained with.
+  const Result evaluated =
+      call("evaluate", with("one", {"--checkpoint", "last", "--split", "val", "--output", "val.json"}));
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_NEAR(json::parse(read_text(path("val.json")))["figures"]["loss"].get<double>(), loss_of("run"),
+              1e-6);
+  ASSERT_EQ(call("export", with("one", {"--checkpoint", "last", "--output", "whole", "--set",
+                                        "task.language.lora.merge=true"}))
+                .code,
+            0);
+  const auto whole = safetensors::Folder::open(path("whole").string());
+  EXPECT_EQ(bytes(whole.at("model.embed_tokens.weight")), rounded("model.embed_tokens.weight"));
+  EXPECT_EQ(bytes(whole.at("model.norm.weight")), bytes(base.at("model.norm.weight")));
+
+  const Result all = pipeline(
+      {"run", "base.toml", "--set", "run.dir=all", "--set", "train.frozen_precision=bf16"}, folder());
+  EXPECT_EQ(all.code, 2);
+  EXPECT_THAT(all.err, HasSubstr("--set train.frozen_precision=bf16: task chat"));
+  EXPECT_THAT(all.err, HasSubstr("has no frozen weights that may be kept so"));
 }
 
 }  // namespace

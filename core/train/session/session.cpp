@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/launch/process.hpp"
 #include "core/observe/format.hpp"
@@ -348,6 +349,7 @@ void Session::create_strategy() {
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
+  if (config_.get_string("train.frozen_precision") == "bf16") keep_frozen_in_bfloat16();
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,
                                                   parameters, optimizer_of(config_),
@@ -355,9 +357,30 @@ void Session::create_strategy() {
   set_up_ = SetUp::loading_weights;
 }
 
+void Session::keep_frozen_in_bfloat16() {
+  const auto refuse = [&](const std::string& problem) {
+    return config_.error("train.frozen_precision", problem);
+  };
+  if (precision_.name == "fp16")
+    throw refuse("with train.precision = \"fp16\" frozen weights are kept in fp16: use \"auto\"");
+  if (precision_.name == "bf16") return;
+  if (task_->keep_frozen_in_bfloat16() == 0)
+    throw refuse(
+        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or learn low-rank "
+                    "additions to weights that are frozen (lora.rank)",
+                    task_plugin_->label()));
+}
+
 void Session::bind_storage() {
-  for (uint64_t i = 0; i < task_->parameters().size(); ++i) {
+  const std::vector<pl_parameter>& parameters = task_->parameters();
+  for (uint64_t i = 0; i < parameters.size(); ++i) {
     const plugins::Storage storage = strategy_->storage(i);
+    if (parameters[i].dtype.bits != 0 && parameters[i].dtype.code != storage.value.dtype.code)
+      throw config_.error(
+          "train.frozen_precision",
+          fmt::format("{} keeps '{}' in {}, since it was built for an older ABI: use \"auto\"",
+                      strategy_plugin_->label(), view(parameters[i].name),
+                      precision_name(storage.value.dtype)));
     task_->bind(i, storage.value, storage.grad);
   }
 }

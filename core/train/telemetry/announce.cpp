@@ -31,12 +31,14 @@ struct ParameterCount {
   uint64_t total = 0;
   uint64_t trainable = 0;
   uint64_t decayed = 0;  // trainable, with weight decay
+  uint64_t narrow = 0;   // frozen, and kept in bfloat16
 };
 
 ParameterCount count_parameters(Session& session) {
   ParameterCount count;
   for (const pl_parameter& parameter : session.task().parameters()) {
     count.total += plugins::element_count(parameter);
+    if (parameter.dtype.bits != 0) count.narrow += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
     count.trainable += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_DECAY) != 0) count.decayed += plugins::element_count(parameter);
@@ -173,11 +175,12 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
                            observe::grouped(count.total), observe::grouped(count.trainable),
                            observe::grouped(count.decayed), weights));
   say("precision",
-      fmt::format("{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}",
-                  session.precision().name, precision_name(info.parameter_dtype),
-                  precision_name(info.compute_dtype), precision_name(strategy.gradient_dtype),
-                  precision_name(strategy.reduction_dtype), precision_name(strategy.master_dtype),
-                  precision_name(strategy.optimizer_dtype)));
+      fmt::format(
+          "{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}{}",
+          session.precision().name, precision_name(info.parameter_dtype), precision_name(info.compute_dtype),
+          precision_name(strategy.gradient_dtype), precision_name(strategy.reduction_dtype),
+          precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype),
+          count.narrow > 0 ? fmt::format("; {} frozen in bf16", observe::grouped(count.narrow)) : ""));
   const std::string& scaling = config.get_string("schedule.lr_scaling");
   const double base = config.get_float("optimizer.lr");
   say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule.peak,
@@ -259,6 +262,7 @@ std::string model_json(Session& session) {
                     {"reduction", precision_name(info.reduction_dtype)},
                     {"master", precision_name(info.master_dtype)},
                     {"optimizer", precision_name(info.optimizer_dtype)}};
+  if (count.narrow > 0) json["dtypes"]["frozen"] = "bf16";
   nlohmann::ordered_json bytes = nlohmann::ordered_json::object();
   for (const auto& [what, size] : session.strategy().memory()) bytes[what] = size;
   json["bytes"] = bytes;

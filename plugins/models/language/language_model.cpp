@@ -40,8 +40,9 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   config_.check();
   const Names& names = architecture_.names;
   const auto table = [&](const char* plain, int64_t rows) {
-    return parameters().add({.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0)},
-                            normal(config_.initializer_range));
+    return parameters().add(
+        {.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0), .takes_bfloat16 = true},
+        normal(config_.initializer_range));
   };
   embedding_ = table(names.embedding, config_.vocab_size);
   if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);
@@ -127,6 +128,9 @@ transformer::Rotation LanguageModel::rotation(const at::Tensor& positions, bool 
   return transformer::rotation(positions, of_row, rope.magnitude());
 }
 
+// Of the residual stream: that of the parameters, whatever a frozen embedding is kept in.
+at::ScalarType LanguageModel::stream_type() const { return last_norm_.weight.scalar_type(); }
+
 // As transformers has it: the factor is of the embedding's type.
 at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
   if (!architecture_.is_embedding_scaled) return embedded;
@@ -161,7 +165,7 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
         const Inserted values = in.empty() ? Inserted{} : Inserted{inserted.rows, in[0]};
         return Tensors{
             scaled(transformer::embed(batch.tokens, positions_.defined() ? batch.positions : at::Tensor(),
-                                      embedding_, positions_, dropout, shared, values))};
+                                      embedding_, positions_, dropout, shared, values, stream_type()))};
       },
       inserted.rows.defined() ? Tensors{inserted.values} : Tensors{})[0];
   return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
@@ -222,7 +226,7 @@ double LanguageModel::flops(const PackedBatch& batch) const {
 at::Tensor LanguageModel::embed_with(const at::Tensor& tokens, const at::Tensor& positions,
                                      const Inserted& inserted) const {
   return scaled(transformer::embed(tokens, positions_.defined() ? positions : at::Tensor(), embedding_,
-                                   positions_, {}, nullptr, inserted));
+                                   positions_, {}, nullptr, inserted, stream_type()));
 }
 
 at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Tensor& positions,

@@ -95,6 +95,7 @@ class LanguageModel : public generation::DecoderModel {
   void add_layer(int64_t index);
   const at::Tensor& head() const { return head_.defined() ? head_ : embedding_; }
   transformer::Rotation rotation(const at::Tensor& positions, bool is_local) const;
+  at::ScalarType stream_type() const;
   at::Tensor scaled(const at::Tensor& embedded) const;
   // The last norm's input at `rows` (ascending).
   at::Tensor body(const PackedBatch& batch, const Inserted& inserted, const std::vector<int64_t>& rows,

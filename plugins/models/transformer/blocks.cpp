@@ -39,7 +39,7 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
                           at::ScalarType dtype) {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor input = normed.y.to(dtype);
-    at::Tensor y = gemm(input, weight.to(dtype), {.bias = bias_in(bias, dtype)});
+    at::Tensor y = gemm(input, as_factor(weight, dtype), {.bias = bias_in(bias, dtype)});
     const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, weight);
     ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, weight,
                             kept_if(need_norm, normed.mean), kept_if(need_norm, normed.rstd),
@@ -74,7 +74,7 @@ class LinearResidual : public torch::autograd::Function<LinearResidual> {
   static Variable forward(AutogradContext* ctx, const Variable& h, const Variable& weight,
                           const Variable& bias, const Variable& residual, const Dropout& dropout) {
     const auto dtype = h.scalar_type();
-    const at::Tensor w = weight.to(dtype), b = bias_in(bias, dtype);
+    const at::Tensor w = as_factor(weight, dtype), b = bias_in(bias, dtype);
     at::Tensor y;
     if (residual.dim() < 2) {
       y = gemm(h, w, {.bias = b});
@@ -115,13 +115,14 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
       kept_input = kept_normed(input, up_weight);
       pre = at::empty({x.size(0), up_weight.size(1)}, input.options());
       h = at::empty_like(pre);
-      gemm_out(pre, input, up_weight.to(dtype), {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
+      gemm_out(pre, input, as_factor(up_weight, dtype),
+               {.bias = up_bias.to(dtype), .gelu = h, .gelu_form = form});
     }
     at::Tensor y;
     if (!dropout.active() && x.scalar_type() == dtype) {
       y = gemm(h, down_weight, {.bias = down_bias, .addend = x});
     } else {
-      y = gemm(h, down_weight.to(dtype), {.bias = down_bias.to(dtype)}).to(x.scalar_type());
+      y = gemm(h, as_factor(down_weight, dtype), {.bias = down_bias.to(dtype)}).to(x.scalar_type());
       y = dropout.active() ? apply_dropout(y, dropout, x, true) : y.add(x);
     }
     const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, up_weight);
@@ -178,14 +179,14 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
     {
       const at::Tensor input = std::exchange(normed.y, {}).to(dtype);
       kept_input = kept_normed(input, up_weight);
-      gated = gemm(input, up_weight.to(dtype));
+      gated = gemm(input, as_factor(up_weight, dtype));
     }
     const at::Tensor h = swiglu(gated);
     at::Tensor y;
     if (x.scalar_type() == dtype) {
       y = gemm(h, down_weight, {.addend = x});
     } else {
-      y = gemm(h, down_weight.to(dtype)).to(x.scalar_type()).add_(x);
+      y = gemm(h, as_factor(down_weight, dtype)).to(x.scalar_type()).add_(x);
     }
     const bool need_norm = any_needs_gradient(x, norm_weight, norm_bias, up_weight);
     ctx->save_for_backward({kept_if(need_norm, x), norm_weight, norm_bias, up_weight, down_weight,

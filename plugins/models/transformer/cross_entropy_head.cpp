@@ -152,7 +152,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
     const LayerNormed normed = layer_norm(x, norm_weight, norm_bias, eps);
     const at::Tensor h = normed.y.to(options.compute);
     const int64_t vocabulary = weight.size(0), columns = padded_columns(h, vocabulary);
-    const at::Tensor w = padded_rows(weight.to(options.compute), columns);
+    const at::Tensor w = padded_rows(as_factor(weight, options.compute), columns);
     const at::Tensor b = bias.numel() > 0 ? padded_rows(bias.to(options.compute), columns) : at::Tensor();
 
     const bool need_weight = gradient && weight.requires_grad();
@@ -249,7 +249,7 @@ at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& 
   const at::Tensor norm_bias = norm.bias.defined() ? norm.bias : at::empty({0}, x.options());
   const at::Tensor h = layer_norm(x, norm.weight, norm_bias, norm.eps).y.to(compute);
   const at::Tensor b = bias.defined() ? bias.to(compute) : bias;
-  at::Tensor logits = gemm(h, weight.to(compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
+  at::Tensor logits = gemm(h, as_factor(weight, compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
   if (softcap > 0) cap(logits, softcap, false);
   return logits;
 }

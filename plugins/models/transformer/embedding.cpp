@@ -46,8 +46,8 @@ class Embed : public torch::autograd::Function<Embed> {
   static Variable forward(AutogradContext* ctx, const Variable& table, const Variable& positions_table,
                           const Variable& inserted, const at::Tensor& inserted_rows, const at::Tensor& tokens,
                           const at::Tensor& positions, const Dropout& dropout,
-                          const std::shared_ptr<SharedGradient>& shared) {
-    at::Tensor x = at::index_select(table, 0, tokens);
+                          const std::shared_ptr<SharedGradient>& shared, at::ScalarType type) {
+    at::Tensor x = at::index_select(table, 0, tokens).to(type);
     if (inserted.numel() > 0) x.index_copy_(0, inserted_rows, inserted.to(x.scalar_type()));
     if (positions_table.numel() > 0) x.add_(at::index_select(positions_table, 0, positions));
     if (dropout.active()) x = apply_dropout(x, dropout, {}, true);
@@ -80,7 +80,8 @@ class Embed : public torch::autograd::Function<Embed> {
       dpositions = at::zeros({position_rows, dx.size(1)}, sums);
       add_rows(dpositions, positions, dx);
     }
-    return {dtable, dpositions, dinserted, Variable(), Variable(), Variable(), Variable(), Variable()};
+    return {dtable,     dpositions, dinserted,  Variable(), Variable(),
+            Variable(), Variable(), Variable(), Variable()};
   }
 };
 
@@ -97,7 +98,8 @@ void check_range(const at::Tensor& index, int64_t size, const char* what) {
 
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,
-                 const std::shared_ptr<SharedGradient>& shared, const Inserted& inserted) {
+                 const std::shared_ptr<SharedGradient>& shared, const Inserted& inserted,
+                 std::optional<at::ScalarType> type) {
   check_range(tokens, table.size(0), "token");
   const bool has_positions = positions_table.defined();
   if (has_positions) check_range(positions, positions_table.size(0), "position");
@@ -105,7 +107,8 @@ at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at
   return Embed::apply(table, has_positions ? positions_table : at::empty({0, 0}, table.options()),
                       any ? inserted.values : at::empty({0, 0}, table.options()),
                       any ? inserted.rows : at::empty({0}, tokens.options()), tokens,
-                      has_positions ? positions : at::empty({0}, tokens.options()), dropout, shared);
+                      has_positions ? positions : at::empty({0}, tokens.options()), dropout, shared,
+                      type.value_or(table.scalar_type()));
 }
 
 at::Tensor look_up(const at::Tensor& table, const at::Tensor& index) {

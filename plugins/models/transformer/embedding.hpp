@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -32,10 +33,12 @@ void check_range(const at::Tensor& index, int64_t size, const char* what);
 
 // dropout(table[tokens] + positions_table[positions]): (N, C). tokens, positions: (N) int64. positions_table
 // may be undefined: the model has its positions elsewhere.
-// `shared`: see SharedGradient; null when the table is not tied to a head.
+// `shared`: see SharedGradient; null when the table is not tied to a head. `type`: of the result; none: the
+// table's.
 at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions, const at::Tensor& table,
                  const at::Tensor& positions_table, const Dropout& dropout,
-                 const std::shared_ptr<SharedGradient>& shared = nullptr, const Inserted& inserted = {});
+                 const std::shared_ptr<SharedGradient>& shared = nullptr, const Inserted& inserted = {},
+                 std::optional<at::ScalarType> type = {});
 
 // table[index], (N, C), of a small table, which is converted as a whole. Here as there the gradients of a row
 // that was taken many times add up in float32, whatever the table's type: in bfloat16 a sum stands still at

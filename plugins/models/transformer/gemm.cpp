@@ -98,7 +98,8 @@ void run(const Gemm& whole) {
     mine.m = std::min(rows, whole.m - i);
     mine.n = std::min(columns, whole.n - j);
     mine.a += i * (whole.a_transposed ? 1 : whole.lda);
-    mine.b += j * (whole.b_transposed ? whole.ldb : 1);
+    const int64_t first = j * (whole.b_transposed ? whole.ldb : 1);
+    whole.narrow_b ? void(mine.narrow_b += first) : void(mine.b += first);
     mine.c += i * whole.ldc + j;
     if (whole.bias) mine.bias += j;
     if (whole.addend) mine.addend += i * whole.ldc + j;
@@ -114,8 +115,10 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
   const int64_t n = b.size(options.b_transposed ? 0 : 1);
   TORCH_CHECK(b.size(options.b_transposed ? 1 : 0) == k && c.size(0) == m && c.size(1) == n,
               "gemm: ", a.sizes(), " and ", b.sizes(), " into ", c.sizes());
-  if (!fast_rows(a) || !fast_rows(b) || !fast_rows(c) || k == 0 || options.factor != 1)
-    return aten_gemm(c, a, b, options);
+  const bool narrow = is_widened(b, a.scalar_type());
+  const bool fast_b = narrow ? b.stride(1) == 1 : fast_rows(b);
+  if (!fast_rows(a) || !fast_b || !fast_rows(c) || k == 0 || options.factor != 1)
+    return aten_gemm(c, a, narrow ? b.to(at::kFloat) : b, options);
   if (m == 0 || n == 0) return;
   TORCH_CHECK(c.stride(0) == n || !(options.addend.defined() || options.gelu.defined()),
               "gemm: addend and gelu need a contiguous result");
@@ -125,7 +128,7 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .a = a.const_data_ptr<float>(),
        .lda = a.stride(0),
        .a_transposed = options.a_transposed,
-       .b = b.const_data_ptr<float>(),
+       .b = narrow ? nullptr : b.const_data_ptr<float>(),
        .ldb = b.stride(0),
        .b_transposed = options.b_transposed,
        .c = c.mutable_data_ptr<float>(),
@@ -134,7 +137,8 @@ void gemm_out(at::Tensor& c, const at::Tensor& a, const at::Tensor& b, const Gem
        .bias = options.bias.defined() ? options.bias.const_data_ptr<float>() : nullptr,
        .addend = options.addend.defined() ? options.addend.const_data_ptr<float>() : nullptr,
        .gelu = options.gelu.defined() ? options.gelu.mutable_data_ptr<float>() : nullptr,
-       .form = options.gelu_form});
+       .form = options.gelu_form,
+       .narrow_b = narrow ? static_cast<const uint16_t*>(b.const_data_ptr()) : nullptr});
 }
 
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b, const GemmOptions& options) {

@@ -17,6 +17,16 @@ struct GemmOptions {
   Gelu gelu_form = Gelu::kTanh;
 };
 
+// Whether gemm() takes b as it is where a is of `type`: in bfloat16 beside float32 on the CPU, whose kernel
+// widens what it packs. The bits are those of b in float32.
+inline bool is_widened(const at::Tensor& b, at::ScalarType type) {
+  return b.is_cpu() && b.scalar_type() == at::kBFloat16 && type == at::kFloat;
+}
+// `weight` as the b of a product in `type`.
+inline at::Tensor as_factor(const at::Tensor& weight, at::ScalarType type) {
+  return is_widened(weight, type) ? weight : weight.to(type);
+}
+
 // c (m, n) = op(a) op(b) [+ bias] [+ addend]; 2-D, rows may be further apart than their width. Not recorded
 // by autograd. c may be float32 where a and b are narrower and neither bias, addend nor gelu is asked
 // for, so that many products add up without rounding. On the CPU in fp32 the bits of an element depend on its
@@ -42,7 +52,7 @@ inline at::Tensor bias_gradient(const at::Tensor& dy, bool needed) {
 
 // dx (N, in) = dy W^T
 inline at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
-  return gemm(dy, weight.to(dy.scalar_type()), {.b_transposed = true});
+  return gemm(dy, as_factor(weight, dy.scalar_type()), {.b_transposed = true});
 }
 
 }  // namespace pipeline::transformer

@@ -26,7 +26,8 @@ Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_
 
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                       uint32_t unit, double deviation) {
-  return parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit}, normal(deviation));
+  return parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit, .takes_bfloat16 = true},
+                        normal(deviation));
 }
 
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,

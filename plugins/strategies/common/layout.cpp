@@ -11,20 +11,27 @@ Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
     : alignment_(alignment), slot_index_(parameters.size()) {
   std::set<uint32_t> units;
   for (const Parameter& parameter : parameters) units.insert(parameter.unit);
-  for (const uint32_t unit : units) place_region(parameters, unit, true);
+  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kTrained);
   trainable_slots_ = slots_.size();
   trainable_length_ = length_;
-  for (const uint32_t unit : units) place_region(parameters, unit, false);
+  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kFrozen);
+  narrow_begin_ = length_;
+  for (const uint32_t unit : units) place_region(parameters, unit, Kept::kNarrow);
 }
 
-void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable) {
+Layout::Kept Layout::kept(const Parameter& parameter) {
+  if (parameter.dtype.bits != 0) return Kept::kNarrow;
+  return parameter.trainable ? Kept::kTrained : Kept::kFrozen;
+}
+
+void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t unit, Kept which) {
   std::vector<size_t> members;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    if (parameters[i].unit == unit && parameters[i].trainable == trainable) members.push_back(i);
+    if (parameters[i].unit == unit && kept(parameters[i]) == which) members.push_back(i);
   }
   if (members.empty()) return;
   const int64_t begin = length_;
-  if (trainable) {
+  if (which == Kept::kTrained) {
     place_groups(parameters, members);
   } else {
     for (const size_t index : members) place(parameters, index);
@@ -66,6 +73,11 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
                                           int64_t alignment) {
   if (same(run.parameter_dtype, kFloat64)) {
     fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
+  }
+  for (const Parameter& parameter : parameters) {
+    if (parameter.dtype.bits != 0 && (parameter.trainable || !same(parameter.dtype, kBFloat16)))
+      fail_with(PL_ERROR_UNSUPPORTED, "parameter ", parameter.name, " is to be kept in ",
+                name_of(parameter.dtype), ": only what is frozen may be, and in bfloat16");
   }
   if (run.purpose != PL_PURPOSE_TRAIN) {
     for (Parameter& parameter : parameters) parameter.trainable = false;

@@ -41,7 +41,7 @@ struct Group {
   int64_t end;
 };
 
-// A unit's trainable parameters, or its frozen ones.
+// A unit's trainable parameters, its frozen ones, or those of its frozen ones that are kept in bfloat16.
 struct Region {
   uint32_t unit;
   int64_t begin;
@@ -49,7 +49,8 @@ struct Region {
 };
 
 // The order of all parameters in one flat arena: trainable ones by unit and, within a unit, by group; then
-// frozen ones by unit. A pure function of the parameters, hence the same on every rank.
+// frozen ones by unit; then, by unit, frozen ones that are kept in bfloat16. A pure function of the
+// parameters, hence the same on every rank.
 class Layout {
  public:
   // Regions begin at multiples of `alignment`, itself a multiple of kChunk. Elements between regions are
@@ -61,6 +62,7 @@ class Layout {
   const std::vector<Region>& regions() const { return regions_; }  // by offset
   size_t trainable_slots() const { return trainable_slots_; }      // they come first
   int64_t trainable_length() const { return trainable_length_; }   // elements, a multiple of the alignment
+  int64_t narrow_begin() const { return narrow_begin_; }           // what is kept in bfloat16, up to the end
   int64_t length() const { return length_; }                       // with the frozen ones
   const Slot& slot_of(size_t parameter) const { return slots_[slot_index_[parameter]]; }
   size_t slot_index(size_t parameter) const { return slot_index_[parameter]; }
@@ -68,7 +70,9 @@ class Layout {
  private:
   void place(const std::vector<Parameter>& parameters, size_t index);
   void place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members);
-  void place_region(const std::vector<Parameter>& parameters, uint32_t unit, bool trainable);
+  enum class Kept { kTrained, kFrozen, kNarrow };
+  static Kept kept(const Parameter& parameter);
+  void place_region(const std::vector<Parameter>& parameters, uint32_t unit, Kept which);
 
   int64_t alignment_;
   std::vector<Slot> slots_;
@@ -77,6 +81,7 @@ class Layout {
   std::vector<size_t> slot_index_;  // by parameter
   size_t trainable_slots_ = 0;
   int64_t trainable_length_ = 0;
+  int64_t narrow_begin_ = 0;
   int64_t length_ = 0;
 };
 
@@ -89,7 +94,13 @@ struct GradientRun {
 
 using GradientRuns = std::vector<GradientRun>;  // by offset
 
-// The layout for a run; for values only if it does not train. Throws Error for float64 parameters.
+// What the value of a parameter is kept and bound in.
+inline pl_dtype dtype_of(const Parameter& parameter, const pl_run_info& run) {
+  return parameter.dtype.bits != 0 ? parameter.dtype : run.parameter_dtype;
+}
+
+// The layout for a run; for values only if it does not train. Throws Error for dtypes that are not known.
+// What is trained is never narrow.
 std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,
                                           int64_t alignment = kChunk);
 

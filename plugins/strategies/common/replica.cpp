@@ -15,17 +15,15 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
                  const std::vector<OptimizerRule>& optimizers)
     : layout_(make_layout(parameters, context.run())),
       device_(open_device(context.run())),
-      values_(at::zeros({std::max(layout_->length(), kChunk)},
-                        at::TensorOptions().dtype(to_torch(context.run().parameter_dtype)).device(device_))),
+      parameter_dtype_(context.run().parameter_dtype),
+      values_(layout_, to_torch(parameter_dtype_), device_),
       state_(layout_, parameters) {
   apply_run_settings(context);
-  master_ = values_.narrow(0, 0, layout_->trainable_length());
+  master_ = values_.part(0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
   optimizer_ = Optimizer::create(optimizers, master_, 0);
   for (size_t i = 0; i < parameters.size(); ++i) {
-    auto* base = static_cast<std::byte*>(values_.mutable_data_ptr());
-    const int64_t offset = layout_->slot_of(i).offset * static_cast<int64_t>(values_.element_size());
-    views_.emplace_back(base + offset, context.run().parameter_dtype, parameters[i].shape,
+    views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()), parameters[i].shape,
                         context.run().device);
   }
 }
@@ -65,12 +63,13 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
 }
 
 void Replica::publish() {
-  if (has_masters()) values_.narrow(0, 0, layout_->trainable_length()).copy_(master_);
+  if (has_masters()) values_.part(0, layout_->trainable_length()).copy_(master_);
 }
 
-ArenaPart Replica::frozen() const {
-  const int64_t begin = layout_->trainable_length();
-  return {"value", begin, values_.narrow(0, begin, layout_->length() - begin)};
+std::vector<ArenaPart> Replica::frozen() const {
+  const int64_t begin = layout_->trainable_length(), narrow = layout_->narrow_begin();
+  return {{"value", begin, values_.part(begin, narrow - begin)},
+          {"value", narrow, values_.part(narrow, layout_->length() - narrow)}};
 }
 
 std::vector<ArenaPart> Replica::optimizer_parts() const {
@@ -81,7 +80,7 @@ std::vector<ArenaPart> Replica::optimizer_parts() const {
 
 void Replica::load(const StateReader& reader) {
   state_.read(reader, {"value", 0, master_});
-  state_.read(reader, frozen());
+  for (const ArenaPart& part : frozen()) state_.read(reader, part);
   publish();
   for (const ArenaPart& part : optimizer_parts()) {
     if (reader.values_only()) {
@@ -94,19 +93,22 @@ void Replica::load(const StateReader& reader) {
 }
 
 std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
-  std::vector<ArenaPart> parts = optimizer_parts();
-  parts.insert(parts.begin(), {{"value", 0, master_}, frozen()});
+  std::vector<ArenaPart> parts{{"value", 0, master_}};
+  for (ArenaPart& part : frozen()) parts.push_back(std::move(part));
+  for (ArenaPart& part : optimizer_parts()) parts.push_back(std::move(part));
   return state_.snapshot(std::move(parts), optimizer_->step_count(), mode == PL_SNAPSHOT_COPY);
 }
 
 std::vector<at::Tensor> Replica::tensors() const {
-  std::vector<at::Tensor> tensors{master_, frozen().values, optimizer_->step_count().view({1})};
+  std::vector<at::Tensor> tensors{master_};
+  for (const ArenaPart& part : frozen()) tensors.push_back(part.values);
+  tensors.push_back(optimizer_->step_count().view({1}));
   for (const OptimizerState& state : optimizer_->state()) tensors.push_back(state.values);
   return tensors;
 }
 
 void Replica::visit_parameters(const MemoryVisitor& visit) const {
-  visit("parameters", values_.nbytes());
+  visit("parameters", values_.bytes());
   if (has_masters() && trainable_bytes() > 0) visit("master weights", trainable_bytes());
 }
 

@@ -14,6 +14,7 @@
 #include "plugins/strategies/common/optimizer.hpp"
 #include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/common/report_queue.hpp"
+#include "plugins/strategies/common/value_arena.hpp"
 
 namespace pipeline::strategies {
 
@@ -50,13 +51,14 @@ class Replica {
   uint64_t trainable_bytes() const;  // in float32
 
  private:
-  bool has_masters() const { return values_.scalar_type() != at::kFloat; }
-  ArenaPart frozen() const;
+  bool has_masters() const { return !same(parameter_dtype_, kFloat32); }
+  std::vector<ArenaPart> frozen() const;
   std::vector<ArenaPart> optimizer_parts() const;
 
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
-  at::Tensor values_;  // the arena, in the parameters' dtype
+  pl_dtype parameter_dtype_;
+  ValueArena values_;  // that the task is bound to
   at::Tensor master_;  // its trainable part in float32; the same memory if that is the dtype
   std::vector<TensorView> views_;
   std::unique_ptr<Optimizer> optimizer_;

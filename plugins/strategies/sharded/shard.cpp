@@ -16,16 +16,16 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
              const Options& options)
     : layout_(std::move(layout)),
       partition_(partition),
-      arena_(options.arena),
       in_float_(at::TensorOptions().dtype(at::kFloat).device(options.device)),
       state_(layout_, parameters) {
   for (size_t bucket = 0; bucket < partition.buckets().size(); ++bucket) {
     Part part{.range = partition.part(bucket), .value = {}, .gradient = {}, .optimizer = nullptr};
-    const bool trained = bucket < partition.trainable_buckets();
-    const at::ScalarType dtype = trained ? at::kFloat : options.dtype;
-    part.value = arena_.defined() && dtype == options.dtype
-                     ? arena_.narrow(0, part.range.begin, part.range.length())
-                     : at::zeros({part.range.length()}, in_float_.dtype(dtype));
+    const bool trained = bucket < partition.trainable_buckets(),
+               narrow = part.range.begin >= layout_->narrow_begin();
+    const at::ScalarType dtype = trained ? at::kFloat : narrow ? at::kBFloat16 : options.dtype;
+    part.is_view = options.arena != nullptr && (!trained || dtype == options.dtype);
+    part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
+                              : at::zeros({part.range.length()}, in_float_.dtype(dtype));
     if (trained) {
       part.optimizer = Optimizer::create(optimizers, part.value, part.range.begin, options.state_in);
     }
@@ -131,8 +131,7 @@ uint64_t Shard::trainable_elements() const {
 uint64_t Shard::value_bytes() const {
   uint64_t bytes = 0;
   for (const Part& part : parts_) {
-    const bool view = arena_.defined() && arena_.scalar_type() == part.value.scalar_type();
-    if (!view) bytes += part.value.nbytes();
+    if (!part.is_view) bytes += part.value.nbytes();
   }
   return bytes;
 }

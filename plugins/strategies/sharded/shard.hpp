@@ -11,6 +11,7 @@
 #include "plugins/strategies/common/arena_state.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
+#include "plugins/strategies/common/value_arena.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
 
 namespace pipeline::strategies {
@@ -20,11 +21,11 @@ namespace pipeline::strategies {
 class Shard {
  public:
   struct Options {
-    at::ScalarType dtype;  // that the task computes in, and that frozen weights are kept in
+    at::ScalarType dtype;  // of the parameters that the task is bound to
     at::Device device;
-    // Whole, in `dtype`, where all of the weights are in place: the shard then is a view of it as far as the
-    // dtypes agree. Undefined: the shard's own memory.
-    at::Tensor arena;
+    // Where all of the weights are in place: the shard then is a view of it as far as the dtypes agree. Null:
+    // the shard's own memory.
+    const ValueArena* arena;
     Optimizer::StateIn state_in;
   };
   Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
@@ -57,6 +58,7 @@ class Shard {
   struct Part {
     Range range;
     at::Tensor value;
+    bool is_view = false;  // of the arena
     at::Tensor gradient;
     std::unique_ptr<Optimizer> optimizer;  // of what is trained
   };
@@ -66,7 +68,6 @@ class Shard {
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  at::Tensor arena_;
   at::TensorOptions in_float_;
   std::vector<Part> parts_;  // by bucket
   ArenaState state_;

@@ -34,7 +34,7 @@ Sharded::Sharded(Setup setup)
       shard_(layout_, partition_, parameters(), optimizers(),
              {.dtype = dtype(),
               .device = device_,
-              .arena = values_ ? values_->arena() : at::Tensor(),
+              .arena = values_ ? &values_->arena() : nullptr,
               .state_in = state_in()}),
       reducer_(make_reducer()),
       figures_(partition_, peers_, config().zero_stage > 1, context().reproducible()) {
@@ -93,7 +93,8 @@ template <class Place>
 void Sharded::bind_to(const Place& place) {
   views_.clear();
   for (size_t i = 0; i < parameters().size(); ++i) {
-    views_.emplace_back(place.address(i), run().parameter_dtype, parameters()[i].shape, run().device);
+    views_.emplace_back(place.address(i), dtype_of(parameters()[i], run()), parameters()[i].shape,
+                        run().device);
   }
 }
 
@@ -261,7 +262,7 @@ void Sharded::memory(const MemoryVisitor& visit) {
     if (bytes > 0) visit(what, bytes);
   };
   if (values_) {
-    visit("parameters", values_->arena().nbytes());
+    visit("parameters", values_->arena().bytes());
     say("master weights", shard_.value_bytes());
   } else {
     visit("parameters", shard_.value_bytes());

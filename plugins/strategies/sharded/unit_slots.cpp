@@ -19,24 +19,29 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
       offsets_(layout_->slots().size()),
       slots_(slots + 1) {
   for (const Region& region : layout_->regions()) place_region(region);
-  std::vector<int64_t> lengths(slots_.size(), 0);
+  std::vector<std::array<int64_t, 2>> lengths(slots_.size());
   size_t index = 0;
   for (auto& [number, unit] : units_) {
     unit.slot = number == 0 ? 0 : 1 + index++ % slots;
-    lengths[unit.slot] = std::max({lengths[unit.slot], unit.length, int64_t{1}});
+    for (size_t kind = 0; kind < 2; ++kind)
+      lengths[unit.slot][kind] = std::max(lengths[unit.slot][kind], unit.lengths[kind]);
   }
-  const auto options = at::TensorOptions().dtype(dtype).device(peers_.device());
+  const at::TensorOptions options(peers_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     // Nobody may read what no unit has put there.
-    slots_[slot].memory = at::full({lengths[slot]}, std::numeric_limits<double>::quiet_NaN(), options);
+    for (size_t kind = 0; kind < 2; ++kind)
+      slots_[slot].memory[kind] = at::full({lengths[slot][kind]}, std::numeric_limits<double>::quiet_NaN(),
+                                           options.dtype(kind == 0 ? dtype : at::kBFloat16));
   }
 }
 
-// A unit's trained and frozen parameters are two regions, one after the other in its slot.
+// A unit's trained and frozen parameters are two regions, one after the other in its slot; those that are
+// kept in bfloat16 have memory of their own.
 void UnitSlots::place_region(const Region& region) {
   Unit& unit = units_[region.unit];
   unit.number = region.unit;
-  const int64_t shift = unit.length - region.begin;
+  int64_t& length = unit.lengths[is_narrow(region.begin)];
+  const int64_t shift = length - region.begin;
   const auto [first, last] = partition_.buckets_of(region.begin, region.end);
   for (size_t bucket = first; bucket < last; ++bucket) {
     unit.buckets.emplace_back(bucket, partition_.buckets()[bucket].begin + shift);
@@ -46,7 +51,7 @@ void UnitSlots::place_region(const Region& region) {
     if (places[i].offset >= region.begin && places[i].offset < region.end)
       offsets_[i] = places[i].offset + shift;
   }
-  unit.length += region.end - region.begin;
+  length += region.end - region.begin;
 }
 
 void* UnitSlots::address(size_t index) const {
@@ -54,7 +59,7 @@ void* UnitSlots::address(size_t index) const {
   for (const Region& region : layout_->regions()) {
     const int64_t offset = layout_->slots()[place].offset;
     if (offset < region.begin || offset >= region.end) continue;
-    const at::Tensor& memory = slots_[units_.at(region.unit).slot].memory;
+    const at::Tensor& memory = slots_[units_.at(region.unit).slot].memory[is_narrow(offset)];
     return static_cast<std::byte*>(memory.mutable_data_ptr()) +
            static_cast<size_t>(offsets_[place]) * memory.element_size();
   }
@@ -100,7 +105,8 @@ void UnitSlots::gather(const Unit& unit) {
   wait(slot);
   slot.unit = &unit;
   for (const auto& [bucket, offset] : unit.buckets) {
-    const at::Tensor memory = slot.memory.narrow(0, offset, partition_.buckets()[bucket].length());
+    const Range& range = partition_.buckets()[bucket];
+    const at::Tensor memory = slot.memory[is_narrow(range.begin)].narrow(0, offset, range.length());
     shard_.place(bucket, memory);
     peers_.all_gather(memory, slot.pending.emplace_back(), concat("weights of unit ", unit.number));
   }
@@ -124,7 +130,7 @@ void UnitSlots::abandon() {
 
 uint64_t UnitSlots::bytes() const {
   uint64_t bytes = 0;
-  for (const Slot& slot : slots_) bytes += slot.memory.nbytes();
+  for (const Slot& slot : slots_) bytes += slot.memory[0].nbytes() + slot.memory[1].nbytes();
   return bytes;
 }
 

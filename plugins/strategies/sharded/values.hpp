@@ -9,6 +9,7 @@
 #include <pipeline/tensor.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/value_arena.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
@@ -21,9 +22,8 @@ class Values {
   Values(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
          at::ScalarType dtype);
 
-  const at::Tensor& arena() const { return arena_; }
-  // Where parameter `index` is; borrowed from this object.
-  void* address(size_t index) const;
+  const ValueArena& arena() const { return arena_; }
+  void* address(size_t index) const { return arena_.address(index); }
 
   // Starts to put a bucket together. Nobody may read it until it has been waited for.
   void gather(size_t bucket, const Shard& shard);
@@ -36,7 +36,7 @@ class Values {
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
   const Peers& peers_;
-  at::Tensor arena_;
+  ValueArena arena_;
   std::vector<Peers::Pending> pending_;  // by bucket; goes before the arena
 };
 

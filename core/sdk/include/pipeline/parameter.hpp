@@ -14,12 +14,14 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  bool decay = true;         // weight decay applies
-  uint32_t unit = 0;         // layer index
-  double lr_multiplier = 1;  // scales the learning rate
-  uint32_t optimizer = 0;    // for strategies: index of its optimizer, set by the host
-  bool is_new = false;       // keeps its initial value if the weights that a stage starts from lack it
-  bool droppable = false;    // a later stage may do without it
+  bool decay = true;            // weight decay applies
+  uint32_t unit = 0;            // layer index
+  double lr_multiplier = 1;     // scales the learning rate
+  uint32_t optimizer = 0;       // for strategies: index of its optimizer, set by the host
+  bool is_new = false;          // keeps its initial value if the weights that a stage starts from lack it
+  bool droppable = false;       // a later stage may do without it
+  bool takes_bfloat16 = false;  // its value may be kept in bfloat16 where it is not trained
+  pl_dtype dtype{};             // for strategies: that its value is kept in; none: the run's, for parameters
 
   uint64_t count() const { return element_count(shape); }
 
@@ -32,20 +34,24 @@ struct Parameter {
             p.lr_multiplier,
             p.optimizer,
             (p.flags & PL_PARAMETER_NEW) != 0,
-            (p.flags & PL_PARAMETER_DROPPABLE) != 0};
+            (p.flags & PL_PARAMETER_DROPPABLE) != 0,
+            (p.flags & PL_PARAMETER_TAKES_BFLOAT16) != 0,
+            p.dtype};
   }
 
   // Borrows the name and the shape.
   pl_parameter raw() const {
     auto out = sized<pl_parameter>();
     out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0) |
-                (is_new ? PL_PARAMETER_NEW : 0) | (droppable ? PL_PARAMETER_DROPPABLE : 0);
+                (is_new ? PL_PARAMETER_NEW : 0) | (droppable ? PL_PARAMETER_DROPPABLE : 0) |
+                (takes_bfloat16 ? PL_PARAMETER_TAKES_BFLOAT16 : 0);
     out.ndim = static_cast<uint32_t>(shape.size());
     out.unit = unit;
     out.shape = shape.data();
     out.name = str(name);
     out.lr_multiplier = lr_multiplier;
     out.optimizer = optimizer;
+    out.dtype = dtype;
     return out;
   }
 };

@@ -6,7 +6,7 @@ A test compares the layout of all structs with core/abi/layout.
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-ABI_MAJOR, ABI_MINOR = 1, 5
+ABI_MAJOR, ABI_MINOR = 1, 6
 
 ERROR_FAILED, ERROR_CONFIG, ERROR_OUT_OF_MEMORY, ERROR_NO_SPACE = 1, 2, 3, 9
 DEVICE_CPU, DEVICE_CUDA = 1, 2
@@ -131,7 +131,7 @@ class Host(Sized):
 class Parameter(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ndim", c_uint32), ("unit", c_uint32),
                 ("shape", POINTER(c_int64)), ("name", Str), ("lr_multiplier", c_double), ("optimizer", c_uint32),
-                ("reserved", c_uint32)]
+                ("reserved", c_uint32), ("dtype", Dtype), ("reserved_2", c_uint32)]
 
 
 RELEASE = _function(None, c_void_p)

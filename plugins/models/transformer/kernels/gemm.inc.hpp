@@ -31,19 +31,38 @@ PIPELINE_INLINE int64_t block_depth(int64_t k) {
 
 // `lines` rows of a or columns of b, `depth` steps of k of each. Two steps of a line, or where `steps_first`
 // two lines, are next to each other in memory; what is not is `stride` apart.
+template <class Element>
 struct Lines {
-  const float* data;
+  const Element* data;
   int64_t stride;
   bool steps_first;
   int64_t lines, depth;
 };
 
 typedef float Quad __attribute__((vector_size(16)));
+typedef uint32_t UintQuad __attribute__((vector_size(16)));
+typedef uint16_t NarrowQuad __attribute__((vector_size(8)));
+
+PIPELINE_INLINE float widened(float x) { return x; }
+PIPELINE_INLINE float widened(uint16_t x) {
+  const uint32_t bits = uint32_t{x} << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+PIPELINE_INLINE void load_quad(Quad& to, const float* from) { std::memcpy(&to, from, sizeof to); }
+PIPELINE_INLINE void load_quad(Quad& to, const uint16_t* from) {
+  NarrowQuad narrow;
+  std::memcpy(&narrow, from, sizeof narrow);
+  const UintQuad bits = __builtin_convertvector(narrow, UintQuad) << 16;
+  std::memcpy(&to, &bits, sizeof to);
+}
 
 // to[4 x 4] = from[4 x 4] transposed; rows may be at any place.
-PIPELINE_INLINE void transpose_quads(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+template <class Element>
+PIPELINE_INLINE void transpose_quads(const Element* from, int64_t from_stride, float* to, int64_t to_stride) {
   Quad in[4];
-  for (int r = 0; r < 4; ++r) std::memcpy(&in[r], from + r * from_stride, sizeof in[r]);
+  for (int r = 0; r < 4; ++r) load_quad(in[r], from + r * from_stride);
   const Quad low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
   const Quad low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
   const Quad high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
@@ -57,20 +76,20 @@ PIPELINE_INLINE void transpose_quads(const float* from, int64_t from_stride, flo
 
 // panel: for each group of Width lines, step by step, the group's elements; a short group is filled with
 // zeros.
-template <int Width>
-PIPELINE_INLINE void pack(const Lines& x, float* panel) {
+template <int Width, class Element>
+PIPELINE_INLINE void pack(const Lines<Element>& x, float* panel) {
   for (int64_t i = 0; i < x.lines; i += Width, panel += Width * x.depth) {
     const int64_t live = x.lines - i < Width ? x.lines - i : Width;
     if (live < Width) {
       for (int64_t p = 0; p < x.depth; ++p)
         for (int64_t r = 0; r < Width; ++r)
           panel[p * Width + r] =
-              r < live ? x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r] : 0;
+              r < live ? widened(x.data[x.steps_first ? (i + r) * x.stride + p : p * x.stride + i + r]) : 0;
     } else if (!x.steps_first) {
       for (int64_t p = 0; p < x.depth; ++p)
-        std::memcpy(panel + p * Width, x.data + p * x.stride + i, Width * sizeof(float));
+        for (int r = 0; r < Width; ++r) panel[p * Width + r] = widened(x.data[p * x.stride + i + r]);
     } else {
-      const float* const from = x.data + i * x.stride;
+      const Element* const from = x.data + i * x.stride;
       int64_t p = 0;
       for (; p + 4 <= x.depth; p += 4)
 #pragma GCC unroll 16
@@ -79,19 +98,23 @@ PIPELINE_INLINE void pack(const Lines& x, float* panel) {
           transpose_quads(from + line * x.stride + p, x.stride, panel + p * Width + line, Width);
         }
       for (; p < x.depth; ++p)
-        for (int r = 0; r < Width; ++r) panel[p * Width + r] = from[r * x.stride + p];
+        for (int r = 0; r < Width; ++r) panel[p * Width + r] = widened(from[r * x.stride + p]);
     }
   }
 }
 
 static void pack_a(const Gemm& g, int64_t i0, int64_t rows, int64_t p0, int64_t depth, float* panel) {
   const float* const data = g.a_transposed ? g.a + p0 * g.lda + i0 : g.a + i0 * g.lda + p0;
-  pack<kTileRows>({data, g.lda, !g.a_transposed, rows, depth}, panel);
+  pack<kTileRows>(Lines<float>{data, g.lda, !g.a_transposed, rows, depth}, panel);
 }
 
 static void pack_b(const Gemm& g, int64_t p0, int64_t depth, int64_t j0, int64_t columns, float* panel) {
-  const float* const data = g.b_transposed ? g.b + j0 * g.ldb + p0 : g.b + p0 * g.ldb + j0;
-  pack<kTileColumns>({data, g.ldb, g.b_transposed, columns, depth}, panel);
+  const int64_t first = g.b_transposed ? j0 * g.ldb + p0 : p0 * g.ldb + j0;
+  if (g.narrow_b) {
+    pack<kTileColumns>(Lines<uint16_t>{g.narrow_b + first, g.ldb, g.b_transposed, columns, depth}, panel);
+  } else {
+    pack<kTileColumns>(Lines<float>{g.b + first, g.ldb, g.b_transposed, columns, depth}, panel);
+  }
 }
 
 // One tile: acc = a panel (depth, kTileRows) times b panel (depth, kTileColumns).

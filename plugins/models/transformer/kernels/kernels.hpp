@@ -18,7 +18,7 @@ struct Gemm {
   const float* a;
   int64_t lda;
   bool a_transposed;
-  const float* b;
+  const float* b;  // or null: narrow_b
   int64_t ldb;
   bool b_transposed;
   float* c;
@@ -28,6 +28,7 @@ struct Gemm {
   const float* addend = nullptr;  // (m, n), row stride ldc; may be c's own values only through `accumulate`
   float* gelu = nullptr;          // (m, n), row stride ldc: also write gelu(c)
   Gelu form = Gelu::kTanh;
+  const uint16_t* narrow_b = nullptr;  // b in bfloat16, the upper halves of float32
 };
 
 // A row of dropout: element j is kept when hash(key, j) >= threshold, and then multiplied by scale.
