@@ -312,7 +312,7 @@ typedef struct pl_parameter {
   uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
   uint32_t reserved;
   /* 1.6: that its value is kept and bound in, set by the host, for a parameter that TAKES_BFLOAT16 and is not
-   * trainable; all zero, as from tasks: pl_run_info.parameter_dtype. State stays in float32. */
+   * trainable; all zero, as from tasks: pl_run_info.parameter_dtype. */
   pl_dtype dtype;
   uint32_t reserved_2;
 } pl_parameter;
@@ -789,7 +789,9 @@ typedef struct pl_step_report {
 
 /* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
  * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq" and "momentum" are float32 of the
- * parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter name. */
+ * parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter
+ * name. 1.6: a snapshot may have the "value" of a frozen parameter in bfloat16, which is widened when it is
+ * read. */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;

@@ -95,6 +95,16 @@ void Checkpoint::verify() const {
   }
 }
 
+// From bfloat16, the upper half of a float32.
+static void widen(std::span<const std::byte> narrow, std::byte* out) {
+  for (size_t at = 0; at < narrow.size(); at += sizeof(uint16_t), out += sizeof(uint32_t)) {
+    uint16_t upper = 0;
+    std::memcpy(&upper, narrow.data() + at, sizeof upper);
+    const uint32_t bits = uint32_t{upper} << 16;
+    std::memcpy(out, &bits, sizeof bits);
+  }
+}
+
 void Checkpoint::read(const pl_piece& request, void* destination) const {
   const std::string label = tensor_label(view(request.kind), view(request.parameter));
   const std::string where = path_ + ": tensor " + label;
@@ -102,7 +112,8 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   if (!tensor) throw Error(PL_ERROR_CONFIG, where + ": is not in this checkpoint");
   const std::vector<int64_t> shape = shape_of(request);
   const std::string_view dtype = safetensors::dtype_name(dtype_of(request, label));
-  if (shape != tensor->shape || dtype != tensor->dtype)
+  const bool is_widened = dtype == "F32" && tensor->dtype == "BF16";
+  if (shape != tensor->shape || (dtype != tensor->dtype && !is_widened))
     throw Error(PL_ERROR_CONFIG, where + ": is " + tensor->dtype + " " +
                                      safetensors::shape_string(tensor->shape) + ", this run needs " +
                                      std::string(dtype) + " " + safetensors::shape_string(shape));
@@ -116,14 +127,18 @@ void Checkpoint::read(const pl_piece& request, void* destination) const {
   auto extent =
       std::upper_bound(tensor->extents.begin(), tensor->extents.end(), request.offset,
                        [](uint64_t offset, const Extent& e) { return offset < e.offset + e.count; });
-  const size_t width = request.dtype.bits / 8u;
+  const size_t width = request.dtype.bits / 8u, stored = is_widened ? sizeof(uint16_t) : width;
   auto* out = static_cast<std::byte*>(destination);
   for (uint64_t done = 0; done < request.count; ++extent) {
     const uint64_t skip = request.offset + done - extent->offset;
     const uint64_t taken = std::min(extent->count - skip, request.count - done);
     const std::span<const std::byte> data =
-        files_[extent->file].at(extent->name).data.subspan(skip * width, taken * width);
-    std::memcpy(out + done * width, data.data(), data.size());
+        files_[extent->file].at(extent->name).data.subspan(skip * stored, taken * stored);
+    if (is_widened) {
+      widen(data, out + done * width);
+    } else {
+      std::memcpy(out + done * width, data.data(), data.size());
+    }
     safetensors::forget(data);  // so that loading does not hold everything twice
     done += taken;
   }

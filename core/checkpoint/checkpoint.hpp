@@ -42,7 +42,8 @@ class Checkpoint {
   void verify() const;
 
   // Fills `destination` with request.count elements of tensor (request.kind, .parameter), from
-  // request.offset on. Throws if the tensor is missing, or its shape or dtype differs from the request.
+  // request.offset on. Throws if the tensor is missing, or its shape or dtype differs from the request; for
+  // float32 bfloat16 is widened.
   void read(const pl_piece& request, void* destination) const;
 
   // Checks that the tensors of `kind` are exactly `wanted`: one error lists all that are missing,

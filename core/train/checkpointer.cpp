@@ -89,7 +89,7 @@ checkpoint::PieceSource values_of(const checkpoint::Checkpoint& from) {
   return [&from](const checkpoint::PieceVisitor& visit) {
     std::vector<float> values;
     for (const checkpoint::Tensor& tensor : from.tensors()) {
-      if (tensor.kind != "value" || tensor.dtype != "F32") continue;
+      if (tensor.kind != "value") continue;
       values.resize(checkpoint::element_count(tensor.shape));
       pl_piece piece = sized<pl_piece>();
       piece.parameter = to_pl(tensor.parameter);

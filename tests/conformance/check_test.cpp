@@ -109,6 +109,8 @@ TEST(CheckPlugin, NoticesWhatGoesWrongInBf16) {
   EXPECT_EQ(failure(check_zoo("narrow_nan"), bf16), "loss or gradients are not finite at the first step");
   EXPECT_EQ(failure(check_zoo("narrow_far"), bf16), "the loss is 1.5 in bf16 and 1 in float32");
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + bf16 + "\n"));
+  EXPECT_THAT(failure(check_zoo("frozen_far"), "frozen weights in bf16 give what the same give in float32"),
+              HasSubstr("differ from those with the same weights in float32 by 0.5, where the largest is 1"));
 }
 
 TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {

@@ -2,7 +2,7 @@
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
 // gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
-// ZOO_BATCH_FLAGS: of its batches. ZOO_SAMPLES: of each `split`.
+// ZOO_BATCH_FLAGS: of its batches. ZOO_PARAMETER: flags of its parameter. ZOO_SAMPLES: of each `split`.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -25,6 +25,9 @@
 #endif
 #ifndef ZOO_SAMPLES
 #define ZOO_SAMPLES 8
+#endif
+#ifndef ZOO_PARAMETER
+#define ZOO_PARAMETER PL_PARAMETER_TRAINABLE
 #endif
 #ifndef ZOO_NARROW_LOSS
 #define ZOO_NARROW_LOSS 1
@@ -109,7 +112,7 @@ uint64_t parameter_count(pl_task*) {
 pl_error* parameter(pl_task*, uint64_t, pl_parameter* out) {
   static const int64_t kShape[] = {1};
   pl_parameter value{};
-  value.flags = PL_PARAMETER_TRAINABLE;
+  value.flags = ZOO_PARAMETER;
   value.ndim = 1;
   value.shape = kShape;
   value.name = str("weight");

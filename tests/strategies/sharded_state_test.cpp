@@ -13,11 +13,10 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-const std::vector<ParameterSpec> kShardSpecs{{"w", {133, 265}, true, 1, true, 1},
-                                             {"b", {7}, false, 1, true, 1},
-                                             {"frozen", {50, 300}, true, 1, false, 2},
-                                             {"empty", {0}, true, 1, true, 2},
-                                             {"v", {64, 160}, true, 0.5, true, 2}};
+const std::vector<ParameterSpec> kShardSpecs{
+    {"w", {133, 265}, true, 1, true, 1},      {"b", {7}, false, 1, true, 1},
+    {"frozen", {50, 300}, true, 1, false, 2}, {"empty", {0}, true, 1, true, 2},
+    {"v", {64, 160}, true, 0.5, true, 2},     {"narrow", {40, 211}, true, 1, false, 2, true}};
 
 std::vector<MicroBatch> batch(uint64_t step) {
   std::vector<MicroBatch> result;
@@ -95,10 +94,10 @@ TEST(ShardedState, IsDealtOutEvenly) {
         for (uint64_t i = 0; i < piece.count; ++i) ++elements[piece.offset + i];
         mine += piece.count;
       });
-      const uint64_t trained = 133 * 265 + 7 + 64 * 160, all = 3 * trained + 50 * 300;
+      const uint64_t trained = 133 * 265 + 7 + 64 * 160, all = 3 * trained + 50 * 300 + 40 * 211;
       EXPECT_LE(mine, all / 3 + 4 * 4 * 4096) << "at most a chunk more of each region and kind";
     });
-    EXPECT_EQ(owners.size(), 5u + 2 * 4 + 1);
+    EXPECT_EQ(owners.size(), 6u + 2 * 4 + 1);
     for (const auto& [name, elements] : owners) {
       EXPECT_THAT(elements, testing::Each(1)) << name;
     }
@@ -120,14 +119,16 @@ TEST(ShardedState, EveryRankReadsItsOwnPartAlone) {
     return elements;
   });
   const uint64_t trained = 133 * 265 + 7 + 64 * 160;
-  EXPECT_EQ(std::accumulate(read.begin(), read.end(), uint64_t{0}), 3 * trained + 50 * 300 + 4);
+  EXPECT_EQ(std::accumulate(read.begin(), read.end(), uint64_t{0}), 3 * trained + 50 * 300 + 40 * 211 + 4);
 }
 
 TEST(ShardedMemory, SaysWhatItHolds) {
   constexpr uint64_t kElements = 1 << 20, kFrozen = 1 << 14;
   const std::vector<ParameterSpec> specs{{"a", {kElements / 2}, true, 1, true, 0},
                                          {"f", {kFrozen}, true, 1, false, 1},
+                                         {"n", {2 * kFrozen}, true, 1, false, 1, /*narrow=*/true},
                                          {"b", {kElements / 2}, true, 1, true, 1}};
+  constexpr uint64_t kWide = 4 * (kElements + 2 * kFrozen);  // two bytes of `n` are worth one of `f`
   // Per rank of 4: 3 buckets of 1 MiB in flight; what is sent and received less the own part, and that.
   const uint64_t flights = 3 * (2 * 3 + 1) * (uint64_t{1} << 18);
   const auto memory = [&](const Rank& rank, int stage, bool reproducible, at::ScalarType dtype) {
@@ -142,22 +143,22 @@ TEST(ShardedMemory, SaysWhatItHolds) {
   };
   on_ranks(4, [&](const Rank& rank) {
     EXPECT_THAT(memory(rank, 1, false, at::kFloat),
-                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                ElementsAre(Pair("parameters", kWide), Pair("gradients", kElements),
                             Pair("gradients before they are sent", 4 * kElements),
                             Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
     EXPECT_THAT(memory(rank, 2, false, at::kFloat),
-                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                ElementsAre(Pair("parameters", kWide), Pair("gradients", kElements),
                             Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
     EXPECT_THAT(memory(rank, 2, false, at::kBFloat16),
-                ElementsAre(Pair("parameters", 2 * (kElements + kFrozen)), Pair("master weights", kElements),
-                            Pair("gradients", kElements), Pair("buckets in flight", flights),
-                            Pair("optimizer state", 2 * kElements)));
-    EXPECT_THAT(memory(rank, 3, false, at::kFloat),
-                ElementsAre(Pair("parameters", kElements + kFrozen),
-                            Pair("units in use", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                ElementsAre(Pair("parameters", 2 * (kElements + 3 * kFrozen)),
+                            Pair("master weights", kElements), Pair("gradients", kElements),
                             Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
+    EXPECT_THAT(
+        memory(rank, 3, false, at::kFloat),
+        ElementsAre(Pair("parameters", kWide / 4), Pair("units in use", kWide), Pair("gradients", kElements),
+                    Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));
     EXPECT_THAT(memory(rank, 2, true, at::kFloat),
-                ElementsAre(Pair("parameters", 4 * (kElements + kFrozen)), Pair("gradients", kElements),
+                ElementsAre(Pair("parameters", kWide), Pair("gradients", kElements),
                             Pair("gradients before they are sent", 4 * kElements),
                             Pair("gradients of the sum tree", 3 * kElements),
                             Pair("buckets in flight", flights), Pair("optimizer state", 2 * kElements)));

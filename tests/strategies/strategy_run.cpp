@@ -89,6 +89,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
     parameter.name = str(spec.name);
     parameter.unit = spec.unit;
     parameter.lr_multiplier = spec.lr_multiplier;
+    if (spec.narrow) parameter.dtype = dtype_of(at::kBFloat16);
     parameters.push_back(parameter);
   }
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,
@@ -202,10 +203,16 @@ pl_step_report StrategyRun::step(const std::vector<Gradients>& micro_batches, do
 State StrategyRun::state_of(const plugins::Snapshot& snapshot) {
   State state;
   snapshot.pieces([&](const pl_piece& piece) {
-    const size_t width = piece.dtype.bits / 8u;
+    const bool narrow = piece.dtype.code == PL_DTYPE_BFLOAT;
+    const size_t width = narrow ? sizeof(float) : piece.dtype.bits / 8u;
     std::vector<std::byte>& tensor = state[label(piece)];
     tensor.resize(element_count(piece) * width);
-    copy(tensor.data() + piece.offset * width, piece.data, piece.count * width);
+    if (narrow) {
+      const auto* from = static_cast<const c10::BFloat16*>(piece.data);
+      std::copy_n(from, piece.count, reinterpret_cast<float*>(tensor.data()) + piece.offset);
+    } else {
+      copy(tensor.data() + piece.offset * width, piece.data, piece.count * width);
+    }
   });
   return state;
 }

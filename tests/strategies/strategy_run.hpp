@@ -23,6 +23,7 @@ struct ParameterSpec {
   double lr_multiplier = 1;
   bool trainable = true;
   uint32_t unit = 0;
+  bool narrow = false;  // kept in bfloat16
 };
 
 struct RunOptions {
@@ -53,7 +54,8 @@ struct MicroBatch {
   std::vector<size_t> order = {};  // of the first contributions; empty: last parameter first
 };
 
-// A tensor of the state by "kind/parameter", as bytes; 0 where another rank has the piece.
+// A tensor of the state by "kind/parameter", as bytes; 0 where another rank has the piece. What is in
+// bfloat16 is widened to float32.
 using State = std::map<std::string, std::vector<std::byte>>;
 
 // Drives a strategy plugin through its table, as the core does, with gradients that the test makes up.

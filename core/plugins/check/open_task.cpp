@@ -47,6 +47,8 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
     const size_t index = how.backwards ? parameters.size() - 1 - i : i;
     task_.initialize(index, parameters_[index].value);
   }
+  if (how.frozen != Frozen::kAsTheRest && task_.keep_frozen_in_bfloat16() == 0)
+    throw Skip{"it has no frozen weights that may be kept so"};
   for (size_t i = 0; i < parameters.size(); ++i) bind(i, parameters[i]);
   if (!how.by_unit) return;
   hooks_ = sized<pl_unit_hooks>();
@@ -85,7 +87,11 @@ void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   value.shape = storage.shape.data();
   pl_tensor gradient = value;
   gradient.data = storage.gradient.data();
-  if (how_.dtype.bits == 16) {
+  const bool kept = parameter.dtype.bits == 16;
+  if (kept)
+    for (float& wide : storage.value) wide = widened(narrowed(wide));
+  if (how_.dtype.bits == 16 || (kept && how_.frozen == Frozen::kNarrow)) {
+    value.dtype = {PL_DTYPE_BFLOAT, 16, 1};
     for (const float wide : storage.value) storage.narrow_value.push_back(narrowed(wide));
     storage.narrow_gradient.resize(storage.value.size());
     value.data = storage.narrow_value.data();

@@ -10,6 +10,8 @@
 namespace pipeline::plugins {
 
 enum class Gradients { kInPlace, kHandedOver, kInRows };
+// What the host may keep in bf16: as the rest; rounded to it, in float32; so.
+enum class Frozen { kAsTheRest, kRounded, kNarrow };
 
 struct OpenHow {
   Gradients gradients = Gradients::kInPlace;
@@ -17,6 +19,7 @@ struct OpenHow {
   pl_dtype dtype = {
       PL_DTYPE_FLOAT, 32,
       1};  // of parameters, their gradients and products: float32 or, with gradients in place, bf16
+  Frozen frozen = Frozen::kAsTheRest;
   bool backwards = false;  // initial values from the last parameter on
   bool hints = false;      // flags that nobody knows, and who does not may ignore
   bool by_unit = false;  // values are NaN outside of their unit, as under a strategy that holds one at a time

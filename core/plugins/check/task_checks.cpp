@@ -20,6 +20,18 @@ Batch load(OpenTask& open, std::vector<uint64_t> ids) {
   return open.task().load({PL_SPLIT_TRAIN, PL_PURPOSE_TRAIN, ids, 0});
 }
 
+// "" where both are the same but for rounding.
+std::string difference(const std::vector<float>& expected, const std::vector<float>& seen) {
+  float largest = 0, difference = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    const float here = std::abs(expected[i] - seen[i]);
+    if (!(here <= difference)) difference = here;  // NaN, too
+  }
+  if (difference <= 1e-5f * largest) return {};
+  return fmt::format("{}, where the largest is {}", difference, largest);
+}
+
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
@@ -114,6 +126,19 @@ void trains_in_bf16(const CheckArgs& args) {
     throw Error(fmt::format("the loss is {} in bf16 and {} in float32", seen[0], expected[0]));
 }
 
+// As with train.frozen_precision: the weights are rounded, what is computed with them is not.
+void takes_frozen_weights_in_bf16(const CheckArgs& args) {
+  OpenTask wide(args, {.gradients = Gradients::kHandedOver, .frozen = Frozen::kRounded});
+  OpenTask narrow(args, {.gradients = Gradients::kHandedOver, .frozen = Frozen::kNarrow});
+  const std::string how =
+      difference(wide.train(load(wide, wide.some_ids())), narrow.train(load(narrow, narrow.some_ids())));
+  if (!how.empty())
+    throw Error(
+        "with frozen weights in bf16 the loss or gradients differ from those with the same weights in "
+        "float32 by " +
+        how + ": widen the weights, not what is computed with them");
+}
+
 // As under a strategy that holds the values of one unit at a time.
 void units_hold_what_they_use(const CheckArgs& args) {
   OpenTask whole(args, {.gradients = Gradients::kHandedOver});
@@ -132,14 +157,8 @@ void gradients_can_come_in_rows(const CheckArgs& args) {
   const std::vector<float> expected = whole.train(load(whole, whole.some_ids()));
   const std::vector<float> seen = rows.train(load(rows, rows.some_ids()));
   if (!rows.gave_rows()) throw Skip{"it gives no gradient in rows"};
-  float largest = 0, difference = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(expected[i] - seen[i]));
-  }
-  if (!(difference <= 1e-5f * largest))
-    throw Error(fmt::format("gradients in rows differ from whole ones by {}, where the largest is {}",
-                            difference, largest));
+  if (const std::string how = difference(expected, seen); !how.empty())
+    throw Error("gradients in rows differ from whole ones by " + how);
 }
 
 void loads_concurrently(const CheckArgs& args) {
@@ -386,6 +405,7 @@ std::vector<Promise> task_promises() {
           {"sample ids out of range are refused", wrong_ids_are_refused},
           {same, training_is_reproducible},
           {"training works in bf16, too", trains_in_bf16, same},
+          {"frozen weights in bf16 give what the same give in float32", takes_frozen_weights_in_bf16, same},
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over, same},
           {"values of a unit are used only while it is open", units_hold_what_they_use, same},
           {"gradients in rows add up to the whole ones", gradients_can_come_in_rows, same},

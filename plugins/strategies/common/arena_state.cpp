@@ -33,7 +33,7 @@ void for_each_piece(const Layout& layout, const std::vector<Parameter>& paramete
     piece.shape = parameters[i].shape;
     piece.offset = static_cast<uint64_t>(first - slot.offset);
     piece.count = static_cast<uint64_t>(last - first);
-    piece.dtype = kFloat32;
+    piece.dtype = part.values.scalar_type() == at::kBFloat16 ? kBFloat16 : kFloat32;
     visit(piece, first - part.begin);
   }
 }
@@ -70,7 +70,8 @@ class ArenaSnapshot : public Snapshot {
   void visit(const Visitor& visitor) const override {
     for (const ArenaPart& part : parts_) {
       for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
-        piece.data = part.values.const_data_ptr<float>() + first;
+        piece.data = static_cast<const std::byte*>(part.values.const_data_ptr()) +
+                     static_cast<size_t>(first) * part.values.element_size();
         visitor(piece);
       });
     }
@@ -125,9 +126,13 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
                                                bool copy) const {
   wait_for_device(parts);
   for (ArenaPart& part : parts) {
-    part.values = part.values.is_cpu()
-                      ? part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy)
-                      : staged_copy(part.values, kStagedElements);
+    const bool frozen = part.begin >= layout_->trainable_length();
+    if (!part.values.is_cpu()) {
+      part.values = staged_copy(part.values, kStagedElements);
+    } else if (part.begin < layout_->narrow_begin()) {
+      part.values =
+          part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);
+    }
   }
   std::optional<int64_t> step;
   if (step_count.defined()) step = static_cast<int64_t>(step_count.item<float>());
@@ -136,11 +141,21 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
 
 void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
   const bool in_place = part.values.is_cpu() && part.values.scalar_type() == at::kFloat;
-  for_each_piece(*layout_, *parameters_, part, [&](const Piece& piece, int64_t first) {
-    at::Tensor target = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
-    at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
-    reader.read(piece, host.mutable_data_ptr<float>());
-    if (!in_place) target.copy_(host);
+  for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
+    piece.dtype = kFloat32;
+    const at::Tensor whole = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
+    const int64_t most = in_place ? whole.numel() : kStagedElements;
+    int64_t begin = 0;
+    do {
+      at::Tensor target = whole.narrow(0, begin, std::min(most, whole.numel() - begin));
+      at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
+      Piece wanted = piece;
+      wanted.offset += static_cast<uint64_t>(begin);
+      wanted.count = static_cast<uint64_t>(target.numel());
+      reader.read(wanted, host.mutable_data_ptr<float>());
+      if (!in_place) target.copy_(host);
+      begin += target.numel();
+    } while (begin < whole.numel());
   });
 }
 

@@ -25,17 +25,19 @@ struct ArenaPart {
 inline constexpr int64_t kStagedElements = int64_t{1} << 23;
 at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
 
-// The arena as checkpoints see it: pieces of named tensors, always in float32.
+// The arena as checkpoints see it: pieces of named tensors, in float32; in host memory what the layout keeps
+// in bfloat16 is in that.
 class ArenaState {
  public:
   ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters);
 
   // Returns a snapshot of `parts` and the step count (undefined: another rank has the count). copy: later
-  // changes do not show; otherwise the snapshot refers to parts that are float32 in host memory.
+  // changes do not show; otherwise the snapshot refers to parts that are float32 in host memory. To what is
+  // frozen there, which nothing changes, it refers in either case.
   std::unique_ptr<Snapshot> snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
                                      bool copy) const;
 
-  // Fills `part` from the reader. Leaves padding unchanged.
+  // Fills `part` from the reader, in pieces where it is not float32 in host memory. Leaves padding unchanged.
   void read(const StateReader& reader, const ArenaPart& part) const;
   static int64_t read_step_count(const StateReader& reader);
 

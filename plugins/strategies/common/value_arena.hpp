@@ -9,8 +9,8 @@
 
 namespace pipeline::strategies {
 
-// The whole model's values in the order of `layout`, zeros at first: of `dtype`, and from narrow_begin() on in
-// bfloat16.
+// The whole model's values in the order of `layout`, zeros at first: of `dtype`, and from narrow_begin() on
+// in bfloat16.
 class ValueArena {
  public:
   ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device);

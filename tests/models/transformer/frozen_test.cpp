@@ -104,6 +104,43 @@ TEST_P(FrozenTest, OnlyWhatTheGradientOfTheInputNeedsIsKept) {
   for (const at::Tensor& t : frozen) EXPECT_FALSE(t.grad().defined());
 }
 
+// Nor is a matrix widened that is kept in bfloat16, in either pass.
+TEST_P(FrozenTest, InBfloat16HaveTheBitsOfTheSameWeightsInFloat32) {
+  Tensors narrow = layer_parameters(GetParam()), wide = narrow;
+  for (size_t i = 0; i < narrow.size(); ++i) {
+    if (narrow[i].dim() < 2) continue;
+    narrow[i] = narrow[i].to(at::kBFloat16);
+    wide[i] = narrow[i].to(at::kFloat);
+  }
+  const Tensors x = leaves({values({kFrozenRows, kFrozenWidth}, 9), values({kFrozenRows, kFrozenWidth}, 9)});
+  const auto [y, of_wide] = kept_bytes([&] { return run_layer_of(x[0], wide); });
+  const auto [z, of_narrow] = kept_bytes([&] { return run_layer_of(x[1], narrow); });
+  EXPECT_TRUE(y.equal(z));
+  EXPECT_EQ(of_narrow, of_wide);
+  y.sum().backward();
+  z.sum().backward();
+  EXPECT_TRUE(x[0].grad().equal(x[1].grad()));
+}
+
+TEST(FrozenBlocksTest, AnEmbeddingAndHeadInBfloat16HaveTheBitsOfTheSameInFloat32) {
+  const at::Tensor narrow = values({50, kFrozenWidth}, 3).to(at::kBFloat16), wide = narrow.to(at::kFloat);
+  const at::Tensor tokens = at::arange(kFrozenRows, at::kLong) % 50, norm = values({kFrozenWidth}, 2) + 2;
+  const Tensors inserted = leaves({values({5, kFrozenWidth}, 8), values({5, kFrozenWidth}, 8)});
+  const auto loss_of = [&](const at::Tensor& table, const at::Tensor& features) {
+    const at::Tensor x =
+        embed(tokens, {}, table, {}, {}, nullptr, {at::arange(5, at::kLong), features}, at::kFloat);
+    return cross_entropy_head(x, tokens, {norm, {}}, table, {}).scaled;
+  };
+  const at::Tensor of_wide = loss_of(wide, inserted[0]), of_narrow = loss_of(narrow, inserted[1]);
+  EXPECT_TRUE(of_wide.equal(of_narrow));
+  of_wide.backward();
+  of_narrow.backward();
+  EXPECT_TRUE(inserted[0].grad().equal(inserted[1].grad()));
+  const at::Tensor x = values({3, kFrozenWidth}, 1);
+  EXPECT_TRUE(
+      head_logits(x, {norm, {}}, narrow, at::kFloat).equal(head_logits(x, {norm, {}}, wide, at::kFloat)));
+}
+
 // Of a block behind frozen ones; x has no gradient.
 TEST(FrozenBlocksTest, EachKeepsWhatItsOwnGradientsNeed) {
   const at::Tensor x = values({kFrozenRows, kFrozenWidth}, 1);

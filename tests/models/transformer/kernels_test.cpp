@@ -54,6 +54,26 @@ TEST_P(KernelsTest, GemmOfEveryLayoutAndRaggedSizes) {
         const std::string what = c10::str(m, " ", n, " ", k, " ", a_transposed, b_transposed);
         expect_close(c, expected, 3e-6, what);  // sums of sines cancel
         expect_close(gelu, at::gelu(expected, "tanh"), 2e-6, what + " gelu");
+
+        const at::Tensor narrow = b.to(at::kBFloat16), wide = narrow.to(at::kFloat);
+        at::Tensor of_narrow = at::empty({m, n}), of_wide = at::empty({m, n});
+        Gemm plain{.m = m,
+                   .n = n,
+                   .k = k,
+                   .a = data(a),
+                   .lda = a.stride(0),
+                   .a_transposed = a_transposed,
+                   .b = data(wide),
+                   .ldb = b.stride(0),
+                   .b_transposed = b_transposed,
+                   .c = data(of_wide),
+                   .ldc = n};
+        kernels_->gemm(plain);
+        plain.b = nullptr;
+        plain.narrow_b = static_cast<const uint16_t*>(narrow.const_data_ptr());
+        plain.c = data(of_narrow);
+        kernels_->gemm(plain);
+        EXPECT_TRUE(of_narrow.equal(of_wide)) << what;
       }
     }
   }
