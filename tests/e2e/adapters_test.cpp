@@ -94,6 +94,13 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
                                     folder());
   ASSERT_EQ(predicted.code, 0) << predicted.err;
   EXPECT_EQ(read_lines(path("adapter.csv")), read_lines(path("run.csv")));
+  ASSERT_EQ(pipeline({"evaluate", "run/export", "--set", "task.data.test=train.jsonl", "--set",
+                      "task.generate.max_tokens=6", "--output", "adapter.json"},
+                     folder())
+                .code,
+            0);
+  EXPECT_EQ(json::parse(read_text(path("adapter.json")))["checkpoint"],
+            "base/export, with task.language.lora.init_from = run/export");
   fs::copy(path("run/export"), path("lost"));
   json lost = config;
   lost["base_model_name_or_path"] = "somebody/model";
@@ -129,6 +136,10 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(next.code, 0) << next.out << next.err;
   EXPECT_EQ(loss_of("next"), loss_of("run"));
+  EXPECT_THAT(call("run", {"--set", "run.dir=less", "--set", "train.init_from=run", "--set",
+                           "task.language.lora.rank=2"})
+                  .err,
+              HasSubstr("task.language.lora.rank is 4 there, and 2 here: leave it out, so that it follows"));
   const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=whole", "--set",
                                     "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(other.code, 0) << other.out << other.err;

@@ -105,6 +105,20 @@ TEST_F(MixtureRun, TellsOfEachSource) {
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("2.jsonl:23,"));
 }
 
+// A step of one sample has one source, whose loss is the step's.
+TEST_F(MixtureRun, ALossOfASourceIsThatOfItsSamples) {
+  ASSERT_EQ(call("run", {"--set", "train.global_batch=1", "--set", "train.micro_batch=1"}).code, 0);
+  std::map<std::string, int> steps;
+  for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
+    const json step = json::parse(line);
+    const std::string name = step["samples/facts"] == 1 ? "facts" : "sums";
+    ++steps[name];
+    EXPECT_NEAR(step["loss/" + name].get<double>(), step["loss"].get<double>(), 1e-6);
+    EXPECT_FALSE(step.contains(name == "facts" ? "loss/sums" : "loss/facts")) << line;
+  }
+  EXPECT_THAT(steps, testing::SizeIs(2));
+}
+
 TEST_F(MixtureRun, MistakesAreNamed) {
   const auto problem = [&](const std::string& from, const std::string& to) {
     std::string text = std::string(kTask) + kShortTraining;

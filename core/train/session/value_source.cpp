@@ -131,25 +131,30 @@ bool has_followed(const ValueSource& of) {
   return true;
 }
 
+std::vector<config::ModelOption> options_of_run(const plugins::Plugin& task,
+                                                const config::PluginConfig& config,
+                                                const ValueSource& source) {
+  std::vector<config::ModelOption> said;
+  const uint32_t flags =
+      PL_OPTION_OF_MODEL | (source.is_own || has_followed(source) ? PL_OPTION_FOLLOWS : 0u);
+  for (const pl_option& option : task.options()) {
+    const std::string key(view(option.key));
+    const auto stored = source.options.find(config.prefix() + key);
+    if ((option.flags & flags) == 0 || stored == source.options.end() || stored->second == config.show(key))
+      continue;
+    said.push_back({.key = key,
+                    .value = stored->second,
+                    .from = source.from,
+                    .must_be = (option.flags & PL_OPTION_OF_MODEL) != 0 && !source.goes_on,
+                    .base = source.base});
+  }
+  return said;
+}
+
 std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,
                                                const ValueSource& source) {
+  if (source.is_own || !source.from.empty()) return options_of_run(task, config, source);
   Answers answers{.task = task};
-  if (source.is_own || !source.from.empty()) {
-    const uint32_t flags =
-        PL_OPTION_OF_MODEL | (source.is_own || has_followed(source) ? PL_OPTION_FOLLOWS : 0u);
-    for (const pl_option& option : task.options()) {
-      const std::string key(view(option.key));
-      const auto stored = source.options.find(config.prefix() + key);
-      if ((option.flags & flags) == 0 || stored == source.options.end() || stored->second == config.show(key))
-        continue;
-      answers.said.push_back({.key = key,
-                              .value = stored->second,
-                              .from = source.from,
-                              .must_be = (option.flags & PL_OPTION_OF_MODEL) != 0 && !source.goes_on,
-                              .base = source.base});
-    }
-    return answers.said;
-  }
   const auto* extension = static_cast<const pl_model_options*>(task.query(PL_EXTENSION_MODEL_OPTIONS));
   if (extension == nullptr || !PL_HAS(pl_model_options, extension, read)) return {};
   auto sink = sized<pl_model_options_sink>();

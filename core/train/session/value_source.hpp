@@ -35,6 +35,10 @@ ValueSource values_of_result(const std::string& weights);
 // options may have followed them.
 bool has_followed(const ValueSource& source);
 
+// Those of the model's options that a run, `source`, has with another value than `config`.
+std::vector<config::ModelOption> options_of_run(const plugins::Plugin& task,
+                                                const config::PluginConfig& config,
+                                                const ValueSource& source);
 // What `source` says of the options of `task`, whose own values `config` has.
 std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,
                                                const ValueSource& source);

@@ -94,6 +94,25 @@ std::vector<checkpoint::Wanted> wanted_values(plugins::Task& task) {
   return wanted;
 }
 
+// Checkpoint::check for a session's parameters; an error ends with the options by which the two models
+// differ.
+checkpoint::Differences check_values(Session& session, const checkpoint::Checkpoint& from,
+                                     std::span<const checkpoint::Wanted> wanted, bool may_drop) {
+  try {
+    return from.check("value", wanted, may_drop);
+  } catch (const Error& error) {
+    std::string text = error.what();
+    const ValueSource there = values_of_checkpoint(from.path(), from.contents());
+    for (const config::ModelOption& option :
+         options_of_run(session.task_plugin(), session.task_config(), there))
+      text += fmt::format(
+          "\n  task.{} is {} there, and {} here: leave it out, so that it follows, or `pipeline "
+          "export` that run and begin with the folder",
+          option.key, option.value, session.task_config().show(option.key));
+    throw Error(error.code(), text);
+  }
+}
+
 }  // namespace
 
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
@@ -107,7 +126,7 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
-  from.check("value", wanted);
+  check_values(session, from, wanted, false);
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, values_only);
 }
@@ -208,7 +227,7 @@ class InitialValues {
 // Of another stage: what is new here keeps its initial value, and what that stage can do without stays
 // behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
-  const checkpoint::Differences differ = from.check("value", wanted_values(session.task()), true);
+  const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
   if (!differ.missing.empty())
     session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
                                    observe::listed(differ.missing)));

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -70,6 +71,8 @@ struct Loaded {
       load_state(session, *checkpoint, true);
     else
       load_weights(session, {.foreign = path});
+    if (const auto parts = origins_of_parts(session); !checkpoint && !parts.empty())  // such as an adapter
+      path += fmt::format(", with {}", fmt::join(parts, ", "));
     session.bind();
     session.log().info(checkpoint
                            ? fmt::format("{} of {}, step {}", session.task_plugin().label(), path, step)
