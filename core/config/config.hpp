@@ -159,10 +159,15 @@ std::string or_not_set(const std::string& value);
 std::map<std::string, std::string> stored_values(std::string_view stored_toml,
                                                  const std::string& file = "stored configuration");
 
+// Who goes on from a run's state: the run itself, or another one that branches off from it.
+enum class GoesOn { itself, another };
+
 // Throws ConfigError if keys have changed that must not, or that --change does not name, with both values of
-// each; returns the allowed differences. `where` names the stored config: "runs/x/checkpoints/step-200".
+// each; returns the allowed differences. Another run has its own values of what --change could name. `where`
+// names the stored config: "runs/x/checkpoints/step-200".
 std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
                                           const Config& now,
-                                          std::span<const PluginConfig* const> plugins = {});
+                                          std::span<const PluginConfig* const> plugins = {},
+                                          GoesOn who = GoesOn::itself);
 
 }  // namespace pipeline::config

@@ -55,7 +55,9 @@ constexpr uint32_t kPath = PL_OPTION_PATH;
 constexpr pl_str kDevices[] = {str("auto"), str("cpu"), str("cuda")};
 constexpr pl_str kStageKinds[] = {str("train"), str("evaluate"), str("predict"), str("export"), str("pool")};
 constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd")};
-constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant")};
+constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant"), str("wsd"),
+                                 str("inverse_sqrt")};
+constexpr pl_str kFalls[] = {str("linear"), str("cosine"), str("1-sqrt")};
 constexpr pl_str kLrScalings[] = {str("none"), str("linear"), str("sqrt"), str("conservative")};
 constexpr pl_str kFrozenPrecisions[] = {str("auto"), str("bf16")};
 constexpr pl_str kPrecisions[] = {str("auto"), str("fp32"), str("bf16"), str("fp16")};
@@ -97,12 +99,17 @@ constexpr pl_option kOptions[] = {
     option("optimizer.momentum", kFloat, "0.9", "SGD: momentum", at_least(0), below(1), kByName),
     option("optimizer.nesterov", kBool, "false", "SGD: Nesterov momentum", kByName),
 
-    option("schedule.kind", kString, "\"cosine\"", "how the learning rate falls after warm-up",
+    option("schedule.kind", kString, "\"cosine\"",
+           "how the learning rate falls after warm-up; wsd: it stays, and falls in the last decay_steps",
            one_of(kSchedules), kByName),
     option("schedule.warmup_steps", kInt, "0", "steps over which the learning rate rises from near zero",
            in("steps"), at_least(0), kByName),
     option("schedule.min_lr_ratio", kFloat, "0.1", "final learning rate as a share of the peak", at_least(0),
            at_most(1), kByName),
+    option("schedule.decay_steps", kInt, "", "wsd: steps at the end; default: a tenth of the training",
+           in("steps"), at_least(1), kByName),
+    option("schedule.decay", kString, "\"1-sqrt\"", "wsd: how the learning rate falls in them",
+           one_of(kFalls), kByName),
     option("schedule.lr_scaling", kString, "\"none\"",
            "how the learning rate scales with effective batch / base_batch; conservative means none",
            one_of(kLrScalings), kByName),
@@ -155,6 +162,9 @@ constexpr pl_option kOptions[] = {
            "recompute activations in the backward pass: less memory", kMayChange),
     option("train.init_from", kString, "",
            "initial weights: a stage, a checkpoint, or a Hugging Face folder; \"\" unsets it"),
+    option(
+        "train.init_state", kBool, "false",
+        "with init_from, a run of ours: go on from its optimizer state, step and place in the data as well"),
     option("train.max_nonfinite_steps", kInt, "10",
            "end the run after this many updates skipped in a row, as gradients were not finite", in("steps"),
            at_least(1), kMayChange, kByName),
@@ -176,6 +186,12 @@ constexpr pl_option kOptions[] = {
            at_most(1000), kMayChange),
     option("evaluate.best_metric", kString, "\"loss\"", "figure that selects the best checkpoint", kMayChange,
            kByName),
+
+    option("evaluate.patience", kInt, "0",
+           "end the run after so many evaluations in a row without a better evaluate.best_metric; 0: never",
+           in("evaluations"), at_least(0), kMayChange, kByName),
+    option("evaluate.min_delta", kFloat, "0.0", "patience: by how much a better one must be better",
+           at_least(0), kMayChange, kByName),
 
     option("checkpoint.every", kInt, "0", "steps between checkpoints; 0: only at the end", in("steps"),
            at_least(0), kMayChange),

@@ -15,6 +15,11 @@ std::map<std::string, Entry> stored_entries(std::string_view toml, const std::st
   return entries;
 }
 
+// What a run's values come from, and which stage it is.
+bool names_origin(std::string_view key) {
+  return key == "train.init_from" || key == "train.init_state" || key.starts_with("stage.");
+}
+
 }  // namespace
 
 std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
@@ -73,18 +78,21 @@ std::map<std::string, std::string> stored_values(std::string_view stored_toml, c
 }
 
 std::vector<Difference> require_resumable(std::string_view stored_toml, std::string_view where,
-                                          const Config& now, std::span<const PluginConfig* const> plugins) {
+                                          const Config& now, std::span<const PluginConfig* const> plugins,
+                                          GoesOn who) {
   std::vector<Difference> allowed;
   Problems problems;
   const std::string stage = now.has_stages() ? "stage." + now.get_string("stage.name") + "." : "";
   for (Difference& difference : differences(stored_toml, now, plugins, std::string(where))) {
-    if (difference.may_change) {
+    const bool branches = who == GoesOn::another && (difference.by_name || names_origin(difference.key));
+    if (difference.may_change || branches) {
       allowed.push_back(std::move(difference));
       continue;
     }
     const std::string before = shorten(or_not_set(difference.before), 80);
     std::string remedy = ", and it must stay the same when a run is continued: " +
                          (difference.before.empty() ? "remove it" : "write " + before);
+    if (who == GoesOn::another) remedy = "; with train.init_state it must be the same: write " + before;
     if (difference.by_name && !difference.now.empty())
       remedy += ", or change it from here on with --change " + stage + difference.key + "=" + difference.now;
     problems.add(difference.origin,

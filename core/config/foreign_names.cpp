@@ -59,13 +59,14 @@ constexpr Names kKeys[] = {
 
     {"lr_schedule lr_scheduler scheduler lr_scheduler_type scheduler_type lr_decay_style decay_type "
      "lr_policy scheduler.type scheduler.name",
-     "schedule.kind = \"cosine\", \"linear\" or \"constant\""},
+     "schedule.kind = \"cosine\", \"linear\", \"constant\", \"wsd\" or \"inverse_sqrt\""},
     {"warmup warmup_iters num_warmup_steps lr_warmup_steps lr_warmup_iters warmup_num_steps",
      "schedule.warmup_steps"},
     {"warmup_ratio warmup_fraction warmup_epochs", "schedule.warmup_steps, a number of steps"},
     {"min_lr lr_min lr_end eta_min min_lr_factor min_lr_rate final_lr",
      "schedule.min_lr_ratio, a share of optimizer.lr"},
-    {"lr_decay_iters lr_decay_steps decay_steps decay_ratio total_num_steps",
+    {"num_decay_steps lr_wsd_decay_iters", "schedule.decay_steps"},
+    {"lr_decay_iters lr_decay_steps decay_ratio total_num_steps",
      "train.max_steps: the schedule ends with the training"},
     {"scale_lr lr_scale auto_scale_lr", "schedule.lr_scaling"},
 

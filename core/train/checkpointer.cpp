@@ -123,6 +123,17 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       every_seconds_(session.config().get_float("checkpoint.every_seconds")),
       saved_at_(now_seconds()) {}
 
+void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {
+  for (const config::Difference& d :
+       config::require_resumable(from.contents().config_toml, from.path(), session_.config(),
+                                 session_.plugin_configs(), config::GoesOn::another))
+    if (d.by_name)
+      log_.info(fmt::format("after step {}: {} = {} (was {})", from.contents().step, d.key,
+                            config::or_not_set(d.now), config::or_not_set(d.before)));
+  require_same_numbers(from);
+  begin_changed();
+}
+
 bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
   const checkpoint::Contents& contents = from.contents();
   changes_ = contents.changes;

@@ -8,6 +8,7 @@
 namespace pipeline::train {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Best, metric, value, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Patience, metric, reference, step, waited)
 
 LossScale::Options loss_scale_options(const Session& session) {
   return {.dynamic = session.precision().loss_scaling,
@@ -20,6 +21,7 @@ std::string TrainState::to_json() const {
       {"step", step}, {"seconds", seconds}, {"loss_scale", loss_scale.state()}, {"health", health.state()}};
   if (unapplied) json["unapplied"] = *unapplied;
   if (best) json["best"] = *best;
+  if (patience) json["patience"] = *patience;
   return json.dump();
 }
 
@@ -36,6 +38,7 @@ TrainState TrainState::from_json(const std::string& text, const LossScale::Optio
     if (json.contains("health")) state.health.load_state(json["health"]);  // not in older checkpoints
     if (json.contains("unapplied")) state.unapplied = json["unapplied"].get<bool>();
     if (json.contains("best")) state.best = json["best"].get<Best>();
+    if (json.contains("patience")) state.patience = json["patience"].get<Patience>();
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw Error(PL_ERROR_CORRUPT,

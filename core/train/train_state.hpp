@@ -20,6 +20,14 @@ struct Best {
   uint64_t step = 0;
 };
 
+// Of evaluate.patience: what the figures must be better than, and how many in a row have not been.
+struct Patience {
+  std::string metric;
+  double reference = 0;
+  uint64_t step = 0;  // of the reference
+  uint64_t waited = 0;
+};
+
 struct TrainState {
   uint64_t step = 0;   // optimizer steps done
   double seconds = 0;  // spent training, over all processes that continued this run
@@ -27,6 +35,7 @@ struct TrainState {
   std::optional<bool> unapplied;  // was the last step finite? loss_scale learns of it one step late
   Health health;
   std::optional<Best> best;  // by evaluate.best_metric as it was then
+  std::optional<Patience> patience;
 
   std::string to_json() const;
   // Throws pipeline::Error (PL_ERROR_CORRUPT) naming `where`.

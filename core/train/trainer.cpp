@@ -72,7 +72,10 @@ void Trainer::start(const Origin& origin) {
   const ProcessGroup::Busy busy(processes_);
   const observe::Elapsed time(log_.console(), "loading weights");
   std::string weights;
-  if (origin.resumed) {
+  if (origin.is_branch) {
+    branch(*origin.resumed);
+    weights = "weights and state from " + origin.resumed->path();
+  } else if (origin.resumed) {
     resume(*origin.resumed);
     weights = "continued from " + origin.resumed->path();
   } else {
@@ -104,12 +107,29 @@ void Trainer::start(const Origin& origin) {
                                                    .dynamic_loss_scale = session_.precision().loss_scaling});
 }
 
-void Trainer::resume(const checkpoint::Checkpoint& from) {
-  const bool is_changed = checkpointer_.continue_changed(from);
+void Trainer::load(const checkpoint::Checkpoint& from) {
   load_state(session_, from, false);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   reports_.resume(state_.unapplied);
   state_.unapplied.reset();
+}
+
+// Of the other run's training; its time and its evaluations are its own.
+void Trainer::branch(const checkpoint::Checkpoint& from) {
+  checkpointer_.begin_branch(from);
+  load(from);
+  state_.seconds = 0;
+  state_.best.reset();
+  state_.patience.reset();
+  if (total_steps_ > 0 && state_.step >= total_steps_)
+    throw config_.error(config_.has_value("train.max_steps") ? "train.max_steps" : "train.max_epochs",
+                        fmt::format("{} is at step {} already, and training ends at step {}", from.path(),
+                                    state_.step, total_steps_));
+}
+
+void Trainer::resume(const checkpoint::Checkpoint& from) {
+  const bool is_changed = checkpointer_.continue_changed(from);
+  load(from);
   // A change is kept at once, in this very checkpoint: otherwise a kill before the next one would undo it.
   save_is_owed_ = is_changed;
   if (is_changed)
@@ -145,7 +165,9 @@ void Trainer::start_monitor() {
 
 double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
 
-bool Trainer::done() const { return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_; }
+bool Trainer::done() const {
+  return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_ || has_lost_patience();
+}
 
 // What only one rank can know, a signal or the time, all must know before they go on.
 Boundary Trainer::agree_on_boundary() {
@@ -231,7 +253,7 @@ Outcome Trainer::run() {
       processes_.leave_together();
       return Outcome::interrupted;
     }
-    if (last) break;
+    if (last || has_lost_patience()) break;
     const bool is_best = metric_ && state_.best && state_.best->step == state_.step &&
                          config_.get_bool("checkpoint.keep_best");
     const bool made_up =
@@ -258,6 +280,7 @@ Outcome Trainer::run() {
   if (state_.health.ends_badly()) end_badly({});
   save(true);
   if (profile_) profile_->end(state_.step);
+  if (has_lost_patience()) log_.info("ended early: " + patience_text());
   summarize(true);
   log_.console().status({});
   return Outcome::finished;
@@ -376,6 +399,7 @@ void Trainer::summarize(bool finished) {
   if (!processes_.is_first()) return;
   nlohmann::ordered_json summary = describe_run(session_);
   summary["finished"] = finished;
+  if (finished && has_lost_patience()) summary["ended_early"] = patience_text();
   summary["steps"] = state_.step;
   summary["seconds"] = elapsed();
   summary["ranks"] = ranks;

@@ -45,6 +45,8 @@ class Trainer {
   const std::string& phase() const { return phase_; }
 
  private:
+  void load(const checkpoint::Checkpoint& from);
+  void branch(const checkpoint::Checkpoint& from);
   void resume(const checkpoint::Checkpoint& from);
   void start_loading();
   void start_monitor();
@@ -66,6 +68,9 @@ class Trainer {
   [[noreturn]] void end_badly(std::vector<std::string> signs);
   [[noreturn]] void end_diverged(std::vector<std::string> signs);
   void summarize(bool finished);
+  void be_patient(const Figure& figure, bool is_finite);
+  bool has_lost_patience() const;
+  std::string patience_text() const;
   bool done() const;
   double elapsed() const;
   uint64_t every(const char* key) const;

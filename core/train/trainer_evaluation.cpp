@@ -73,9 +73,41 @@ bool Trainer::evaluate_now() {
       (!state_.best || state_.best->metric != name ||
        (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
   if (better) state_.best = Best{name, figure->value, state_.step};
+  be_patient(*figure, problem.empty());
   tell_evaluation(fmt::format("after step {}", state_.step), *result,
                   better ? fmt::format("; best {} so far", name) : "", shown);
   return true;
+}
+
+// An evaluation at the end of a run that goes on later does not count: without that end it would not be.
+void Trainer::be_patient(const Figure& figure, bool is_finite) {
+  const uint64_t between = every("evaluate.every");
+  if (between == 0 || state_.step % between != 0) return;
+  std::optional<Patience>& patience = state_.patience;
+  const double least = config_.get_float("evaluate.min_delta");
+  const auto gain = [&] {
+    const double rise = figure.value - patience->reference;
+    return figure.better == PL_BETTER_HIGHER ? rise : -rise;
+  };
+  const bool is_other = !patience || patience->metric != figure.name;
+  if (is_finite && (is_other || gain() > least))
+    patience = Patience{figure.name, figure.value, state_.step, 0};
+  else if (!is_other)
+    ++patience->waited;
+}
+
+bool Trainer::has_lost_patience() const {
+  const uint64_t most = every("evaluate.patience");
+  return most > 0 && state_.patience && state_.patience->waited >= most;
+}
+
+std::string Trainer::patience_text() const {
+  const Patience& patience = *state_.patience;
+  const double least = config_.get_float("evaluate.min_delta");
+  return fmt::format(
+      "{} evaluation{} in a row gave no better {} than {:.6g} of step {}{} (evaluate.patience)",
+      patience.waited, patience.waited == 1 ? "" : "s", patience.metric, patience.reference, patience.step,
+      least > 0 ? fmt::format(" by more than {:g}", least) : "");
 }
 
 void Trainer::tell_evaluation(const std::string& when, const Evaluation& result, const std::string& more,
@@ -112,6 +144,8 @@ void Trainer::check_evaluation() const {
     log_.info("evaluation  none: there is no validation data to select a best checkpoint");
     return;
   }
+  if (every("evaluate.patience") > 0 && every("evaluate.every") == 0)
+    throw config_.error("evaluate.patience", "nothing is evaluated during training: set evaluate.every");
   const std::string& name = config_.get_string("evaluate.best_metric");
   const std::vector<plugins::Metric> metrics = session_.task().metrics();
   if (name == "loss" ||

@@ -74,9 +74,9 @@ TEST_F(Values, OutsideTheChoicesSayTheChoices) {
       "x.toml:2: train.precision = \"bf17\": is not one of auto, fp32, bf16 or fp16: did you mean bf16?");
   EXPECT_EQ(problem("train.precision = 'double'"),
             "x.toml:2: train.precision = \"double\": is not one of auto, fp32, bf16 or fp16");
-  EXPECT_EQ(
-      problem("schedule.kind = 'Cosine'"),
-      "x.toml:2: schedule.kind = \"Cosine\": is not one of cosine, linear or constant: did you mean cosine?");
+  EXPECT_EQ(problem("schedule.kind = 'Cosine'"),
+            "x.toml:2: schedule.kind = \"Cosine\": is not one of cosine, linear, constant, wsd or "
+            "inverse_sqrt: did you mean cosine?");
 }
 
 TEST_F(Values, VeryLongOnesAreCutInMessages) {

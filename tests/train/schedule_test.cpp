@@ -11,7 +11,7 @@ namespace {
 
 TEST(Schedule, WarmsUpThenFallsByACosine) {
   const Schedule schedule{
-      .peak = 1, .decay = Decay::cosine, .warmup_steps = 4, .total_steps = 14, .final_ratio = 0.1};
+      .peak = 1, .kind = ScheduleKind::cosine, .warmup_steps = 4, .total_steps = 14, .final_ratio = 0.1};
   EXPECT_DOUBLE_EQ(schedule.at(0), 0.25);
   EXPECT_DOUBLE_EQ(schedule.at(3), 1);
   EXPECT_DOUBLE_EQ(schedule.at(4), 1);
@@ -21,12 +21,47 @@ TEST(Schedule, WarmsUpThenFallsByACosine) {
 }
 
 TEST(Schedule, LinearAndConstant) {
-  const Schedule linear{.peak = 2, .decay = Decay::linear, .total_steps = 10, .final_ratio = 0};
+  const Schedule linear{.peak = 2, .kind = ScheduleKind::linear, .total_steps = 10, .final_ratio = 0};
   EXPECT_DOUBLE_EQ(linear.at(0), 2);
   EXPECT_DOUBLE_EQ(linear.at(5), 1);
-  const Schedule constant{.peak = 2, .decay = Decay::constant, .warmup_steps = 2};
+  const Schedule constant{.peak = 2, .kind = ScheduleKind::constant, .warmup_steps = 2};
   EXPECT_DOUBLE_EQ(constant.at(0), 1);
   EXPECT_DOUBLE_EQ(constant.at(1'000'000), 2);
+}
+
+TEST(Schedule, StaysAndFallsInTheLastSteps) {
+  Schedule schedule{.peak = 2,
+                    .kind = ScheduleKind::wsd,
+                    .warmup_steps = 4,
+                    .total_steps = 100,
+                    .final_ratio = 0.1,
+                    .decay_steps = 20};
+  EXPECT_DOUBLE_EQ(schedule.at(0), 0.5);
+  for (const uint64_t step : {3, 4, 50, 80}) EXPECT_DOUBLE_EQ(schedule.at(step), 2) << step;
+  EXPECT_DOUBLE_EQ(schedule.at(85), 2 * (0.1 + 0.9 * 0.75));
+  EXPECT_DOUBLE_EQ(schedule.at(100), 0.2);
+  schedule.fall = Fall::one_minus_sqrt;
+  EXPECT_DOUBLE_EQ(schedule.at(80), 2);
+  EXPECT_DOUBLE_EQ(schedule.at(85), 2 * (0.1 + 0.9 * 0.5));
+  EXPECT_DOUBLE_EQ(schedule.at(100), 0.2);
+  schedule.fall = Fall::cosine;
+  EXPECT_DOUBLE_EQ(schedule.at(90), 2 * (0.1 + 0.9 * 0.5));
+  // A decay that is longer than the run begins after the warm-up.
+  schedule.decay_steps = 1000;
+  schedule.fall = Fall::linear;
+  EXPECT_DOUBLE_EQ(schedule.at(4), 2);
+  EXPECT_DOUBLE_EQ(schedule.at(52), 2 * (0.1 + 0.9 * 0.5));
+}
+
+// As get_inverse_sqrt_schedule of transformers has it: 1 / sqrt((step + shift) / timescale).
+TEST(Schedule, FallsByAnInverseRoot) {
+  const Schedule schedule{.peak = 3, .kind = ScheduleKind::inverse_sqrt, .warmup_steps = 100};
+  EXPECT_DOUBLE_EQ(schedule.at(49), 1.5);
+  EXPECT_DOUBLE_EQ(schedule.at(100), 3);
+  EXPECT_DOUBLE_EQ(schedule.at(400), 1.5);
+  const Schedule cold{.peak = 3, .kind = ScheduleKind::inverse_sqrt};
+  EXPECT_DOUBLE_EQ(cold.at(0), 3);
+  EXPECT_DOUBLE_EQ(cold.at(30'000), 1.5);
 }
 
 TEST(Schedule, ScalesByEffectiveBatch) {

@@ -9,11 +9,27 @@ namespace pipeline::train {
 
 double Schedule::at(uint64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  if (decay == Decay::constant) return peak;
-  const uint64_t length = total_steps > warmup_steps ? total_steps - warmup_steps : 1;
-  const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / static_cast<double>(length));
-  const double left = decay == Decay::linear ? 1 - done : 0.5 * (1 + std::cos(std::numbers::pi * done));
-  return peak * (final_ratio + (1 - final_ratio) * left);
+  if (kind == ScheduleKind::constant) return peak;
+  if (kind == ScheduleKind::inverse_sqrt) {
+    constexpr uint64_t kWithoutWarmup = 10'000;  // as transformers has it
+    const uint64_t scale = warmup_steps > 0 ? warmup_steps : kWithoutWarmup;
+    return peak / std::sqrt(static_cast<double>(step - warmup_steps + scale) / static_cast<double>(scale));
+  }
+  const uint64_t stable =
+      kind == ScheduleKind::wsd && total_steps > decay_steps ? total_steps - decay_steps : 0;
+  const uint64_t begin = std::max(warmup_steps, stable);
+  if (step < begin) return peak;
+  const uint64_t length = total_steps > begin ? total_steps - begin : 1;
+  const double done = std::min(1.0, static_cast<double>(step - begin) / static_cast<double>(length));
+  return peak * (final_ratio + (1 - final_ratio) * left(done));
+}
+
+double Schedule::left(double done) const {
+  const Fall how = kind == ScheduleKind::wsd      ? fall
+                   : kind == ScheduleKind::linear ? Fall::linear
+                                                  : Fall::cosine;
+  if (how == Fall::cosine) return 0.5 * (1 + std::cos(std::numbers::pi * done));
+  return how == Fall::linear ? 1 - done : 1 - std::sqrt(done);
 }
 
 double scale_learning_rate(double rate, LrScaling scaling, uint64_t effective_batch, uint64_t base_batch) {
@@ -30,6 +46,20 @@ LrScaling scaling_of(const config::Config& config) {
   return name == "linear" ? LrScaling::linear : name == "sqrt" ? LrScaling::sqrt : LrScaling::none;
 }
 
+ScheduleKind kind_of(const config::Config& config) {
+  const std::string& name = config.get_string("schedule.kind");
+  return name == "linear"         ? ScheduleKind::linear
+         : name == "constant"     ? ScheduleKind::constant
+         : name == "wsd"          ? ScheduleKind::wsd
+         : name == "inverse_sqrt" ? ScheduleKind::inverse_sqrt
+                                  : ScheduleKind::cosine;
+}
+
+Fall fall_of(const config::Config& config) {
+  const std::string& name = config.get_string("schedule.decay");
+  return name == "linear" ? Fall::linear : name == "cosine" ? Fall::cosine : Fall::one_minus_sqrt;
+}
+
 uint64_t count(const config::Config& config, const char* key) {
   return static_cast<uint64_t>(config.get_int(key));
 }
@@ -42,27 +72,28 @@ void check_schedule(const config::Config& config) {
     throw config.error(
         "train.max_steps",
         "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
-  if (!has_steps && config.get_string("schedule.kind") != "constant")
+  const ScheduleKind kind = kind_of(config);
+  if (!has_steps && kind != ScheduleKind::constant && kind != ScheduleKind::inverse_sqrt)
     throw config.error("schedule.kind",
                        "needs to know the last step: give train.max_steps or train.max_epochs beside "
-                       "train.max_seconds, or use \"constant\"");
+                       "train.max_seconds, or use \"constant\" or \"inverse_sqrt\"");
   if (scaling_of(config) != LrScaling::none && !config.has_value("schedule.base_batch"))
     throw config.error("schedule.lr_scaling",
                        "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
 }
 
 Schedule make_schedule(const config::Config& config, uint64_t global_batch, uint64_t total_steps) {
-  const std::string& kind = config.get_string("schedule.kind");
   const LrScaling scaling = scaling_of(config);
   const uint64_t base_batch =
       scaling == LrScaling::none ? global_batch : count(config, "schedule.base_batch");
   return {.peak = scale_learning_rate(config.get_float("optimizer.lr"), scaling, global_batch, base_batch),
-          .decay = kind == "linear"     ? Decay::linear
-                   : kind == "constant" ? Decay::constant
-                                        : Decay::cosine,
+          .kind = kind_of(config),
           .warmup_steps = count(config, "schedule.warmup_steps"),
           .total_steps = total_steps,
-          .final_ratio = config.get_float("schedule.min_lr_ratio")};
+          .final_ratio = config.get_float("schedule.min_lr_ratio"),
+          .decay_steps = config.find_int("schedule.decay_steps") ? count(config, "schedule.decay_steps")
+                                                                 : std::max<uint64_t>(1, total_steps / 10),
+          .fall = fall_of(config)};
 }
 
 }  // namespace pipeline::train

@@ -1,5 +1,5 @@
-// How long a run is, and the learning rate of each of its optimizer steps: linear warm-up, then constant,
-// linear or cosine down to a share of the peak.
+// How long a run is, and the learning rate of each of its optimizer steps: linear warm-up, then what `kind`
+// says, down to a share of the peak.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,30 @@
 
 namespace pipeline::train {
 
-enum class Decay { constant, linear, cosine };
+enum class ScheduleKind {
+  constant,
+  linear,        // from the warm-up's end on
+  cosine,        // likewise
+  wsd,           // warm-up, stable, decay: the peak, but for the last steps (arXiv 2404.06395, 2405.18392)
+  inverse_sqrt,  // peak / sqrt(1 + n / warmup_steps) n steps after the warm-up (arXiv 1706.03762)
+};
+enum class Fall { linear, cosine, one_minus_sqrt };  // 1 - x, (1 + cos(pi x)) / 2, 1 - sqrt(x)
 enum class LrScaling { none, linear, sqrt };
 
 struct Schedule {
   double peak = 0;  // learning rate after warm-up, scaled already
-  Decay decay = Decay::cosine;
+  ScheduleKind kind = ScheduleKind::cosine;
   uint64_t warmup_steps = 0;
-  uint64_t total_steps = 0;  // where the decay ends; not used by `constant`
-  double final_ratio = 0;    // of the peak, at total_steps and after
+  uint64_t total_steps = 0;  // where the rate has fallen; not used by `constant` and `inverse_sqrt`
+  double final_ratio = 0;    // of the peak, at total_steps and after; as total_steps
+  uint64_t decay_steps = 0;  // wsd: before total_steps
+  Fall fall = Fall::linear;  // wsd
 
   // The rate of 0-based step `step`. Step 0 of a warm-up of w steps runs at peak/w, step w-1 at the peak.
   double at(uint64_t step) const;
+
+ private:
+  double left(double done) const;  // of what is lost in the end, after a share of the time in which it is
 };
 
 // The rate for an effective batch, from one that was right for `base_batch`: x8 the batch makes 1e-4 into

@@ -134,6 +134,7 @@ void load_state(Session& session, const checkpoint::Checkpoint& from, bool value
 std::string Origin::to_bytes() const {
   std::string bytes;  // CBOR takes paths that are not UTF-8, too
   nlohmann::json::to_cbor(nlohmann::json{{"resumed", resumed ? resumed->path() : ""},
+                                         {"is_branch", is_branch},
                                          {"weights", weights ? weights->path() : ""},
                                          {"foreign", foreign}},
                           bytes);
@@ -148,6 +149,7 @@ Origin Origin::from_bytes(const std::string& bytes) {
   if (const std::string path = json["weights"]; !path.empty())
     origin.weights = checkpoint::Checkpoint::open(path);
   origin.foreign = json["foreign"];
+  origin.is_branch = json["is_branch"];
   return origin;
 }
 
@@ -160,9 +162,19 @@ Origin find_origin(const config::Config& config, observe::Log& log, const RunFol
                    const std::string& init_from) {
   Origin origin;
   origin.resumed = newest_checkpoint(folder.checkpoints().string(), log);
-  if (origin.resumed || init_from.empty()) return origin;
+  if (origin.resumed) return origin;
+  origin.is_branch = config.get_bool("train.init_state");
+  if (origin.is_branch && !is_ours(init_from))
+    throw config.error("train.init_state",
+                       fmt::format("needs {} = a run or a checkpoint of ours, and that is {}",
+                                   origin_key(config), init_from.empty() ? "not set" : init_from));
+  if (init_from.empty()) return origin;
   if (is_ours(init_from)) {
     require_not_diverged(config, log, init_from);
+    if (origin.is_branch) {
+      origin.resumed = open_checkpoint(init_from, checkpoint::Which::kLast, log);
+      return origin;
+    }
     origin.weights = open_checkpoint(init_from, checkpoint::Which::kBest, log);
     return origin;
   }

@@ -15,8 +15,9 @@ namespace pipeline::train {
 // Where the values of a run come from. Known before its data is opened, because a checkpoint carries more
 // than values.
 struct Origin {
-  std::optional<checkpoint::Checkpoint> resumed;  // the run's own newest one
-  std::optional<checkpoint::Checkpoint> weights;  // of another run or stage
+  std::optional<checkpoint::Checkpoint> resumed;  // the run's own newest one, or with `is_branch`
+  bool is_branch = false;                         // that of another run, whose state it begins with
+  std::optional<checkpoint::Checkpoint> weights;  // of another run or stage, which gives values alone
   std::string foreign;                            // a folder of another tool
 
   // For telling other ranks, which open the same checkpoint without verifying it once more.

@@ -28,6 +28,9 @@ std::string length_of(const config::Config& config) {
   std::string text;
   for (const char* key : {"train.max_steps", "train.max_epochs", "train.max_seconds"})
     if (config.has_value(key)) text += fmt::format("{} = {}\n", key, config.show(key));
+  if (config.get_int("evaluate.patience") > 0)
+    for (const char* key : {"evaluate.patience", "evaluate.min_delta"})
+      text += fmt::format("{} = {}\n", key, config.show(key));
   return text;
 }
 
@@ -136,9 +139,10 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   if (finished == "yes") return Outcome::finished;
   // A checkpoint brings what was changed before it, which the session is made of.
   Origin origin = find_common_origin(*found, workspace.log, processes, folder, weights);
-  const config::Config config =
-      with_changes(*found, origin.resumed ? origin.resumed->contents() : changed_before_first(folder.path()),
-                   &workspace.log);
+  const config::Config config = with_changes(
+      *found,
+      origin.resumed && !origin.is_branch ? origin.resumed->contents() : changed_before_first(folder.path()),
+      &workspace.log);
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
   announce_model_options(session);
@@ -151,7 +155,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
         std::string origins = began_from;
         if (weights.empty())
           for (const std::string& part : origins_of_parts(session)) origins += part + "\n";
-        if (const auto then = folder.read_file(kOrigin); origin.resumed && then) {
+        if (const auto then = folder.read_file(kOrigin); origin.resumed && !origin.is_branch && then) {
           warn_if_of_other_origin(session, folder, weights_line(*then), began_from);
           began_from = weights_line(*then);
           origins = *then;

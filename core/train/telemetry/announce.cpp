@@ -102,8 +102,11 @@ void warn_of_unused_options(const Session& session) {
   } else {
     for (const char* key : {"optimizer.momentum", "optimizer.nesterov"}) unused(key, optimizer);
   }
-  if (config.get_string("schedule.kind") == "constant")
-    unused("schedule.min_lr_ratio", because("schedule.kind"));
+  const std::string& kind = config.get_string("schedule.kind");
+  if (kind == "constant" || kind == "inverse_sqrt") unused("schedule.min_lr_ratio", because("schedule.kind"));
+  if (kind != "wsd")
+    for (const char* key : {"schedule.decay_steps", "schedule.decay"}) unused(key, because("schedule.kind"));
+  if (config.get_int("evaluate.patience") == 0) unused("evaluate.min_delta", because("evaluate.patience"));
   if (config.get_string("schedule.lr_scaling") == "none")
     unused("schedule.base_batch", because("schedule.lr_scaling"));
   if (!config.get_bool("loader.group_by_length"))

@@ -1,0 +1,107 @@
+// Schedules and ends of training as a user has them: a stable part with several decays, an early end.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/e2e/small_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using Options = std::vector<std::string>;
+
+class ScheduleRun : public testing::Test, public SmallJob {
+ protected:
+  Result run(const std::string& dir, const Options& sets) const {
+    Options more{"--set", "run.dir=" + dir};
+    for (const std::string& set : sets) more.insert(more.end(), {"--set", set});
+    return call("run", more);
+  }
+  static Options with(Options all, const Options& more) {
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::vector<std::string> tail(const std::string& dir, size_t from) const {
+    std::vector<std::string> all = curve(dir);
+    return {all.begin() + static_cast<std::ptrdiff_t>(std::min(from, all.size())), all.end()};
+  }
+};
+
+const Options kWsd{"schedule.kind=wsd", "schedule.warmup_steps=2", "schedule.decay_steps=4"};
+const Options kStable{"schedule.kind=constant", "schedule.warmup_steps=2"};
+
+// The decay begins from any checkpoint of the stable part, in a run of its own and under any strategy, and has
+// the bits of one run with both parts.
+TEST_F(ScheduleRun, ADecayBranchesOffFromTheStablePart) {
+  ASSERT_EQ(run("whole", kWsd).code, 0);
+  const Result stable = run("stable", with(kStable, {"train.max_steps=10", "checkpoint.every=4"}));
+  ASSERT_EQ(stable.code, 0) << stable.err;
+  const Options branch = with(kWsd, {"train.init_from=stable/checkpoints/step-00000008", "train.init_state=true"});
+  const Result one = run("one", branch);
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_THAT(one.out + one.err, HasSubstr("after step 8: schedule.kind = \"wsd\" (was \"constant\")"));
+  EXPECT_EQ(tail("one", 0), tail("whole", 8));
+  EXPECT_EQ(tail("one", 0).size(), 4u);
+  for (const Options& strategy : {Options{"strategy.plugin=ddp"}, {"strategy.plugin=sharded"}}) {
+    const std::string dir = strategy[0].substr(strategy[0].find('=') + 1);
+    const Result two = run(dir, with(with(branch, strategy), {"launch.processes=2"}));
+    ASSERT_EQ(two.code, 0) << two.err;
+    EXPECT_EQ(tail(dir, 0), tail("whole", 8)) << dir;
+  }
+  // It goes on from its own checkpoints, and ends once.
+  ASSERT_EQ(run("cut", with(branch, {"train.max_steps=12", "train.max_seconds=1e-9"})).code, 0);
+  ASSERT_EQ(run("cut", branch).code, 0);
+  EXPECT_EQ(tail("cut", 0), tail("whole", 8));
+  EXPECT_THAT(run("one", branch).err + run("one", branch).out, HasSubstr("is already finished"));
+}
+
+TEST_F(ScheduleRun, WhatABranchMustHaveInCommonIsNamed) {
+  ASSERT_EQ(run("stable", with(kStable, {"train.max_steps=4"})).code, 0);
+  const Options branch{"train.init_from=stable", "train.init_state=true"};
+  const auto refused = [&](const Options& more) {
+    const Result result = run("branch", with(branch, more));
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refused({"run.seed=7"}),
+              HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; with train.init_state it must "
+                        "be the same: write 0"));
+  EXPECT_THAT(refused({"optimizer.kind=sgd"}), HasSubstr("with train.init_state it must be the same"));
+  EXPECT_THAT(refused({"train.max_steps=4"}),
+              HasSubstr("is at step 4 already, and training ends at step 4"));
+  EXPECT_THAT(run("branch", {"train.init_state=true"}).err,
+              HasSubstr("train.init_state=true: needs train.init_from = a run or a checkpoint of ours, and "
+                        "that is not set"));
+}
+
+// With a learning rate of 0 nothing gets better.
+TEST_F(ScheduleRun, EndsEarlyWithoutABetterFigure) {
+  const Options patient{"optimizer.lr=0.0", "evaluate.every=2", "evaluate.patience=2"};
+  const Result ended = run("run", patient);
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const std::string text = "2 evaluations in a row gave no better loss than ";
+  EXPECT_THAT(ended.out + ended.err, HasSubstr("ended early: " + text));
+  EXPECT_EQ(curve("run").size(), 6u);
+  const json summary = json::parse(read_text(path("run/summary.json")));
+  EXPECT_EQ(summary["finished"], true);
+  EXPECT_THAT(summary["ended_early"].get<std::string>(), HasSubstr(text));
+  EXPECT_THAT(run("run", patient).out + run("run", patient).err, HasSubstr("is already finished"));
+  // What it has waited for is kept: stopped between two evaluations it ends at the same step.
+  ASSERT_EQ(run("cut", with(patient, {"train.max_steps=5"})).code, 0);
+  ASSERT_EQ(run("cut", patient).code, 0);
+  EXPECT_EQ(curve("cut"), curve("run"));
+  // More patience, and it goes on.
+  ASSERT_EQ(run("run", {"optimizer.lr=0.0", "evaluate.every=2", "evaluate.patience=3"}).code, 0);
+  EXPECT_EQ(curve("run").size(), 8u);
+  // A gain that is too small is none.
+  ASSERT_EQ(run("small", {"evaluate.every=2", "evaluate.patience=1", "evaluate.min_delta=100.0"}).code, 0);
+  EXPECT_EQ(curve("small").size(), 4u);
+  EXPECT_THAT(run("never", {"evaluate.every=0", "evaluate.patience=1"}).err,
+              HasSubstr("evaluate.patience=1: nothing is evaluated during training: set evaluate.every"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
