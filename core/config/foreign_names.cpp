@@ -93,6 +93,8 @@ constexpr Names kKeys[] = {
     {"load_best_model_at_end save_best", "checkpoint.keep_best"},
     {"async_save async_mode", "checkpoint.background"},
     {"metric_for_best_model monitor", "evaluate.best_metric"},
+    {"early_stopping_patience early_stopping patience", "evaluate.patience"},
+    {"early_stopping_threshold early_stopping_min_delta min_delta", "evaluate.min_delta"},
     {"resume resume_from resume_from_checkpoint auto_resume ckpt_path",
      "run.dir: a run in the same folder continues by itself"},
     {"overwrite_output_dir", "the flag --fresh"},

@@ -108,6 +108,7 @@ Checkout::Checkout(const std::string& markdown) {
   fs::permissions(path() / kProgram, fs::perms::owner_all);
   // What a reader has made or downloaded, as far as `check` looks at it.
   fs::create_directories(path() / "runs/summarization/checkpoints");
+  fs::create_directories(path() / "runs/stable/checkpoints");
   for (const auto& [name, config] : {
            std::pair("gpt2", R"({"model_type": "gpt2"})"),
            std::pair("qwen", R"({"model_type": "qwen2"})"),
