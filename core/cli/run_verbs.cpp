@@ -108,6 +108,11 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
           "--checkpoint", verb_args->checkpoint,
           "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
       ->type_name("best|last|PATH");
+  verb->add_option(
+          "--average", verb_args->average,
+          "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
+      ->type_name("N")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1000}));
   if (!one_process)
     verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
         ->type_name("val|test")
@@ -118,6 +123,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   if (may_ask) verb->allow_extras();
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
+    if (verb->count("--average") > 0 && verb->count("--checkpoint") == 0) verb_args->checkpoint = "last";
     take_model_folder(*args, *verb_args);
     if (may_ask) ask(verb->remaining(), *args);
     verb_args->asked = may_ask && verb->remaining_size() > 0;

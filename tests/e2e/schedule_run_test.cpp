@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/safetensors/file.hpp"
 #include "tests/e2e/small_job.hpp"
 
 namespace pipeline::tests {
@@ -31,15 +32,17 @@ class ScheduleRun : public testing::Test, public SmallJob {
 };
 
 const Options kWsd{"schedule.kind=wsd", "schedule.warmup_steps=2", "schedule.decay_steps=4"};
+const std::string kStep = "run/checkpoints/step-000000";
 const Options kStable{"schedule.kind=constant", "schedule.warmup_steps=2"};
 
-// The decay begins from any checkpoint of the stable part, in a run of its own and under any strategy, and has
-// the bits of one run with both parts.
+// The decay begins from any checkpoint of the stable part, in a run of its own and under any strategy, and
+// has the bits of one run with both parts.
 TEST_F(ScheduleRun, ADecayBranchesOffFromTheStablePart) {
   ASSERT_EQ(run("whole", kWsd).code, 0);
   const Result stable = run("stable", with(kStable, {"train.max_steps=10", "checkpoint.every=4"}));
   ASSERT_EQ(stable.code, 0) << stable.err;
-  const Options branch = with(kWsd, {"train.init_from=stable/checkpoints/step-00000008", "train.init_state=true"});
+  const Options branch =
+      with(kWsd, {"train.init_from=stable/checkpoints/step-00000008", "train.init_state=true"});
   const Result one = run("one", branch);
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_THAT(one.out + one.err, HasSubstr("after step 8: schedule.kind = \"wsd\" (was \"constant\")"));
@@ -66,12 +69,12 @@ TEST_F(ScheduleRun, WhatABranchMustHaveInCommonIsNamed) {
     EXPECT_EQ(result.code, 2) << result.out << result.err;
     return result.err;
   };
-  EXPECT_THAT(refused({"run.seed=7"}),
-              HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; with train.init_state it must "
-                        "be the same: write 0"));
+  EXPECT_THAT(
+      refused({"run.seed=7"}),
+      HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; with train.init_state it must "
+                "be the same: write 0"));
   EXPECT_THAT(refused({"optimizer.kind=sgd"}), HasSubstr("with train.init_state it must be the same"));
-  EXPECT_THAT(refused({"train.max_steps=4"}),
-              HasSubstr("is at step 4 already, and training ends at step 4"));
+  EXPECT_THAT(refused({"train.max_steps=4"}), HasSubstr("is at step 4 already, and training ends at step 4"));
   EXPECT_THAT(run("branch", {"train.init_state=true"}).err,
               HasSubstr("train.init_state=true: needs train.init_from = a run or a checkpoint of ours, and "
                         "that is not set"));
@@ -101,6 +104,42 @@ TEST_F(ScheduleRun, EndsEarlyWithoutABetterFigure) {
   EXPECT_EQ(curve("small").size(), 4u);
   EXPECT_THAT(run("never", {"evaluate.every=0", "evaluate.patience=1"}).err,
               HasSubstr("evaluate.patience=1: nothing is evaluated during training: set evaluate.every"));
+}
+
+// What is exported and evaluated with --average: the mean of the last checkpoints' weights.
+TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
+  ASSERT_EQ(run("run", {}).code, 0);  // keeps 6, 10 and 12
+  const auto exported = [&](const std::string& name, const Options& more) {
+    Options all{"--output", name};
+    all.insert(all.end(), more.begin(), more.end());
+    const Result result = call("export", all);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return safetensors::Folder::open(path(name).string());
+  };
+  const auto floats = [](const safetensors::TensorView& tensor) {
+    const auto* first = reinterpret_cast<const float*>(tensor.data.data());
+    return std::vector<float>(first, first + tensor.data.size() / sizeof(float));
+  };
+  const auto mean = exported("mean", {"--average", "3"}), of6 = exported("6", {"--checkpoint", kStep + "06"}),
+             of10 = exported("10", {"--checkpoint", kStep + "10"}),
+             of12 = exported("12", {"--checkpoint", "last"});
+  ASSERT_EQ(mean.names(), of12.names());
+  for (const std::string& name : mean.names()) {
+    const auto seen = floats(mean.at(name)), a = floats(of6.at(name)), b = floats(of10.at(name)),
+               c = floats(of12.at(name));
+    for (size_t i = 0; i < seen.size(); ++i)
+      ASSERT_EQ(seen[i], static_cast<float>((double{c[i]} + double{b[i]} + double{a[i]}) / 3)) << name;
+    EXPECT_NE(seen, c) << name;
+  }
+  ASSERT_EQ(call("evaluate", {"--average", "2", "--split", "val", "--output", "two.json"}).code, 0);
+  const json two = json::parse(read_text(path("two.json")));
+  EXPECT_EQ(two["checkpoint"], "run/checkpoints/step-00000012, averaged with steps 10");
+  ASSERT_EQ(call("evaluate", {"--checkpoint", "last", "--split", "val", "--output", "one.json"}).code, 0);
+  EXPECT_NE(two["figures"]["loss"], json::parse(read_text(path("one.json")))["figures"]["loss"]);
+  EXPECT_THAT(call("evaluate", {"--average", "4"}).err,
+              HasSubstr("--average 4: there are 3 checkpoints up to run/checkpoints/step-00000012"));
+  EXPECT_THAT(call("evaluate", {"--average", "2", "--checkpoint", "mean"}).err,
+              HasSubstr("--average 2: mean is the model folder of another tool"));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ safetensors::Shape shape_of(const pl_parameter& parameter) {
   return {parameter.shape, parameter.shape + parameter.ndim};
 }
 
-void write_values(const checkpoint::Checkpoint& from, const std::vector<pl_parameter>& parameters,
+void write_values(const plugins::PieceReader& read, const std::vector<pl_parameter>& parameters,
                   const fs::path& path, std::string_view remedy) {
   try {
     safetensors::Writer writer(path.string());
@@ -42,7 +42,7 @@ void write_values(const checkpoint::Checkpoint& from, const std::vector<pl_param
       for (; piece.offset < count; piece.offset += piece.count) {
         piece.count = std::min(kPiece, count - piece.offset);
         values.resize(piece.count);
-        from.read(piece, values.data());
+        read(piece, values.data());
         writer.write(view(parameter.name), std::as_bytes(std::span(values)));
       }
     }
@@ -72,10 +72,10 @@ constexpr std::string_view kState =
 
 }  // namespace
 
-void export_parameters(const checkpoint::Checkpoint& from, plugins::Task& task, const fs::path& folder,
-                       std::string_view remedy) {
+void export_parameters(const checkpoint::Checkpoint& from, const plugins::PieceReader& values,
+                       plugins::Task& task, const fs::path& folder, std::string_view remedy) {
   const std::vector<pl_parameter>& parameters = task.parameters();
-  write_values(from, parameters, folder / "model.safetensors", remedy);
+  write_values(values, parameters, folder / "model.safetensors", remedy);
   const std::string state = task.extra_state();
   if (!state.empty()) write_atomically(folder / "extra_state.bin", state, remedy);
   const plugins::Plugin& plugin = task.plugin();

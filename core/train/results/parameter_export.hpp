@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "core/checkpoint/checkpoint.hpp"
+#include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::train {
@@ -12,7 +13,8 @@ namespace pipeline::train {
 // as model.safetensors, the task's extra state, if it has any, as extra_state.bin, and a README.md that says
 // what they are. The same bytes whatever strategy and number of processes the checkpoint is from. Throws
 // Error with path, cause and `remedy`.
-void export_parameters(const checkpoint::Checkpoint& from, plugins::Task& task,
-                       const std::filesystem::path& folder, std::string_view remedy);
+// `values`: of the parameters, as Checkpoint::read.
+void export_parameters(const checkpoint::Checkpoint& from, const plugins::PieceReader& values,
+                       plugins::Task& task, const std::filesystem::path& folder, std::string_view remedy);
 
 }  // namespace pipeline::train

@@ -37,6 +37,26 @@ checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::
   };
 }
 
+namespace {
+
+std::string read_state(const checkpoint::Checkpoint& from, const std::string& task,
+                       const checkpoint::Tensor& stored) {
+  std::string state(checkpoint::element_count(stored.shape), '\0');
+  const auto bytes = static_cast<int64_t>(state.size());
+  from.read(whole(task, bytes), state.data());
+  return state;
+}
+
+}  // namespace
+
+bool same_extra_state(const plugins::Task& task, const checkpoint::Checkpoint& a,
+                      const checkpoint::Checkpoint& b) {
+  const std::string& name = task.plugin().name();
+  const checkpoint::Tensor *of_a = a.find(kKind, name), *of_b = b.find(kKind, name);
+  if (of_a == nullptr || of_b == nullptr) return of_a == of_b;
+  return read_state(a, name, *of_a) == read_state(b, name, *of_b);
+}
+
 void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   const std::string& name = task.plugin().name();
   const checkpoint::Tensor* stored = from.find(kKind, name);
@@ -46,11 +66,8 @@ void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
                 fmt::format("{}: was written by a task '{}' that keeps extra state, and the one that is "
                             "installed ({}) does not: use the version that wrote it",
                             from.path(), name, task.plugin().version()));
-  std::string state(checkpoint::element_count(stored->shape), '\0');
-  const auto bytes = static_cast<int64_t>(state.size());
-  from.read(whole(name, bytes), state.data());
   try {
-    task.set_extra_state(state);
+    task.set_extra_state(read_state(from, name, *stored));
   } catch (const Error& error) {
     if (error.code() == PL_ERROR_CONFIG) throw;  // says where the option is
     throw Error(error.code(), fmt::format("{}: {}", from.path(), error.what()));

@@ -10,6 +10,10 @@ namespace pipeline::train {
 // `pieces` and before them the task's extra state, if it has any.
 checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces);
 
+// Whether the extra state of `task` is the same in both.
+bool same_extra_state(const plugins::Task& task, const checkpoint::Checkpoint& a,
+                      const checkpoint::Checkpoint& b);
+
 // Hands the checkpoint's extra state to a task that has just been created. One that another task wrote is not
 // for it.
 void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from);

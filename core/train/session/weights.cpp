@@ -123,10 +123,25 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
   return found;
 }
 
-void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
+namespace {
+
+// Throws unless it has all the values, of which none may be missing: it would be used untrained.
+void require_values(Session& session, const checkpoint::Checkpoint& from) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
-  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;  // it would be used untrained
+  for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
   check_values(session, from, wanted, false);
+}
+
+}  // namespace
+
+void load_average(Session& session, const checkpoint::Average& from) {
+  for (const checkpoint::Checkpoint& one : from.of()) require_values(session, one);
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, true);
+}
+
+void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
+  require_values(session, from);
   session.strategy().load_state(
       [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, values_only);
 }

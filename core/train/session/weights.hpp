@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/session/run_folder.hpp"
@@ -55,6 +56,8 @@ std::vector<std::string> origins_of_parts(const Session& session);
 // What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
 // otherwise the optimizer's state as well, and the run goes on.
 void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only);
+// The mean of the values in several checkpoints of it.
+void load_average(Session& session, const checkpoint::Average& from);
 
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);

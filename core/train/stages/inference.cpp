@@ -48,6 +48,7 @@ checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args
 struct Loaded {
   Session& session;
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
+  std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
   std::string path;
   uint64_t step = 0;
 
@@ -62,12 +63,19 @@ struct Loaded {
       checkpoint = open_the_same(with, args);
       path = checkpoint->path();
       step = checkpoint->contents().step;
+    } else if (args.average > 1) {
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format("--average {}: {} is the model folder of another tool, not a run with checkpoints",
+                      args.average, path));
     }
     session.open_task(checkpoint ? &*checkpoint : nullptr);
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
-    if (checkpoint)
+    if (args.average > 1)
+      load_mean(args.average);
+    else if (checkpoint)
       load_state(session, *checkpoint, true);
     else
       load_weights(session, {.foreign = path});
@@ -80,9 +88,34 @@ struct Loaded {
     announce_place(session);
   }
 
+  void load_mean(uint64_t count) {
+    average = checkpoint::Average::before(checkpoint::Checkpoint::open(path), count);
+    load_average(session, *average);
+    std::vector<uint64_t> steps;
+    bool same_state = true;
+    for (const checkpoint::Checkpoint& one : average->of()) {
+      steps.push_back(one.contents().step);
+      same_state = same_state && same_extra_state(session.task(), *checkpoint, one);
+    }
+    path += fmt::format(", averaged with steps {}", fmt::join(steps.begin() + 1, steps.end(), ", "));
+    if (!same_state)
+      session.log().warning(
+          fmt::format("what {} keeps beside its weights, such as running statistics, differs "
+                      "between these checkpoints: it is that of step {}, not a mean",
+                      session.task_plugin().label(), step));
+  }
+
+  void read(const pl_piece& piece, void* destination) const {
+    average ? average->read(piece, destination) : checkpoint->read(piece, destination);
+  }
+
   // What is computed with the same weights can be continued.
   std::string identity() const {
-    return fmt::format("{} {}", path, checkpoint ? checkpoint->contents().train_state_json : "");
+    if (!average)
+      return fmt::format("{} {}", path, checkpoint ? checkpoint->contents().train_state_json : "");
+    std::string text = path;
+    for (const checkpoint::Checkpoint& one : average->of()) text += " " + one.contents().train_state_json;
+    return text;
   }
 };
 
@@ -203,7 +236,10 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
       else if (!loaded.checkpoint)
         throw Error(PL_ERROR_CONFIG, fmt::format("{} is in another tool's form already", loaded.path));
       else
-        export_parameters(*loaded.checkpoint, task, temporary, remedy_for(args));
+        export_parameters(
+            *loaded.checkpoint,
+            [&](const pl_piece& piece, void* destination) { loaded.read(piece, destination); }, task,
+            temporary, remedy_for(args));
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
     });

@@ -314,6 +314,7 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
   const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
   return {.checkpoint = by_name ? folder.string() : args.checkpoint,
           .last = args.checkpoint == "last",
+          .average = args.average,
           .split = args.split,
           .folder = folder,
           .output =

@@ -186,12 +186,16 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
           count.narrow > 0 ? fmt::format("; {} frozen in bf16", observe::grouped(count.narrow)) : ""));
   const std::string& scaling = config.get_string("schedule.lr_scaling");
   const double base = config.get_float("optimizer.lr");
-  say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps", schedule.peak,
+  const std::string fall = schedule.kind == ScheduleKind::wsd
+                               ? fmt::format(", {} in the last {} steps", config.get_string("schedule.decay"),
+                                             schedule.decay_steps)
+                               : "";
+  say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps{}", schedule.peak,
                           scaling == "linear" || scaling == "sqrt"
                               ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base,
                                             config.get_int("schedule.base_batch"), scaling, plan.global_batch)
                               : "",
-                          config.get_string("schedule.kind"), schedule.warmup_steps));
+                          config.get_string("schedule.kind"), schedule.warmup_steps, fall));
   if (const auto& variables = session.processes().variables(); !variables.empty())
     say("variables", fmt::format("{}", fmt::join(variables, " ")));
   if (config.is_set("train.batch_per_device"))
@@ -209,6 +213,12 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
     session.log().warning(
         fmt::format("the run ends before the learning rate is warmed up: schedule.warmup_steps is {}",
                     schedule.warmup_steps));
+  else if (schedule.kind == ScheduleKind::wsd &&
+           schedule.warmup_steps + schedule.decay_steps > schedule.total_steps)
+    session.log().warning(fmt::format(
+        "schedule.decay_steps is {}, and the run has {} steps after its warm-up: the learning rate "
+        "falls in all of them",
+        schedule.decay_steps, schedule.total_steps - schedule.warmup_steps));
   if (samples < plan.global_batch)
     session.log().warning(
         fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step uses all "
