@@ -299,6 +299,8 @@ typedef struct pl_host {
 #define PL_PARAMETER_DROPPABLE 8u
 /* 1.6: where it is not trainable, the task takes its value in bfloat16 as well. */
 #define PL_PARAMETER_TAKES_BFLOAT16 0x10000u
+/* 1.6: a matrix of a hidden layer: neither an embedding nor an output head. Some update rules are for these. */
+#define PL_PARAMETER_HIDDEN_MATRIX 0x20000u
 
 /* A parameter tensor. Training changes no other state of the task. */
 typedef struct pl_parameter {
@@ -735,7 +737,10 @@ typedef struct pl_communicator {
  * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101),
  * as in PyTorch's AdamW.
  *
- * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD. */
+ * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD.
+ *
+ * "muon" (1.6): momentum, steps (of Newton and Schulz), weight_decay. For matrices, with WHOLE_TENSORS; as
+ * PyTorch's Muon with its learning rate adjusted to AdamW's (arXiv 2502.16982). */
 typedef struct pl_optimizer {
   uint32_t struct_size;
   uint32_t flags; /* PL_OPTIMIZER_... */

@@ -54,7 +54,7 @@ constexpr uint32_t kPath = PL_OPTION_PATH;
 
 constexpr pl_str kDevices[] = {str("auto"), str("cpu"), str("cuda")};
 constexpr pl_str kStageKinds[] = {str("train"), str("evaluate"), str("predict"), str("export"), str("pool")};
-constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd")};
+constexpr pl_str kOptimizers[] = {str("adamw"), str("sgd"), str("muon")};
 constexpr pl_str kSchedules[] = {str("cosine"), str("linear"), str("constant"), str("wsd"),
                                  str("inverse_sqrt")};
 constexpr pl_str kFalls[] = {str("linear"), str("cosine"), str("1-sqrt")};
@@ -85,7 +85,8 @@ constexpr pl_option kOptions[] = {
            "single, ddp or sharded; auto: single with one process, else ddp", kMayChange),
     option("backend.plugin", kString, "\"auto\"", "gloo, nccl or shm; auto: by device and hosts", kMayChange),
 
-    option("optimizer.kind", kString, "\"adamw\"", "the update rule", one_of(kOptimizers)),
+    option("optimizer.kind", kString, "\"adamw\"", 
+           "the update rule; muon: of the matrices of hidden layers, adamw of all else", one_of(kOptimizers)),
     option("optimizer.lr", kFloat, "3e-4", "learning rate after warm-up, for a batch of schedule.base_batch",
            at_least(0), kByName),
     option("optimizer.beta1", kFloat, "0.9", "AdamW: decay of the first moment", at_least(0), below(1),
@@ -97,6 +98,10 @@ constexpr pl_option kOptions[] = {
            "weight decay: decoupled in AdamW, added to the gradient in SGD; the task selects the weights",
            at_least(0), kByName),
     option("optimizer.momentum", kFloat, "0.9", "SGD: momentum", at_least(0), below(1), kByName),
+    option("optimizer.muon_momentum", kFloat, "0.95", "Muon: momentum, as Nesterov has it", at_least(0), below(1),
+           kByName),
+    option("optimizer.muon_steps", kInt, "5", "Muon: Newton-Schulz iterations", at_least(1), at_most(100),
+           kByName),
     option("optimizer.nesterov", kBool, "false", "SGD: Nesterov momentum", kByName),
 
     option("schedule.kind", kString, "\"cosine\"",

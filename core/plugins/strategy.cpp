@@ -22,17 +22,23 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
                    std::span<const pl_parameter> parameters, const Optimizer& optimizer,
                    const pl_communicator* communicator)
     : api_(plugin.strategy()), call_(plugin, context) {
-  const std::array<std::vector<pl_number>, 2> options{numbers(optimizer, true), numbers(optimizer, false)};
-  std::array<pl_optimizer, 2> optimizers;
-  for (size_t i = 0; i < optimizers.size(); ++i)
-    optimizers[i] = {.struct_size = sizeof(pl_optimizer),
-                     .flags = optimizer.flags,
-                     .name = to_pl(optimizer.name),
-                     .options = options[i].data(),
-                     .option_count = options[i].size()};
+  std::vector<const Optimizer*> rules{&optimizer};
+  for (const Optimizer& other : optimizer.of_hidden_matrices) rules.push_back(&other);
+  std::vector<std::vector<pl_number>> options;  // of each rule with decay, and without
+  for (const Optimizer* rule : rules)
+    for (const bool decay : {true, false}) options.push_back(numbers(*rule, decay));
+  std::vector<pl_optimizer> optimizers;
+  for (size_t i = 0; i < options.size(); ++i)
+    optimizers.push_back({.struct_size = sizeof(pl_optimizer),
+                          .flags = rules[i / 2]->flags,
+                          .name = to_pl(rules[i / 2]->name),
+                          .options = options[i].data(),
+                          .option_count = options[i].size()});
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
-  for (pl_parameter& parameter : grouped)
-    parameter.optimizer = (parameter.flags & PL_PARAMETER_DECAY) ? 0 : 1;
+  for (pl_parameter& parameter : grouped) {
+    const bool other = rules.size() > 1 && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0;
+    parameter.optimizer = (other ? 2u : 0u) + ((parameter.flags & PL_PARAMETER_DECAY) ? 0u : 1u);
+  }
   auto args = sized<pl_strategy_args>();
   args.parameters = grouped.data();
   args.parameter_count = grouped.size();

@@ -50,6 +50,7 @@ struct Optimizer {
   std::string name;
   std::map<std::string, double> options;
   uint32_t flags = 0;
+  std::vector<Optimizer> of_hidden_matrices = {};  // one, if those have another rule
 };
 
 // A strategy object: one method per slot, which throws Error where the slot returns pl_error. `context`,

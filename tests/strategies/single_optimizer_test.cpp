@@ -97,7 +97,7 @@ TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
               HasSubstr("optimizer.momentum = 0: must be above 0 where optimizer.nesterov is true"));
   args = adamw();
   args.name = "lion";
-  EXPECT_THAT(error_of(args), HasSubstr("optimizer lion is not known: use adamw or sgd"));
+  EXPECT_THAT(error_of(args), HasSubstr("optimizer lion is not known: use adamw, muon or sgd"));
   args = adamw();
   args.options["beta3"] = 1;
   EXPECT_THAT(error_of(args), HasSubstr("optimizer adamw: option beta3 is not known"));

@@ -123,6 +123,15 @@ plugins::Optimizer optimizer_of(const config::Config& config) {
     for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
   }
   add("weight_decay");
+  if (optimizer.name == "muon") {
+    optimizer.name = "adamw";
+    optimizer.of_hidden_matrices.push_back(
+        {.name = "muon",
+         .options = {{"momentum", config.get_float("optimizer.muon_momentum")},
+                     {"steps", static_cast<double>(config.get_int("optimizer.muon_steps"))},
+                     {"weight_decay", config.get_float("optimizer.weight_decay")}},
+         .flags = PL_OPTIMIZER_WHOLE_TENSORS});
+  }
   return optimizer;
 }
 
@@ -349,6 +358,14 @@ void Session::create_strategy() {
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
+  const auto is_for_muon = [](const pl_parameter& parameter) {
+    return (parameter.flags & PL_PARAMETER_TRAINABLE) && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX);
+  };
+  if (args_.purpose == PL_PURPOSE_TRAIN && config_.get_string("optimizer.kind") == "muon" &&
+      std::ranges::none_of(parameters, is_for_muon))
+    throw config_.error("optimizer.kind",
+                        fmt::format("{} trains no matrices that it says are of hidden layers: use \"adamw\"",
+                                    task_plugin_->label()));
   if (config_.get_string("train.frozen_precision") == "bf16") keep_frozen_in_bfloat16();
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,

@@ -32,6 +32,7 @@ struct ParameterCount {
   uint64_t trainable = 0;
   uint64_t decayed = 0;  // trainable, with weight decay
   uint64_t narrow = 0;   // frozen, and kept in bfloat16
+  uint64_t hidden = 0;   // trainable matrices of hidden layers
 };
 
 ParameterCount count_parameters(Session& session) {
@@ -41,6 +42,8 @@ ParameterCount count_parameters(Session& session) {
     if (parameter.dtype.bits != 0) count.narrow += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
     count.trainable += plugins::element_count(parameter);
+    if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0)
+      count.hidden += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_DECAY) != 0) count.decayed += plugins::element_count(parameter);
   }
   return count;
@@ -102,6 +105,8 @@ void warn_of_unused_options(const Session& session) {
   } else {
     for (const char* key : {"optimizer.momentum", "optimizer.nesterov"}) unused(key, optimizer);
   }
+  if (config.get_string("optimizer.kind") != "muon")
+    for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
   const std::string& kind = config.get_string("schedule.kind");
   if (kind == "constant" || kind == "inverse_sqrt") unused("schedule.min_lr_ratio", because("schedule.kind"));
   if (kind != "wsd")
@@ -174,9 +179,13 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
                           describe_backend(session)));
   announce_place(session);
   say("batch", plan.describe());
-  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay; {}",
+  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay{}; {}",
                            observe::grouped(count.total), observe::grouped(count.trainable),
-                           observe::grouped(count.decayed), weights));
+                           observe::grouped(count.decayed),
+                           config.get_string("optimizer.kind") == "muon"
+                               ? fmt::format(", {} by Muon", observe::grouped(count.hidden))
+                               : "",
+                           weights));
   say("precision",
       fmt::format(
           "{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}{}",

@@ -26,7 +26,11 @@ Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_
 
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                       uint32_t unit, double deviation) {
-  return parameters.add({.name = name + ".weight", .shape = {in, out}, .unit = unit, .takes_bfloat16 = true},
+  return parameters.add({.name = name + ".weight",
+                         .shape = {in, out},
+                         .unit = unit,
+                         .takes_bfloat16 = true,
+                         .hidden_matrix = unit > 0},
                         normal(deviation));
 }
 

@@ -17,7 +17,7 @@ namespace pipeline::transformer {
 // "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero.
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                   uint32_t unit, double deviation);
-// Without a bias.
+// Without a bias. Both are of a hidden layer where their unit is not 0.
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                       uint32_t unit, double deviation);
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,

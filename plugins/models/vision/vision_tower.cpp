@@ -64,16 +64,16 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
     return transformer::add_norm(registry, name(plain), width, first, config_.layer_norm_eps);
   };
   const int64_t inputs = 3 * config_.patch_size * config_.patch_size;
-  if (config_.is_clip()) {
+  if (config_.is_clip())
     class_ = registry.add({.name = name("embeddings.class_embedding"), .shape = {width}, .unit = first},
                           normal(deviation));
-    patches_.weight = registry.add(
-        {.name = name("embeddings.patch_embedding.weight"), .shape = {inputs, width}, .unit = first},
-        normal(deviation));
-  } else {
-    patches_ = transformer::add_linear(registry, name("embeddings.patch_embedding"), inputs, width, first,
-                                       deviation);
-  }
+  patches_.weight = registry.add(
+      {.name = name("embeddings.patch_embedding.weight"), .shape = {inputs, width}, .unit = first},
+      normal(deviation));
+  if (!config_.is_clip())
+    patches_.bias = registry.add(
+        {.name = name("embeddings.patch_embedding.bias"), .shape = {width}, .decay = false, .unit = first},
+        constant(0));
   positions_ = registry.add({.name = name("embeddings.position_embedding.weight"),
                              .shape = {config_.tokens(), width},
                              .unit = first},

@@ -64,9 +64,15 @@ void Layout::place_groups(const std::vector<Parameter>& parameters, const std::v
 void Layout::place(const std::vector<Parameter>& parameters, size_t index) {
   const auto count = static_cast<int64_t>(parameters[index].count());
   slot_index_[index] = slots_.size();
-  slots_.push_back({index, length_, count, round_up(count, kRun)});
+  slots_.push_back({index, length_, count, round_up(count, kRun), parameters[index].shape});
   // A parameter without elements has a place, too, so that every part of the arena knows what is in it.
   length_ += round_up(std::max<int64_t>(count, 1), kAlignment);
+}
+
+const Slot& Layout::slot_at(int64_t offset) const {
+  const auto found = std::ranges::lower_bound(slots_, offset, {}, &Slot::offset);
+  if (found == slots_.end() || found->offset != offset) fail("no parameter begins at element ", offset);
+  return *found;
 }
 
 std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, const pl_run_info& run,

@@ -29,6 +29,7 @@ struct Slot {
   int64_t offset;
   int64_t count;
   int64_t padded;  // count, rounded up to kRun; the elements in between are zero and stay zero
+  std::vector<int64_t> shape;
 };
 
 // A contiguous run of parameters of one unit that are updated in the same way.
@@ -65,6 +66,7 @@ class Layout {
   int64_t narrow_begin() const { return narrow_begin_; }           // what is kept in bfloat16, up to the end
   int64_t length() const { return length_; }                       // with the frozen ones
   const Slot& slot_of(size_t parameter) const { return slots_[slot_index_[parameter]]; }
+  const Slot& slot_at(int64_t offset) const;  // that begins there
   size_t slot_index(size_t parameter) const { return slot_index_[parameter]; }
 
  private:

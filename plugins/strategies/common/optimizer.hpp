@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,36 +11,31 @@
 #include <pipeline/strategy.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {
 
-// Common to all gradients of a step; float32 scalars on the device. nullopt: nothing to do.
-struct GradientScale {
-  std::optional<at::Tensor> divisor;    // gradients are divided by it first
-  std::optional<at::Tensor> found_inf;  // 1: change nothing, not even the step count
-};
-
-// A tensor of the optimizer's state, of the same length and order as the master weights.
+// State of the optimizer for the master weights from element `begin` of the arena on.
 struct OptimizerState {
   std::string kind;  // "exp_avg"
+  int64_t begin;
   at::Tensor values;
 };
 
-// The update rule over (a shard of) the flat arena, in float32. Uses PyTorch's fused kernels: one pass over
-// weights, gradients and state, which also scales the gradients.
+// The update rules over (a shard of) the flat arena, in float32, and their state.
 class Optimizer {
  public:
   // Where the state is kept: with the weights, or in pinned host memory, from which it is copied to the
   // device and back for each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `rules`: by Group::optimizer, all of one name. `master`: the weights of the arena from element `begin`
-  // on. Throws Error for invalid options.
-  static std::unique_ptr<Optimizer> create(const std::vector<OptimizerRule>& rules, at::Tensor master,
-                                           int64_t begin, StateIn state_in = StateIn::kDevice);
-  virtual ~Optimizer() = default;
+  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on, which with a rule
+  // that takes tensors cut none of its own. Throws Error for invalid options.
+  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
+            int64_t begin, StateIn state_in = StateIn::kDevice);
 
-  const std::vector<OptimizerState>& state() const { return state_; }
+  std::vector<OptimizerState> state() const;
+  uint64_t state_bytes() const;
 
   // Updates done: a float32 scalar on the device, used in the bias correction.
   at::Tensor& step_count() { return step_count_; }
@@ -52,28 +46,31 @@ class Optimizer {
   // The runs belong to groups that are updated as `group` is, and lie within the master weights.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
- protected:
-  Optimizer(at::Tensor master, int64_t begin, StateIn state_in, const std::vector<std::string>& kinds);
-
-  struct Lists {
-    std::vector<at::Tensor> weights, gradients;
-    std::vector<std::vector<at::Tensor>> state;  // as in state_
-  };
-  virtual void apply(const Lists& lists, double learning_rate, uint32_t rule, const GradientScale& scale) = 0;
-
  private:
+  // Elements whose rules have state of the same kinds.
+  struct Segment {
+    int64_t begin, end;
+    std::vector<std::string> kinds;
+    std::vector<at::Tensor> state;  // by kind
+  };
   // What belongs to a run. Made once, because the runs of most steps are the same: a device would wait for
   // the host that makes three views of each parameter in each step.
   struct Views {
     at::Tensor weights;
-    std::vector<at::Tensor> state;  // where it is kept, as in state_
+    std::vector<at::Tensor> state;  // where it is kept, by kind
   };
-  const Views& views_of(const GradientRun& run);
 
+  void make_segments(StateIn state_in);
+  const Segment& segment_of(int64_t offset) const;
+  at::Tensor shaped(const at::Tensor& flat, const Slot* slot) const;
+  const Views& views_of(const GradientRun& run, const Slot* slot);
+
+  std::shared_ptr<const Layout> layout_;
+  std::vector<std::unique_ptr<UpdateRule>> rules_;
   at::Tensor master_;
   int64_t begin_;
+  std::vector<Segment> segments_;                       // by offset
   std::map<std::pair<int64_t, int64_t>, Views> views_;  // by offset and length
-  std::vector<OptimizerState> state_;
   at::Tensor step_count_;
 };
 

@@ -21,7 +21,7 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   apply_run_settings(context);
   master_ = values_.part(0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
-  optimizer_ = Optimizer::create(optimizers, master_, 0);
+  optimizer_ = std::make_unique<Optimizer>(optimizers, layout_, master_, 0);
   for (size_t i = 0; i < parameters.size(); ++i) {
     views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()), parameters[i].shape,
                         context.run().device);
@@ -74,7 +74,7 @@ std::vector<ArenaPart> Replica::frozen() const {
 
 std::vector<ArenaPart> Replica::optimizer_parts() const {
   std::vector<ArenaPart> parts;
-  for (const OptimizerState& state : optimizer_->state()) parts.push_back({state.kind, 0, state.values});
+  for (const OptimizerState& state : optimizer_->state()) parts.push_back({state.kind, state.begin, state.values});
   return parts;
 }
 
@@ -113,7 +113,7 @@ void Replica::visit_parameters(const MemoryVisitor& visit) const {
 }
 
 void Replica::visit_optimizer(const MemoryVisitor& visit) const {
-  if (trainable_bytes() > 0) visit("optimizer state", optimizer_->state().size() * trainable_bytes());
+  if (trainable_bytes() > 0) visit("optimizer state", optimizer_->state_bytes());
 }
 
 uint64_t Replica::trainable_bytes() const {

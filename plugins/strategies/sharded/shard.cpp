@@ -27,7 +27,8 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
                               : at::zeros({part.range.length()}, in_float_.dtype(dtype));
     if (trained) {
-      part.optimizer = Optimizer::create(optimizers, part.value, part.range.begin, options.state_in);
+      part.optimizer = std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin,
+                                                   options.state_in);
     }
     parts_.push_back(std::move(part));
   }
@@ -87,7 +88,7 @@ std::vector<ArenaPart> Shard::optimizer_parts() const {
   for (const Part& part : parts_) {
     if (!part.optimizer) continue;
     for (const OptimizerState& state : part.optimizer->state()) {
-      parts.push_back({state.kind, part.range.begin, state.values});
+      parts.push_back({state.kind, state.begin, state.values});
     }
   }
   return parts;

@@ -21,6 +21,7 @@ struct Parameter {
   bool is_new = false;          // keeps its initial value if the weights that a stage starts from lack it
   bool droppable = false;       // a later stage may do without it
   bool takes_bfloat16 = false;  // its value may be kept in bfloat16 where it is not trained
+  bool hidden_matrix = false;   // neither embedding nor head: for rules such as Muon
   pl_dtype dtype{};             // for strategies: that its value is kept in; none: the run's, for parameters
 
   uint64_t count() const { return element_count(shape); }
@@ -36,6 +37,7 @@ struct Parameter {
             (p.flags & PL_PARAMETER_NEW) != 0,
             (p.flags & PL_PARAMETER_DROPPABLE) != 0,
             (p.flags & PL_PARAMETER_TAKES_BFLOAT16) != 0,
+            (p.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0,
             p.dtype};
   }
 
@@ -44,7 +46,8 @@ struct Parameter {
     auto out = sized<pl_parameter>();
     out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0) |
                 (is_new ? PL_PARAMETER_NEW : 0) | (droppable ? PL_PARAMETER_DROPPABLE : 0) |
-                (takes_bfloat16 ? PL_PARAMETER_TAKES_BFLOAT16 : 0);
+                (takes_bfloat16 ? PL_PARAMETER_TAKES_BFLOAT16 : 0) |
+                (hidden_matrix ? PL_PARAMETER_HIDDEN_MATRIX : 0);
     out.ndim = static_cast<uint32_t>(shape.size());
     out.unit = unit;
     out.shape = shape.data();
