@@ -61,49 +61,72 @@ const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
   return *std::prev(std::ranges::upper_bound(segments_, offset, {}, &Segment::begin));
 }
 
-// The whole tensor of a slot that begins where `flat` does; null: as it is.
-at::Tensor Optimizer::shaped(const at::Tensor& flat, const Slot* slot) const {
-  return slot == nullptr ? flat : flat.narrow(0, 0, slot->count).view(slot->shape);
-}
-
-const Optimizer::Views& Optimizer::views_of(const GradientRun& run, const Slot* slot) {
+const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   const int64_t count = run.gradient.numel();
   const auto [found, is_new] = views_.try_emplace({run.offset, count});
   if (is_new) {
-    found->second.weights = shaped(master_.narrow(0, run.offset - begin_, count), slot);
+    found->second.weights = master_.narrow(0, run.offset - begin_, count);
     const Segment& segment = segment_of(run.offset);
     for (const at::Tensor& state : segment.state)
-      found->second.state.push_back(shaped(state.narrow(0, run.offset - segment.begin, count), slot));
+      found->second.state.push_back(state.narrow(0, run.offset - segment.begin, count));
   }
   return found->second;
 }
 
-void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
-                       const GradientScale& scale) {
+template <class Apply>
+void Optimizer::with_update(const Group& group, const GradientRuns& runs, double learning_rate,
+                            const GradientScale& scale, const Apply& apply) {
   const UpdateRule& rule = *rules_.at(group.optimizer);
-  Update update{.learning_rate = learning_rate * group.lr_multiplier, .step_count = step_count_, .scale = scale};
+  Update update{.weights = {},
+                .gradients = {},
+                .state = {},
+                .learning_rate = learning_rate * group.lr_multiplier,
+                .step_count = step_count_,
+                .scale = scale};
   const size_t kinds = rule.kinds().size();
   update.state.resize(kinds);
   std::vector<std::vector<at::Tensor>> home(kinds);  // the state where it is kept
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
-    const Slot* slot = rule.takes_tensors() ? &layout_->slot_at(run.offset) : nullptr;
-    const Views& views = views_of(run, slot);
+    const Views& views = views_of(run);
     update.weights.push_back(views.weights);
-    update.gradients.push_back(shaped(run.gradient, slot));
+    update.gradients.push_back(run.gradient);
     for (size_t i = 0; i < kinds; ++i) {
       home[i].push_back(views.state[i]);
       update.state[i].push_back(home[i].back().to(master_.device(), /*non_blocking=*/true));
     }
   }
   if (update.weights.empty()) return;
-  rule.apply(update);
+  apply(rule, update);
   for (size_t i = 0; i < kinds; ++i) {
     for (size_t run = 0; run < home[i].size(); ++run) {
       const at::Tensor& updated = update.state[i][run];
       if (!home[i][run].is_same(updated)) home[i][run].copy_(updated, /*non_blocking=*/true);
     }
   }
+}
+
+void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
+                       const GradientScale& scale) {
+  with_update(group, runs, learning_rate, scale,
+              [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
+}
+
+std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
+                                              const GradientScale& scale) {
+  std::vector<at::Tensor> all;
+  with_update(group, runs, 0, scale, [&](const UpdateRule& rule, const Update& update) {
+    all = rule.of_tensors()->directions(update);
+  });
+  return all;
+}
+
+void Optimizer::update(const Group& group, const GradientRuns& runs,
+                       const std::vector<at::Tensor>& transformed, double learning_rate,
+                       const GradientScale& scale) {
+  with_update(group, runs, learning_rate, scale, [&](const UpdateRule& rule, const Update& update) {
+    rule.of_tensors()->move(update, transformed);
+  });
 }
 
 }  // namespace pipeline::strategies

@@ -29,8 +29,8 @@ class Optimizer {
   // device and back for each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on, which with a rule
-  // that takes tensors cut none of its own. Throws Error for invalid options.
+  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. Throws Error for
+  // invalid options.
   Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
             int64_t begin, StateIn state_in = StateIn::kDevice);
 
@@ -43,8 +43,15 @@ class Optimizer {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
-  // The runs belong to groups that are updated as `group` is, and lie within the master weights.
+  // For update rules of elements. The runs belong to groups that are updated as `group` is, and lie within the
+  // master weights.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
+  // For rules of tensors, in two parts: what is to be transformed of each run; and what has become of it.
+  std::vector<at::Tensor> directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
+  void update(const Group& group, const GradientRuns& runs, const std::vector<at::Tensor>& transformed,
+              double learning_rate, const GradientScale& scale);
+  // Null for a rule of elements.
+  const TensorRule* tensor_rule(const Group& group) const { return rules_.at(group.optimizer)->of_tensors(); }
 
  private:
   // Elements whose rules have state of the same kinds.
@@ -62,8 +69,10 @@ class Optimizer {
 
   void make_segments(StateIn state_in);
   const Segment& segment_of(int64_t offset) const;
-  at::Tensor shaped(const at::Tensor& flat, const Slot* slot) const;
-  const Views& views_of(const GradientRun& run, const Slot* slot);
+  const Views& views_of(const GradientRun& run);
+  template <class Apply>
+  void with_update(const Group& group, const GradientRuns& runs, double learning_rate,
+                   const GradientScale& scale, const Apply& apply);
 
   std::shared_ptr<const Layout> layout_;
   std::vector<std::unique_ptr<UpdateRule>> rules_;

@@ -58,8 +58,25 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
       members.push_back({slot.offset, zeros.narrow(0, 0, slot.padded)});
     }
   }
-  for (const auto& [group, members] : alike) optimizer_->update(*group, members, learning_rate, scale);
+  for (const auto& [group, members] : alike) {
+    if (optimizer_->tensor_rule(*group) != nullptr)
+      update_tensors(*group, members, learning_rate, scale);
+    else
+      optimizer_->update(*group, members, learning_rate, scale);
+  }
   publish();
+}
+
+void Replica::update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
+                             const GradientScale& scale) {
+  const TensorRule& rule = *optimizer_->tensor_rule(group);
+  std::vector<at::Tensor> directions = optimizer_->directions(group, runs, scale);
+  for (size_t i = 0; i < directions.size(); ++i) {
+    const Slot& slot = layout_->slot_at(runs[i].offset);
+    at::Tensor tensor = directions[i].narrow(0, 0, slot.count);
+    tensor.copy_(rule.transformed(tensor.view(slot.shape)).view({-1}));
+  }
+  optimizer_->update(group, runs, directions, learning_rate, scale);
 }
 
 void Replica::publish() {

@@ -54,6 +54,8 @@ class Replica {
   bool has_masters() const { return !same(parameter_dtype_, kFloat32); }
   std::vector<ArenaPart> frozen() const;
   std::vector<ArenaPart> optimizer_parts() const;
+  void update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
+                      const GradientScale& scale);
 
   std::shared_ptr<const Layout> layout_;
   at::Device device_;

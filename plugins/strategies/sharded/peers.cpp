@@ -25,6 +25,15 @@ void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending&
       communicator_->all_to_all(to_buffer(send, label), to_buffer(receive), counts.data(), counts.data()));
 }
 
+void Peers::exchange(const at::Tensor& send, const at::Tensor& receive,
+                     const std::vector<uint64_t>& send_counts, const std::vector<uint64_t>& receive_counts,
+                     std::string_view label) const {
+  if (size() == 1) return;
+  communicator_
+      ->all_to_all(to_buffer(send, label), to_buffer(receive), send_counts.data(), receive_counts.data())
+      .wait();
+}
+
 void Peers::wait(Pending& pending) const {
   if (!pending) return;
   pending->wait();

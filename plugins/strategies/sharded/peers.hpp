@@ -35,6 +35,9 @@ class Peers {
   // `receive` comes from it.
   void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
                 std::string_view label) const;
+  // The same with as many elements for each rank as are said, by rank; waits for it.
+  void exchange(const at::Tensor& send, const at::Tensor& receive, const std::vector<uint64_t>& send_counts,
+                const std::vector<uint64_t>& receive_counts, std::string_view label) const;
   // Makes the current stream wait; on the CPU this thread.
   void wait(Pending& pending) const;
   // Whether wait() keeps this thread: never on a device, nor where the backend cannot tell.

@@ -68,13 +68,44 @@ void Shard::advance(const GradientScale& scale) {
   }
 }
 
+const at::Tensor& Shard::gradient_of(Part& part) {
+  if (!part.gradient.defined()) part.gradient = at::zeros({part.range.length()}, in_float_);
+  return part.gradient;
+}
+
+const Group& Shard::group_at(int64_t offset) const {
+  return *std::ranges::partition_point(layout_->groups(), [&](const Group& g) { return g.end <= offset; });
+}
+
+void Shard::update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale) {
+  const auto run_of = [&](const TensorExchange::Piece& piece) -> GradientRuns {
+    Part& part = parts_[piece.bucket];
+    return {{piece.range.begin, gradient_of(part).narrow(0, piece.range.begin - part.range.begin,
+                                                         piece.range.length())}};
+  };
+  std::vector<at::Tensor> directions;
+  for (const TensorExchange::Piece& piece : exchange.mine())
+    directions.push_back(parts_[piece.bucket]
+                             .optimizer->directions(group_at(piece.range.begin), run_of(piece), scale)
+                             .front());
+  exchange.transform(directions, [&](const Slot& slot, const at::Tensor& tensor) {
+    return parts_.front().optimizer->tensor_rule(group_at(slot.offset))->transformed(tensor);
+  });
+  for (size_t i = 0; i < directions.size(); ++i) {
+    const TensorExchange::Piece& piece = exchange.mine()[i];
+    parts_[piece.bucket].optimizer->update(group_at(piece.range.begin), run_of(piece), {directions[i]},
+                                           learning_rate, scale);
+  }
+}
+
 void Shard::update(size_t bucket, double learning_rate, const GradientScale& scale) {
   Part& part = parts_[bucket];
-  if (!part.gradient.defined()) part.gradient = at::zeros({part.range.length()}, in_float_);
+  gradient_of(part);
   const std::vector<Group>& groups = layout_->groups();
   auto group =
       std::ranges::partition_point(groups, [&](const Group& g) { return g.end <= part.range.begin; });
   for (; group != groups.end() && group->begin < part.range.end; ++group) {
+    if (part.optimizer->tensor_rule(*group) != nullptr) continue;
     const int64_t begin = std::max(group->begin, part.range.begin);
     const int64_t end = std::min(group->end, part.range.end);
     part.optimizer->update(*group, {{begin, part.gradient.narrow(0, begin - part.range.begin, end - begin)}},

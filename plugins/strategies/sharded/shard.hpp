@@ -13,6 +13,7 @@
 #include "plugins/strategies/common/optimizer.hpp"
 #include "plugins/strategies/common/value_arena.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
+#include "plugins/strategies/sharded/tensor_exchange.hpp"
 
 namespace pipeline::strategies {
 
@@ -45,6 +46,8 @@ class Shard {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
+  // By rules of tensors, of all buckets, and before update(), which leaves these out. [collective]
+  void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);
   void update(size_t bucket, double learning_rate, const GradientScale& scale);
 
   void load(const StateReader& reader);
@@ -63,6 +66,8 @@ class Shard {
     std::unique_ptr<Optimizer> optimizer;  // of what is trained
   };
 
+  const at::Tensor& gradient_of(Part& part);
+  const Group& group_at(int64_t offset) const;
   uint64_t trainable_elements() const;
   std::vector<ArenaPart> optimizer_parts() const;
 

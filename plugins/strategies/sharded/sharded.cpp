@@ -36,6 +36,7 @@ Sharded::Sharded(Setup setup)
               .device = device_,
               .arena = values_ ? &values_->arena() : nullptr,
               .state_in = state_in()}),
+      tensors_(make_tensor_exchange()),
       reducer_(make_reducer()),
       figures_(partition_, peers_, config().zero_stage > 1, context().reproducible()) {
   check_config();
@@ -60,17 +61,21 @@ Optimizer::StateIn Sharded::state_in() const {
 }
 
 void Sharded::check_config() const {
-  for (const OptimizerRule& rule : optimizers()) {
-    if ((rule.flags & PL_OPTIMIZER_WHOLE_TENSORS) != 0) {
-      fail_with(PL_ERROR_UNSUPPORTED, "optimizer ", rule.name,
-                " needs whole tensors, and this strategy cuts them: use strategy.plugin = \"ddp\"");
-    }
-  }
   if (config().reduction == "bf16" && context().reproducible()) {
     config_error("reduction",
                  "rounds only the gradients that are sent, which depends on the number of processes: with "
                  "run.reproducible = true use \"fp32\"");
   }
+}
+
+std::unique_ptr<TensorExchange> Sharded::make_tensor_exchange() const {
+  std::vector<size_t> slots;
+  for (const Group& group : layout_->groups()) {
+    if ((optimizers()[group.optimizer].flags & PL_OPTIMIZER_WHOLE_TENSORS) == 0) continue;
+    for (size_t i = 0; i < group.slot_count; ++i) slots.push_back(group.first_slot + i);
+  }
+  if (slots.empty()) return nullptr;
+  return std::make_unique<TensorExchange>(layout_, partition_, peers_, std::move(slots));
 }
 
 at::ScalarType Sharded::dtype() const { return to_torch(run().parameter_dtype); }
@@ -227,6 +232,7 @@ uint64_t Sharded::step(const pl_step_args& args) {
 void Sharded::update(double learning_rate, const GradientScale& scale) {
   if (values_) values_->wait_all();  // of a unit that this step did not enter
   shard_.advance(scale);
+  if (tensors_) shard_.update_tensors(*tensors_, learning_rate, scale);
   for (size_t bucket = 0; bucket < partition_.trainable_buckets(); ++bucket) {
     shard_.update(bucket, learning_rate, scale);
     if (values_) values_->gather(bucket, shard_);

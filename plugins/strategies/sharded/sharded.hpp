@@ -80,6 +80,7 @@ class Sharded : public Strategy<ShardedConfig> {
   at::ScalarType dtype() const;
   Optimizer::StateIn state_in() const;
   void check_config() const;
+  std::unique_ptr<TensorExchange> make_tensor_exchange() const;
   std::unique_ptr<Reducer> make_reducer();
   template <class Place>
   void bind_to(const Place& place);
@@ -98,6 +99,7 @@ class Sharded : public Strategy<ShardedConfig> {
   std::unique_ptr<UnitSlots> unit_slots_;  // for that
   std::unique_ptr<Values> gathered_;       // with slots, between gather() and release()
   std::vector<TensorView> views_;
+  std::unique_ptr<TensorExchange> tensors_;  // where a rule of tensors updates some
   std::unique_ptr<Reducer> reducer_;
   StepFigures figures_;
   StepProgress progress_;

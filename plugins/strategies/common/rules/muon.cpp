@@ -33,7 +33,7 @@ at::Tensor orthogonal(const at::Tensor& matrix, int64_t steps) {
   return (is_tall ? x.t() : x).to(matrix.scalar_type());
 }
 
-class Muon : public UpdateRule {
+class Muon : public TensorRule {
  public:
   explicit Muon(const OptimizerRule& rule) {
     rule.require_options({"momentum", "steps", "weight_decay"});
@@ -45,19 +45,31 @@ class Muon : public UpdateRule {
   }
 
   std::vector<std::string> kinds() const override { return {"momentum"}; }
-  bool takes_tensors() const override { return true; }
 
-  void apply(const Update& update) const override {
+  std::vector<at::Tensor> directions(const Update& update) const override {
     const auto& [divisor, found_inf] = update.scale;
+    std::vector<at::Tensor> all;
     for (size_t i = 0; i < update.weights.size(); ++i) {
-      at::Tensor weights = update.weights[i], momentum = update.state[0][i];
+      at::Tensor momentum = update.state[0][i];
       const at::Tensor gradient = divisor ? update.gradients[i] / *divisor : update.gradients[i];
       const at::Tensor moved = at::lerp(momentum, gradient, 1 - momentum_);
-      const at::Tensor direction = orthogonal(at::lerp(gradient, moved, momentum_), steps_);  // Nesterov's
-      const auto longest = static_cast<double>(std::max(weights.size(0), weights.size(1)));
-      const at::Tensor next = (weights * (1 - update.learning_rate * weight_decay_))
-                                  .sub_(direction, update.learning_rate * 0.2 * std::sqrt(longest));
       momentum.copy_(found_inf ? at::where(found_inf->gt(0), momentum, moved) : moved);
+      all.push_back(at::lerp(gradient, moved, momentum_));  // Nesterov's
+    }
+    return all;
+  }
+
+  at::Tensor transformed(const at::Tensor& directions) const override {
+    const auto longest = static_cast<double>(std::max(directions.size(0), directions.size(1)));
+    return orthogonal(directions, steps_).mul(0.2 * std::sqrt(longest)).contiguous();
+  }
+
+  void move(const Update& update, const std::vector<at::Tensor>& transformed) const override {
+    const std::optional<at::Tensor>& found_inf = update.scale.found_inf;
+    for (size_t i = 0; i < update.weights.size(); ++i) {
+      at::Tensor weights = update.weights[i];
+      const at::Tensor next = (weights * (1 - update.learning_rate * weight_decay_))
+                                  .sub_(transformed[i], update.learning_rate);
       weights.copy_(found_inf ? at::where(found_inf->gt(0), weights, next) : next);
     }
   }
