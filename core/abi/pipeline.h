@@ -299,7 +299,8 @@ typedef struct pl_host {
 #define PL_PARAMETER_DROPPABLE 8u
 /* 1.6: where it is not trainable, the task takes its value in bfloat16 as well. */
 #define PL_PARAMETER_TAKES_BFLOAT16 0x10000u
-/* 1.6: a matrix of a hidden layer: neither an embedding nor an output head. Some update rules are for these. */
+/* 1.6: a matrix of a hidden layer: neither an embedding nor an output head. Some update rules are for these.
+ */
 #define PL_PARAMETER_HIDDEN_MATRIX 0x20000u
 
 /* A parameter tensor. Training changes no other state of the task. */

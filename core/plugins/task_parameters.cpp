@@ -27,6 +27,8 @@ std::string parameter_problem(const pl_parameter& parameter) {
       return fmt::format("has the shape ({}), all extents must be at least 1", fmt::join(shape, ", "));
   if (parameter.flags & ~kParameterFlags)
     return fmt::format("flags {:#x} has bits that are unknown", parameter.flags);
+  if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) && parameter.ndim != 2)
+    return fmt::format("is said to be a matrix, and has the shape ({})", fmt::join(shape, ", "));
   if ((parameter.flags & PL_PARAMETER_TRAINABLE) &&
       !(parameter.lr_multiplier > 0 && std::isfinite(parameter.lr_multiplier)))
     return fmt::format("is trainable and its lr_multiplier is {}, must be above 0 (1 is normal)",

@@ -9,6 +9,60 @@ import job
 
 MODELS = job.ROOT / "tests/python/models.py"
 
+# A task, and as a program the differences of exported weights from those of torch.optim after the same three steps.
+SMALL = """
+import sys
+import torch
+from torch import nn
+
+def data():
+    random = torch.Generator().manual_seed(1)
+    return torch.randn(24, 6, generator=random), torch.randn(24, 3, generator=random)
+
+def make_model():
+    torch.manual_seed(2)
+    return nn.ModuleDict({"first": nn.Linear(6, 8), "layers": nn.ModuleList([nn.Linear(8, 16), nn.Linear(16, 8)]), "head": nn.Linear(8, 3)})
+
+def loss_of(model, x, y):
+    x = model["first"](x)
+    for layer in model["layers"]:
+        x = layer(x).tanh()
+    return (model["head"](x) - y).square().sum()
+
+if __name__ == "__main__":
+    model = make_model()
+    hidden = [p for p in model["layers"].parameters() if p.dim() == 2]
+    rest = [p for p in model.parameters() if not any(p is h for h in hidden)]
+    groups = [{"params": [p for p in rest if p.dim() == 2], "weight_decay": 0.1}, {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0}]
+    optimizers = [torch.optim.Muon(hidden, lr=1e-2, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw"), torch.optim.AdamW(groups, lr=1e-2)]
+    x, y = data()
+    for step in range(3):
+        part = slice(8 * step, 8 * step + 8)
+        (loss_of(model, x[part], y[part]) / 8).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    theirs = dict(model.named_parameters())
+    for folder in sys.argv[1:]:
+        ours = torch.load(folder + "/model.pt")
+        assert ours.keys() == theirs.keys()
+        print(max((ours[name] - theirs[name]).abs().max().item() for name in ours))
+else:
+    import pipeline
+
+    class Small(pipeline.Task):
+        def dataset(self, split):
+            return torch.utils.data.TensorDataset(*data()) if split == "train" else None
+        def build_model(self):
+            return make_model()
+        def layers(self, model):
+            return []
+        def describe_parameter(self, parameter):
+            parameter.hidden_matrix = parameter.name.startswith("layers.") and len(parameter.shape) == 2
+        def loss(self, batch):
+            return loss_of(self.model, *batch)
+"""
+
 
 class RunsTest(job.Job):
     def assert_alike(self, strategies, processes, **sets):
@@ -40,6 +94,17 @@ class RunsTest(job.Job):
         self.pipeline("run", "train.toml", run__dir="recomputed", train__activation_checkpointing="true",
                       strategy__plugin="sharded", strategy__zero_stage=3, launch__processes=2)
         self.assertEqual(self.losses("kept"), self.losses("recomputed"))
+
+    def test_muon_is_torchs(self):
+        (self.folder / "small.py").write_text(SMALL)
+        self.configure("small.py")
+        sets = dict(optimizer__kind="muon", optimizer__weight_decay=0.1, schedule__kind="constant", loader__shuffle="false",
+                    train__clip_grad_norm=0.0, train__max_steps=3, evaluate__every=0)
+        for name, more in {"one": {}, "two": dict(strategy__plugin="sharded", strategy__zero_stage=2, launch__processes=2)}.items():
+            self.pipeline("run", "train.toml", run__dir=name, **sets, **more)
+            self.pipeline("export", "train.toml", "--checkpoint", "last", "--output", f"{name}.out", run__dir=name, **sets, **more)
+        for difference in self.run_words(job.PYTHON, "small.py", "one.out", "two.out").split():
+            self.assertLessEqual(float(difference), 1e-6)
 
     def test_unused_weights_and_dropout(self):
         self.configure(MODELS, **{"class": "Recurrent"})

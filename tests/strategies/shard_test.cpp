@@ -62,8 +62,10 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
     const int64_t end = whole.layout->length();
     for (const int64_t cut : {kChunk, 2 * kChunk, 3 * kChunk, end - kChunk}) {
       Arena arena;
-      const auto left = std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, 0, cut), 0);
-      const auto right = std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, cut, end - cut), cut);
+      const auto left =
+          std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, 0, cut), 0);
+      const auto right =
+          std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, cut, end - cut), cut);
       for (uint64_t step = 0; step < 5; ++step) {
         at::Tensor flat = at::zeros({end});
         for (const GradientRun& run : arena.gradients(step)) {

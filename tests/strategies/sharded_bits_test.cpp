@@ -64,6 +64,26 @@ TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
   }
 }
 
+// Matrices lie in pieces with several ranks: small ones with one, large ones with all.
+Job muon_job(uint64_t micro_batches) {
+  Job job = difficult_job(micro_batches, muon());
+  for (const size_t index : {3, 5, 6, 8}) job.specs[index].hidden = true;
+  job.steps = 4;
+  return job;
+}
+
+TEST(ShardedBits, AreThoseOfSingleWhereTensorsAreUpdatedAsAWhole) {
+  const Job job = muon_job(5);
+  expect_same_bits(job, kAll);
+  const Outcome single = run_job(job, 1, {.reproducible = true});
+  EXPECT_TRUE(run_job(job, 3, {.plugin = "ddp", .reproducible = true}) == single);
+  EXPECT_GT(distance(run_job(difficult_job(5), 1, {.reproducible = true}), single), 0.01);
+}
+
+TEST(ShardedBits, AreThoseOfSingleWhereNarrowTensorsAreUpdatedAsAWhole) {
+  expect_same_bits(muon_job(5), kSome, at::kBFloat16);
+}
+
 // Weights in bfloat16 or float16, as are gradients.
 Job narrow_job(uint64_t micro_batches, at::ScalarType dtype) {
   Job job = difficult_job(micro_batches);

@@ -233,19 +233,6 @@ TEST(ShardedErrors, OptionsThatCannotBe) {
   EXPECT_THAT(with("strategy.reduction=\"bf16\"", true), HasSubstr("use \"fp32\""));
 }
 
-// Whoever keeps tensors whole takes such a rule: here it is one that does not need them.
-TEST(ShardedErrors, ARuleThatNeedsWholeTensors) {
-  plugins::Optimizer rule = adamw();
-  rule.flags = PL_OPTIMIZER_WHOLE_TENSORS;
-  const auto under = [&](const std::string& plugin) {
-    return error_of([&] { StrategyRun run(kShardSpecs, rule, {.plugin = plugin}); });
-  };
-  EXPECT_THAT(under("sharded"), HasSubstr("optimizer adamw needs whole tensors, and this strategy cuts "
-                                          "them: use strategy.plugin = \"ddp\""));
-  EXPECT_EQ(under("single"), "none");
-  EXPECT_EQ(under("ddp"), "none");
-}
-
 TEST(ShardedErrors, GradientsThatDoNotFit) {
   StrategyRun run(kShardSpecs, adamw(), {.plugin = "sharded"});
   EXPECT_THAT(error_of([&] {

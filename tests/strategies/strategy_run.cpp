@@ -59,6 +59,13 @@ plugins::Optimizer adamw(double weight_decay) {
   return {"adamw", {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", weight_decay}}};
 }
 
+plugins::Optimizer muon() {
+  plugins::Optimizer optimizer = adamw();
+  optimizer.of_hidden_matrices.push_back(
+      {"muon", {{"momentum", 0.95}, {"steps", 5}, {"weight_decay", 0.1}}, PL_OPTIMIZER_WHOLE_TENSORS});
+  return optimizer;
+}
+
 plugins::Optimizer sgd(double momentum, double weight_decay, bool nesterov) {
   return {"sgd", {{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}, {"weight_decay", weight_decay}}};
 }
@@ -83,7 +90,8 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   for (const ParameterSpec& spec : specs_) {
     pl_parameter parameter{};
     parameter.struct_size = sizeof parameter;
-    parameter.flags = (spec.trainable ? PL_PARAMETER_TRAINABLE : 0) | (spec.decay ? PL_PARAMETER_DECAY : 0);
+    parameter.flags = (spec.trainable ? PL_PARAMETER_TRAINABLE : 0) | (spec.decay ? PL_PARAMETER_DECAY : 0) |
+                      (spec.hidden ? PL_PARAMETER_HIDDEN_MATRIX : 0);
     parameter.ndim = static_cast<uint32_t>(spec.shape.size());
     parameter.shape = spec.shape.data();
     parameter.name = str(spec.name);

@@ -24,6 +24,7 @@ struct ParameterSpec {
   bool trainable = true;
   uint32_t unit = 0;
   bool narrow = false;  // kept in bfloat16
+  bool hidden = false;  // a matrix of a hidden layer
 };
 
 struct RunOptions {
@@ -40,6 +41,7 @@ struct RunOptions {
 };
 
 plugins::Optimizer adamw(double weight_decay = 0.1);
+plugins::Optimizer muon();  // and AdamW
 plugins::Optimizer sgd(double momentum = 0, double weight_decay = 0, bool nesterov = false);
 
 // Gradients of one micro-batch, by parameter; undefined: none.

@@ -29,8 +29,8 @@ class Optimizer {
   // device and back for each update.
   enum class StateIn { kDevice, kPinnedHost };
 
-  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. Throws Error for
-  // invalid options.
+  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. Throws Error
+  // for invalid options.
   Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
             int64_t begin, StateIn state_in = StateIn::kDevice);
 
@@ -43,11 +43,12 @@ class Optimizer {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
-  // For update rules of elements. The runs belong to groups that are updated as `group` is, and lie within the
-  // master weights.
+  // For update rules of elements. The runs belong to groups that are updated as `group` is, and lie within
+  // the master weights.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
   // For rules of tensors, in two parts: what is to be transformed of each run; and what has become of it.
-  std::vector<at::Tensor> directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
+  std::vector<at::Tensor> directions(const Group& group, const GradientRuns& runs,
+                                     const GradientScale& scale);
   void update(const Group& group, const GradientRuns& runs, const std::vector<at::Tensor>& transformed,
               double learning_rate, const GradientScale& scale);
   // Null for a rule of elements.

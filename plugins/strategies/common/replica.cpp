@@ -91,7 +91,8 @@ std::vector<ArenaPart> Replica::frozen() const {
 
 std::vector<ArenaPart> Replica::optimizer_parts() const {
   std::vector<ArenaPart> parts;
-  for (const OptimizerState& state : optimizer_->state()) parts.push_back({state.kind, state.begin, state.values});
+  for (const OptimizerState& state : optimizer_->state())
+    parts.push_back({state.kind, state.begin, state.values});
   return parts;
 }
 

@@ -27,8 +27,8 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
                               : at::zeros({part.range.length()}, in_float_.dtype(dtype));
     if (trained) {
-      part.optimizer = std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin,
-                                                   options.state_in);
+      part.optimizer =
+          std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin, options.state_in);
     }
     parts_.push_back(std::move(part));
   }
@@ -80,8 +80,8 @@ const Group& Shard::group_at(int64_t offset) const {
 void Shard::update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale) {
   const auto run_of = [&](const TensorExchange::Piece& piece) -> GradientRuns {
     Part& part = parts_[piece.bucket];
-    return {{piece.range.begin, gradient_of(part).narrow(0, piece.range.begin - part.range.begin,
-                                                         piece.range.length())}};
+    return {{piece.range.begin,
+             gradient_of(part).narrow(0, piece.range.begin - part.range.begin, piece.range.length())}};
   };
   std::vector<at::Tensor> directions;
   for (const TensorExchange::Piece& piece : exchange.mine())

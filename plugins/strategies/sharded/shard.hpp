@@ -46,6 +46,9 @@ class Shard {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
+  bool has_tensor_rule(const Group& group) const {
+    return parts_.front().optimizer->tensor_rule(group) != nullptr;
+  }
   // By rules of tensors, of all buckets, and before update(), which leaves these out. [collective]
   void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);
   void update(size_t bucket, double learning_rate, const GradientScale& scale);

@@ -71,7 +71,7 @@ void Sharded::check_config() const {
 std::unique_ptr<TensorExchange> Sharded::make_tensor_exchange() const {
   std::vector<size_t> slots;
   for (const Group& group : layout_->groups()) {
-    if ((optimizers()[group.optimizer].flags & PL_OPTIMIZER_WHOLE_TENSORS) == 0) continue;
+    if (!shard_.has_tensor_rule(group)) continue;
     for (size_t i = 0; i < group.slot_count; ++i) slots.push_back(group.first_slot + i);
   }
   if (slots.empty()) return nullptr;

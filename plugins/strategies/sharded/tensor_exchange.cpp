@@ -34,8 +34,8 @@ TensorExchange::TensorExchange(std::shared_ptr<const Layout> layout, const Parti
   }
 }
 
-// The largest first, each to the rank that has least to do. A product of Newton and Schulz takes rows x columns x
-// the smaller of the two.
+// The largest first, each to the rank that has least to do. A product of Newton and Schulz takes rows x
+// columns x the smaller of the two.
 void TensorExchange::choose_owners() {
   const auto cost = [&](size_t index) {
     const std::vector<int64_t>& shape = layout_->slots()[index].shape;
@@ -51,8 +51,8 @@ void TensorExchange::choose_owners() {
   }
 }
 
-// Elements that `rank` has of each owner's tensors (owner = -1), or that each rank has of `owner`'s (rank = -1); none
-// of those that need not be sent.
+// Elements that `rank` has of each owner's tensors (owner = -1), or that each rank has of `owner`'s (rank =
+// -1); none of those that need not be sent.
 std::vector<uint64_t> TensorExchange::counts(int64_t owner, int64_t rank) const {
   std::vector<uint64_t> counts(pieces_.size(), 0);
   for (size_t r = 0; r < pieces_.size(); ++r) {
@@ -68,7 +68,8 @@ std::vector<uint64_t> TensorExchange::counts(int64_t owner, int64_t rank) const 
 
 // By owner, and for each as mine() has them; without this rank's own.
 at::Tensor TensorExchange::sent_to_owners(const std::vector<at::Tensor>& values) const {
-  std::vector<at::Tensor> parts{at::empty({0}, at::TensorOptions().dtype(at::kFloat).device(peers_.device()))};
+  std::vector<at::Tensor> parts{
+      at::empty({0}, at::TensorOptions().dtype(at::kFloat).device(peers_.device()))};
   for (int64_t owner = 0; owner < partition_.world_size(); ++owner) {
     if (owner == partition_.rank()) continue;
     for (size_t i = 0; i < mine().size(); ++i)

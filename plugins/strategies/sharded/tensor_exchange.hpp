@@ -12,9 +12,9 @@
 
 namespace pipeline::strategies {
 
-// Tensors that an update rule must see whole, though each lies in pieces with several ranks. Each tensor has one
-// owner, to which the others send their pieces and which sends them back transformed; owners have about the same
-// work. A rank holds the tensors that it owns, no more. [collective]
+// Tensors that an update rule must see whole, though each lies in pieces with several ranks. Each tensor has
+// one owner, to which the others send their pieces and which sends them back transformed; owners have about
+// the same work. A rank holds the tensors that it owns, no more. [collective]
 class TensorExchange {
  public:
   // A run of a tensor that one rank has.
@@ -31,7 +31,8 @@ class TensorExchange {
   // This rank's, in the order in which transform() takes them.
   const std::vector<Piece>& mine() const { return pieces_[static_cast<size_t>(partition_.rank())]; }
 
-  // Replaces the values of mine() by those of the transformed tensors. f: a tensor in its shape, to one like it.
+  // Replaces the values of mine() by those of the transformed tensors. f: a tensor in its shape, to one like
+  // it.
   using Transform = std::function<at::Tensor(const Slot& slot, const at::Tensor& tensor)>;
   void transform(std::vector<at::Tensor>& values, const Transform& f) const;
 
@@ -45,8 +46,8 @@ class TensorExchange {
   const Partition& partition_;
   const Peers& peers_;
   std::vector<size_t> slots_;
-  std::vector<int64_t> owners_;            // by slot of the layout; -1: no such tensor
-  std::vector<std::vector<Piece>> pieces_; // by rank
+  std::vector<int64_t> owners_;             // by slot of the layout; -1: no such tensor
+  std::vector<std::vector<Piece>> pieces_;  // by rank
 };
 
 }  // namespace pipeline::strategies

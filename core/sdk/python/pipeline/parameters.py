@@ -31,6 +31,7 @@ class Parameter:
     decay: bool  # weight decay applies
     unit: int
     lr_multiplier: float = 1.0
+    hidden_matrix: bool = False  # of a hidden layer: what optimizer.kind = "muon" is for
 
     def __setattr__(self, name, value):
         if name not in self.__dataclass_fields__:
@@ -67,6 +68,7 @@ class ParameterTable:
         for name, tensor in model.named_parameters():
             _check_kind(name, tensor)
             info = Parameter(_plain(name), tuple(tensor.shape), tensor.requires_grad, tensor.dim() >= 2, units.unit_of(tensor))
+            info.hidden_matrix = tensor.dim() == 2 and info.unit > 0
             describe(info)
             self.tensors.append(tensor)
             self.infos.append(info)
@@ -77,6 +79,7 @@ class ParameterTable:
         shape = (ctypes.c_int64 * len(info.shape))(*info.shape)
         self._shapes.append(shape)
         flags = (abi.PARAMETER_TRAINABLE if info.trainable else 0) | (abi.PARAMETER_DECAY if info.decay else 0)
+        flags |= abi.PARAMETER_HIDDEN_MATRIX if info.hidden_matrix else 0
         abi.Parameter.new(flags=flags, ndim=len(info.shape), unit=info.unit, shape=shape, name=self._strings(info.name),
                           lr_multiplier=info.lr_multiplier).fill(out)
 

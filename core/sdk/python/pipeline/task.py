@@ -120,7 +120,7 @@ class Task:
         return list(max(lists, key=len)) if lists else []
 
     def describe_parameter(self, parameter):
-        """May change `decay`, `trainable` and `lr_multiplier` of a pipeline.Parameter."""
+        """May change `decay`, `trainable`, `lr_multiplier` and `hidden_matrix` of a pipeline.Parameter."""
 
     def extra_state(self):
         """Bytes that the parameters are meaningless without, such as a vocabulary made from the data. Every checkpoint has

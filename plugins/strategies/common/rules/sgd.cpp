@@ -1,5 +1,5 @@
-// SGD as PyTorch has it, by its fused kernel. Momentum starts at zero, so that the first update needs no special
-// case: 0 x momentum + gradient is the gradient.
+// SGD as PyTorch has it, by its fused kernel. Momentum starts at zero, so that the first update needs no
+// special case: 0 x momentum + gradient is the gradient.
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
 #include <cmath>

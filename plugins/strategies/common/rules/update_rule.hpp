@@ -27,13 +27,14 @@ struct Update {
   const GradientScale& scale;
 };
 
-// How weights follow from gradients. A rule is a file beside this one, and a line in update_rule.cpp; README.md
-// shows how to add one.
+// How weights follow from gradients. A rule is a file beside this one, and a line in update_rule.cpp;
+// README.md shows how to add one.
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // Names of the state that it keeps of each weight, zero at first. They are those of checkpoints (see pl_piece).
+  // Names of the state that it keeps of each weight, zero at first. They are those of checkpoints (see
+  // pl_piece).
   virtual std::vector<std::string> kinds() const = 0;
   // Null for a rule of elements: apply() is all of it.
   virtual const class TensorRule* of_tensors() const { return nullptr; }
@@ -41,8 +42,8 @@ class UpdateRule {
   virtual void apply(const Update& update) const = 0;
 };
 
-// A rule in which a weight's step depends on the whole tensor. What it does element by element comes before and
-// after that, so that a strategy may keep tensors in pieces and exchange what must be seen whole.
+// A rule in which a weight's step depends on the whole tensor. What it does element by element comes before
+// and after that, so that a strategy may keep tensors in pieces and exchange what must be seen whole.
 class TensorRule : public UpdateRule {
  public:
   const TensorRule* of_tensors() const final { return this; }
