@@ -87,6 +87,24 @@ class Flattener {
     for (const auto& [name, node] : from) add_node(prefix, name.str(), node, to);
   }
 
+  // `fail`: makes an error of the second table, which is the one of this number.
+  template <class Fail>
+  static void require_same_keys(const toml::table& first, const toml::table& table, int number,
+                                const Fail& fail) {
+    const auto only = [](const toml::table& has, const toml::table& lacks) {
+      std::string names;
+      for (const auto& [name, node] : has)
+        if (!lacks.contains(name.str())) names += (names.empty() ? "" : ", ") + std::string(name.str());
+      return names;
+    };
+    const std::string here = only(table, first), there = only(first, table);
+    if (here.empty() && there.empty()) return;
+    std::string problem = here.empty() ? "" : "has " + here;
+    if (!there.empty()) problem += (here.empty() ? "lacks " : ", and lacks ") + there;
+    throw fail(problem + (number == 2 ? ", unlike number 1" : ", unlike those before it") +
+               ": all must have the same keys");
+  }
+
   // An array of tables, [[key]], is a list for each of their keys, with a value of each table.
   void add_tables(const toml::array& tables, const std::string& key, Table& to) const {
     std::map<std::string, Entry> lists;
@@ -99,19 +117,13 @@ class Flattener {
                            "]] number " + std::to_string(number) + " " + problem);
       };
       if (table.empty()) throw fail("has no keys: fill it, or leave it out");
+      require_same_keys(*tables.front().as_table(), table, number, fail);
       for (const auto& [name, node] : table) {
         Entry& list =
             lists.try_emplace(key + '.' + quoted(name.str()), Entry{{}, origin(node)}).first->second;
         list.value.kind = Literal::Kind::kArray;
-        if (list.value.items.size() + 1 < static_cast<size_t>(number))
-          throw fail("has " + std::string(name.str()) +
-                     ", which another has not: give it in each, or in none");
         list.value.items.push_back(literal(node));
       }
-      for (const auto& [name, list] : lists)
-        if (list.value.items.size() < static_cast<size_t>(number))
-          throw fail("has no " + name.substr(key.size() + 1) +
-                     ", which another has: give it in each, or in none");
     }
     to.tables.emplace(key, origin(tables));
     to.arrays.insert(key);

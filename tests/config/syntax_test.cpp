@@ -35,9 +35,9 @@ TEST_F(Syntax, AnArrayOfTablesIsAListForEachKey) {
   EXPECT_EQ(values["task.source.path"], "[\"a\", \"b\"]");
   EXPECT_EQ(values["task.source.n"], "[1, 2]");
   EXPECT_EQ(problems("[[a.b]]\nx = 1\n[[a.b]]\ny = 1\n"),
-            "x.toml:3: [[a.b]] number 2 has y, which another has not: give it in each, or in none");
+            "x.toml:3: [[a.b]] number 2 has y, and lacks x, unlike number 1: all must have the same keys");
   EXPECT_EQ(problems("[[a.b]]\nx = 1\ny = 2\n[[a.b]]\nx = 1\n"),
-            "x.toml:4: [[a.b]] number 2 has no y, which another has: give it in each, or in none");
+            "x.toml:4: [[a.b]] number 2 lacks y, unlike number 1: all must have the same keys");
   EXPECT_EQ(problems("[[a.b]]\n[[a.b]]\nx = 1\n"),
             "x.toml:1: [[a.b]] number 1 has no keys: fill it, or leave it out");
 }

@@ -129,12 +129,18 @@ TEST_F(MixtureRun, MistakesAreNamed) {
   };
   EXPECT_THAT(
       problem("weight = 1.5\n", ""),
-      HasSubstr("train.toml:18: [[task.data.source]] number 2 has no weight, which another has: give it in "
-                "each, or in none"));
-  EXPECT_THAT(problem("weight = 1.5", "weight = 0"), HasSubstr("must be greater than 0"));
+      HasSubstr(
+          "train.toml:18: [[task.data.source]] number 2 lacks weight, unlike number 1: all must have the "
+          "same keys"));
+  EXPECT_THAT(problem("weight = 1.5", "weight = 0"), HasSubstr("element 2 out of range: must be above 0"));
   EXPECT_THAT(problem("weight = 1.5", "weight = \"a\""), HasSubstr("task.data.source.weight"));
   EXPECT_THAT(problem("name = \"sums\"", "name = \"facts\""), HasSubstr("two sources are called \"facts\""));
-  EXPECT_THAT(problem("weight = 1.5", "wieght = 1.5"), HasSubstr("wieght"));
+  EXPECT_THAT(problem("weight = 1.5", "wieght = 1.5"),
+              HasSubstr("number 2 has wieght, and lacks weight, unlike number 1"));
+  EXPECT_THAT(problem("name = \"sums\"", "name = \"a/b\""), HasSubstr("\"a/b\" must be a word for figures"));
+  const std::string first =
+      std::string(kTask).substr(std::string(kTask).find("[[task.data.source]]\nname = \"sums"));
+  EXPECT_THAT(problem(first, ""), HasSubstr("there is one source, which is all of an epoch"));
   EXPECT_THAT(problem("data.val", "data.train = \"x.jsonl\"\ndata.val"),
               HasSubstr("[[task.data.source]] names files for the same: leave one of the two out"));
 }

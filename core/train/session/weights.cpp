@@ -294,6 +294,13 @@ std::string load_weights(Session& session, const Origin& origin) {
                                 true);
   if (!origin.foreign.empty()) return "weights imported from " + origin.foreign;
   const std::vector<std::string> parts = origins_of_parts(session);
+  const auto is_frozen = [](const pl_parameter& p) { return (p.flags & PL_PARAMETER_TRAINABLE) == 0; };
+  if (const auto frozen = std::ranges::count_if(session.task().parameters(), is_frozen);
+      parts.empty() && frozen > 0)
+    session.log().warning(
+        fmt::format("{} of {} parameters are frozen and have random values: give {} a model that "
+                    "they come from",
+                    frozen, session.task().parameters().size(), origin_key(session.config())));
   return fmt::format(
       "{} (run.seed {})",
       parts.empty() ? "fresh weights" : fmt::format("weights of {}, the rest fresh", fmt::join(parts, ", ")),

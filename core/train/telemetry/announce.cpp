@@ -107,6 +107,8 @@ void warn_of_unused_options(const Session& session) {
   }
   if (config.get_string("optimizer.kind") != "muon")
     for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
+  if (session.precision().name == "bf16")
+    unused("train.frozen_precision", "the precision is bf16, so all weights are");
   const std::string& kind = config.get_string("schedule.kind");
   if (kind == "constant" || kind == "inverse_sqrt") unused("schedule.min_lr_ratio", because("schedule.kind"));
   if (kind != "wsd")

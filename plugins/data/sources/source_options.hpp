@@ -27,9 +27,9 @@ struct SourceOptions {
       "said of data.train goes for each");
     o("name", name, "what the log calls it: loss/NAME, samples/NAME; default: the file's name");
     o("weight", weight, "its share of the samples of an epoch, which has as many as all sources have records")
-        .min(0);
+        .above(0);
     o("repeat", repeat, "in place of weight: how often an epoch has each of its records; default 1")
-        .min(0)
+        .above(0)
         .max(1e6);
   }
   void validate(const ConfigErrors& errors) const {
@@ -42,9 +42,14 @@ struct SourceOptions {
     check("repeat", repeat.size());
     if (!weight.empty() && !repeat.empty())
       errors("repeat", "weight says the same: leave one of the two out");
-    for (const auto& [key, values] : {std::pair("weight", &weight), {"repeat", &repeat}})
-      if (std::ranges::any_of(*values, [](double value) { return value <= 0; }))
-        errors(key, "must be greater than 0: leave a source out that is not to be used");
+    if (path.size() == 1 && !weight.empty())
+      errors("weight", "there is one source, which is all of an epoch: leave it out, or use repeat");
+    if (path.size() == 1 && !name.empty())
+      errors("name",
+             "there is one source, and no figures of its own: leave it out, or name the file in data.train");
+    for (const std::string& one : name)
+      if (one.empty() || std::ranges::any_of(one, [](unsigned char c) { return c < ' ' || c == '/'; }))
+        errors("name", concat("\"", one, "\" must be a word for figures such as loss/NAME, without \"/\""));
     std::vector<std::string> names = all_names();
     std::ranges::sort(names);
     if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())

@@ -38,7 +38,12 @@ class Problems {
   void raise(const std::string& folder) const {
     constexpr size_t kMostListed = 20;
     if (lists_.empty()) return;
-    std::string message = folder + ": the weights are not those of its config.json:";
+    const bool is_adapter = std::filesystem::exists(std::filesystem::path(folder) / "adapter_config.json");
+    std::string message =
+        folder + (is_adapter
+                      ? ": its tensors do not fit this model with its options (lora.rank, lora.targets; "
+                        "left out, they follow the folder):"
+                      : ": the weights are not those of its config.json:");
     for (const auto& [kind, list] : lists_) {
       message += "\n  " + kind + " (" + std::to_string(list.size()) + "): ";
       for (size_t i = 0; i < list.size() && i < kMostListed; ++i) message += (i ? ", " : "") + list[i];
