@@ -741,7 +741,11 @@ typedef struct pl_communicator {
  * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD.
  *
  * "muon" (1.6): momentum, steps (of Newton and Schulz), weight_decay. For matrices, with WHOLE_TENSORS; as
- * PyTorch's Muon with its learning rate adjusted to AdamW's (arXiv 2502.16982). */
+ * PyTorch's Muon with its learning rate adjusted to AdamW's (arXiv 2502.16982).
+ *
+ * Each may have (1.6) ema_decay, ema_every and ema_start, the same in all: the strategy also keeps the
+ * exponential moving average of what is trained, after each ema_every-th update behind the first ema_start,
+ * as state "ema". */
 typedef struct pl_optimizer {
   uint32_t struct_size;
   uint32_t flags; /* PL_OPTIMIZER_... */
@@ -794,8 +798,8 @@ typedef struct pl_step_report {
 } pl_step_report;
 
 /* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
- * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq" and "momentum" are float32 of the
- * parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter
+ * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum" and "ema" are float32
+ * of the parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter
  * name. 1.6: a snapshot may have the "value" of a frozen parameter in bfloat16, which is widened when it is
  * read. */
 typedef struct pl_piece {

@@ -113,6 +113,9 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
           "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1000}));
+  verb->add_flag("--ema", verb_args->ema,
+                 "the moving average of the weights, which optimizer.ema_decay keeps, in their place")
+      ->excludes("--average");
   if (!one_process)
     verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
         ->type_name("val|test")

@@ -104,6 +104,13 @@ constexpr pl_option kOptions[] = {
            kByName),
     option("optimizer.nesterov", kBool, "false", "SGD: Nesterov momentum", kByName),
 
+    option("optimizer.ema_decay", kFloat, "0.0",
+           "keep the exponential moving average of the weights, with this decay: 0.999; 0: none", at_least(0),
+           below(1)),
+    option("optimizer.ema_every", kInt, "1", "EMA: steps between two updates", in("steps"), at_least(1)),
+    option("optimizer.ema_start", kInt, "0",
+           "EMA: steps after which it begins, with the weights of that moment", in("steps"), at_least(0)),
+
     option("schedule.kind", kString, "\"cosine\"",
            "how the learning rate falls after warm-up; wsd: it stays, and falls in the last decay_steps",
            one_of(kSchedules), kByName),

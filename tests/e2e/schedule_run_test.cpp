@@ -106,6 +106,33 @@ TEST_F(ScheduleRun, EndsEarlyWithoutABetterFigure) {
               HasSubstr("evaluate.patience=1: nothing is evaluated during training: set evaluate.every"));
 }
 
+// Evaluated and exported with --ema: it is kept under every strategy, and by checkpoints.
+TEST_F(ScheduleRun, AMovingAverageOfWeightsIsKept) {
+  const Options ema{"optimizer.ema_decay=0.8", "optimizer.ema_every=2"};
+  ASSERT_EQ(run("run", ema).code, 0);
+  const auto figure = [&](const std::string& dir, const Options& more) {
+    Options all{"--checkpoint", "last",         "--split", "val",
+                "--output",     "figures.json", "--set",   "run.dir=" + dir};
+    for (const std::string& set : ema) all.insert(all.end(), {"--set", set});
+    all.insert(all.end(), more.begin(), more.end());
+    const Result result = call("evaluate", all);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(read_text(path("figures.json")));
+  };
+  const json averaged = figure("run", {"--ema"});
+  EXPECT_EQ(averaged["checkpoint"], "run/checkpoints/step-00000012, moving average");
+  EXPECT_NE(averaged["figures"]["loss"], figure("run", {})["figures"]["loss"]);
+  ASSERT_EQ(run("cut", with(ema, {"train.max_steps=7"})).code, 0);
+  ASSERT_EQ(
+      run("cut", with(ema, {"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"})).code,
+      0);
+  EXPECT_EQ(figure("cut", {"--ema"})["figures"], averaged["figures"]);
+  EXPECT_EQ(curve("cut"), curve("run"));
+  ASSERT_EQ(run("plain", {"train.max_steps=2"}).code, 0);
+  EXPECT_THAT(call("export", {"--ema", "--set", "run.dir=plain", "--output", "x"}).err,
+              HasSubstr("has no moving average: train with optimizer.ema_decay"));
+}
+
 // What is exported and evaluated with --average: the mean of the last checkpoints' weights.
 TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
   ASSERT_EQ(run("run", {}).code, 0);  // keeps 6, 10 and 12

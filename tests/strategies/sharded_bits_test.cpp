@@ -55,7 +55,8 @@ TEST(ShardedBits, StayThoseOfSingleOverManySteps) {
 }
 
 TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
-  for (const plugins::Optimizer& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
+  for (const plugins::Optimizer& optimizer :
+       {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true), with_ema(sgd(), 2, 1)}) {
     Job job = difficult_job(5, optimizer);
     job.steps = 4;
     job.clip_norm = 0;
@@ -66,7 +67,7 @@ TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
 
 // Matrices lie in pieces with several ranks: small ones with one, large ones with all.
 Job muon_job(uint64_t micro_batches) {
-  Job job = difficult_job(micro_batches, muon());
+  Job job = difficult_job(micro_batches, with_ema(muon()));
   for (const size_t index : {3, 5, 6, 8}) job.specs[index].hidden = true;
   job.steps = 4;
   return job;

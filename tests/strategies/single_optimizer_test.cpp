@@ -75,6 +75,26 @@ TEST(SingleOptimizer, SgdIsPyTorchs) {
                              torch::optim::SGDOptions(0.02).momentum(0.9).nesterov(true));
 }
 
+// As torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(0.9), updated from `start` on.
+TEST(SingleOptimizer, KeepsTheMovingAverageOfWeights) {
+  for (const auto& [every, start] : {std::pair(1, 0), {2, 0}, {1, 3}, {3, 2}}) {
+    StrategyRun run(kSpecs, with_ema(adamw(), every, start));
+    at::Tensor expected;
+    for (int step = 1; step <= 9; ++step) {
+      run.step({random_gradients(kSpecs, static_cast<uint64_t>(step))});
+      const at::Tensor weights = run.value(0).clone();
+      if (step <= std::max(start, 1))
+        expected = weights;
+      else if ((step - start) % every == 0)
+        expected = expected * 0.9 + weights * 0.1;
+      const State state = run.state();
+      const at::Tensor seen = at::from_blob(const_cast<std::byte*>(state.at("ema/w").data()), {33, 65});
+      EXPECT_TRUE(at::allclose(seen, expected, 1e-6, 1e-7)) << every << " " << start << " step " << step;
+      EXPECT_EQ(seen.equal(weights), step <= std::max(start, 1)) << step;
+    }
+  }
+}
+
 TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
   const auto error_of = [](plugins::Optimizer args) -> std::string {
     try {

@@ -66,6 +66,15 @@ plugins::Optimizer muon() {
   return optimizer;
 }
 
+plugins::Optimizer with_ema(plugins::Optimizer optimizer, double every, double start) {
+  const auto add = [&](plugins::Optimizer& to) {
+    to.options.insert({{"ema_decay", 0.9}, {"ema_every", every}, {"ema_start", start}});
+  };
+  add(optimizer);
+  for (plugins::Optimizer& other : optimizer.of_hidden_matrices) add(other);
+  return optimizer;
+}
+
 plugins::Optimizer sgd(double momentum, double weight_decay, bool nesterov) {
   return {"sgd", {{"momentum", momentum}, {"nesterov", nesterov ? 1 : 0}, {"weight_decay", weight_decay}}};
 }

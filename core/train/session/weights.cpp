@@ -125,6 +125,8 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
 
 namespace {
 
+constexpr std::string_view kEma = "ema";
+
 // Throws unless it has all the values, of which none may be missing: it would be used untrained.
 void require_values(Session& session, const checkpoint::Checkpoint& from) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
@@ -133,6 +135,22 @@ void require_values(Session& session, const checkpoint::Checkpoint& from) {
 }
 
 }  // namespace
+
+void read_ema(const checkpoint::Checkpoint& from, const pl_piece& piece, void* destination) {
+  pl_piece wanted = piece;
+  if (from.find(kEma, view(piece.parameter)) != nullptr) wanted.kind = to_pl(kEma);
+  from.read(wanted, destination);
+}
+
+void load_ema(Session& session, const checkpoint::Checkpoint& from) {
+  require_values(session, from);
+  const auto has_kind = [](const checkpoint::Tensor& tensor) { return tensor.kind == kEma; };
+  if (std::ranges::none_of(from.tensors(), has_kind))
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("--ema: {} has no moving average: train with optimizer.ema_decay", from.path()));
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { read_ema(from, piece, destination); }, true);
+}
 
 void load_average(Session& session, const checkpoint::Average& from) {
   for (const checkpoint::Checkpoint& one : from.of()) require_values(session, one);

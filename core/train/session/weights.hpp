@@ -56,6 +56,10 @@ std::vector<std::string> origins_of_parts(const Session& session);
 // What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
 // otherwise the optimizer's state as well, and the run goes on.
 void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only);
+// The moving average of the values in their place, as far as they are trained. Throws where it has none.
+void load_ema(Session& session, const checkpoint::Checkpoint& from);
+// Reads a parameter's moving average where a piece asks for its value and there is one.
+void read_ema(const checkpoint::Checkpoint& from, const pl_piece& piece, void* destination);
 // The mean of the values in several checkpoints of it.
 void load_average(Session& session, const checkpoint::Average& from);
 

@@ -49,6 +49,7 @@ struct Loaded {
   Session& session;
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
   std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
+  bool is_ema = false;
   std::string path;
   uint64_t step = 0;
 
@@ -63,17 +64,18 @@ struct Loaded {
       checkpoint = open_the_same(with, args);
       path = checkpoint->path();
       step = checkpoint->contents().step;
-    } else if (args.average > 1) {
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("--average {}: {} is the model folder of another tool, not a run with checkpoints",
-                      args.average, path));
+    } else if (args.average > 1 || args.ema) {
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{}: {} is the model folder of another tool, not a run with checkpoints",
+                              args.ema ? "--ema" : fmt::format("--average {}", args.average), path));
     }
     session.open_task(checkpoint ? &*checkpoint : nullptr);
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
-    if (args.average > 1)
+    if (args.ema)
+      load_moving_average();
+    else if (args.average > 1)
       load_mean(args.average);
     else if (checkpoint)
       load_state(session, *checkpoint, true);
@@ -86,6 +88,12 @@ struct Loaded {
                            ? fmt::format("{} of {}, step {}", session.task_plugin().label(), path, step)
                            : fmt::format("{} of {}", session.task_plugin().label(), path));
     announce_place(session);
+  }
+
+  void load_moving_average() {
+    load_ema(session, *checkpoint);
+    is_ema = true;
+    path += ", moving average";
   }
 
   void load_mean(uint64_t count) {
@@ -106,6 +114,7 @@ struct Loaded {
   }
 
   void read(const pl_piece& piece, void* destination) const {
+    if (is_ema) return read_ema(*checkpoint, piece, destination);
     average ? average->read(piece, destination) : checkpoint->read(piece, destination);
   }
 

@@ -315,6 +315,7 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
   return {.checkpoint = by_name ? folder.string() : args.checkpoint,
           .last = args.checkpoint == "last",
           .average = args.average,
+          .ema = args.ema,
           .split = args.split,
           .folder = folder,
           .output =

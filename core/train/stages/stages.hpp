@@ -79,6 +79,7 @@ using OnBegin = std::function<void()>;
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path, also of another tool's model folder
   uint64_t average = 1;             // of so many checkpoints, up to this one, the mean of the weights
+  bool ema = false;                 // their moving average instead
   std::string split;                // empty: evaluate.split
   std::filesystem::path output;     // empty: in the run's folder
   bool asked = false;               // to predict about one thing that the command line names

@@ -107,6 +107,9 @@ void warn_of_unused_options(const Session& session) {
   }
   if (config.get_string("optimizer.kind") != "muon")
     for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
+  if (config.get_float("optimizer.ema_decay") == 0)
+    for (const char* key : {"optimizer.ema_every", "optimizer.ema_start"})
+      unused(key, because("optimizer.ema_decay"));
   if (session.precision().name == "bf16")
     unused("train.frozen_precision", "the precision is bf16, so all weights are");
   const std::string& kind = config.get_string("schedule.kind");

@@ -5,6 +5,7 @@
 
 #include <pipeline/error.hpp>
 
+#include <ATen/ops/lerp.h>
 #include <ATen/ops/zeros.h>
 
 namespace pipeline::strategies {
@@ -16,7 +17,10 @@ Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<co
       begin_(begin),
       step_count_(at::zeros({}, master_.options())) {
   if (rules.empty()) fail("there is no optimizer");
-  for (const OptimizerRule& rule : rules) rules_.push_back(make_rule(rule));
+  for (OptimizerRule rule : rules) {
+    average_ = MovingAverage::take(rule);
+    rules_.push_back(make_rule(rule));
+  }
   make_segments(state_in);
 }
 
@@ -34,15 +38,16 @@ void Optimizer::make_segments(StateIn state_in) {
   at::TensorOptions options = master_.options();
   if (state_in == StateIn::kPinnedHost) options = options.device(at::kCPU).pinned_memory(true);
   for (Segment& segment : segments_)
-    for (size_t i = 0; i < segment.kinds.size(); ++i)
+    for (size_t i = 0; i < segment.kinds.size() + (average_ ? 1 : 0); ++i)
       segment.state.push_back(at::zeros({segment.end - segment.begin}, options));
 }
 
 std::vector<OptimizerState> Optimizer::state() const {
   std::vector<OptimizerState> all;
   for (const Segment& segment : segments_)
-    for (size_t i = 0; i < segment.kinds.size(); ++i)
-      all.push_back({segment.kinds[i], segment.begin, segment.state[i]});
+    for (size_t i = 0; i < segment.state.size(); ++i)
+      all.push_back({i < segment.kinds.size() ? segment.kinds[i] : MovingAverage::kKind, segment.begin,
+                     segment.state[i]});
   return all;
 }
 
@@ -106,10 +111,22 @@ void Optimizer::with_update(const Group& group, const GradientRuns& runs, double
   }
 }
 
+void Optimizer::add_to_average(const GradientRuns& runs, const GradientScale& scale) {
+  if (!average_) return;
+  const at::Tensor share = average_->share(step_count_, scale);
+  for (const GradientRun& run : runs) {
+    if (run.gradient.numel() == 0) continue;
+    const Views& views = views_of(run);
+    at::Tensor average = views.state.back();
+    average.copy_(at::lerp(average.to(master_.device()), views.weights, share));
+  }
+}
+
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
   with_update(group, runs, learning_rate, scale,
               [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
+  add_to_average(runs, scale);
 }
 
 std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
@@ -127,6 +144,7 @@ void Optimizer::update(const Group& group, const GradientRuns& runs,
   with_update(group, runs, learning_rate, scale, [&](const UpdateRule& rule, const Update& update) {
     rule.of_tensors()->move(update, transformed);
   });
+  add_to_average(runs, scale);
 }
 
 }  // namespace pipeline::strategies

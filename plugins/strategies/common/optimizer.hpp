@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <pipeline/strategy.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/moving_average.hpp"
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {
@@ -58,8 +60,8 @@ class Optimizer {
   // Elements whose rules have state of the same kinds.
   struct Segment {
     int64_t begin, end;
-    std::vector<std::string> kinds;
-    std::vector<at::Tensor> state;  // by kind
+    std::vector<std::string> kinds;  // of the rules
+    std::vector<at::Tensor> state;   // by kind, and behind them the moving average, if there is one
   };
   // What belongs to a run. Made once, because the runs of most steps are the same: a device would wait for
   // the host that makes three views of each parameter in each step.
@@ -70,6 +72,7 @@ class Optimizer {
 
   void make_segments(StateIn state_in);
   const Segment& segment_of(int64_t offset) const;
+  void add_to_average(const GradientRuns& runs, const GradientScale& scale);
   const Views& views_of(const GradientRun& run);
   template <class Apply>
   void with_update(const Group& group, const GradientRuns& runs, double learning_rate,
@@ -77,6 +80,7 @@ class Optimizer {
 
   std::shared_ptr<const Layout> layout_;
   std::vector<std::unique_ptr<UpdateRule>> rules_;
+  std::optional<MovingAverage> average_;  // of all weights
   at::Tensor master_;
   int64_t begin_;
   std::vector<Segment> segments_;                       // by offset
