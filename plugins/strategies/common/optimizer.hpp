@@ -12,7 +12,7 @@
 #include <pipeline/strategy.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/common/moving_average.hpp"
+#include "plugins/strategies/common/rules/moving_average.hpp"
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {

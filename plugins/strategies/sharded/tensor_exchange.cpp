@@ -106,13 +106,13 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
       }
     }
   };
-  for_owned([](at::Tensor place, const at::Tensor& came) { place.copy_(came); });
+  for_owned([](const at::Tensor& place, const at::Tensor& came) { place.copy_(came); });
   for (auto& [index, tensor] : owned) {
     const Slot& slot = layout_->slots()[index];
     at::Tensor whole = tensor.narrow(0, 0, slot.count);
     whole.copy_(f(slot, whole.view(slot.shape)).view({-1}));
   }
-  for_owned([](const at::Tensor& place, at::Tensor goes) { goes.copy_(place); });
+  for_owned([](const at::Tensor& place, const at::Tensor& goes) { goes.copy_(place); });
 
   peers_.exchange(received, sent, in, out, "tensors from their owners");
   int64_t next = 0;

@@ -1,4 +1,4 @@
-#include "plugins/strategies/common/moving_average.hpp"
+#include "plugins/strategies/common/rules/moving_average.hpp"
 
 #include <algorithm>
 
@@ -22,7 +22,8 @@ std::optional<MovingAverage> MovingAverage::take(OptimizerRule& rule) {
   average.decay_ = take("ema_decay");
   average.every_ = static_cast<int64_t>(take("ema_every"));
   average.start_ = static_cast<int64_t>(take("ema_start"));
-  require_option(average.decay_ > 0 && average.decay_ < 1, "ema_decay", average.decay_, "above 0 and below 1");
+  require_option(average.decay_ > 0 && average.decay_ < 1, "ema_decay", average.decay_,
+                 "above 0 and below 1");
   require_option(average.every_ >= 1, "ema_every", static_cast<double>(average.every_), "1 or more");
   require_option(average.start_ >= 0, "ema_start", static_cast<double>(average.start_), "0 or more");
   return average;
