@@ -295,9 +295,9 @@ void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
 }  // namespace
 
 std::string load_weights(Session& session, const Origin& origin) {
-  if (origin.weights) {
-    load_from_stage(session, *origin.weights);
-    return "weights from " + origin.weights->path();
+  if (const checkpoint::Checkpoint* from = origin.checkpoint()) {
+    load_from_stage(session, *from);
+    return "weights from " + from->path();
   }
   if (!origin.foreign.empty()) {
     if (!session.task().has_import_model())
