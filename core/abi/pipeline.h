@@ -730,7 +730,7 @@ typedef struct pl_communicator {
   pl_comm* comm;
 } pl_communicator;
 
-/* The rule needs whole matrices: a strategy that splits tensors refuses it. */
+/* The rule needs whole matrices: a strategy that splits tensors brings each together, or refuses it. */
 #define PL_OPTIMIZER_WHOLE_TENSORS 1u
 
 /* The update rule of a group of parameters, with all its options. An unknown or missing option is an error.

@@ -51,18 +51,20 @@ void TensorExchange::choose_owners() {
   }
 }
 
-// Elements that `rank` has of each owner's tensors (owner = -1), or that each rank has of `owner`'s (rank =
-// -1); none of those that need not be sent.
-std::vector<uint64_t> TensorExchange::counts(int64_t owner, int64_t rank) const {
+std::vector<uint64_t> TensorExchange::counts_to_owners() const {
   std::vector<uint64_t> counts(pieces_.size(), 0);
-  for (size_t r = 0; r < pieces_.size(); ++r) {
-    if (rank >= 0 && r != static_cast<size_t>(rank)) continue;
-    for (const Piece& piece : pieces_[r]) {
-      const auto to = static_cast<size_t>(owners_[piece.slot]);
-      if (to == r || (owner >= 0 && to != static_cast<size_t>(owner))) continue;
-      counts[rank >= 0 ? to : r] += static_cast<uint64_t>(piece.range.length());
-    }
-  }
+  for (const Piece& piece : mine())
+    if (!is_owner(piece.slot, partition_.rank()))
+      counts[static_cast<size_t>(owners_[piece.slot])] += static_cast<uint64_t>(piece.range.length());
+  return counts;
+}
+
+std::vector<uint64_t> TensorExchange::counts_from_ranks() const {
+  std::vector<uint64_t> counts(pieces_.size(), 0);
+  for (size_t rank = 0; rank < pieces_.size(); ++rank)
+    for (const Piece& piece : pieces_[rank])
+      if (static_cast<int64_t>(rank) != partition_.rank() && is_owner(piece.slot, partition_.rank()))
+        counts[rank] += static_cast<uint64_t>(piece.range.length());
   return counts;
 }
 
@@ -83,7 +85,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   const auto total = [](const std::vector<uint64_t>& counts) {
     return static_cast<int64_t>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
   };
-  const std::vector<uint64_t> out = counts(-1, rank), in = counts(rank, -1);
+  const std::vector<uint64_t> out = counts_to_owners(), in = counts_from_ranks();
   const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(peers_.device());
   at::Tensor sent = sent_to_owners(values), received = at::empty({total(in)}, options);
   peers_.exchange(sent, received, out, in, "tensors to their owners");

@@ -39,7 +39,9 @@ class TensorExchange {
  private:
   bool is_owner(size_t slot, int64_t rank) const { return owners_[slot] == rank; }
   at::Tensor sent_to_owners(const std::vector<at::Tensor>& values) const;
-  std::vector<uint64_t> counts(int64_t owner, int64_t rank) const;
+  // Elements that this rank sends to each owner, and that each rank sends to this one; none to itself.
+  std::vector<uint64_t> counts_to_owners() const;
+  std::vector<uint64_t> counts_from_ranks() const;
   void choose_owners();
 
   std::shared_ptr<const Layout> layout_;
