@@ -123,11 +123,6 @@ plugins::Optimizer optimizer_of(const config::Config& config) {
     for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
   }
   add("weight_decay");
-  if (const double decay = config.get_float("optimizer.ema_decay"); decay > 0) {
-    optimizer.options["ema_decay"] = decay;
-    for (const char* name : {"ema_every", "ema_start"})
-      optimizer.options[name] = static_cast<double>(config.get_int(fmt::format("optimizer.{}", name)));
-  }
   if (optimizer.name == "muon") {
     optimizer.name = "adamw";
     optimizer.of_hidden_matrices.push_back(
@@ -136,8 +131,15 @@ plugins::Optimizer optimizer_of(const config::Config& config) {
                      {"steps", static_cast<double>(config.get_int("optimizer.muon_steps"))},
                      {"weight_decay", config.get_float("optimizer.weight_decay")}},
          .flags = PL_OPTIMIZER_WHOLE_TENSORS});
-    for (const auto& [name, value] : optimizer.options)
-      if (name.starts_with("ema_")) optimizer.of_hidden_matrices.front().options[name] = value;
+  }
+  if (const double decay = config.get_float("optimizer.ema_decay"); decay > 0) {
+    const auto add_average = [&](plugins::Optimizer& to) {
+      to.options["ema_decay"] = decay;
+      for (const char* name : {"ema_every", "ema_start"})
+        to.options[name] = static_cast<double>(config.get_int(fmt::format("optimizer.{}", name)));
+    };
+    add_average(optimizer);
+    for (plugins::Optimizer& other : optimizer.of_hidden_matrices) add_average(other);
   }
   return optimizer;
 }

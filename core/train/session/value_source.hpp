@@ -39,6 +39,7 @@ bool has_followed(const ValueSource& source);
 std::vector<config::ModelOption> options_of_run(const plugins::Plugin& task,
                                                 const config::PluginConfig& config,
                                                 const ValueSource& source);
+
 // What `source` says of the options of `task`, whose own values `config` has.
 std::vector<config::ModelOption> model_options(const plugins::Plugin& task, const pl_config& config,
                                                const ValueSource& source);

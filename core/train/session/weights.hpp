@@ -25,6 +25,8 @@ struct Origin {
   std::string to_bytes() const;
   static Origin from_bytes(const std::string& bytes);
 
+  // With which the run goes on.
+  const checkpoint::Checkpoint* own() const { return resumed && !is_branch ? &*resumed : nullptr; }
   const checkpoint::Checkpoint* checkpoint() const {
     return resumed ? &*resumed : weights ? &*weights : nullptr;
   }

@@ -140,8 +140,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   // A checkpoint brings what was changed before it, which the session is made of.
   Origin origin = find_common_origin(*found, workspace.log, processes, folder, weights);
   const config::Config config = with_changes(
-      *found,
-      origin.resumed && !origin.is_branch ? origin.resumed->contents() : changed_before_first(folder.path()),
+      *found, origin.own() != nullptr ? origin.own()->contents() : changed_before_first(folder.path()),
       &workspace.log);
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
@@ -155,7 +154,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
         std::string origins = began_from;
         if (weights.empty())
           for (const std::string& part : origins_of_parts(session)) origins += part + "\n";
-        if (const auto then = folder.read_file(kOrigin); origin.resumed && !origin.is_branch && then) {
+        if (const auto then = folder.read_file(kOrigin); origin.own() != nullptr && then) {
           warn_if_of_other_origin(session, folder, weights_line(*then), began_from);
           began_from = weights_line(*then);
           origins = *then;

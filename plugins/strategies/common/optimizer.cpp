@@ -60,6 +60,7 @@ uint64_t Optimizer::state_bytes() const {
 void Optimizer::advance(const GradientScale& scale) {
   step_count_.add_(1);
   if (scale.found_inf) step_count_.sub_(*scale.found_inf);
+  if (average_) share_ = average_->share(step_count_, scale);
 }
 
 const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
@@ -111,14 +112,13 @@ void Optimizer::with_update(const Group& group, const GradientRuns& runs, double
   }
 }
 
-void Optimizer::add_to_average(const GradientRuns& runs, const GradientScale& scale) {
+void Optimizer::add_to_average(const GradientRuns& runs) {
   if (!average_) return;
-  const at::Tensor share = average_->share(step_count_, scale);
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     at::Tensor average = views.state.back();
-    average.copy_(at::lerp(average.to(master_.device()), views.weights, share));
+    average.copy_(at::lerp(average.to(master_.device()), views.weights, share_));
   }
 }
 
@@ -126,7 +126,7 @@ void Optimizer::update(const Group& group, const GradientRuns& runs, double lear
                        const GradientScale& scale) {
   with_update(group, runs, learning_rate, scale,
               [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
-  add_to_average(runs, scale);
+  add_to_average(runs);
 }
 
 std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
@@ -144,7 +144,7 @@ void Optimizer::update(const Group& group, const GradientRuns& runs,
   with_update(group, runs, learning_rate, scale, [&](const UpdateRule& rule, const Update& update) {
     rule.of_tensors()->move(update, transformed);
   });
-  add_to_average(runs, scale);
+  add_to_average(runs);
 }
 
 }  // namespace pipeline::strategies

@@ -72,7 +72,7 @@ class Optimizer {
 
   void make_segments(StateIn state_in);
   const Segment& segment_of(int64_t offset) const;
-  void add_to_average(const GradientRuns& runs, const GradientScale& scale);
+  void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   template <class Apply>
   void with_update(const Group& group, const GradientRuns& runs, double learning_rate,
@@ -81,6 +81,7 @@ class Optimizer {
   std::shared_ptr<const Layout> layout_;
   std::vector<std::unique_ptr<UpdateRule>> rules_;
   std::optional<MovingAverage> average_;  // of all weights
+  at::Tensor share_;                      // what it moves by in this step
   at::Tensor master_;
   int64_t begin_;
   std::vector<Segment> segments_;                       // by offset

@@ -15,8 +15,7 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
                  const std::vector<OptimizerRule>& optimizers)
     : layout_(make_layout(parameters, context.run())),
       device_(open_device(context.run())),
-      parameter_dtype_(context.run().parameter_dtype),
-      values_(layout_, to_torch(parameter_dtype_), device_),
+      values_(layout_, to_torch(context.run().parameter_dtype), device_),
       state_(layout_, parameters) {
   apply_run_settings(context);
   master_ = values_.part(0, layout_->trainable_length());

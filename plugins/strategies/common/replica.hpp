@@ -51,7 +51,7 @@ class Replica {
   uint64_t trainable_bytes() const;  // in float32
 
  private:
-  bool has_masters() const { return !same(parameter_dtype_, kFloat32); }
+  bool has_masters() const { return values_.dtype() != at::kFloat; }
   std::vector<ArenaPart> frozen() const;
   std::vector<ArenaPart> optimizer_parts() const;
   void update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
@@ -59,7 +59,6 @@ class Replica {
 
   std::shared_ptr<const Layout> layout_;
   at::Device device_;
-  pl_dtype parameter_dtype_;
   ValueArena values_;  // that the task is bound to
   at::Tensor master_;  // its trainable part in float32; the same memory if that is the dtype
   std::vector<TensorView> views_;

@@ -19,6 +19,7 @@ class ValueArena {
   at::Tensor part(int64_t begin, int64_t length) const;
   // Where parameter `index` is; borrowed from this object.
   void* address(size_t index) const;
+  at::ScalarType dtype() const { return wide_.scalar_type(); }
   uint64_t bytes() const { return wide_.nbytes() + narrow_.nbytes(); }
 
  private:

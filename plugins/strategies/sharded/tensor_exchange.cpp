@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -32,6 +31,9 @@ TensorExchange::TensorExchange(std::shared_ptr<const Layout> layout, const Parti
       }
     }
   }
+  for (size_t i = 0; i < mine().size(); ++i)
+    if (!is_owner(mine()[i].slot, partition_.rank())) sent_.push_back(i);
+  std::ranges::stable_sort(sent_, {}, [&](size_t i) { return owners_[mine()[i].slot]; });
 }
 
 // The largest first, each to the rank that has least to do. A product of Newton and Schulz takes rows x
@@ -53,9 +55,8 @@ void TensorExchange::choose_owners() {
 
 std::vector<uint64_t> TensorExchange::counts_to_owners() const {
   std::vector<uint64_t> counts(pieces_.size(), 0);
-  for (const Piece& piece : mine())
-    if (!is_owner(piece.slot, partition_.rank()))
-      counts[static_cast<size_t>(owners_[piece.slot])] += static_cast<uint64_t>(piece.range.length());
+  for (const size_t i : sent_)
+    counts[static_cast<size_t>(owners_[mine()[i].slot])] += static_cast<uint64_t>(mine()[i].range.length());
   return counts;
 }
 
@@ -68,18 +69,6 @@ std::vector<uint64_t> TensorExchange::counts_from_ranks() const {
   return counts;
 }
 
-// By owner, and for each as mine() has them; without this rank's own.
-at::Tensor TensorExchange::sent_to_owners(const std::vector<at::Tensor>& values) const {
-  std::vector<at::Tensor> parts{
-      at::empty({0}, at::TensorOptions().dtype(at::kFloat).device(peers_.device()))};
-  for (int64_t owner = 0; owner < partition_.world_size(); ++owner) {
-    if (owner == partition_.rank()) continue;
-    for (size_t i = 0; i < mine().size(); ++i)
-      if (is_owner(mine()[i].slot, owner)) parts.push_back(values[i]);
-  }
-  return at::cat(parts);
-}
-
 void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform& f) const {
   const int64_t rank = partition_.rank();
   const auto total = [](const std::vector<uint64_t>& counts) {
@@ -87,7 +76,15 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   };
   const std::vector<uint64_t> out = counts_to_owners(), in = counts_from_ranks();
   const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(peers_.device());
-  at::Tensor sent = sent_to_owners(values), received = at::empty({total(in)}, options);
+  const at::Tensor sent = at::empty({total(out)}, options), received = at::empty({total(in)}, options);
+  const auto for_sent = [&](const auto& visit) {  // visit(a value, its place in `sent`)
+    int64_t next = 0;
+    for (const size_t i : sent_) {
+      visit(values[i], sent.narrow(0, next, values[i].numel()));
+      next += values[i].numel();
+    }
+  };
+  for_sent([](const at::Tensor& value, const at::Tensor& place) { place.copy_(value); });
   peers_.exchange(sent, received, out, in, "tensors to their owners");
 
   // Each owned tensor is put together, transformed and cut again, in place of what came.
@@ -117,15 +114,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   for_owned([](const at::Tensor& place, const at::Tensor& goes) { goes.copy_(place); });
 
   peers_.exchange(received, sent, in, out, "tensors from their owners");
-  int64_t next = 0;
-  for (int64_t owner = 0; owner < partition_.world_size(); ++owner) {
-    if (owner == rank) continue;
-    for (size_t i = 0; i < mine().size(); ++i) {
-      if (!is_owner(mine()[i].slot, owner)) continue;
-      values[i].copy_(sent.narrow(0, next, values[i].numel()));
-      next += values[i].numel();
-    }
-  }
+  for_sent([](const at::Tensor& value, const at::Tensor& place) { value.copy_(place); });
 }
 
 }  // namespace pipeline::strategies

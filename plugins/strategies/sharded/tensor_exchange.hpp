@@ -38,7 +38,6 @@ class TensorExchange {
 
  private:
   bool is_owner(size_t slot, int64_t rank) const { return owners_[slot] == rank; }
-  at::Tensor sent_to_owners(const std::vector<at::Tensor>& values) const;
   // Elements that this rank sends to each owner, and that each rank sends to this one; none to itself.
   std::vector<uint64_t> counts_to_owners() const;
   std::vector<uint64_t> counts_from_ranks() const;
@@ -50,6 +49,7 @@ class TensorExchange {
   std::vector<size_t> slots_;
   std::vector<int64_t> owners_;             // by slot of the layout; -1: no such tensor
   std::vector<std::vector<Piece>> pieces_;  // by rank
+  std::vector<size_t> sent_;                // of mine(), what goes to others: by owner
 };
 
 }  // namespace pipeline::strategies

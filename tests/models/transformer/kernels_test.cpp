@@ -36,43 +36,32 @@ TEST_P(KernelsTest, GemmOfEveryLayoutAndRaggedSizes) {
         const at::Tensor product =
             at::mm((a_transposed ? a.t() : a).to(at::kDouble), (b_transposed ? b.t() : b).to(at::kDouble));
         const at::Tensor expected = product + bias + addend + c;
-        kernels_->gemm({.m = m,
-                        .n = n,
-                        .k = k,
-                        .a = data(a),
-                        .lda = a.stride(0),
-                        .a_transposed = a_transposed,
-                        .b = data(b),
-                        .ldb = b.stride(0),
-                        .b_transposed = b_transposed,
-                        .c = data(c),
-                        .ldc = n,
-                        .accumulate = true,
-                        .bias = data(bias),
-                        .addend = data(addend),
-                        .gelu = data(gelu)});
+        Gemm gemm{.m = m,
+                  .n = n,
+                  .k = k,
+                  .a = data(a),
+                  .lda = a.stride(0),
+                  .a_transposed = a_transposed,
+                  .b = data(b),
+                  .ldb = b.stride(0),
+                  .b_transposed = b_transposed,
+                  .c = data(c),
+                  .ldc = n};
+        Gemm whole = gemm;
+        whole.accumulate = true;
+        whole.bias = data(bias), whole.addend = data(addend), whole.gelu = data(gelu);
+        kernels_->gemm(whole);
         const std::string what = c10::str(m, " ", n, " ", k, " ", a_transposed, b_transposed);
         expect_close(c, expected, 3e-6, what);  // sums of sines cancel
         expect_close(gelu, at::gelu(expected, "tanh"), 2e-6, what + " gelu");
 
         const at::Tensor narrow = b.to(at::kBFloat16), wide = narrow.to(at::kFloat);
         at::Tensor of_narrow = at::empty({m, n}), of_wide = at::empty({m, n});
-        Gemm plain{.m = m,
-                   .n = n,
-                   .k = k,
-                   .a = data(a),
-                   .lda = a.stride(0),
-                   .a_transposed = a_transposed,
-                   .b = data(wide),
-                   .ldb = b.stride(0),
-                   .b_transposed = b_transposed,
-                   .c = data(of_wide),
-                   .ldc = n};
-        kernels_->gemm(plain);
-        plain.b = nullptr;
-        plain.narrow_b = static_cast<const uint16_t*>(narrow.const_data_ptr());
-        plain.c = data(of_narrow);
-        kernels_->gemm(plain);
+        gemm.b = data(wide), gemm.c = data(of_wide);
+        kernels_->gemm(gemm);
+        gemm.b = nullptr, gemm.narrow_b = static_cast<const uint16_t*>(narrow.const_data_ptr());
+        gemm.c = data(of_narrow);
+        kernels_->gemm(gemm);
         EXPECT_TRUE(of_narrow.equal(of_wide)) << what;
       }
     }
