@@ -108,7 +108,7 @@ void Trainer::start(const Origin& origin) {
 }
 
 void Trainer::load(const checkpoint::Checkpoint& from) {
-  load_state(session_, from, false);
+  load_state(session_, from);
   state_ = TrainState::from_json(from.contents().train_state_json, loss_scale_options(session_), from.path());
   reports_.resume(state_.unapplied);
   state_.unapplied.reset();

@@ -123,45 +123,33 @@ checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Whic
   return found;
 }
 
-namespace {
-
-constexpr std::string_view kEma = "ema";
-
-// Throws unless it has all the values, of which none may be missing: it would be used untrained.
 void require_values(Session& session, const checkpoint::Checkpoint& from) {
   std::vector<checkpoint::Wanted> wanted = wanted_values(session.task());
   for (checkpoint::Wanted& one : wanted) one.may_be_missing = false;
   check_values(session, from, wanted, false);
 }
 
-}  // namespace
-
-void read_ema(const checkpoint::Checkpoint& from, const pl_piece& piece, void* destination) {
-  pl_piece wanted = piece;
-  if (from.find(kEma, view(piece.parameter)) != nullptr) wanted.kind = to_pl(kEma);
-  from.read(wanted, destination);
+void load_state(Session& session, const checkpoint::Checkpoint& from) {
+  require_values(session, from);
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, false);
 }
 
-void load_ema(Session& session, const checkpoint::Checkpoint& from) {
+void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read) {
   require_values(session, from);
-  const auto has_kind = [](const checkpoint::Tensor& tensor) { return tensor.kind == kEma; };
-  if (std::ranges::none_of(from.tensors(), has_kind))
+  session.strategy().load_state(read, true);
+}
+
+plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from) {
+  static constexpr std::string_view kKind = "ema";
+  if (std::ranges::none_of(from.tensors(), [](const auto& tensor) { return tensor.kind == kKind; }))
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("--ema: {} has no moving average: train with optimizer.ema_decay", from.path()));
-  session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { read_ema(from, piece, destination); }, true);
-}
-
-void load_average(Session& session, const checkpoint::Average& from) {
-  for (const checkpoint::Checkpoint& one : from.of()) require_values(session, one);
-  session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, true);
-}
-
-void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only) {
-  require_values(session, from);
-  session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) { from.read(piece, destination); }, values_only);
+  return [&from](const pl_piece& piece, void* destination) {
+    pl_piece wanted = piece;
+    if (from.find(kKind, view(piece.parameter)) != nullptr) wanted.kind = to_pl(kKind);
+    from.read(wanted, destination);
+  };
 }
 
 std::string Origin::to_bytes() const {

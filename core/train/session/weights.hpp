@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
+#include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
@@ -55,15 +55,15 @@ std::string load_weights(Session& session, const Origin& origin);
 // named init_from, where they are set. "task.language.init_from = models/llama".
 std::vector<std::string> origins_of_parts(const Session& session);
 
-// What a checkpoint of the very same model holds. `values_only`: for evaluation, prediction and export;
-// otherwise the optimizer's state as well, and the run goes on.
-void load_state(Session& session, const checkpoint::Checkpoint& from, bool values_only);
-// The moving average of the values in their place, as far as they are trained. Throws where it has none.
-void load_ema(Session& session, const checkpoint::Checkpoint& from);
-// Reads a parameter's moving average where a piece asks for its value and there is one.
-void read_ema(const checkpoint::Checkpoint& from, const pl_piece& piece, void* destination);
-// The mean of the values in several checkpoints of it.
-void load_average(Session& session, const checkpoint::Average& from);
+// What a checkpoint of the very same model holds, the optimizer's state as well: the run goes on.
+void load_state(Session& session, const checkpoint::Checkpoint& from);
+// Throws unless it has all the values, of which none may be missing: it would be used untrained.
+void require_values(Session& session, const checkpoint::Checkpoint& from);
+// The values that `read` gives for a checkpoint's parameters.
+void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read);
+// Reads a parameter's moving average for its value, where it is trained. Throws where there is none. Of
+// `from`, which must outlive it.
+plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from);
 
 // As checkpoint::open_any; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);

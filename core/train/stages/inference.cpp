@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
@@ -49,10 +50,12 @@ struct Loaded {
   Session& session;
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
   std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
-  bool is_ema = false;
+  plugins::PieceReader values;                       // of the checkpoint's, or in place of them
   std::string path;
   uint64_t step = 0;
 
+  Loaded(const Loaded&) = delete;  // `values` refers to it
+  Loaded& operator=(const Loaded&) = delete;
   Loaded(Session& with, const InferenceArgs& args) : session(with), path(args.checkpoint) {
     if (std::filesystem::exists(std::filesystem::path(args.checkpoint) / "adapter_config.json"))
       throw Error(
@@ -73,14 +76,18 @@ struct Loaded {
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
-    if (args.ema)
-      load_moving_average();
-    else if (args.average > 1)
-      load_mean(args.average);
-    else if (checkpoint)
-      load_state(session, *checkpoint, true);
-    else
+    if (!checkpoint) {
       load_weights(session, {.foreign = path});
+    } else {
+      values = [this](const pl_piece& piece, void* destination) { checkpoint->read(piece, destination); };
+      if (args.ema) {
+        values = moving_average_in(*checkpoint);
+        path += ", moving average";
+      } else if (args.average > 1) {
+        take_mean(args.average);
+      }
+      load_values(session, *checkpoint, values);
+    }
     if (const auto parts = origins_of_parts(session); !checkpoint && !parts.empty())  // such as an adapter
       path += fmt::format(", with {}", fmt::join(parts, ", "));
     session.bind();
@@ -90,18 +97,13 @@ struct Loaded {
     announce_place(session);
   }
 
-  void load_moving_average() {
-    load_ema(session, *checkpoint);
-    is_ema = true;
-    path += ", moving average";
-  }
-
-  void load_mean(uint64_t count) {
+  void take_mean(uint64_t count) {
     average = checkpoint::Average::before(checkpoint::Checkpoint::open(path), count);
-    load_average(session, *average);
+    values = [this](const pl_piece& piece, void* destination) { average->read(piece, destination); };
     std::vector<uint64_t> steps;
     bool same_state = true;
     for (const checkpoint::Checkpoint& one : average->of()) {
+      require_values(session, one);
       steps.push_back(one.contents().step);
       same_state = same_state && same_extra_state(session.task(), *checkpoint, one);
     }
@@ -111,11 +113,6 @@ struct Loaded {
           fmt::format("what {} keeps beside its weights, such as running statistics, differs "
                       "between these checkpoints: it is that of step {}, not a mean",
                       session.task_plugin().label(), step));
-  }
-
-  void read(const pl_piece& piece, void* destination) const {
-    if (is_ema) return read_ema(*checkpoint, piece, destination);
-    average ? average->read(piece, destination) : checkpoint->read(piece, destination);
   }
 
   // What is computed with the same weights can be continued.
@@ -245,10 +242,7 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
       else if (!loaded.checkpoint)
         throw Error(PL_ERROR_CONFIG, fmt::format("{} is in another tool's form already", loaded.path));
       else
-        export_parameters(
-            *loaded.checkpoint,
-            [&](const pl_piece& piece, void* destination) { loaded.read(piece, destination); }, task,
-            temporary, remedy_for(args));
+        export_parameters(*loaded.checkpoint, loaded.values, task, temporary, remedy_for(args));
       fs::remove(output);  // an empty folder
       fs::rename(temporary, output);
     });
