@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 6u /* may differ either way */
+#define PL_ABI_MINOR 7u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -76,9 +76,10 @@ typedef struct pl_number {
   double value;
 } pl_number;
 
-typedef struct pl_error pl_error;     /* created and freed by the host */
-typedef struct pl_config pl_config;   /* the validated options of one plugin */
-typedef struct pl_context pl_context; /* one plugin object's view of its run */
+typedef struct pl_error pl_error;               /* created and freed by the host */
+typedef struct pl_config pl_config;             /* the validated options of one plugin */
+typedef struct pl_context pl_context;           /* one plugin object's view of its run */
+typedef struct pl_communicator pl_communicator; /* a group of ranks, for strategies */
 
 /* Error codes tell the caller what it can do; the message is for people. */
 #define PL_ERROR_FAILED 1u        /* anything else */
@@ -286,6 +287,13 @@ typedef struct pl_host {
   uint32_t (*config_is_set)(const pl_config* config, pl_str key); /* 0: the default is in force */
   /* An error of the form `file:line: task.model.n_head = 7: problem`, code PL_ERROR_CONFIG. */
   pl_error* (*config_error)(const pl_config* config, pl_str key, pl_str problem);
+
+  /* 1.7, for strategies in training: a further group, of some of the run's ranks. All ranks call it, each
+   * with the members of its own group, in the order of their ranks there; groups of one name share no rank.
+   * The host closes it after the strategy is gone. PL_ERROR_UNSUPPORTED: the backend does not have
+   * pl.groups/1. [main] collective */
+  pl_error* (*group_open)(const pl_context* context, pl_str name, const int32_t* members,
+                          uint64_t member_count, pl_communicator* out);
 } pl_host;
 
 /* -------------------------------------------------------------------------- parameters and gradients */
@@ -714,6 +722,69 @@ typedef struct pl_collective_times {
   void (*observe)(pl_comm* comm, pl_collective_ran ran, void* user);
 } pl_collective_times;
 
+/* Extension of backends: groups of some of the run's ranks, beside the one of all. A process is in several at
+ * a time. */
+#define PL_EXTENSION_GROUPS "pl.groups/1"
+
+typedef struct pl_groups {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* As pl_backend_api.open. `members`: the ranks in the run, by rank in the group. With this context
+   * pl_host.exchange, store_set and store_get are among the members. [main] */
+  pl_error* (*open)(const pl_host* host, const pl_context* context, const pl_config* config,
+                    const pl_backend_open_args* args, const int32_t* members, uint64_t member_count,
+                    pl_comm** out);
+} pl_groups;
+
+/* ------------------------------------------------------------------------------------------ optimizers */
+
+typedef struct pl_update_rule pl_update_rule; /* created by pl_optimizer_api.create */
+
+/* What a call updates: runs of weights, each a parameter or a part of one, as a strategy happens to keep it.
+ * All in float32, one-dimensional and contiguous, on one device. The update of an element may not depend on
+ * which others are with it. */
+typedef struct pl_update_args {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t run_count;
+  const pl_tensor* weights;   /* run_count of them */
+  const pl_tensor* gradients; /* as weights; clipped. May be overwritten */
+  const pl_tensor* state;     /* run r of kind k at k * run_count + r */
+  const pl_tensor* updates;   /* how many were made, with this one: a float32 scalar on the device */
+  double learning_rate;
+  double weight_decay; /* 0 for parameters without PL_PARAMETER_DECAY */
+} pl_update_args;
+
+typedef struct pl_optimizer_info {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* What is kept of each weight besides, zero at first: the names that it has in checkpoints (pl_piece.kind),
+   * [a-z0-9_]+ and neither "value", "ema" nor "step". */
+  const pl_str* state;
+  uint64_t state_count;
+} pl_optimizer_info;
+
+/* 1.7: an update rule, under any strategy. Learning rate, clipping, averages and skipped steps are not its
+ * concern. All slots are [main]. */
+typedef struct pl_optimizer_api {
+  uint32_t struct_size;
+  uint32_t reserved;
+
+  pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config,
+                      pl_update_rule** out);
+  void (*destroy)(pl_update_rule* self);
+  pl_error* (*info)(pl_update_rule* self, pl_optimizer_info* out);
+  /* Changes weights and state in place. */
+  pl_error* (*update)(pl_update_rule* self, const pl_update_args* args);
+
+  /* (optional, both or none) A rule for matrices, which sees each one whole. It is used for those with
+   * PL_PARAMETER_HIDDEN_MATRIX, and AdamW for all else. In order: `directions` replaces gradients, element by
+   * element, by what `transform` is to see; `transform` replaces a matrix of them, (rows, columns), by
+   * another; `update` gets that as gradients. */
+  pl_error* (*directions)(pl_update_rule* self, const pl_update_args* args);
+  pl_error* (*transform)(pl_update_rule* self, const pl_tensor* matrix);
+} pl_optimizer_api;
+
 /* ------------------------------------------------------------------------------------------ strategies */
 
 typedef struct pl_strategy pl_strategy; /* created by pl_strategy_api.create */
@@ -721,22 +792,24 @@ typedef struct pl_snapshot pl_snapshot; /* created by pl_strategy_api.snapshot *
 
 /* A group of ranks as strategies see it. `api` is the host's table around the backend's (it keeps the
  * heartbeat and the flight record): call communicator->api->all_reduce(communicator->comm, ...). */
-typedef struct pl_communicator {
+struct pl_communicator {
   uint32_t struct_size;
   uint32_t flags; /* none in 1.0 */
-  int32_t rank;
+  int32_t rank;   /* in the group */
   int32_t world_size;
   const pl_backend_api* api;
   pl_comm* comm;
-} pl_communicator;
+};
 
 /* The rule needs whole matrices: a strategy that splits tensors brings each together, or refuses it. */
 #define PL_OPTIMIZER_WHOLE_TENSORS 1u
+/* 1.7: the rule is a plugin's: `api` and `rule`. Its only option is weight_decay. */
+#define PL_OPTIMIZER_IS_PLUGIN 2u
 
 /* The update rule of a group of parameters, with all its options. An unknown or missing option is an error.
  *
  * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101),
- * as in PyTorch's AdamW.
+ * as in PyTorch's AdamW. It may have (1.7) state_bits, 16 or 8: the moments are kept in so many.
  *
  * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD.
  *
@@ -752,6 +825,8 @@ typedef struct pl_optimizer {
   pl_str name;
   const pl_number* options;
   uint64_t option_count;
+  const pl_optimizer_api* api; /* with PL_OPTIMIZER_IS_PLUGIN; both borrowed-object */
+  pl_update_rule* rule;
 } pl_optimizer;
 
 typedef struct pl_strategy_args {
@@ -788,6 +863,7 @@ typedef struct pl_step_args {
   double learning_rate;
   double clip_norm;     /* 0: no clipping */
   double inverse_scale; /* gradients are multiplied by it first (1 / loss scale) */
+  double clip_value;    /* 1.7: then each element is limited to this size; 0: it is not. Not with clip_norm */
 } pl_step_args;
 
 typedef struct pl_step_report {
@@ -798,10 +874,10 @@ typedef struct pl_step_report {
 } pl_step_report;
 
 /* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
- * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum" and "ema" are float32
- * of the parameter's shape; "step", the number of updates made, is an int64 scalar with an empty parameter
- * name. 1.6: a snapshot may have the "value" of a frozen parameter in bfloat16, which is widened when it is
- * read. */
+ * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "ema" and what a rule
+ * names in pl_optimizer_info are float32 of the parameter's shape; "step", the number of updates made, is an
+ * int64 scalar with an empty parameter name. A snapshot may have the "value" of a frozen parameter (1.6) and
+ * optimizer state (1.7) in bfloat16, which is widened when it is read. */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;
@@ -879,6 +955,17 @@ typedef struct pl_strategy_api {
   pl_error* (*gather)(pl_strategy* self);
   pl_error* (*release)(pl_strategy* self);
 } pl_strategy_api;
+
+/* Extension of strategies that keep the moving average of weights, pl_optimizer's ema_decay. */
+#define PL_EXTENSION_AVERAGE "pl.average/1"
+
+typedef struct pl_average {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* The average takes the values' place and they its own, in what the task is bound to as well; the next call
+   * puts both back. Between the two are evaluations alone, with gather and release. [main] collective */
+  pl_error* (*swap)(pl_strategy* self);
+} pl_average;
 
 /* Extension of strategies: the device's peak FLOP/s, measured with matrix products in info->compute_dtype
  * on info->threads. Takes a fraction of a second and waits for the device. [main] */
@@ -966,6 +1053,7 @@ typedef struct pl_conversation {
 #define PL_PLUGIN_TASK 1u
 #define PL_PLUGIN_STRATEGY 2u
 #define PL_PLUGIN_BACKEND 3u
+#define PL_PLUGIN_OPTIMIZER 4u /* since 1.7 */
 
 typedef struct pl_plugin {
   uint32_t struct_size;
@@ -980,7 +1068,7 @@ typedef struct pl_plugin {
   pl_str runtime;
   const pl_option* options;
   uint64_t option_count;
-  const void* api; /* pl_task_api, pl_strategy_api or pl_backend_api, by kind; static */
+  const void* api; /* pl_task_api, pl_strategy_api, pl_backend_api or pl_optimizer_api, by kind; static */
   /* (optional) A table for an extension by id, e.g. "pl.cuda-graph/1", or NULL. [any-thread] */
   const void* (*query)(pl_str id);
   /* (optional) The last call into the plugin, after all of its objects are gone. Libraries are never

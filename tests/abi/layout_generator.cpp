@@ -56,7 +56,7 @@ void write_constants(const std::string& text, std::ostream& out) {
 }
 
 void write_structs(const std::string& text, std::ostream& out) {
-  const std::regex definition(R"(typedef struct (\w+) \{([^{}]*)\} (\w+);)");
+  const std::regex definition(R"(struct (\w+) \{([^{}]*)\}[ \w]*;)");
   for (std::sregex_iterator it(text.begin(), text.end(), definition), end; it != end; ++it) {
     const std::string name = (*it)[1];
     out << "  printf(\"struct " << name << " size %zu\\n\", sizeof(" << name << "));\n";

@@ -6,7 +6,7 @@ A test compares the layout of all structs with core/abi/layout.
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-ABI_MAJOR, ABI_MINOR = 1, 6
+ABI_MAJOR, ABI_MINOR = 1, 7
 
 ERROR_FAILED, ERROR_CONFIG, ERROR_OUT_OF_MEMORY, ERROR_NO_SPACE = 1, 2, 3, 9
 DEVICE_CPU, DEVICE_CUDA = 1, 2
@@ -125,7 +125,8 @@ class Host(Sized):
                 ("config_float_list", _function(ERROR, c_void_p, Str, POINTER(POINTER(c_double)), POINTER(c_uint64))),
                 ("config_string_list", _function(ERROR, c_void_p, Str, POINTER(POINTER(Str)), POINTER(c_uint64))),
                 ("config_is_set", _function(c_uint32, c_void_p, Str)),
-                ("config_error", _function(ERROR, c_void_p, Str, Str))]
+                ("config_error", _function(ERROR, c_void_p, Str, Str)),
+                ("group_open", c_void_p)]
 
 
 class Parameter(Sized):
