@@ -1,4 +1,4 @@
-# pipeline_plugin(NAME KIND task|strategy|backend SOURCES file... [LIBS target...] [TORCH] [TEST_ONLY])
+# pipeline_plugin(NAME KIND task|strategy|backend|optimizer SOURCES file... [LIBS target...] [TORCH] [TEST_ONLY])
 #
 # Makes NAME.so, which exports pl_plugin_entry and nothing else, where `pipeline` looks for plugins of that kind: in this project
 # <build>/lib/pipeline/plugins/, with find_package(pipeline) the calling project's <build>/plugins/. TORCH links LibTorch; where it is
@@ -13,8 +13,9 @@ function(pipeline_plugin name)
   set(folder_task tasks)
   set(folder_strategy strategies)
   set(folder_backend backends)
+  set(folder_optimizer optimizers)
   if(NOT arg_KIND OR NOT DEFINED folder_${arg_KIND})
-    message(FATAL_ERROR "pipeline_plugin(${name}): KIND is '${arg_KIND}', must be task, strategy or backend")
+    message(FATAL_ERROR "pipeline_plugin(${name}): KIND is '${arg_KIND}', must be task, strategy, backend or optimizer")
   endif()
   if(NOT arg_SOURCES)
     message(FATAL_ERROR "pipeline_plugin(${name}): no SOURCES")

@@ -167,7 +167,8 @@ Candidates values(const Key& key, const std::string& typed, Context& context) {
   if (option.type == PL_OPTION_PATH) found = files(typed, "");
   for (const plugins::Kind kind : plugins::kKinds) {
     if (key.name != std::string(plugins::kind_name(kind)) + ".plugin") continue;
-    if (kind != plugins::Kind::kTask) found.push_back({"auto", ""});
+    if (kind == plugins::Kind::kOptimizer) found.push_back({"none", ""});
+    if (kind == plugins::Kind::kStrategy || kind == plugins::Kind::kBackend) found.push_back({"auto", ""});
     for (const std::string& name : context.registry().names(kind)) found.push_back({name, ""});
   }
   return found;

@@ -92,9 +92,12 @@ void add_new(CLI::App& app, Action& action) {
   auto args = std::make_shared<NewArgs>();
   CLI::App* verb =
       app.add_subcommand("new", "Makes a folder with a plugin of your own, which builds and trains");
-  verb->add_option("KIND", args->kind, "what it is")->required()->type_name("task|strategy|backend");
+  verb->add_option("KIND", args->kind, "what it is")
+      ->required()
+      ->type_name("task|strategy|backend|optimizer");
   verb->add_option("PLUGIN_NAME", args->name, "the plugin's name, also of its folder")->required();
-  verb->add_option("--language", args->language, "default: c++; a strategy: c, too; a task: c or python, too")
+  verb->add_option("--language", args->language,
+                   "default: c++; a strategy or optimizer: c, too; a task: c or python, too")
       ->type_name("c|c++|python");
   verb->add_option("--output", args->output, "make the folder in this one; default: the current folder")
       ->type_name("FOLDER");

@@ -170,7 +170,7 @@ std::string why_not(std::string_view key, uint32_t flags) {
   if (key.starts_with("loader.") || key == "train.global_batch" || key == "train.batch_per_device")
     return "decides which samples each step sees, from the first one on";
   if (key == "run.seed" || key == "run.reproducible") return "decides all numbers, from the first one on";
-  if (key == "optimizer.kind") return "decides what the optimizer has stored so far";
+  if (key.starts_with("optimizer.")) return "decides what the optimizer has stored so far";
   if (key == "train.precision" || key == "train.loss_scale")
     return "decides how gradients are scaled, from the first step on";
   return "decides with which weights the run began";

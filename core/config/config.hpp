@@ -87,8 +87,8 @@ class Config : public Settings {
   // The same without what --change names in this launch.
   Config without_changes() const;
 
-  // Checks `table` ("task", "strategy", "backend") against `options`. Throws ConfigError with all problems.
-  // `model`: what is in force instead of the defaults.
+  // Checks `table` ("task", "strategy", "backend", "optimizer") against `options`. Throws ConfigError with
+  // all problems. `model`: what is in force instead of the defaults.
   pl_config plugin(std::string_view table, std::span<const pl_option> options, const FindOwners& owners = {},
                    std::span<const ModelOption> model = {}) const;
 

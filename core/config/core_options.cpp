@@ -87,6 +87,8 @@ constexpr pl_option kOptions[] = {
 
     option("optimizer.kind", kString, "\"adamw\"",
            "the update rule; muon: of the matrices of hidden layers, adamw of all else", one_of(kOptimizers)),
+    option("optimizer.plugin", kString, "\"none\"",
+           "in place of kind, the update rule of a plugin, for example \"sign_sgd\"; none: there is none"),
     option("optimizer.lr", kFloat, "3e-4", "learning rate after warm-up, for a batch of schedule.base_batch",
            at_least(0), kByName),
     option("optimizer.beta1", kFloat, "0.9", "AdamW: decay of the first moment", at_least(0), below(1),

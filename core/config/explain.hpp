@@ -11,7 +11,7 @@ namespace pipeline::config {
 
 // A plugin, as json_schema() and configs_readme() need it.
 struct PluginSchema {
-  std::string table;  // "task", "strategy" or "backend"
+  std::string table;  // "task", "strategy", "backend" or "optimizer"
   std::string name;
   std::string summary;
   std::vector<pl_option> options;

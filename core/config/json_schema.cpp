@@ -87,7 +87,8 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
   Json choice = {{"type", "object"}, {"properties", core_table["properties"]}};
   Json& names = choice["properties"]["plugin"]["examples"];
   names = Json::array();
-  if (table != "task") names.push_back("auto");
+  const bool has_auto = table == "strategy" || table == "backend";
+  if (has_auto) names.push_back("auto");
   Json any = Json::array(), conditions;
   const auto add = [&](const std::string& name, Json whole) {
     const std::string definition = table + "." + name;
@@ -114,7 +115,7 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
   }
   allow_arrays_of_tables(of_all);
   if (any.empty()) return choice;
-  if (table != "task") add("auto", std::move(of_all));
+  if (has_auto) add("auto", std::move(of_all));
   any.push_back(Json::object());
   choice["anyOf"] = any;
   choice.update(conditions);

@@ -43,7 +43,7 @@ std::span<const pl_option> core_options();
 inline constexpr uint32_t kChangesByName = 1u << 31;
 
 // The tables whose keys, except the core's own, belong to a plugin.
-inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend"};
+inline constexpr std::string_view kPluginTables[] = {"task", "strategy", "backend", "optimizer"};
 
 // What describes the whole run, so that it cannot differ between its stages.
 inline bool belongs_to_run(std::string_view key) {

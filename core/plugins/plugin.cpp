@@ -133,9 +133,10 @@ pl_plugin receive_table(const pl_plugin* raw) {
     throw Error(fmt::format("its pl_plugin has {} bytes, must have at least {}", table.struct_size,
                             offsetof(pl_plugin, api) + sizeof(table.api)));
   table.kind = PL_CODE(table.kind);
-  if (table.kind < PL_PLUGIN_TASK || table.kind > PL_PLUGIN_BACKEND)
-    throw Error(fmt::format("kind is {}, must be {} (task), {} (strategy) or {} (backend)", table.kind,
-                            PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND));
+  if (table.kind < PL_PLUGIN_TASK || table.kind > PL_PLUGIN_OPTIMIZER)
+    throw Error(fmt::format("kind is {}, must be {} (task), {} (strategy), {} (backend) or {} (optimizer)",
+                            table.kind, PL_PLUGIN_TASK, PL_PLUGIN_STRATEGY, PL_PLUGIN_BACKEND,
+                            PL_PLUGIN_OPTIMIZER));
   if (!is_name(view(table.name)))
     throw Error(fmt::format("its name is '{}', must be made of a-z, 0-9, _ and -", view(table.name)));
   return table;
@@ -254,9 +255,11 @@ void Plugin::negotiate_api(const void* api) {
   if (kind_ == Kind::kTask) task_ = copy_and_extend<pl_task_api>(api);
   if (kind_ == Kind::kStrategy) strategy_ = copy_and_extend<pl_strategy_api>(api);
   if (kind_ == Kind::kBackend) backend_ = copy_and_extend<pl_backend_api>(api);
+  if (kind_ == Kind::kOptimizer) optimizer_ = copy_and_extend<pl_optimizer_api>(api);
   const void* copy = kind_ == Kind::kTask       ? static_cast<const void*>(&task_)
                      : kind_ == Kind::kStrategy ? static_cast<const void*>(&strategy_)
-                                                : static_cast<const void*>(&backend_);
+                     : kind_ == Kind::kBackend  ? static_cast<const void*>(&backend_)
+                                                : static_cast<const void*>(&optimizer_);
   const std::string problem = slot_problem(kind_, copy, struct_size_of(api));
   if (!problem.empty()) throw Error(problem);
 }

@@ -19,17 +19,21 @@ namespace pipeline::plugins {
 enum class Kind : uint32_t {
   kTask = PL_PLUGIN_TASK,
   kStrategy = PL_PLUGIN_STRATEGY,
-  kBackend = PL_PLUGIN_BACKEND
+  kBackend = PL_PLUGIN_BACKEND,
+  kOptimizer = PL_PLUGIN_OPTIMIZER
 };
 
 // task.plugin of a class in Python, which no library has: the user's Python brings it.
 inline constexpr const char* kPythonTask = "python";
 
-inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend};
+inline constexpr std::array kKinds{Kind::kTask, Kind::kStrategy, Kind::kBackend, Kind::kOptimizer};
 
 // "task"; also the configuration table that names such a plugin.
 constexpr std::string_view kind_name(Kind kind) {
-  return kind == Kind::kTask ? "task" : kind == Kind::kStrategy ? "strategy" : "backend";
+  return kind == Kind::kTask       ? "task"
+         : kind == Kind::kStrategy ? "strategy"
+         : kind == Kind::kBackend  ? "backend"
+                                   : "optimizer";
 }
 
 constexpr std::optional<Kind> kind_called(std::string_view name) {
@@ -40,7 +44,10 @@ constexpr std::optional<Kind> kind_called(std::string_view name) {
 
 // The sub-folder of a plugin folder.
 constexpr std::string_view kind_folder(Kind kind) {
-  return kind == Kind::kTask ? "tasks" : kind == Kind::kStrategy ? "strategies" : "backends";
+  return kind == Kind::kTask       ? "tasks"
+         : kind == Kind::kStrategy ? "strategies"
+         : kind == Kind::kBackend  ? "backends"
+                                   : "optimizers";
 }
 
 // A loaded plugin whose table has been negotiated and checked. Lives until the process ends: libraries are
@@ -76,6 +83,7 @@ class Plugin {
   const pl_task_api& task() const { return task_; }
   const pl_strategy_api& strategy() const { return strategy_; }
   const pl_backend_api& backend() const { return backend_; }
+  const pl_optimizer_api& optimizer() const { return optimizer_; }
 
   // Returns the table of an extension, or NULL.
   const void* query(std::string_view extension) const;
@@ -97,6 +105,7 @@ class Plugin {
   pl_task_api task_{};
   pl_strategy_api strategy_{};
   pl_backend_api backend_{};
+  pl_optimizer_api optimizer_{};
 };
 
 // Makes the last call into every loaded plugin, in reverse order of loading. Use none afterwards. [main]

@@ -80,6 +80,14 @@ constexpr Slot kStrategySlots[] = {
 };
 #undef STRATEGY
 
+#define OPTIMIZER(name, required) \
+  { #name, offsetof(pl_optimizer_api, name), required }
+constexpr Slot kOptimizerSlots[] = {
+    OPTIMIZER(create, true), OPTIMIZER(destroy, true),     OPTIMIZER(info, true),
+    OPTIMIZER(update, true), OPTIMIZER(directions, false), OPTIMIZER(transform, false),
+};
+#undef OPTIMIZER
+
 // Optional slots of which a plugin has all or none.
 constexpr const char* kMetricGroup[] = {"metric_count", "metric"};
 constexpr const char* kExtraStateGroup[] = {"extra_state", "set_extra_state"};
@@ -87,11 +95,13 @@ constexpr const char* kPredictGroup[] = {"prediction_columns", "sample_name", "p
 constexpr std::span<const char* const> kTaskGroups[] = {kMetricGroup, kPredictGroup, kExtraStateGroup};
 constexpr const char* kGatherGroup[] = {"gather", "release"};
 constexpr std::span<const char* const> kStrategyGroups[] = {kGatherGroup};
+constexpr const char* kMatrixGroup[] = {"directions", "transform"};
+constexpr std::span<const char* const> kOptimizerGroups[] = {kMatrixGroup};
 
 std::span<const Slot> slots(Kind kind) {
   if (kind == Kind::kTask) return kTaskSlots;
   if (kind == Kind::kStrategy) return kStrategySlots;
-  return kBackendSlots;
+  return kind == Kind::kBackend ? std::span<const Slot>(kBackendSlots) : kOptimizerSlots;
 }
 
 bool has(const void* api, const Slot& slot) {
@@ -127,6 +137,7 @@ std::string slot_problem(Kind kind, const void* api, uint32_t received) {
   std::span<const std::span<const char* const>> groups;
   if (kind == Kind::kTask) groups = kTaskGroups;
   if (kind == Kind::kStrategy) groups = kStrategyGroups;
+  if (kind == Kind::kOptimizer) groups = kOptimizerGroups;
   for (const std::span<const char* const> group : groups)
     if (std::string problem = group_problem(kind, api, group); !problem.empty()) return problem;
   return {};
@@ -224,6 +235,7 @@ void check_keys(std::vector<std::string> keys) {
 }  // namespace
 
 std::vector<pl_option> copy_options(const pl_plugin& table) {
+  const std::string prefix = std::string(kind_name(static_cast<Kind>(table.kind))) + ".";
   if (table.option_count == 0) return {};
   if (!table.options) throw Error(fmt::format("option_count is {} and options is NULL", table.option_count));
   constexpr uint32_t kFirstSize = offsetof(pl_option, maximum) + sizeof(double);  // in ABI 1.0
@@ -243,6 +255,11 @@ std::vector<pl_option> copy_options(const pl_plugin& table) {
     options.back().type = PL_CODE(options.back().type);
     OptionCheck(options.back()).run();
     keys.emplace_back(view(options.back().key));
+    if (std::ranges::find(config::core_options(), prefix + keys.back(), [](const pl_option& option) {
+          return view(option.key);
+        }) != config::core_options().end())
+      throw Error(fmt::format("option '{0}': {1}{0} is an option of the program itself: choose another key",
+                              keys.back(), prefix));
   }
   check_keys(std::move(keys));
   return options;

@@ -11,7 +11,8 @@
 
 namespace pipeline::plugins {
 
-// A folder to search for plugins: the folder itself and its sub-folders tasks/, strategies/ and backends/.
+// A folder to search for plugins: the folder itself and its sub-folders tasks/, strategies/,
+// backends/ and optimizers/.
 struct SearchFolder {
   std::filesystem::path path;
   std::string origin;  // who named it: "plugins.paths", "PIPELINE_PLUGIN_PATH", "beside the program"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/base/abi_values.hpp"
+#include "core/plugins/update_rule.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -28,12 +29,16 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   for (const Optimizer* rule : rules)
     for (const bool decay : {true, false}) options.push_back(numbers(*rule, decay));
   std::vector<pl_optimizer> optimizers;
-  for (size_t i = 0; i < options.size(); ++i)
+  for (size_t i = 0; i < options.size(); ++i) {
+    const Optimizer& rule = *rules[i / 2];
     optimizers.push_back({.struct_size = sizeof(pl_optimizer),
-                          .flags = rules[i / 2]->flags,
-                          .name = to_pl(rules[i / 2]->name),
+                          .flags = rule.flags,
+                          .name = to_pl(rule.name),
                           .options = options[i].data(),
-                          .option_count = options[i].size()});
+                          .option_count = options[i].size(),
+                          .api = rule.rule ? &UpdateRule::forwarding_table() : nullptr,
+                          .rule = rule.rule ? rule.rule->handle() : nullptr});
+  }
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
   for (pl_parameter& parameter : grouped) {
     const bool other = rules.size() > 1 && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0;

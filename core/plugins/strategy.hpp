@@ -13,6 +13,7 @@
 namespace pipeline::plugins {
 
 class Strategy;
+class UpdateRule;
 
 // The training state that a strategy owned at the time of the snapshot. May be destroyed on any thread.
 class Snapshot {
@@ -50,6 +51,7 @@ struct Optimizer {
   std::string name;
   std::map<std::string, double> options;
   uint32_t flags = 0;
+  const UpdateRule* rule = nullptr;                // of a plugin; otherwise strategies know it by its name
   std::vector<Optimizer> of_hidden_matrices = {};  // one, if those have another rule
 };
 

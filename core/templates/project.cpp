@@ -105,6 +105,31 @@ const std::vector<Template>& templates() {
            "them by SGD. Storage is in `@NAME@.c`, a step in `@NAME@_step.c`, what a checkpoint holds in\n"
            "`@NAME@_state.c`. Where it updates otherwise than `single` on purpose, say so in\n"
            "`CMakeLists.txt`, at `losses_are_those_of`."},
+      {.kind = Kind::kOptimizer,
+       .language = "c++",
+       .folder = "plugins/template/",
+       .files = {"signum.cpp"},
+       .name = "signum",
+       .config = "optimizer.toml",
+       .components = " COMPONENTS torch",
+       .arguments = " TORCH",
+       .compared = "--strategies single,sharded:2 --processes 1,2",
+       .about =
+           "An update rule: weights move along the sign of the gradient's moving average. `@NAME@.cpp` is "
+           "all\n"
+           "of it: options, state, the update. It works under every strategy, on the CPU and on a device."},
+      {.kind = Kind::kOptimizer,
+       .language = "c",
+       .folder = "tests/c_plugins/",
+       .files = {"sign_sgd.c", "plugin_helpers.h"},
+       .name = "sign_sgd",
+       .config = "optimizer.toml",
+       .components = "",
+       .arguments = "",
+       .compared = "--strategies single,sharded:2 --processes 1,2",
+       .about = "An update rule in C99, without LibTorch, for runs on the CPU: weights move along the sign "
+                "of the\n"
+                "gradient. Begin with `update`."},
       {.kind = Kind::kBackend,
        .language = "c++",
        .folder = "backends/",
@@ -136,7 +161,7 @@ constexpr Taken kTaken[] = {
     {"all auto clean core depend edit_cache help install none package package_source pipeline plugin_helpers "
      "rebuild_cache test c dl m pthread rt torch torch_cpu c10",
      "it means something else in a configuration or to CMake"},
-    {"chat ddp gloo nccl protein python sharded shm single summarization template vlm",
+    {"chat ddp gloo nccl protein python sharded shm signum single summarization template vlm",
      "a plugin of this name comes with pipeline"},
     {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "
      "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept "
@@ -196,6 +221,7 @@ std::vector<Replacement> renaming(const Template& from, std::string_view name) {
             {"backends/shm/", ""}};
   std::vector<Replacement> by{{std::string(from.name), own}, {upper(from.name), upper(name)}};
   if (from.language == kPython) by.push_back({"Template", class_name(name)});
+  if (from.name == "signum") by.push_back({"Signum", class_name(name)});
   return by;
 }
 

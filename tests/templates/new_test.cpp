@@ -31,7 +31,8 @@ struct Case {
 TEST(Templates, AreRenamedThroughout) {
   for (const Case& each : {Case{Kind::kTask, "c++", "template"}, Case{Kind::kTask, "c", "linear_regression"},
                            Case{Kind::kStrategy, "c++", "host_sgd"}, Case{Kind::kStrategy, "c", "plain_sgd"},
-                           Case{Kind::kBackend, "c++", "\"shm\""}}) {
+                           Case{Kind::kBackend, "c++", "\"shm\""}, Case{Kind::kOptimizer, "c++", "signum"},
+                           Case{Kind::kOptimizer, "c", "sign_sgd"}}) {
     std::set<std::string> paths;
     std::string sources, build;
     for (const templates::File& file : templates::make_project(each.kind, each.language, "my_own")) {

@@ -56,7 +56,7 @@ std::pair<std::string, uint32_t> identity(const CheckArgs& args) {
 std::vector<Promise> promises_of(uint32_t kind) {
   if (kind == PL_PLUGIN_TASK) return task_promises();
   if (kind == PL_PLUGIN_STRATEGY) return strategy_promises();
-  return backend_promises();
+  return kind == PL_PLUGIN_BACKEND ? backend_promises() : optimizer_promises();
 }
 
 std::string line_of(const Check& check) {

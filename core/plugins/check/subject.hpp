@@ -67,6 +67,7 @@ std::vector<Promise> library_promises();
 std::vector<Promise> task_promises();
 std::vector<Promise> strategy_promises();
 std::vector<Promise> backend_promises();
+std::vector<Promise> optimizer_promises();
 
 // The names of the symbols that a 64-bit ELF library exports, as `nm -D --defined-only` shows them. Throws
 // Error for a file that is none or is damaged.

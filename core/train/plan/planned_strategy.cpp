@@ -77,7 +77,7 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
   group.world_size = processes;
   group.api = &planned_backend();
   const plugins::Strategy strategy(plugin, context, &options, session.task().parameters(),
-                                   optimizer_of(session.config()), processes > 1 ? &group : nullptr);
+                                   session.rules().created(), processes > 1 ? &group : nullptr);
   if ((strategy.info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0 && !session.task().has_unit_hooks())
     throw Error(PL_ERROR_UNSUPPORTED, fmt::format("it needs a task that declares its layers, and {} does not",
                                                   session.task_plugin().label()));

@@ -30,9 +30,10 @@ Items items_of(Session& session) {
   Items items = Items::object();
   items["the ABI"] = fmt::format("{}.{}", PL_ABI_MAJOR, PL_ABI_MINOR);
   // Their places, before the versions, since another plugin has another one; the values are among the rows.
-  for (const char* key : {"task.plugin", "strategy.plugin", "backend.plugin"}) items[key] = nullptr;
-  for (const plugins::Plugin* plugin :
-       {&session.task_plugin(), &session.strategy_plugin(), session.backend_plugin()})
+  for (const char* key : {"task.plugin", "strategy.plugin", "backend.plugin", "optimizer.plugin"})
+    items[key] = nullptr;
+  for (const plugins::Plugin* plugin : {&session.task_plugin(), &session.strategy_plugin(),
+                                        session.backend_plugin(), session.rules().plugin()})
     if (plugin != nullptr)
       items["the version of " + plugin->label()] = fmt::format("{} {}", plugin->version(), plugin->runtime());
   const std::vector<const config::PluginConfig*> configs = session.plugin_configs();

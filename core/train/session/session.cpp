@@ -21,6 +21,7 @@
 #include "core/launch/process.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/session/extra_state.hpp"
+#include "core/train/session/find_plugin.hpp"
 #include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/session/weights.hpp"
@@ -111,39 +112,6 @@ void PrepareLock::wait(observe::Log& log, const std::function<bool()>& cancelled
 
 }  // namespace
 
-plugins::Optimizer optimizer_of(const config::Config& config) {
-  plugins::Optimizer optimizer{.name = config.get_string("optimizer.kind"), .options = {}};
-  const auto add = [&](const char* name) {
-    optimizer.options[name] = config.get_float(fmt::format("optimizer.{}", name));
-  };
-  if (optimizer.name == "sgd") {
-    add("momentum");
-    optimizer.options["nesterov"] = config.get_bool("optimizer.nesterov") ? 1 : 0;
-  } else {
-    for (const char* name : {"beta1", "beta2", "epsilon"}) add(name);
-  }
-  add("weight_decay");
-  if (optimizer.name == "muon") {
-    optimizer.name = "adamw";
-    optimizer.of_hidden_matrices.push_back(
-        {.name = "muon",
-         .options = {{"momentum", config.get_float("optimizer.muon_momentum")},
-                     {"steps", static_cast<double>(config.get_int("optimizer.muon_steps"))},
-                     {"weight_decay", config.get_float("optimizer.weight_decay")}},
-         .flags = PL_OPTIMIZER_WHOLE_TENSORS});
-  }
-  if (const double decay = config.get_float("optimizer.ema_decay"); decay > 0) {
-    const auto add_average = [&](plugins::Optimizer& to) {
-      to.options["ema_decay"] = decay;
-      for (const char* name : {"ema_every", "ema_start"})
-        to.options[name] = static_cast<double>(config.get_int(fmt::format("optimizer.{}", name)));
-    };
-    add_average(optimizer);
-    for (plugins::Optimizer& other : optimizer.of_hidden_matrices) add_average(other);
-  }
-  return optimizer;
-}
-
 Session::Session(config::Config config, plugins::Registry& registry, observe::Log& log, SessionArgs args)
     : config_(std::move(config)),
       log_(log),
@@ -151,7 +119,8 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       devices_(launch::find_devices()),
       task_context_("task " + config_.get_string("task.plugin")),
       strategy_context_("strategy " + choose_strategy(config_, args_.world)),
-      backend_context_("backend") {
+      backend_context_("backend"),
+      optimizer_context_("optimizer") {
   const World& world = args_.world;
   const pl_device device = choose_device(config_, devices_, world, log_);
   precision_ = choose_precision(config_, device, devices_);
@@ -194,6 +163,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
+  set_up_context(optimizer_context_, info_);
   if (args_.processes != nullptr) {
     plugins::give_exchange(strategy_context_, args_.processes->peers());
     plugins::give_exchange(backend_context_, args_.processes->peers(), args_.cancelled);
@@ -208,32 +178,23 @@ Session::~Session() {
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
   const auto owners = [&](std::string_view table) { return registry.options_of_all(table); };
-  const auto find = [&](plugins::Kind kind, const std::string& name,
-                        const char* key) -> const plugins::Plugin& {
-    try {
-      return registry.find(kind, name);
-    } catch (const Error& error) {
-      if (error.code() != PL_ERROR_CONFIG) throw;
-      std::string_view problem = error.what();
-      // The configuration says key and value itself, unless the value was auto.
-      const std::string said = fmt::format("{} = \"{}\": ", key, name);
-      if (problem.starts_with(said) && config_.get_string(key) == name) problem.remove_prefix(said.size());
-      throw config_.error(key, problem);
-    }
+  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) {
+    return &find_plugin(config_, registry, kind, name, key);
   };
-  task_plugin_ = &find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
-  strategy_plugin_ =
-      &find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
+  task_plugin_ = find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
+  strategy_plugin_ = find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
   task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
   if (!args_.values.folder.empty()) require_folder(config_, args_.values.folder);
   if (const auto said = model_options(*task_plugin_, *task_config_, args_.values); !said.empty())
     task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners, said));
   strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
+  rules_.emplace(config_, registry, args_.purpose == PL_PURPOSE_TRAIN);
+  if (rules_->plugin() != nullptr) optimizer_context_.plugin = rules_->plugin()->label();
   if (backend.empty()) {
     (void)config_.plugin("backend", {}, owners);  // none is loaded, so it has no options
     return;
   }
-  backend_plugin_ = &find(plugins::Kind::kBackend, backend, "backend.plugin");
+  backend_plugin_ = find(plugins::Kind::kBackend, backend, "backend.plugin");
   backend_context_.plugin = "backend " + backend;
   backend_config_.emplace(config_.plugin("backend", backend_plugin_->options(), owners));
 }
@@ -292,6 +253,7 @@ unsigned Session::workers() const {
 std::vector<const config::PluginConfig*> Session::plugin_configs() const {
   std::vector<const config::PluginConfig*> configs{&*task_config_, &*strategy_config_};
   if (backend_config_) configs.push_back(&*backend_config_);
+  if (rules_->plugin_config()) configs.push_back(rules_->plugin_config());
   return configs;
 }
 
@@ -304,7 +266,7 @@ void Session::open_device() {
   if (info_.device.type == PL_DEVICE_CPU) return;
   info_.stream = launch::compute_stream(info_.device);
   scalars_.emplace(info_.stream);
-  for (pl_context* context : {&task_context_, &strategy_context_, &backend_context_}) {
+  for (pl_context* context : {&task_context_, &strategy_context_, &backend_context_, &optimizer_context_}) {
     pl_run_info info = context->run_info();
     info.stream = info_.stream;
     context->set_run_info(info);
@@ -367,19 +329,11 @@ void Session::create_strategy() {
   set_up_ = SetUp::creating_parameters;
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
-  const auto is_for_muon = [](const pl_parameter& parameter) {
-    return (parameter.flags & PL_PARAMETER_TRAINABLE) && (parameter.flags & PL_PARAMETER_HIDDEN_MATRIX);
-  };
-  if (args_.purpose == PL_PURPOSE_TRAIN && config_.get_string("optimizer.kind") == "muon" &&
-      std::ranges::none_of(parameters, is_for_muon))
-    throw config_.error("optimizer.kind",
-                        fmt::format("{} trains no matrices that it says are of hidden layers: use \"adamw\"",
-                                    task_plugin_->label()));
+  const plugins::Optimizer& rules = rules_->create(config_, *task_, optimizer_context_);
   if (config_.get_string("train.frozen_precision") == "bf16") keep_frozen_in_bfloat16();
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,
-                                                  parameters, optimizer_of(config_),
-                                                  group_ ? &group_->view() : nullptr);
+                                                  parameters, rules, group_ ? &group_->view() : nullptr);
   set_up_ = SetUp::loading_weights;
 }
 

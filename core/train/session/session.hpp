@@ -23,6 +23,7 @@
 #include "core/train/processes/process_group.hpp"
 #include "core/train/session/compute.hpp"
 #include "core/train/session/metrics.hpp"
+#include "core/train/session/update_rules.hpp"
 #include "core/train/session/value_source.hpp"
 
 namespace pipeline::train {
@@ -38,9 +39,6 @@ struct SessionArgs {
   // which is done once, goes to the log.
   bool rehearsal = false;
 };
-
-// [optimizer] as strategies take it.
-plugins::Optimizer optimizer_of(const config::Config& config);
 
 // How far a session has come: what memory goes to, should it run out.
 enum class SetUp { begun, preparing_data, opening_task, creating_parameters, loading_weights, done };
@@ -85,6 +83,7 @@ class Session {
   const plugins::Plugin* backend_plugin() const {
     return backend_plugin_;
   }  // nullptr: one process talks to nobody
+  const UpdateRules& rules() const { return *rules_; }
   const plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
@@ -132,7 +131,8 @@ class Session {
   const plugins::Plugin* strategy_plugin_ = nullptr;
   const plugins::Plugin* backend_plugin_ = nullptr;
   std::optional<pl_config> task_config_, strategy_config_, backend_config_;
-  pl_context task_context_, strategy_context_, backend_context_;
+  pl_context task_context_, strategy_context_, backend_context_, optimizer_context_;
+  std::optional<UpdateRules> rules_;
   std::vector<MetricSum> metrics_;
   std::optional<launch::ScalarReader> scalars_;  // on a device
   std::vector<LateMetric> late_metrics_;

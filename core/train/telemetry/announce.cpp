@@ -98,14 +98,17 @@ void warn_of_unused_options(const Session& session) {
       session.log().warning(fmt::format("{} = {} has no effect: {}", key, config.show(key), why));
   };
   const auto because = [&](const char* key) { return fmt::format("{} is {}", key, config.show(key)); };
-  const std::string optimizer = because("optimizer.kind");
-  if (config.get_string("optimizer.kind") == "sgd") {
+  const bool has_plugin = session.rules().plugin() != nullptr;
+  const std::string optimizer = because(has_plugin ? "optimizer.plugin" : "optimizer.kind");
+  const std::string& rule =
+      has_plugin ? session.rules().plugin()->name() : config.get_string("optimizer.kind");
+  if (rule == "sgd" || (has_plugin && session.rules().of_matrices().empty())) {
     for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"})
       unused(key, optimizer);
-  } else {
-    for (const char* key : {"optimizer.momentum", "optimizer.nesterov"}) unused(key, optimizer);
   }
-  if (config.get_string("optimizer.kind") != "muon")
+  if (has_plugin || rule != "sgd")
+    for (const char* key : {"optimizer.momentum", "optimizer.nesterov"}) unused(key, optimizer);
+  if (has_plugin || rule != "muon")
     for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
   if (config.get_float("optimizer.ema_decay") == 0)
     for (const char* key : {"optimizer.ema_every", "optimizer.ema_start"})
@@ -179,18 +182,21 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
     announce(session.log(), word, text);
   };
 
-  say("task", fmt::format("{} {}, strategy {}, backend {}", session.task_plugin().name(),
+  const plugins::Plugin* rule = session.rules().plugin();
+  say("task", fmt::format("{} {}, strategy {}, backend {}{}", session.task_plugin().name(),
                           session.task_plugin().version(), session.strategy_plugin().name(),
-                          describe_backend(session)));
+                          describe_backend(session),
+                          rule ? fmt::format(", optimizer {} {}", rule->name(), rule->version()) : ""));
   announce_place(session);
   say("batch", plan.describe());
-  say("model", fmt::format("{} parameters, {} trainable, {} of them with weight decay{}; {}",
-                           observe::grouped(count.total), observe::grouped(count.trainable),
-                           observe::grouped(count.decayed),
-                           config.get_string("optimizer.kind") == "muon"
-                               ? fmt::format(", {} by Muon", observe::grouped(count.hidden))
-                               : "",
-                           weights));
+  say("model",
+      fmt::format(
+          "{} parameters, {} trainable, {} of them with weight decay{}; {}", observe::grouped(count.total),
+          observe::grouped(count.trainable), observe::grouped(count.decayed),
+          session.rules().of_matrices().empty()
+              ? ""
+              : fmt::format(", {} by {}", observe::grouped(count.hidden), session.rules().of_matrices()),
+          weights));
   say("precision",
       fmt::format(
           "{}: parameter {}, compute {}, gradient {}, reduction {}, master {}, optimizer {}{}",

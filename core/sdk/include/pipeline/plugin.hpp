@@ -1,5 +1,5 @@
-// The one function that a plugin exports. Authors use PIPELINE_TASK, PIPELINE_STRATEGY or PIPELINE_BACKEND,
-// which expand to it.
+// The one function that a plugin exports. Authors use PIPELINE_TASK, PIPELINE_STRATEGY, PIPELINE_BACKEND or
+// PIPELINE_OPTIMIZER, which expand to it.
 #pragma once
 
 #include <pipeline/guard.hpp>
@@ -21,9 +21,9 @@ struct PluginName {
   std::string_view summary;
 };
 
-// Table: TaskTable, StrategyTable or BackendTable of the plugin's class. The class may have two static
-// functions, which go into the plugin's own table: `const void* query(std::string_view id)` for extensions,
-// and `void shutdown()`, the last call of all.
+// Table: TaskTable, StrategyTable, BackendTable or OptimizerTable of the plugin's class. The class may have
+// two static functions, which go into the plugin's own table: `const void* query(std::string_view id)` for
+// extensions, and `void shutdown()`, the last call of all.
 template <class Table>
 const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const PluginName& naming) noexcept {
   using Class = typename Table::Class;

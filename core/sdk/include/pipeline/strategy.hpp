@@ -34,9 +34,12 @@ struct OptimizerRule {
   std::string name;
   uint32_t flags = 0;  // PL_OPTIMIZER_...
   std::map<std::string, double, std::less<>> options;
+  // Of a rule with PL_OPTIMIZER_IS_PLUGIN; otherwise null.
+  const pl_optimizer_api* api = nullptr;
+  pl_update_rule* rule = nullptr;
 
   static OptimizerRule from(const pl_optimizer& sent) {
-    OptimizerRule rule{std::string(view(sent.name)), sent.flags, {}};
+    OptimizerRule rule{std::string(view(sent.name)), sent.flags, {}, sent.api, sent.rule};
     for (uint64_t i = 0; i < sent.option_count; ++i)
       rule.options.emplace(view(sent.options[i].name), sent.options[i].value);
     return rule;

@@ -63,6 +63,7 @@ std::unique_ptr<UpdateRule> make_rule(const OptimizerRule& options);
 // The rules, each in its own file.
 std::unique_ptr<UpdateRule> make_adamw(const OptimizerRule& options);
 std::unique_ptr<UpdateRule> make_muon(const OptimizerRule& options);
+std::unique_ptr<UpdateRule> make_plugin_rule(const OptimizerRule& options);
 std::unique_ptr<UpdateRule> make_sgd(const OptimizerRule& options);
 
 // Throws unless option `what`, whose value this is, is as expected: "above 0".

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
+#include "core/plugins/check/subject.hpp"
+#include "core/plugins/update_rule.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+constexpr int64_t kElements = 96;  // elements
+constexpr int64_t kRunUnit = 16;   // strategies cut the weights at its multiples
+
+// A rule over kElements elements, at the start of its state.
+class RuleBench {
+ public:
+  explicit RuleBench(const CheckArgs& args) : subject_(args), api_(UpdateRule::forwarding_table()) {
+    rule_ = std::make_unique<UpdateRule>(subject_.plugin(), subject_.context(), subject_.config());
+    auto info = sized<pl_optimizer_info>();
+    check(api_.info(rule_->handle(), &info));
+    for (int64_t i = 0; i < kElements; ++i) weights_.push_back(std::sin(0.7f * static_cast<float>(i)));
+    state_.assign(info.state_count, std::vector<float>(kElements));
+  }
+
+  const UpdateRule& rule() const { return *rule_; }
+
+  // One update with gradients that are `scale` times some numbers, run by run: `ends` of runs, in calls.
+  void update(float scale, const std::vector<std::vector<int64_t>>& calls) {
+    std::vector<float> gradients;
+    for (int64_t i = 0; i < kElements; ++i)
+      gradients.push_back(scale * std::cos(1.3f * static_cast<float>(i)));
+    ++updates_;
+    int64_t begin = 0;
+    for (const std::vector<int64_t>& ends : calls) begin = call(begin, ends, gradients);
+  }
+
+  // Weights, then each kind of state.
+  std::vector<float> values() const {
+    std::vector<float> all = weights_;
+    for (const std::vector<float>& kind : state_) all.insert(all.end(), kind.begin(), kind.end());
+    return all;
+  }
+
+ private:
+  int64_t call(int64_t begin, const std::vector<int64_t>& ends, std::vector<float>& gradients) {
+    std::vector<int64_t> lengths(ends.size());
+    std::vector<pl_tensor> weights, given, state;
+    const auto add = [&](std::vector<pl_tensor>& views, std::vector<float>& values) {
+      int64_t first = begin;
+      for (size_t run = 0; run < ends.size(); ++run) {
+        lengths[run] = ends[run] - first;
+        pl_tensor view{};
+        view.data = values.data() + first;
+        view.device = {PL_DEVICE_CPU, 0};
+        view.dtype = {PL_DTYPE_FLOAT, 32, 1};
+        view.ndim = 1;
+        view.shape = &lengths[run];
+        views.push_back(view);
+        first = ends[run];
+      }
+    };
+    add(weights, weights_);
+    add(given, gradients);
+    for (std::vector<float>& kind : state_) add(state, kind);
+    pl_tensor updates{};
+    updates.data = &updates_;
+    updates.device = {PL_DEVICE_CPU, 0};
+    updates.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    auto args = sized<pl_update_args>();
+    args.run_count = ends.size();
+    args.weights = weights.data();
+    args.gradients = given.data();
+    args.state = state.data();
+    args.updates = &updates;
+    args.learning_rate = 0.01;
+    args.weight_decay = 0.1;
+    if (rule_->is_for_matrices()) check(api_.directions(rule_->handle(), &args));
+    check(api_.update(rule_->handle(), &args));
+    return ends.back();
+  }
+
+  Subject subject_;
+  const pl_optimizer_api& api_;
+  std::unique_ptr<UpdateRule> rule_;
+  std::vector<float> weights_;
+  std::vector<std::vector<float>> state_;
+  float updates_ = 0;
+};
+
+constexpr int kUpdates = 3;
+
+std::vector<float> after_updates(const CheckArgs& args, const std::vector<std::vector<int64_t>>& calls) {
+  RuleBench bench(args);
+  for (int i = 0; i < kUpdates; ++i) bench.update(1.0f / static_cast<float>(i + 1), calls);
+  return bench.values();
+}
+
+void changes_weights(const CheckArgs& args) {
+  RuleBench bench(args);
+  const std::vector<float> before = bench.values();
+  bench.update(1, {{kElements}});
+  const std::vector<float> after = bench.values();
+  if (std::equal(before.begin(), before.begin() + kElements, after.begin()))
+    throw Error("update changes no weight, with gradients that are not zero");
+  if (!std::ranges::all_of(after, [](float value) { return std::isfinite(value); }))
+    throw Error("update makes values that are not finite");
+}
+
+void same_however_cut(const CheckArgs& args) {
+  const std::vector<float> whole = after_updates(args, {{kElements}});
+  if (after_updates(args, {{kElements}}) != whole) throw Error("the same updates twice give other bits");
+  if (after_updates(args, {{kRunUnit, 3 * kRunUnit, kElements}}) != whole)
+    throw Error(
+        "an update in three runs gives other bits than in one: it may not depend on where a run ends");
+  if (after_updates(args, {{kRunUnit}, {2 * kRunUnit, kElements}}) != whole)
+    throw Error("an update in two calls gives other bits than in one: it may keep nothing but its state");
+}
+
+void matrices_keep_their_shape(const CheckArgs& args) {
+  RuleBench bench(args);
+  if (!bench.rule().is_for_matrices()) throw Skip{"it is a rule of elements"};
+  constexpr int64_t kRows = 8, kColumns = 12;
+  std::vector<float> values;
+  for (int64_t i = 0; i < kRows * kColumns; ++i) values.push_back(std::cos(0.9f * static_cast<float>(i)));
+  const auto transformed = [&](std::vector<float> matrix) {
+    int64_t shape[] = {kRows, kColumns};
+    pl_tensor view{};
+    view.data = matrix.data();
+    view.device = {PL_DEVICE_CPU, 0};
+    view.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    view.ndim = 2;
+    view.shape = shape;
+    check(UpdateRule::forwarding_table().transform(bench.rule().handle(), &view));
+    return matrix;
+  };
+  const std::vector<float> once = transformed(values);
+  if (!std::ranges::all_of(once, [](float value) { return std::isfinite(value); }))
+    throw Error("transform makes values that are not finite");
+  if (transformed(values) != once) throw Error("transform of the same matrix twice gives other bits");
+}
+
+// In a reserved field, and in one that it does not know.
+void new_update_options_are_not_ignored(const CheckArgs& args) {
+  Subject subject(args);
+  const UpdateRule rule(subject.plugin(), subject.context(), subject.config());
+  struct {
+    pl_update_args args;
+    uint64_t later;
+  } longer{};
+  longer.args.struct_size = sizeof longer;
+  longer.later = 1;
+  float one = 1;
+  pl_tensor updates{};
+  updates.data = &one;
+  updates.device = {PL_DEVICE_CPU, 0};
+  updates.dtype = {PL_DTYPE_FLOAT, 32, 1};
+  longer.args.updates = &updates;
+  const auto refuse = [&](const char* what) {
+    try {
+      check(UpdateRule::forwarding_table().update(rule.handle(), &longer.args));
+    } catch (const Error&) {
+      return;
+    }
+    throw Error(fmt::format("update ignores {}", what));
+  };
+  refuse("an option of a later version, at the end of pl_update_args");
+  longer.later = 0;
+  longer.args.reserved = 1;
+  refuse("a reserved field that is set");
+}
+
+}  // namespace
+
+std::vector<Promise> optimizer_promises() {
+  return {{"an update changes weights", changes_weights},
+          {"an update does not depend on how weights are cut", same_however_cut},
+          {"a transformed matrix is finite and the same each time", matrices_keep_their_shape},
+          {"options that it does not know are refused", new_update_options_are_not_ignored}};
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,85 @@
+#include "core/plugins/update_rule.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/base/abi_values.hpp"
+
+namespace pipeline::plugins {
+namespace {
+
+bool may_be_state(std::string_view name) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+  return !name.empty() && std::ranges::all_of(name, fits) && name != "value" && name != "ema" &&
+         name != "step";
+}
+
+}  // namespace
+
+UpdateRule::UpdateRule(const Plugin& plugin, const pl_context& context, const pl_config* config)
+    : api_(plugin.optimizer()), call_(plugin, context) {
+  call_.main("create", [&] { return api_.create(&host_table(), &call_.context(), config, &self_); });
+  if (!self_) throw Error(plugin.label() + ": create returned no error and no object");
+  try {
+    check_state();
+  } catch (...) {
+    call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
+    throw;
+  }
+}
+
+UpdateRule::~UpdateRule() {
+  call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
+}
+
+void UpdateRule::check_state() const {
+  auto info = sized<pl_optimizer_info>();
+  call_.main("info", [&] { return api_.info(self_, &info); });
+  std::vector<std::string_view> names;
+  for (uint64_t i = 0; i < info.state_count; ++i) {
+    const std::string_view name = view(info.state[i]);
+    if (!may_be_state(name) || std::ranges::find(names, name) != names.end())
+      throw Error(
+          fmt::format("{}: info: its state '{}': must be made of a-z, 0-9 and _, occur once, and be neither "
+                      "value, ema nor "
+                      "step",
+                      plugin().label(), name));
+    names.push_back(name);
+  }
+}
+
+const pl_optimizer_api& UpdateRule::forwarding_table() {
+  static const pl_optimizer_api table = [] {
+    const auto self = [](pl_update_rule* handle) -> const UpdateRule& {
+      return *reinterpret_cast<const UpdateRule*>(handle);
+    };
+    static constexpr auto kSelf = self;
+    auto t = sized<pl_optimizer_api>();
+    t.create = [](const pl_host*, const pl_context*, const pl_config*, pl_update_rule**) {
+      return make_error(PL_ERROR_UNSUPPORTED, "update rules are created by the host alone");
+    };
+    t.destroy = [](pl_update_rule*) {};
+    t.info = [](pl_update_rule* rule, pl_optimizer_info* out) {
+      const UpdateRule& r = kSelf(rule);
+      return guard([&] { r.call_.main("info", [&] { return r.api_.info(r.self_, out); }); });
+    };
+    t.update = [](pl_update_rule* rule, const pl_update_args* args) {
+      const UpdateRule& r = kSelf(rule);
+      return guard([&] { r.call_.main("update", [&] { return r.api_.update(r.self_, args); }); });
+    };
+    t.directions = [](pl_update_rule* rule, const pl_update_args* args) {
+      const UpdateRule& r = kSelf(rule);
+      return guard([&] { r.call_.main("directions", [&] { return r.api_.directions(r.self_, args); }); });
+    };
+    t.transform = [](pl_update_rule* rule, const pl_tensor* matrix) {
+      const UpdateRule& r = kSelf(rule);
+      return guard([&] { r.call_.main("transform", [&] { return r.api_.transform(r.self_, matrix); }); });
+    };
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace pipeline::plugins

@@ -1,0 +1,71 @@
+// An update rule: how weights follow from gradients, under any strategy.
+//
+//   class SignSgd : public pipeline::Optimizer<SignSgdConfig> {
+//    public:
+//     using Optimizer::Optimizer;
+//     void update(const pipeline::Update& u) override {
+//       for (size_t run = 0; run < u.runs(); ++run) ... u.weights(run), u.gradient(run) ...
+//     }
+//   };
+//   PIPELINE_OPTIMIZER(SignSgd, "sign_sgd", "1.0.0", "The gradient's sign")
+#pragma once
+
+#include <pipeline/namespace.hpp>
+#include <pipeline/object.hpp>
+#include <pipeline/plugin.hpp>
+#include <pipeline/tensor.hpp>
+
+#include <string>
+#include <vector>
+
+PIPELINE_SDK_BEGIN
+
+// What a call updates: runs of weights, each a parameter or a part of one, in float32, one-dimensional and
+// contiguous, on the run's device. No bit may depend on where a run begins or ends.
+class Update {
+ public:
+  explicit Update(const pl_update_args* sent) : args_(receive_args(sent)) {}
+
+  size_t runs() const { return static_cast<size_t>(args_.run_count); }
+  const pl_tensor& weights(size_t run) const { return args_.weights[run]; }
+  const pl_tensor& gradient(size_t run) const { return args_.gradients[run]; }  // may be overwritten
+  // kind: index in Optimizer::state().
+  const pl_tensor& state(size_t kind, size_t run) const { return args_.state[kind * runs() + run]; }
+  // Updates made, with this one: a float32 scalar on the device.
+  const pl_tensor& updates() const { return *args_.updates; }
+  double learning_rate() const { return args_.learning_rate; }
+  double weight_decay() const { return args_.weight_decay; }  // 0 for parameters that do not decay
+
+ private:
+  pl_update_args args_;
+};
+
+// The elements of a run, for a rule that computes in host memory.
+inline std::span<float> floats(const pl_tensor& run) { return elements<float>(run, kFloat32); }
+
+template <class ConfigT>
+class Optimizer : public Object<ConfigT> {
+ public:
+  using Interface = Optimizer;
+  using Config = ConfigT;
+  using Setup = pipeline::Setup<ConfigT>;
+  using Object<ConfigT>::Object;
+
+  // Names of what is kept of each weight, zero at first; checkpoints have them.
+  virtual std::vector<std::string> state() const { return {}; }
+  // Changes weights and state in place, element by element.
+  virtual void update(const Update& update) = 0;
+
+  // (optional, both or neither) A rule for the matrices of hidden layers, which sees each one whole.
+  // directions() replaces gradients, element by element, by what transform() is to see; transform() replaces
+  // a matrix of them, (rows, columns), in place; update() gets that as gradients.
+  virtual void directions(const Update& /*update*/) {}
+  virtual void transform(const pl_tensor& /*matrix*/) {}
+};
+
+PIPELINE_SDK_END
+
+#include <pipeline/optimizer_table.hpp>
+
+#define PIPELINE_OPTIMIZER(Class, plugin_name, plugin_version, plugin_summary) \
+  PIPELINE_ENTRY(::pipeline::OptimizerTable<Class>, plugin_name, plugin_version, plugin_summary)

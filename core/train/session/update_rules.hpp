@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/config/config.hpp"
+#include "core/plugins/registry.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/task.hpp"
+#include "core/plugins/update_rule.hpp"
+
+namespace pipeline::train {
+
+// The update rules of a run: [optimizer].
+class UpdateRules {
+ public:
+  // Throws ConfigError for a plugin that is not there and for options that are not its. Where nothing is
+  // trained no plugin is asked for.
+  UpdateRules(const config::Config& config, plugins::Registry& registry, bool training);
+
+  const plugins::Plugin* plugin() const { return plugin_; }  // nullptr: strategies know the rule by name
+  const config::PluginConfig* plugin_config() const { return plugin_config_ ? &*plugin_config_ : nullptr; }
+  // "Muon": what updates the matrices of hidden layers alone; empty: there is no such rule.
+  const std::string& of_matrices() const { return of_matrices_; }
+
+  // As strategies take them: `context`, in which a plugin's rule is made, and this object must outlive them.
+  // Throws ConfigError where the task trains nothing that a rule is for. Called once.
+  const plugins::Optimizer& create(const config::Config& config, plugins::Task& task,
+                                   const pl_context& context);
+  const plugins::Optimizer& created() const { return optimizer_; }
+
+ private:
+  void add_known(const config::Config& config);
+  void add_average(const config::Config& config);
+  void require_matrices(const config::Config& config, plugins::Task& task) const;
+
+  bool training_;
+  const plugins::Plugin* plugin_ = nullptr;
+  std::optional<pl_config> plugin_config_;
+  std::string of_matrices_;
+  std::unique_ptr<plugins::UpdateRule> rule_;
+  plugins::Optimizer optimizer_;
+};
+
+}  // namespace pipeline::train
