@@ -70,6 +70,8 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
   }
   const auto* cache = static_cast<const pl_device_cache*>(plugin.query(PL_EXTENSION_DEVICE_CACHE));
   if (cache != nullptr && PL_HAS(pl_device_cache, cache, empty)) empty_device_cache_ = cache->empty;
+  const auto* average = static_cast<const pl_average*>(plugin.query(PL_EXTENSION_AVERAGE));
+  if (average != nullptr && PL_HAS(pl_average, average, swap)) swap_average_ = average->swap;
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
@@ -142,6 +144,10 @@ pl_step_report Strategy::collect(uint64_t ticket) {
   auto report = sized<pl_step_report>();
   call_.main("collect", [&] { return api_.collect(self_, ticket, &report); });
   return report;
+}
+
+void Strategy::swap_average() {
+  call_.main("swap", [&] { return swap_average_(self_); });
 }
 
 void Strategy::empty_device_cache(pl_device device) {

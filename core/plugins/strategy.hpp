@@ -93,6 +93,9 @@ class Strategy {
 
   void load_state(const PieceReader& read, bool values_only);
   Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
+  // The extension pl.average/1: swaps values and their moving average. Called by all ranks together.
+  bool has_average() const { return swap_average_; }
+  void swap_average();
   // The extension pl.device-cache/1.
   bool has_device_cache() const { return empty_device_cache_; }
   void empty_device_cache(pl_device device);
@@ -108,6 +111,7 @@ class Strategy {
   Caller call_;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
+  pl_error* (*swap_average_)(pl_strategy* self) = nullptr;
   pl_error* (*empty_device_cache_)(pl_strategy* self, pl_device device) = nullptr;
   pl_unit_hooks hooks_{};
   pl_gradient_sink sink_{};

@@ -31,6 +31,12 @@ bool Trainer::evaluate_now() {
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
   std::vector<std::string> shown;
+  const bool averaged = config_.get_bool("evaluate.ema") && state_.step > 0;
+  const auto put_back = [&] {
+    session_.release_values();
+    if (averaged) session_.strategy().swap_average();
+  };
+  if (averaged) session_.strategy().swap_average();
   session_.gather_values();
   EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
   request.progress = [&](uint64_t done, uint64_t total) {
@@ -38,11 +44,11 @@ bool Trainer::evaluate_now() {
   };
   request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
   request.failed = [&] {
-    session_.release_values();
+    put_back();
     save(true);  // what was trained is not lost to an error in the evaluation
   };
   const auto result = evaluate(processes_, session_.task(), request);
-  session_.release_values();
+  put_back();
   log_.console().status({});
   if (!result) return false;
 
@@ -74,7 +80,7 @@ bool Trainer::evaluate_now() {
        (metric_->higher_is_better ? figure->value > state_.best->value : figure->value < state_.best->value));
   if (better) state_.best = Best{name, figure->value, state_.step};
   be_patient(*figure, problem.empty());
-  tell_evaluation(fmt::format("after step {}", state_.step), *result,
+  tell_evaluation(fmt::format("after step {}{}", state_.step, averaged ? ", moving average" : ""), *result,
                   better ? fmt::format("; best {} so far", name) : "", shown);
   return true;
 }
@@ -137,6 +143,14 @@ void Trainer::record_evaluation(const Evaluation& result) {
 
 // What would otherwise show up only after hours of training.
 void Trainer::check_evaluation() const {
+  if (config_.get_bool("evaluate.ema")) {
+    if (config_.get_float("optimizer.ema_decay") == 0)
+      throw config_.error("evaluate.ema", "no moving average is kept: set optimizer.ema_decay");
+    if (!session_.strategy().has_average())
+      throw config_.error("evaluate.ema",
+                          fmt::format("{} has no {}: leave it out", session_.strategy_plugin().label(),
+                                      PL_EXTENSION_AVERAGE));
+  }
   if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
     if (every("evaluate.every") > 0)
       throw config_.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",

@@ -133,6 +133,60 @@ TEST_F(ScheduleRun, AMovingAverageOfWeightsIsKept) {
               HasSubstr("has no moving average: train with optimizer.ema_decay"));
 }
 
+// In a run's own evaluations, which change nothing of its training.
+TEST_F(ScheduleRun, AMovingAverageIsEvaluatedDuringTraining) {
+  const Options plain{"optimizer.ema_decay=0.8", "evaluate.every=6"},
+      ema = with(plain, {"evaluate.ema=true"});
+  const auto losses = [&](const std::string& dir) {
+    std::vector<double> all;
+    for (const std::string& line : read_lines(path(dir + "/eval.jsonl")))
+      all.push_back(json::parse(line)["loss"]);
+    return all;
+  };
+  ASSERT_EQ(run("plain", plain).code, 0);
+  const Result averaged = run("run", ema);
+  ASSERT_EQ(averaged.code, 0) << averaged.err;
+  EXPECT_THAT(averaged.out + averaged.err, HasSubstr("evaluation after step 6, moving average:"));
+  EXPECT_EQ(curve("run"), curve("plain"));
+  EXPECT_NE(losses("run"), losses("plain"));
+  Options one{"--checkpoint", "last",  "--split", "val",        "--output",
+              "f.json",       "--ema", "--set",   "run.dir=run"};
+  ASSERT_EQ(call("evaluate", one).code, 0);
+  EXPECT_EQ(json::parse(read_text(path("f.json")))["figures"]["loss"], losses("run").back());
+  for (const char* stage : {"1", "2", "3"}) {
+    const std::string dir = std::string("sharded") + stage;
+    const Result sharded = run(dir, with(ema, {"strategy.plugin=sharded", "launch.processes=2",
+                                               std::string("strategy.zero_stage=") + stage}));
+    ASSERT_EQ(sharded.code, 0) << sharded.err;
+    EXPECT_EQ(losses(dir), losses("run")) << dir;
+    EXPECT_EQ(curve(dir), curve("run")) << dir;
+  }
+  EXPECT_THAT(run("none", {"evaluate.every=6", "evaluate.ema=true"}).err,
+              HasSubstr("evaluate.ema=true: no moving average is kept: set optimizer.ema_decay"));
+}
+
+// A rule from outside the tree, under every strategy and over a stop.
+TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
+  for (const std::string rule : {"sign_sgd", "signum"}) {
+    const Options base{"optimizer.plugin=" + rule, "optimizer.lr=1e-3", "optimizer.ema_decay=0.9"};
+    const Result whole = run(rule, base);
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_THAT(whole.out + whole.err, HasSubstr("optimizer " + rule));
+    for (const char* stage : {"1", "2", "3"}) {
+      const std::string dir = rule + stage;
+      ASSERT_EQ(run(dir, with(base, {"strategy.plugin=ddp", "launch.processes=2", "train.max_steps=5"})).code,
+                0);
+      const Result rest = run(dir, with(base, {"strategy.plugin=sharded", "launch.processes=3",
+                                               std::string("strategy.zero_stage=") + stage}));
+      ASSERT_EQ(rest.code, 0) << rest.err;
+      EXPECT_EQ(curve(dir), curve(rule)) << dir;
+    }
+  }
+  EXPECT_THAT(run("x", {"optimizer.plugin=signum", "optimizer.kind=sgd"}).err,
+              HasSubstr("the rule is that of optimizer.plugin = \"signum\": leave one of the two out"));
+  EXPECT_THAT(run("signum", {"optimizer.kind=adamw"}).err, HasSubstr("optimizer.plugin"));
+}
+
 // What is exported and evaluated with --average: the mean of the last checkpoints' weights.
 TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
   ASSERT_EQ(run("run", {}).code, 0);  // keeps 6, 10 and 12

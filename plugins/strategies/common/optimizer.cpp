@@ -122,6 +122,21 @@ void Optimizer::add_to_average(const GradientRuns& runs) {
   }
 }
 
+void Optimizer::swap_average() {
+  if (!average_ || step_count_.item<float>() == 0) return;
+  constexpr int64_t kMost = int64_t{1} << 20;  // elements at a time
+  for (const Segment& segment : segments_) {
+    for (int64_t begin = segment.begin; begin < segment.end; begin += kMost) {
+      const int64_t length = std::min(kMost, segment.end - begin);
+      at::Tensor weights = master_.narrow(0, begin - begin_, length);
+      at::Tensor average = segment.state.back().narrow(0, begin - segment.begin, length);
+      const at::Tensor kept = weights.clone();
+      weights.copy_(average);
+      average.copy_(kept);
+    }
+  }
+}
+
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
   with_update(group, runs, learning_rate, scale,

@@ -53,6 +53,8 @@ class Optimizer {
                                      const GradientScale& scale);
   void update(const Group& group, const GradientRuns& runs, const std::vector<at::Tensor>& transformed,
               double learning_rate, const GradientScale& scale);
+  // The master weights and their moving average, if there is one that an update has begun, change places.
+  void swap_average();
   // Null for a rule of elements.
   const TensorRule* tensor_rule(const Group& group) const { return rules_.at(group.optimizer)->of_tensors(); }
 

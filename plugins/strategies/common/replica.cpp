@@ -82,6 +82,11 @@ void Replica::publish() {
   if (has_masters()) values_.part(0, layout_->trainable_length()).copy_(master_);
 }
 
+void Replica::swap_average() {
+  optimizer_->swap_average();
+  publish();
+}
+
 std::vector<ArenaPart> Replica::frozen() const {
   const int64_t begin = layout_->trainable_length(), narrow = layout_->narrow_begin();
   return {{"value", begin, values_.part(begin, narrow - begin)},

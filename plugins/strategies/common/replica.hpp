@@ -39,6 +39,8 @@ class Replica {
   // Updates once with the gradient sums, one run per slot. A slot without a run has a zero gradient.
   void update(const GradientRuns& runs, double learning_rate, const GradientScale& scale);
 
+  void swap_average();
+
   void load(const StateReader& reader);
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) const;
   // Everything that load() fills, to send to another rank: in a fixed order, one-dimensional. After

@@ -68,6 +68,11 @@ class Replicated : public Strategy<Config> {
 
   pl_step_report collect(uint64_t ticket) override { return reports_.collect(ticket); }
 
+  void swap_average() override {
+    const at::NoGradGuard no_grad;
+    replica_.swap_average();
+  }
+
   void load_state(const StateReader& reader) override {
     const at::NoGradGuard no_grad;
     replica_.load(reader);

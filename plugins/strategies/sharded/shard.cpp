@@ -114,6 +114,12 @@ void Shard::update(size_t bucket, double learning_rate, const GradientScale& sca
   part.gradient.reset();
 }
 
+void Shard::swap_average() {
+  for (Part& part : parts_) {
+    if (part.optimizer) part.optimizer->swap_average();
+  }
+}
+
 std::vector<ArenaPart> Shard::optimizer_parts() const {
   std::vector<ArenaPart> parts;
   for (const Part& part : parts_) {

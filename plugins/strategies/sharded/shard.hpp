@@ -53,6 +53,8 @@ class Shard {
   void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);
   void update(size_t bucket, double learning_rate, const GradientScale& scale);
 
+  void swap_average();
+
   void load(const StateReader& reader);
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) const;
 

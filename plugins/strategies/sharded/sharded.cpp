@@ -253,9 +253,21 @@ void Sharded::load_state(const StateReader& reader) {
   const at::NoGradGuard no_grad;
   if (values_) values_->wait_all();
   shard_.load(reader);
+  publish();
+}
+
+// What is in the shards, in what the task is bound to.
+void Sharded::publish() {
   if (has_unit_slots()) return unit_slots_->invalidate();
   values_->gather_all(shard_);
   values_->wait_all();
+}
+
+void Sharded::swap_average() {
+  const at::NoGradGuard no_grad;
+  if (values_) values_->wait_all();
+  shard_.swap_average();
+  publish();
 }
 
 std::unique_ptr<Snapshot> Sharded::snapshot(uint32_t mode) {

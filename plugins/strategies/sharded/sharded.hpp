@@ -71,6 +71,7 @@ class Sharded : public Strategy<ShardedConfig> {
   std::unique_ptr<Snapshot> snapshot(uint32_t mode) override;
   void memory(const MemoryVisitor& visit) override;
 
+  void swap_average() override;
   void gather() override;
   void release() override;
 
@@ -88,6 +89,7 @@ class Sharded : public Strategy<ShardedConfig> {
   void prefetch_next();
   void keep_step_without_micro_batch();
   void wait_for_units_without_hooks();
+  void publish();
   void update(double learning_rate, const GradientScale& scale);
 
   at::Device device_;

@@ -119,6 +119,11 @@ class Strategy : public Object<ConfigT> {
   virtual void gather() {}
   virtual void release() {}
 
+  // (optional) For a strategy that keeps the moving average of weights: it takes the values' place, in what
+  // the task is bound to as well; the next call puts both back. Between the two are evaluations alone.
+  // [collective]
+  virtual void swap_average() {}
+
   // micro_batches: how many this rank will run, empty ones included.
   virtual void begin_step(uint64_t micro_batches) = 0;
   virtual void gradient_ready(Gradient gradient) = 0;

@@ -12,6 +12,14 @@ class StrategyTable {
   using Class = T;
   static constexpr uint32_t kKind = PL_PLUGIN_STRATEGY;
 
+  static const void* query(std::string_view id) {
+    static constexpr pl_average kAverage{
+        .struct_size = sizeof(pl_average), .reserved = 0, .swap = [](pl_strategy* s) {
+          return guard([&] { self(s).swap_average(); });
+        }};
+    return PIPELINE_OVERRIDES(T, swap_average) && id == PL_EXTENSION_AVERAGE ? &kAverage : nullptr;
+  }
+
   static const void* api() {
     static constexpr bool kEnter = PIPELINE_OVERRIDES(T, enter_unit);
     static_assert(kEnter == PIPELINE_OVERRIDES(T, leave_unit),
