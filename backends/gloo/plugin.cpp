@@ -37,6 +37,7 @@ std::string interface_of(const Context& context, const Config& config) {
 class Gloo : public QueuedBackend<Config> {
  public:
   explicit Gloo(const Setup& setup) : QueuedBackend(setup, connect(setup)) {}
+  static constexpr bool kHasGroups = true;
   static const void* query(std::string_view id) { return queued_extension<Gloo>(id); }
 
  private:

@@ -79,6 +79,7 @@ OpenGroup load_cuda_half(const pl_run_info& run) {
 
 class Nccl : public Backend<Config> {
  public:
+  static constexpr bool kHasGroups = true;
   explicit Nccl(const Setup& setup)
       : Backend(setup), calls_(setup.args.rank, setup.args.world_size, PL_DEVICE_CUDA), group_(open(setup)) {}
 

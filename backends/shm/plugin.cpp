@@ -93,6 +93,7 @@ uint64_t ShmTransport::agree(uint64_t rounds) {
 class Shm : public QueuedBackend<Config> {
  public:
   explicit Shm(const Setup& setup) : QueuedBackend(setup, connect(setup)) {}
+  static constexpr bool kHasGroups = true;
   static const void* query(std::string_view id) { return queued_extension<Shm>(id); }
 
  private:

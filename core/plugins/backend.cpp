@@ -1,5 +1,8 @@
 #include "core/plugins/backend.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "core/base/abi_values.hpp"
 
 namespace pipeline::plugins {
@@ -44,8 +47,20 @@ Communicator::Communicator(const Plugin& backend, const pl_context& context, con
   raw.timeout_seconds = args.timeout.count();
   raw.address = to_pl(args.address);
   raw.group = to_pl(args.group);
-  channel_->call.main(
-      "open", [&] { return channel_->api.open(&host_table(), &context, config, &raw, &channel_->comm); });
+  if (args.members.empty()) {
+    channel_->call.main(
+        "open", [&] { return channel_->api.open(&host_table(), &context, config, &raw, &channel_->comm); });
+  } else {
+    channel_->of_some = fmt::format(" (in the group of ranks {})", fmt::join(args.members, ", "));
+    const auto* groups = static_cast<const pl_groups*>(backend.query(PL_EXTENSION_GROUPS));
+    if (groups == nullptr || !PL_HAS(pl_groups, groups, open))
+      throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{} opens no groups of some ranks: it has no {}",
+                                                    backend.label(), PL_EXTENSION_GROUPS));
+    channel_->call.main("open", [&] {
+      return groups->open(&host_table(), &context, config, &raw, args.members.data(), args.members.size(),
+                          &channel_->comm);
+    });
+  }
   if (!channel_->comm) throw Error(backend.label() + ": open returned no error and no group");
   view_ = sized<pl_communicator>();
   view_.rank = args.rank;

@@ -86,8 +86,9 @@ class FlightRecord {
 };
 
 struct OpenArgs {
-  std::string address;  // host name or IP of rank 0
-  std::string group;    // its name, unique in the run
+  std::string address;                     // host name or IP of rank 0
+  std::string group;                       // its name, unique in the run
+  std::vector<std::int32_t> members = {};  // ranks in the run, by rank in the group; empty: all
   std::int32_t rank = 0;
   std::int32_t world_size = 1;
   std::int32_t local_rank = 0;
@@ -182,6 +183,7 @@ struct Communicator::Channel {
   pl_comm* comm = nullptr;
   FlightRecord record;
   SerialCheck serial;
+  std::string of_some;  // of a group of some ranks: which, for messages
 };
 
 // The table that strategies and Communicator's methods call; `comm` is a Channel.

@@ -113,6 +113,18 @@ using Channel = Communicator::Channel;
 
 Channel& channel(pl_comm* comm) { return *reinterpret_cast<Channel*>(comm); }
 
+// Names the ranks of a group that has not all of them in what goes wrong there, where ranks are numbered
+// anew.
+template <class Call>
+void with_group(const Channel& self, const Call& call) {
+  if (self.of_some.empty()) return call();
+  try {
+    call();
+  } catch (const Error& e) {
+    throw Error(e.code(), e.what() + self.of_some);
+  }
+}
+
 // Starts a collective: `start` calls the backend's slot. `full`: the larger buffer, `first`: of the call.
 template <class Start>
 pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* full, const pl_buffer* first,
@@ -120,7 +132,7 @@ pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* full, c
   return guard([&] {
     Channel& self = channel(comm);
     const SerialCheck::Scope scope(self.serial, self.call.plugin().label(), operation);
-    self.call.any(operation, [&] { return start(self.api, self.comm); });
+    with_group(self, [&] { self.call.any(operation, [&] { return start(self.api, self.comm); }); });
     if (!*out)
       throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
     self.record.begin(operation, full, first, *out);

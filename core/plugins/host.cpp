@@ -1,6 +1,10 @@
 #include "core/plugins/host.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -115,7 +119,59 @@ pl_error* store_get(const pl_context* context, pl_str key, double timeout_second
   });
 }
 
+std::vector<std::int32_t> checked_members(const pl_run_info& run, const std::int32_t* members,
+                                          std::uint64_t count) {
+  const std::vector<std::int32_t> all(members, members + count);
+  for (const std::int32_t rank : all)
+    if (rank < 0 || rank >= run.world_size || std::ranges::count(all, rank) != 1)
+      throw Error(fmt::format("pl_host.group_open: member {} of {} ranks, must be one of them and named once",
+                              rank, run.world_size));
+  if (std::ranges::find(all, run.rank) == all.end())
+    throw Error(fmt::format("pl_host.group_open: rank {} is not a member of its own group", run.rank));
+  return all;
+}
+
+pl_error* group_open(const pl_context* context, pl_str name, const std::int32_t* members, std::uint64_t count,
+                     pl_communicator* out) noexcept {
+  return guard([&] {
+    check_main_thread(context->main_thread(), context->plugin, "pl_host.group_open");
+    const pl_communicator opened = given(context->open_group, "group_open")(
+        view(name), checked_members(context->run_info(), members, count));
+    const std::uint32_t room = out->struct_size;
+    std::memcpy(out, &opened, std::min<std::size_t>(room, sizeof opened));
+    out->struct_size = room;
+  });
+}
+
 }  // namespace
+
+void give_exchange_among(pl_context& context, peers::Peers& peers, const std::string& group,
+                         const std::vector<std::int32_t>& members, std::int32_t rank,
+                         std::chrono::duration<double> timeout, const std::function<bool()>& cancelled) {
+  const auto full = [plugin = context.plugin, group](std::string_view name) {
+    return fmt::format("{}/{}/{}", plugin, group, name);
+  };
+  const auto count = std::make_shared<std::map<std::string, std::uint64_t, std::less<>>>();  // by name
+  context.exchange = [=, &peers](std::string_view name, std::string_view mine) {
+    const std::string channel = fmt::format("{}#{}", full(name), ++(*count)[std::string(name)]);
+    peers.put(fmt::format("{}/{}", channel, rank), mine);
+    std::vector<std::string> all;
+    for (std::size_t other = 0; other < members.size(); ++other) {
+      auto theirs = peers.get(fmt::format("{}/{}", channel, other), timeout, cancelled);
+      if (!theirs)
+        throw Error(PL_ERROR_TIMEOUT, fmt::format("{}: after {:.0f} seconds rank {} has given nothing",
+                                                  full(name), timeout.count(), members[other]));
+      all.push_back(std::move(*theirs));
+    }
+    return all;
+  };
+  context.store_set = [&peers, full](std::string_view key, std::string_view value) {
+    peers.put(full(key), value);
+  };
+  context.store_get = [&peers, full, cancelled](std::string_view key, std::chrono::duration<double> limit) {
+    return peers.get(full(key), limit, cancelled);
+  };
+}
 
 void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled) {
   const auto full = [plugin = context.plugin](std::string_view name) {
@@ -150,6 +206,7 @@ const pl_host& host_table() {
     made.store_set = store_set;
     made.store_get = store_get;
     config::fill_config_slots(made);
+    made.group_open = group_open;
     return made;
   }();
   return host;

@@ -33,6 +33,9 @@ struct pl_context {
   std::function<std::vector<std::string>(std::string_view name, std::string_view mine)> exchange;
   std::function<void(std::string_view key, std::string_view value)> store_set;
   std::function<std::optional<std::string>(std::string_view key, std::chrono::duration<double>)> store_get;
+  // Opens a group of some of the run's ranks, by rank in the group; what it returns lives as long as the
+  // group.
+  std::function<pl_communicator(std::string_view name, const std::vector<std::int32_t>& members)> open_group;
 
   // The facts of the run; its strings are copied.
   void set_run_info(const pl_run_info& info);
@@ -58,6 +61,11 @@ namespace pipeline::plugins {
 // begin with context.plugin. `cancelled`: when it returns true, exchanges fail with PL_ERROR_CANCELLED; may
 // be empty.
 void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled = {});
+// The same among some ranks, `members` by rank in their group, of which this process has `rank`. `group`: a
+// name that no other group has.
+void give_exchange_among(pl_context& context, peers::Peers& peers, const std::string& group,
+                         const std::vector<std::int32_t>& members, std::int32_t rank,
+                         std::chrono::duration<double> timeout, const std::function<bool()>& cancelled = {});
 
 // The one table of this process; static.
 const pl_host& host_table();

@@ -211,7 +211,7 @@ void Trainer::report(const StepRecord& record) {
 Outcome Trainer::run() {
   began_ = now_seconds();
   start_loading();
-  costs_.emplace(session_.group());
+  costs_.emplace(session_.groups());
   start_monitor();
   if (save_is_owed_) save(true);
   const uint64_t evaluate_every = every("evaluate.every");

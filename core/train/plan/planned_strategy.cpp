@@ -72,6 +72,12 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
   context.exchange = [processes](std::string_view, std::string_view mine) {
     return std::vector<std::string>(static_cast<size_t>(processes), std::string(mine));
   };
+  context.open_group = [](std::string_view, const std::vector<int32_t>& members) {
+    auto group = sized<pl_communicator>();  // of this rank, which is rank 0
+    group.world_size = static_cast<int32_t>(members.size());
+    group.api = &planned_backend();
+    return group;
+  };
   const pl_config options = options_of(session, plugin, question.zero_stage);
   auto group = sized<pl_communicator>();
   group.world_size = processes;

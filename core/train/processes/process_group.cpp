@@ -121,21 +121,22 @@ std::vector<nlohmann::json> ProcessGroup::exchange(std::string_view channel, con
   return all;
 }
 
-void ProcessGroup::watch(plugins::Communicator* group) {
+void ProcessGroup::watch(std::vector<plugins::Communicator*> groups) {
   const std::lock_guard lock(group_mutex_);
-  group_ = group;
+  watched_ = std::move(groups);
 }
 
 void ProcessGroup::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
 
 std::string ProcessGroup::pending_collective() {
   const std::lock_guard lock(group_mutex_);
-  if (group_ == nullptr) return {};
-  for (const plugins::Flight& flight : group_->record().recent()) {
-    if (flight.done || !flight.waited)
-      continue;  // what is under way while this rank computes holds nobody up
-    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - *flight.waited;
-    return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
+  for (const plugins::Communicator* group : watched_) {
+    for (const plugins::Flight& flight : group->record().recent()) {
+      if (flight.done || !flight.waited)
+        continue;  // what is under way while this rank computes holds nobody up
+      const std::chrono::duration<double> since = std::chrono::steady_clock::now() - *flight.waited;
+      return fmt::format("{} for {:.0f} s", plugins::describe(flight), since.count());
+    }
   }
   return {};
 }
@@ -143,7 +144,7 @@ std::string ProcessGroup::pending_collective() {
 void ProcessGroup::on_failure(const peers::Failure& failure) {
   start_last_resort(failure);
   const std::lock_guard lock(group_mutex_);
-  if (group_ != nullptr) group_->abort(fmt::format("rank {} failed", failure.rank));
+  for (plugins::Communicator* group : watched_) group->abort(fmt::format("rank {} failed", failure.rank));
 }
 
 // Before anything that may block.

@@ -84,8 +84,8 @@ class ProcessGroup {
 
   // A number for a group of ranks, the same on all of them, who open the same ones.
   unsigned next_group() { return ++groups_; }
-  // When a rank fails, the collectives of `group` end with an error. nullptr: there is none any more. [main]
-  void watch(plugins::Communicator* group);
+  // When a rank fails, the collectives of `groups` end with an error, until others are named. [main]
+  void watch(std::vector<plugins::Communicator*> groups);
 
   // What is being done, for errors and for finding who hangs.
   void at(std::string_view phase, uint64_t step);
@@ -115,7 +115,7 @@ class ProcessGroup {
   std::optional<std::optional<peers::Failure>> cause_;
   unsigned groups_ = 0;
   std::mutex group_mutex_;
-  plugins::Communicator* group_ = nullptr;
+  std::vector<plugins::Communicator*> watched_;
   std::mutex mutex_;  // of what follows: failures come on another thread
   std::condition_variable left_;
   bool leaving_ = false;

@@ -173,7 +173,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
 Session::~Session() {
   task_.reset();
   strategy_.reset();  // may wait for collectives, which a failure elsewhere must still end
-  if (group_) args_.processes->watch(nullptr);
+  if (group_) args_.processes->watch({});
 }
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
@@ -305,14 +305,11 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   log_.console().status({});
 }
 
-void Session::open_group() {
+// Of a group of all ranks.
+plugins::OpenArgs Session::open_args() const {
   const World& world = args_.world;
   ProcessGroup& processes = *args_.processes;
-  processes.at("opening the group of ranks", 0);
-  group_ = std::make_unique<plugins::Communicator>(
-      *backend_plugin_, backend_context_, &*backend_config_,
-      plugins::OpenArgs{
-          .address = world.address,
+  return {.address = world.address,
           .group = fmt::format("train {}", processes.next_group()),  // of this stage
           .rank = world.rank,
           .world_size = world.size,
@@ -320,8 +317,48 @@ void Session::open_group() {
           .local_world_size = world.local_size,
           .device = info_.device,
           // The watch over all ranks says more of a stall than one that waits can, so it goes first.
-          .timeout = std::max(processes.options().rendezvous, 2 * processes.options().stall)});
-  processes.watch(group_.get());
+          .timeout = std::max(processes.options().rendezvous, 2 * processes.options().stall)};
+}
+
+void Session::open_group() {
+  args_.processes->at("opening the group of ranks", 0);
+  group_ = std::make_unique<plugins::Communicator>(*backend_plugin_, backend_context_, &*backend_config_,
+                                                   open_args());
+  args_.processes->watch(groups());
+  strategy_context_.open_group = [this](std::string_view name, const std::vector<int32_t>& members) {
+    return open_group_of(name, members);
+  };
+}
+
+pl_communicator Session::open_group_of(std::string_view name, const std::vector<int32_t>& members) {
+  const World& world = args_.world;
+  const int32_t first = world.rank - world.local_rank;  // of this host: launchers number ranks host by host
+  const auto place = [&](auto begin, auto end) { return static_cast<int32_t>(std::distance(begin, end)); };
+  const auto is_here = [&](int32_t rank) { return rank >= first && rank < first + world.local_size; };
+  const auto mine = std::ranges::find(members, world.rank);
+  plugins::OpenArgs args = open_args();
+  args.group = fmt::format("{} {} of rank {}", args.group, name, members.front());
+  args.members = members;
+  args.rank = place(members.begin(), mine);
+  args.world_size = static_cast<int32_t>(members.size());
+  args.local_rank = static_cast<int32_t>(std::count_if(members.begin(), mine, is_here));
+  args.local_world_size = static_cast<int32_t>(std::ranges::count_if(members, is_here));
+  auto part = std::make_unique<PartGroup>(backend_context_.plugin);
+  set_up_context(part->context, backend_context_.run_info());
+  plugins::give_exchange_among(part->context, args_.processes->peers(), args.group, members, args.rank,
+                               args.timeout, args_.cancelled);
+  part->group =
+      std::make_unique<plugins::Communicator>(*backend_plugin_, part->context, &*backend_config_, args);
+  part_groups_.push_back(std::move(part));
+  args_.processes->watch(groups());
+  return part_groups_.back()->group->view();
+}
+
+std::vector<plugins::Communicator*> Session::groups() const {
+  std::vector<plugins::Communicator*> all;
+  if (group_) all.push_back(group_.get());
+  for (const auto& part : part_groups_) all.push_back(part->group.get());
+  return all;
 }
 
 void Session::create_strategy() {

@@ -87,7 +87,8 @@ class Session {
   const plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
-  plugins::Communicator* group() { return group_.get(); }
+  // That, and those of some ranks that the strategy has opened.
+  std::vector<plugins::Communicator*> groups() const;
   ProcessGroup& processes() const { return *args_.processes; }
   observe::Log& log() const { return log_; }
   const SessionArgs& args() const { return args_; }
@@ -118,6 +119,8 @@ class Session {
   void keep_frozen_in_bfloat16();
   void bind_storage();
   void open_group();
+  plugins::OpenArgs open_args() const;
+  pl_communicator open_group_of(std::string_view name, const std::vector<int32_t>& members);
 
   config::Config config_;
   observe::Log& log_;
@@ -139,7 +142,13 @@ class Session {
   SetUp set_up_ = SetUp::begun;
   // The task goes first, as it is bound to the strategy's memory; then the strategy, which may have
   // collectives under way.
+  struct PartGroup {  // of some ranks
+    explicit PartGroup(const std::string& plugin) : context(plugin) {}
+    pl_context context;
+    std::unique_ptr<plugins::Communicator> group;
+  };
   std::unique_ptr<plugins::Communicator> group_;
+  std::vector<std::unique_ptr<PartGroup>> part_groups_;
   std::unique_ptr<plugins::Strategy> strategy_;
   std::unique_ptr<plugins::Task> task_;
 };

@@ -9,11 +9,17 @@
 
 namespace pipeline::train {
 
-Costs::Costs(const plugins::Communicator* group)
-    : group_(group), last_(now_seconds()), began_(collectives()), seen_(began_) {}
+Costs::Costs(std::vector<plugins::Communicator*> groups)
+    : groups_(std::move(groups)), last_(now_seconds()), began_(collectives()), seen_(began_) {}
 
 plugins::FlightRecord::Times Costs::collectives() const {
-  return group_ == nullptr ? plugins::FlightRecord::Times{} : group_->record().times();
+  plugins::FlightRecord::Times all;
+  for (const plugins::Communicator* group : groups_) {
+    const plugins::FlightRecord::Times times = group->record().times();
+    all.blocked += times.blocked;
+    all.in_flight += times.in_flight;
+  }
+  return all;
 }
 
 void Costs::lap(Cost cost) {

@@ -24,8 +24,8 @@ inline constexpr std::array<std::string_view, 8> kCostNames{
 // Of this process, from here on. Used from one thread.
 class Costs {
  public:
-  // `group`: of the ranks that train; nullptr: this process alone.
-  explicit Costs(const plugins::Communicator* group);
+  // `groups`: of ranks that train; none: this process alone.
+  explicit Costs(std::vector<plugins::Communicator*> groups);
 
   // The time since the last call went into `cost`, but for what was spent in collectives.
   void lap(Cost cost);
@@ -40,7 +40,7 @@ class Costs {
  private:
   plugins::FlightRecord::Times collectives() const;
 
-  const plugins::Communicator* group_;
+  std::vector<plugins::Communicator*> groups_;
   double last_;
   plugins::FlightRecord::Times began_, seen_;  // of the group, at the start and in the last lap
   std::array<double, kCostNames.size()> seconds_{};

@@ -104,7 +104,7 @@ Profile::~Profile() {
   if (!recording_) return;
   stop_operations({});
   attempt("collectives", [&] {
-    if (plugins::Communicator* group = session_.group()) group->stop_keeping_flights();
+    for (plugins::Communicator* group : session_.groups()) group->stop_keeping_flights();
   });
 }
 
@@ -155,7 +155,7 @@ void Profile::start() {
   began_ = clock_nanoseconds();
   attempt("operations", [&] { start_operations(); });
   attempt("collectives", [&] {
-    if (plugins::Communicator* group = session_.group()) group->keep_flights();
+    for (plugins::Communicator* group : session_.groups()) group->keep_flights();
   });
   steps_began_ = lap_began_ = clock_nanoseconds();
 }
@@ -189,12 +189,14 @@ void Profile::stop_operations(const fs::path& to) {
 
 // The collectives' times are those of another clock, which runs alike.
 void Profile::add_collectives() {
-  plugins::Communicator* group = session_.group();
-  if (group == nullptr) return;
+  for (plugins::Communicator* group : session_.groups()) add_collectives(*group);
+}
+
+void Profile::add_collectives(plugins::Communicator& group) {
   using Time = std::chrono::steady_clock::time_point;
   const int64_t since_boot = Time::clock::now().time_since_epoch().count(), since_1970 = clock_nanoseconds();
   const auto at = [&](Time time) { return time.time_since_epoch().count() - since_boot + since_1970; };
-  const plugins::FlightRecord::Kept kept = group->stop_keeping_flights();
+  const plugins::FlightRecord::Kept kept = group.stop_keeping_flights();
   std::map<uint64_t, plugins::FlightRecord::Ran> ran;
   for (const auto& times : kept.ran) ran.emplace(times.sequence, times);
   std::vector<int64_t> tracks;  // of collectives in flight: when the last one on each ended

@@ -57,6 +57,7 @@ class Profile {
   // Both leave in problems_ what went wrong.
   void stop_operations(const std::filesystem::path& to);
   void add_collectives();
+  void add_collectives(plugins::Communicator& group);
   template <class Work>
   void attempt(std::string_view what, Work&& work);
   void print(const std::vector<Report>& ranks);

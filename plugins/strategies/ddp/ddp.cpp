@@ -138,11 +138,6 @@ BucketSizes bucket_sizes(const DdpConfig& config, bool copies_are_cheap) {
           .in_place = copies_are_cheap ? most : to_elements(config.in_place_mib)};
 }
 
-// Of ranks other than 0, which has it all.
-class NoPieces : public Snapshot {
-  void visit(const Visitor& /*visitor*/) const override {}
-};
-
 }  // namespace
 
 Ddp::Ddp(Setup setup) : Replicated(std::move(setup)) { reduction_ = make_reduction(); }
@@ -196,7 +191,7 @@ void Ddp::load_state(const StateReader& reader) {
 }
 
 std::unique_ptr<Snapshot> Ddp::snapshot(uint32_t mode) {
-  if (run().rank != 0) return std::make_unique<NoPieces>();
+  if (run().rank != 0) return no_pieces();  // rank 0 has them
   return Replicated::snapshot(mode);
 }
 

@@ -28,11 +28,14 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
                       gradient = part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
                     }
                   }
+                  // Once more nothing can come for it.
+                  if (knows_order_ && !expects_rows_ && is_last_micro_batch()) sum_between(bucket);
                 }),
       slots_(args.layout->trainable_slots()),
       buckets_(args.partition.trainable_buckets()),
       outgoing_(slots_.size()),
-      late_rows_(args.layout) {
+      late_rows_(args.layout),
+      between_(buckets_.size()) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = args_.layout->slots()[i];
     if (slot.count == 0) continue;
@@ -57,6 +60,7 @@ void EagerReducer::begin(uint64_t micro_batches) {
   ready_.clear();
   ready_length_ = 0;
   exchange_.drop();
+  for (Peers::Pending& pending : between_) pending.reset();
   args_.shard.clear_gradients();
   start_round();
 }
@@ -195,6 +199,16 @@ void EagerReducer::finish() {
   }
   exchange_.finish();
   if (expects_rows_) finish_late_rows();
+  if (args_.groups.groups() == 1) return;
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
+    if (!between_[bucket]) sum_between(bucket);
+  for (Peers::Pending& pending : between_) args_.groups.between().wait(pending);
+}
+
+// The groups' sums of this rank's part, in float32: what of the gradients goes over the links between them.
+void EagerReducer::sum_between(size_t bucket) {
+  args_.groups.between().all_reduce(args_.shard.gradient(bucket), between_[bucket],
+                                    concat("sums of gradients ", bucket));
 }
 
 // Each rank adds what lies in its parts.

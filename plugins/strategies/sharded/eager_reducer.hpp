@@ -56,6 +56,7 @@ class EagerReducer : public Reducer {
     bool was_deferred = false;  // in this step on this rank: incomplete or late
   };
 
+  bool is_last_micro_batch() const { return seen_ + 1 >= micro_batches_; }
   bool sends_now() const { return args_.every_micro_batch || seen_ + 1 == micro_batches_; }
   void start_round();
   void expect_again(size_t slot);
@@ -65,6 +66,7 @@ class EagerReducer : public Reducer {
   void start(size_t bucket);
   void send_rest(bool empty);
   void learn_order();
+  void sum_between(size_t bucket);
   void finish_late_rows();
 
   ReducerArgs args_;
@@ -90,6 +92,7 @@ class EagerReducer : public Reducer {
   std::vector<size_t> completed_;  // buckets in the order in which they were complete in the first step, the
                                    // first time counts
   bool knows_order_ = false;
+  std::vector<Peers::Pending> between_;  // by bucket: its sum over the groups, under way
 };
 
 }  // namespace pipeline::strategies

@@ -15,6 +15,10 @@ void Peers::all_gather(const at::Tensor& full, Pending& pending, std::string_vie
       communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length), label), to_buffer(full)));
 }
 
+void Peers::all_reduce(const at::Tensor& values, Pending& pending, std::string_view label) const {
+  if (size() > 1) pending.emplace(communicator_->all_reduce(to_buffer(values, label)));
+}
+
 void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
                      std::string_view label) const {
   if (size() == 1) return;

@@ -31,6 +31,8 @@ class Peers {
   // `full` is as many even parts as there are ranks; this rank's is in its place already. `label`: what it
   // is, for traces.
   void all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const;
+  // Sums over the ranks, in place.
+  void all_reduce(const at::Tensor& values, Pending& pending, std::string_view label) const;
   // Both are as many even parts as there are other ranks, by rank: part r of `send` goes to rank r, part r of
   // `receive` comes from it.
   void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,

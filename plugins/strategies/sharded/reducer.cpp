@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 namespace pipeline::strategies {
 namespace {
 
 struct Nothing {};
+
+void add_to(at::Tensor& into, at::Tensor&& right) { into.add_(right); }
 
 // The nodes that a rank has which adds up `count` leaves from `first` on.
 std::vector<SumTree<Nothing>::Entry> nodes_of(uint64_t first, uint64_t count) {
@@ -27,14 +31,14 @@ OrderedReducer::OrderedReducer(const ReducerArgs& args, uint64_t micro_batches)
                   for (const at::Tensor& part : parts) received_.back().push_back(part.clone());
                 }) {
   for (size_t bucket = 0; bucket < args_.partition.trainable_buckets(); ++bucket) {
-    trees_.emplace_back([](at::Tensor& into, at::Tensor&& right) { into.add_(right); });
+    trees_.emplace_back(add_to);
   }
 }
 
-// Round by round, each rank has a block of leaves: with every_micro_batch micro-batch m is in round m / W on
-// rank m mod W, otherwise there is one round.
+// Round by round, each rank of the run has a block of leaves: with every_micro_batch micro-batch m is in
+// round m / W on rank m mod W, otherwise there is one round.
 uint64_t OrderedReducer::first_leaf(int64_t rank) const {
-  return (round_ * static_cast<uint64_t>(args_.peers.size()) + static_cast<uint64_t>(rank)) * block_;
+  return (round_ * static_cast<uint64_t>(args_.groups.all().size()) + static_cast<uint64_t>(rank)) * block_;
 }
 
 void OrderedReducer::begin(uint64_t micro_batches) {
@@ -47,7 +51,7 @@ void OrderedReducer::begin(uint64_t micro_batches) {
 
 void OrderedReducer::start_round() {
   seen_ = 0;
-  sum_.restart(first_leaf(args_.peers.rank()));
+  sum_.restart(first_leaf(args_.groups.all().rank()));
 }
 
 void OrderedReducer::add(size_t slot, const at::Tensor& gradient, bool owned) {
@@ -65,23 +69,55 @@ void OrderedReducer::end_micro_batch(bool /*empty*/) {
 void OrderedReducer::reduce_round() {
   const std::vector<GradientSum::Node> mine = sum_.take_nodes();
   const GradientSum::Gradients none(args_.layout->trainable_slots());
-  std::vector<std::vector<SumTree<Nothing>::Entry>> nodes;  // by rank
+  const int64_t group = args_.groups.between().rank();
+  std::vector<std::vector<SumTree<Nothing>::Entry>> nodes;  // by rank of this group
   size_t most = 0;
   for (int64_t rank = 0; rank < args_.peers.size(); ++rank) {
-    nodes.push_back(nodes_of(first_leaf(rank), block_));
+    nodes.push_back(nodes_of(first_leaf(args_.groups.rank_of(group, rank)), block_));
     most = std::max(most, nodes.back().size());
   }
   for (size_t bucket = 0; bucket < trees_.size(); ++bucket) {
     received_.clear();
     for (size_t i = 0; i < most; ++i) exchange_.start(bucket, i < mine.size() ? mine[i].node : none);
     exchange_.finish();
+    SumTree<at::Tensor> of_group(add_to);
     for (size_t rank = 0; rank < nodes.size(); ++rank) {
       for (size_t i = 0; i < nodes[rank].size(); ++i) {
-        trees_[bucket].push_node({nodes[rank][i].level, nodes[rank][i].index, received_[i][rank]});
+        of_group.push_node({nodes[rank][i].level, nodes[rank][i].index, received_[i][rank]});
       }
     }
+    for (auto& entry : nodes_of_groups(bucket, of_group.take_nodes()))
+      trees_[bucket].push_node(std::move(entry));
   }
   received_.clear();
+}
+
+// What the groups have of a round: their blocks follow each other, and all ranks know which nodes each has.
+OrderedReducer::Nodes OrderedReducer::nodes_of_groups(size_t bucket, Nodes mine) {
+  const Peers& between = args_.groups.between();
+  if (between.size() == 1) return mine;
+  const uint64_t leaves = static_cast<uint64_t>(args_.peers.size()) * block_;
+  std::vector<std::vector<SumTree<Nothing>::Entry>> nodes;  // by group
+  size_t most = 0;
+  for (int64_t group = 0; group < between.size(); ++group) {
+    nodes.push_back(nodes_of(first_leaf(args_.groups.rank_of(group, 0)), leaves));
+    most = std::max(most, nodes.back().size());
+  }
+  Nodes all;
+  const int64_t length = args_.partition.part_length(bucket);
+  const at::Tensor values = at::empty({between.size(), static_cast<int64_t>(most), length},
+                                      at::TensorOptions().dtype(at::kFloat).device(between.device()));
+  for (size_t i = 0; i < mine.size(); ++i)
+    values[between.rank()][static_cast<int64_t>(i)].copy_(mine[i].node);
+  Peers::Pending pending;
+  between.all_gather(values.view({-1}), pending, concat("sums of gradients ", bucket));
+  between.wait(pending);
+  for (int64_t group = 0; group < between.size(); ++group) {
+    const auto& known = nodes[static_cast<size_t>(group)];
+    for (size_t i = 0; i < known.size(); ++i)
+      all.push_back({known[i].level, known[i].index, values[group][static_cast<int64_t>(i)].clone()});
+  }
+  return all;
 }
 
 void OrderedReducer::finish() {
@@ -93,11 +129,11 @@ void OrderedReducer::finish() {
 void OrderedReducer::memory(const MemoryVisitor& visit) const {
   const uint64_t whole = static_cast<uint64_t>(args_.layout->trainable_length()) * sizeof(float);
   if (whole == 0) return;
-  const auto ranks = static_cast<uint64_t>(args_.peers.size());
+  const auto ranks = static_cast<uint64_t>(args_.groups.all().size());
   const uint64_t blocks = args_.every_micro_batch ? 1 : (total_micro_batches_ + ranks - 1) / ranks;
   visit("gradients before they are sent", tree_copies(blocks) * whole);
   if (const uint64_t copies = tree_copies(total_micro_batches_); copies > 1) {
-    visit("gradients of the sum tree", (copies - 1) * whole / ranks);
+    visit("gradients of the sum tree", (copies - 1) * whole / static_cast<uint64_t>(args_.peers.size()));
   }
   visit("buckets in flight", exchange_.bytes());
 }

@@ -14,6 +14,7 @@
 #include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
+#include "plugins/strategies/sharded/shard_groups.hpp"
 
 namespace pipeline::strategies {
 
@@ -21,7 +22,8 @@ namespace pipeline::strategies {
 struct ReducerArgs {
   std::shared_ptr<const Layout> layout;
   const Partition& partition;
-  const Peers& peers;
+  const ShardGroups& groups;
+  const Peers& peers;  // groups.within()
   Shard& shard;
   bool every_micro_batch;  // sent in each; otherwise added up here and sent in the last
 };
@@ -49,9 +51,12 @@ class OrderedReducer : public Reducer {
   void memory(const MemoryVisitor& visit) const override;
 
  private:
+  using Nodes = std::vector<SumTree<at::Tensor>::Entry>;
+
   uint64_t first_leaf(int64_t rank) const;
   void start_round();
   void reduce_round();
+  Nodes nodes_of_groups(size_t bucket, Nodes mine);
 
   ReducerArgs args_;
   uint64_t total_micro_batches_;

@@ -24,7 +24,8 @@ const void* Sharded::query(std::string_view extension) { return extension_named(
 Sharded::Sharded(Setup setup)
     : Strategy(std::move(setup)),
       device_(open_device(run())),
-      peers_(context(), communicator(), device_),
+      groups_(context(), is_training() ? communicator() : nullptr, config().shard_group, errors(), device_),
+      peers_(groups_.within()),
       layout_(make_layout(parameters(), run(), peers_.size() * kChunk)),
       partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(config().bucket_mib),
                  config().zero_stage == 3),
@@ -38,7 +39,7 @@ Sharded::Sharded(Setup setup)
               .state_in = state_in()}),
       tensors_(make_tensor_exchange()),
       reducer_(make_reducer()),
-      figures_(partition_, peers_, config().zero_stage > 1, context().reproducible()) {
+      figures_(partition_, groups_.all(), config().zero_stage > 1, context().reproducible()) {
   check_config();
   apply_run_settings(context());
   if (values_) {
@@ -83,6 +84,7 @@ at::ScalarType Sharded::dtype() const { return to_torch(run().parameter_dtype); 
 std::unique_ptr<Reducer> Sharded::make_reducer() {
   const ReducerArgs args{.layout = layout_,
                          .partition = partition_,
+                         .groups = groups_,
                          .peers = peers_,
                          .shard = shard_,
                          .every_micro_batch = config().zero_stage > 1};
@@ -272,6 +274,7 @@ void Sharded::swap_average() {
 
 std::unique_ptr<Snapshot> Sharded::snapshot(uint32_t mode) {
   const at::NoGradGuard no_grad;
+  if (groups_.between().rank() > 0) return no_pieces();  // the first group has them
   return shard_.snapshot(mode);
 }
 

@@ -15,6 +15,7 @@
 #include "plugins/strategies/sharded/peers.hpp"
 #include "plugins/strategies/sharded/reducer.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
+#include "plugins/strategies/sharded/shard_groups.hpp"
 #include "plugins/strategies/sharded/step_figures.hpp"
 #include "plugins/strategies/sharded/unit_order.hpp"
 #include "plugins/strategies/sharded/unit_slots.hpp"
@@ -29,6 +30,7 @@ struct ShardedConfig {
   bool overlap = true;
   int64_t unit_slots = 2;
   bool offload = false;
+  std::string shard_group = "all";
 
   void describe(Options& o) {
     o("zero_stage", zero_stage, "1 shards optimizer state, 2 also gradients, 3 also parameters")
@@ -44,6 +46,11 @@ struct ShardedConfig {
     o("overlap", overlap, "send during the backward pass, gather during the forward pass").may_change();
     o("unit_slots", unit_slots, "stage 3: units, besides unit 0, whose weights are held whole at once")
         .min(1)
+        .may_change();
+    o("shard_group", shard_group,
+      "processes that hold one copy in shards: all, host (those of a host), or a number, as in \"4\"; "
+      "gradients are "
+      "summed between groups")
         .may_change();
     o("offload", offload, "keep optimizer state in pinned host memory; needs CUDA").may_change();
   }
@@ -93,7 +100,8 @@ class Sharded : public Strategy<ShardedConfig> {
   void update(double learning_rate, const GradientScale& scale);
 
   at::Device device_;
-  Peers peers_;
+  ShardGroups groups_;
+  const Peers& peers_;  // that hold the other shards
   std::shared_ptr<const Layout> layout_;
   Partition partition_;
   std::unique_ptr<Values> values_;  // but for stage 3 in training

@@ -23,7 +23,7 @@ StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
   // By rank: the losses of its micro-batches, then its sums of squares.
   const at::Tensor rows = peers_.gather_rows(at::cat({at::stack(losses_), own}));
   const auto losses = static_cast<int64_t>(losses_.size());
-  const at::Tensor others = rows.narrow(1, losses, own.numel());
+  const at::Tensor others = rows.narrow(0, 0, partition_.world_size()).narrow(1, losses, own.numel());
   return {loss_of(rows.narrow(1, 0, losses)),
           in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}).contiguous())};
 }

@@ -14,6 +14,7 @@ class StepFigures {
  public:
   // interleaved: micro-batch m is rank (m mod W)'s; otherwise each has a block. fixed_order: the sum of
   // squares must have the bits of one rank alone.
+  // `peers`: all ranks of the run, of which the first group's have all sums of squares.
   StepFigures(const Partition& partition, const Peers& peers, bool interleaved, bool fixed_order)
       : partition_(partition), peers_(peers), interleaved_(interleaved), fixed_order_(fixed_order) {}
 

@@ -12,6 +12,21 @@ class BackendTable {
   using Class = T;
   static constexpr uint32_t kKind = PL_PLUGIN_BACKEND;
 
+  // A class with `static constexpr bool kHasGroups = true` opens groups of some ranks as it opens that of
+  // all: it takes ranks and counts from args alone, and meets the others by the context's exchange and store.
+  static const void* query(std::string_view id) {
+    if constexpr (requires { T::kHasGroups; }) {
+      static constexpr pl_groups kGroups{
+          .struct_size = sizeof(pl_groups),
+          .reserved = 0,
+          .open = [](const pl_host* host, const pl_context* context, const pl_config* config,
+                     const pl_backend_open_args* args, const int32_t*, uint64_t,
+                     pl_comm** out) { return open(host, context, config, args, out); }};
+      if (id == PL_EXTENSION_GROUPS) return &kGroups;
+    }
+    return nullptr;
+  }
+
   static const void* api() {
     static const pl_backend_api table = [] {
       auto t = sized<pl_backend_api>();

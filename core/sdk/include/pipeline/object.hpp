@@ -39,6 +39,7 @@ class Object {
     errors_(key, problem);
   }
   bool is_set(std::string_view key) const { return errors_.is_set(key); }
+  const ConfigErrors& errors() const { return errors_; }
 
  private:
   Context context_;

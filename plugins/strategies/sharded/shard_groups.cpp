@@ -1,0 +1,56 @@
+#include "plugins/strategies/sharded/shard_groups.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+namespace pipeline::strategies {
+namespace {
+
+// The processes of each host: as many everywhere, since launchers number ranks host by host.
+int64_t size_of_hosts(const Context& context, const ConfigErrors& errors) {
+  const std::string mine = std::to_string(context.run().local_world_size);
+  for (const std::string& theirs : context.exchange("processes of a host", mine))
+    if (theirs != mine)
+      errors("shard_group", concat("one host has ", mine, " processes and another ", theirs,
+                                   ": start as many on each, or give a number"));
+  return context.run().local_world_size;
+}
+
+int64_t size_of_groups(const Context& context, const std::string& said, const ConfigErrors& errors) {
+  const int64_t ranks = context.run().world_size;
+  if (said == "all" || ranks == 1) return ranks;
+  if (said == "host") return size_of_hosts(context, errors);
+  int64_t size = 0;
+  const auto [end, problem] = std::from_chars(said.data(), said.data() + said.size(), size);
+  if (problem != std::errc() || end != said.data() + said.size() || size < 1)
+    errors("shard_group", "must be \"all\", \"host\" or a number of processes, as in \"4\"");
+  if (ranks % size != 0) errors("shard_group", concat("must divide the number of processes, ", ranks));
+  return size;
+}
+
+}  // namespace
+
+ShardGroups::ShardGroups(const Context& context, const Communicator* all, const std::string& size,
+                         const ConfigErrors& errors, at::Device device)
+    : communicator_(all),
+      size_(all == nullptr ? 1 : size_of_groups(context, size, errors)),
+      group_of_within_(open(context, "shards", context.run().rank / size_ * size_, size_, 1)),
+      group_of_between_(open(context, "copies", context.run().rank % size_,
+                             all == nullptr ? 1 : all->world_size() / size_, size_)),
+      all_(context, all, device),
+      within_(context, group_of_within_ ? &*group_of_within_ : nullptr, device),
+      between_(context, group_of_between_ ? &*group_of_between_ : nullptr, device) {}
+
+// None for one rank alone; that of all where it is the same.
+std::optional<Communicator> ShardGroups::open(const Context& context, const char* name, int64_t first,
+                                              int64_t count, int64_t step) const {
+  if (count == 1) return std::nullopt;
+  if (count == communicator_->world_size()) return *communicator_;
+  std::vector<int32_t> members;
+  for (int64_t i = 0; i < count; ++i) members.push_back(static_cast<int32_t>(first + i * step));
+  const pl_communicator group = context.open_group(name, members);
+  return Communicator(&group);
+}
+
+}  // namespace pipeline::strategies
