@@ -1,4 +1,7 @@
 // The bytes that each rank sends in a step: plugins/strategies/README.md says how many.
+#include <map>
+#include <memory>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -128,6 +131,51 @@ double sent_in_a_step(RunOptions options) {
   double sum = 0;
   for (const double one : sent) sum += one;
   return sum / kRanks;
+}
+
+// The same in groups of two ranks: within a group, and between groups.
+struct Sent {
+  double within = 0, between = 0;
+};
+
+Sent sent_in_groups(int stage) {
+  const auto sent = each_rank(kRanks, [&](const Rank& rank) {
+    std::map<std::string, std::unique_ptr<CountedGroup>> groups;
+    RunOptions options{.plugin = "sharded",
+                       .micro_batches = kRanks * kOnARank,
+                       .sets = {"strategy.zero_stage=" + std::to_string(stage), "strategy.shard_group=\"2\""},
+                       .group = rank.view(),
+                       .part_group = [&](std::string_view name, const pl_communicator& group) {
+                         auto& counted = groups[std::string(name)] = std::make_unique<CountedGroup>(group);
+                         return *counted->view();
+                       }};
+    StrategyRun run(large_model(), adamw(), options);
+    Sent before;
+    for (uint64_t step = 0; step < 3; ++step) {
+      if (step == 1) before = {groups.at("shards")->sent(), groups.at("copies")->sent()};
+      run.strategy().begin_step(kOnARank);
+      for (uint64_t m = 0; m < kOnARank; ++m) train(run, m);
+      run.strategy().collect(run.strategy().step(StrategyRun::step_args(0.01, 1.0)));
+    }
+    run.strategy().gather_values();
+    return Sent{(groups.at("shards")->sent() - before.within) / 2,
+                (groups.at("copies")->sent() - before.between) / 2};
+  });
+  return sent.front();
+}
+
+// Groups of S = 2 of N = 4 ranks: between groups the gradients' sums go once a step, whatever the stage and
+// the number of micro-batches.
+TEST(Communication, BetweenGroupsIsWhatTheReadmeSays) {
+  constexpr double kSize = 2, kGroups = kRanks / kSize;
+  for (const int stage : {1, 2}) {
+    const Sent sent = sent_in_groups(stage);
+    const double passes = stage == 1 ? 1 : kOnARank;
+    const double within = (passes * 4 + 4) * kParameters * (kSize - 1) / kSize;
+    const double between = 2 * 4 * kParameters / kSize * (kGroups - 1) / kGroups;
+    EXPECT_NEAR(sent.within, within, 0.02 * within) << stage;
+    EXPECT_NEAR(sent.between, between, 0.02 * between) << stage;
+  }
 }
 
 // For each parameter (N - 1) / N of these bytes; two percent are for norms, losses and what fills up buckets.

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <exception>
 #include <latch>
 #include <test_paths.hpp>
@@ -44,10 +45,20 @@ class FirstError {
 };
 
 thread_local peers::Peers* own_peers = nullptr;
+thread_local int32_t own_rank = 0;
 
 }  // namespace
 
 peers::Peers* this_ranks_peers() { return own_peers; }
+
+PartGroup::PartGroup(std::string_view name, const std::vector<int32_t>& members) {
+  const auto mine = std::ranges::find(members, own_rank) - members.begin();
+  plugins::OpenArgs args = open_args(static_cast<int>(mine), static_cast<int>(members.size()));
+  args.group = std::string(name) + " of " + std::to_string(members.front());
+  args.members = members;
+  plugins::give_exchange_among(context_, *own_peers, args.group, members, args.rank, kTimeout);
+  group_ = std::make_unique<plugins::Communicator>(fake(), context_, nullptr, args);
+}
 
 void fail_on(const Rank& rank, const std::string& why) {
   own_peers->fail(why);
@@ -66,6 +77,7 @@ void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
       at::set_num_threads(1);  // the ranks share the cores
       peers::Peers peers(run.world(rank), {});
       own_peers = &peers;
+      own_rank = rank;
       pl_context context("backend fake");
       plugins::give_exchange(context, peers);
       plugins::Communicator group(fake(), context, nullptr, open_args(rank, world_size));

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/peers/peers.hpp"
 #include "core/plugins/backend.hpp"
+#include "core/plugins/host.hpp"
 #include "tests/strategies/strategy_run.hpp"
 
 namespace pipeline::strategies {
@@ -23,6 +26,17 @@ struct Rank {
 
 // Of the rank whose thread this is; null where there is one rank.
 peers::Peers* this_ranks_peers();
+
+// A group of some ranks over the fake backend, as the core opens them.
+class PartGroup {
+ public:
+  PartGroup(std::string_view name, const std::vector<int32_t>& members);
+  const pl_communicator& view() const { return group_->view(); }
+
+ private:
+  pl_context context_{"backend fake"};
+  std::unique_ptr<plugins::Communicator> group_;
+};
 
 // This rank has failed: the others hear of it and the group is aborted, as by the core.
 void fail_on(const Rank& rank, const std::string& why);

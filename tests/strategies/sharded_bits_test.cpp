@@ -48,6 +48,26 @@ TEST(ShardedBits, AreThoseOfSingleForEveryNumberOfMicroBatches) {
   }
 }
 
+// Copies of the shards in groups of ranks.
+TEST(ShardedBits, AreThoseOfSingleInGroups) {
+  struct Groups {
+    int stage, ranks, size;
+  };
+  for (const uint64_t micro_batches : {4, 7, 13}) {
+    Job job = difficult_job(micro_batches, with_ema(muon()));
+    job.steps = 3;
+    const Outcome single = run_job(job, 1, {.reproducible = true});
+    for (const auto& [stage, ranks, size] :
+         {Groups{1, 4, 2}, {2, 4, 2}, {3, 4, 2}, {1, 6, 3}, {2, 6, 2}, {2, 3, 1}, {3, 6, 3}, {2, 2, 2}}) {
+      RunOptions options = sharded(stage, at::kFloat);
+      options.sets.push_back("strategy.shard_group=\"" + std::to_string(size) + "\"");
+      EXPECT_TRUE(run_job(job, ranks, options) == single)
+          << "stage " << stage << " on " << ranks << " ranks in groups of " << size << ", " << micro_batches
+          << " micro-batches";
+    }
+  }
+}
+
 TEST(ShardedBits, StayThoseOfSingleOverManySteps) {
   Job job = difficult_job(5);
   job.steps = 40;

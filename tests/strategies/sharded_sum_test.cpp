@@ -37,6 +37,24 @@ TEST(ShardedSum, IsCloseToSingle) {
   }
 }
 
+// Copies of the shards in groups of two or three ranks. With the default buckets one of them is sent several
+// times before it comes.
+TEST(ShardedSum, IsCloseToSingleInGroups) {
+  for (const uint64_t micro_batches : {4, 12}) {
+    Job job = difficult_job(micro_batches, sgd(0.9, 0.1));
+    job.steps = 4;
+    const Outcome single = run_job(job, 1, {});
+    for (const int stage : {1, 2, 3}) {
+      for (const bool small_buckets : {true, false}) {
+        RunOptions options = sharded(stage, {"strategy.shard_group=\"2\""});
+        if (!small_buckets) options.sets.erase(options.sets.begin() + 1);
+        EXPECT_LT(distance(run_job(job, 4, options), single), 1e-5) << "stage " << stage;
+      }
+      EXPECT_LT(distance(run_job(job, 3, sharded(stage, {"strategy.shard_group=\"1\""})), single), 1e-5);
+    }
+  }
+}
+
 TEST(ShardedSum, IsCloseToSingleWithTheDefaultBucketsAndWithoutOverlap) {
   Job job = difficult_job(8, sgd(0.9, 0.1));
   job.steps = 4;

@@ -94,7 +94,15 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   run.parameter_dtype = run.compute_dtype = dtype_of(options.dtype);
   run.micro_batches = options.micro_batches;
   context_.set_run_info(run);
-  if (peers::Peers* peers = this_ranks_peers()) plugins::give_exchange(context_, *peers);
+  if (peers::Peers* peers = this_ranks_peers()) {
+    plugins::give_exchange(context_, *peers);
+    context_.open_group = [this, part = options.part_group](std::string_view name,
+                                                            const std::vector<int32_t>& members) {
+      const pl_communicator& group =
+          part_groups_.emplace_back(std::make_unique<PartGroup>(name, members))->view();
+      return part ? part(name, group) : group;
+    };
+  }
   std::vector<pl_parameter> parameters;
   for (const ParameterSpec& spec : specs_) {
     pl_parameter parameter{};
@@ -112,6 +120,8 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,
                                                   optimizer, options.group);
 }
+
+StrategyRun::~StrategyRun() = default;
 
 at::Tensor StrategyRun::value(size_t index) { return tensor_of(strategy_->storage(index).value); }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ struct RunOptions {
   uint32_t purpose = PL_PURPOSE_TRAIN;
   std::vector<std::string> sets = {};      // options: "strategy.bucket_mib=1"
   const pl_communicator* group = nullptr;  // says rank and world size; NULL: one process
+  // What the strategy gets of a group of some ranks that it opens; empty: the group itself.
+  std::function<pl_communicator(std::string_view name, const pl_communicator& group)> part_group = {};
 };
 
 plugins::Optimizer adamw(double weight_decay = 0.1);
@@ -66,6 +69,7 @@ class StrategyRun {
  public:
   StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimizer& optimizer,
               const RunOptions& options = {});
+  ~StrategyRun();
 
   plugins::Strategy& strategy() const { return *strategy_; }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
@@ -100,6 +104,7 @@ class StrategyRun {
   std::vector<ParameterSpec> specs_;
   at::Device device_;
   pl_context context_{"strategy under test"};
+  std::vector<std::unique_ptr<class PartGroup>> part_groups_;  // the strategy's
   pl_config config_;
   std::unique_ptr<plugins::Strategy> strategy_;
   int live_ = 0;

@@ -28,13 +28,15 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
                       gradient = part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
                     }
                   }
-                  // Once more nothing can come for it.
-                  if (knows_order_ && !expects_rows_ && is_last_micro_batch()) sum_between(bucket);
+                  // When no more can come for it.
+                  const bool all = ++delivered_[bucket] == (args_.every_micro_batch ? micro_batches_ : 1);
+                  if (all && knows_order_ && !expects_rows_) sum_between(bucket);
                 }),
       slots_(args.layout->trainable_slots()),
       buckets_(args.partition.trainable_buckets()),
       outgoing_(slots_.size()),
       late_rows_(args.layout),
+      delivered_(buckets_.size()),
       between_(buckets_.size()) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = args_.layout->slots()[i];
@@ -60,6 +62,7 @@ void EagerReducer::begin(uint64_t micro_batches) {
   ready_.clear();
   ready_length_ = 0;
   exchange_.drop();
+  std::ranges::fill(delivered_, 0);
   for (Peers::Pending& pending : between_) pending.reset();
   args_.shard.clear_gradients();
   start_round();
@@ -237,13 +240,13 @@ void EagerReducer::learn_order() {
   const std::span<int32_t> deferred(common.data(), count), places(common.data() + count, count);
   int32_t &late = common[2 * count], &rows = common[2 * count + 1];
   for (size_t bucket = 0; bucket < count; ++bucket) deferred[bucket] = buckets_[bucket].was_deferred ? 1 : 0;
-  if (args_.peers.rank() == 0) {
+  if (args_.groups.all().rank() == 0) {
     std::ranges::fill(places, std::numeric_limits<int32_t>::max());  // behind those that were complete
     for (size_t i = completed_.size(); i-- > 0;) places[completed_[i]] = static_cast<int32_t>(i);
   }
   late = late_ ? 1 : 0;
   rows = rows_came_ ? 1 : 0;
-  args_.peers.maximum(common);
+  args_.groups.all().maximum(common);
   if (late != 0) {
     send_rest(true);
     start_round();

@@ -56,7 +56,6 @@ class EagerReducer : public Reducer {
     bool was_deferred = false;  // in this step on this rank: incomplete or late
   };
 
-  bool is_last_micro_batch() const { return seen_ + 1 >= micro_batches_; }
   bool sends_now() const { return args_.every_micro_batch || seen_ + 1 == micro_batches_; }
   void start_round();
   void expect_again(size_t slot);
@@ -92,6 +91,7 @@ class EagerReducer : public Reducer {
   std::vector<size_t> completed_;  // buckets in the order in which they were complete in the first step, the
                                    // first time counts
   bool knows_order_ = false;
+  std::vector<uint64_t> delivered_;      // times that a bucket came in this step
   std::vector<Peers::Pending> between_;  // by bucket: its sum over the groups, under way
 };
 
