@@ -21,7 +21,8 @@ void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace 
 pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale) {
   pl_step_args args{};
   args.learning_rate = learning_rate;
-  args.clip_norm = session.config().get_float("train.clip_grad_norm");
+  args.clip_value = session.config().get_float("train.clip_grad_value");
+  if (args.clip_value == 0) args.clip_norm = session.config().get_float("train.clip_grad_norm");
   args.inverse_scale = 1 / loss_scale.value();
   return args;
 }

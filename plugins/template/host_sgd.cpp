@@ -96,7 +96,7 @@ class HostSgd : public pipeline::Strategy<pipeline::NoConfig> {
     std::ranges::fill(gradient_, 0.0f);
   }
   uint64_t step(const pl_step_args& args) override {
-    const Floats gradient = sum_over_ranks(tree_.take(gradient_.size()));
+    Floats gradient = sum_over_ranks(tree_.take(gradient_.size()));
     double squares = 0;
     for (const float g : gradient) squares += double(g) * double(g);
     auto& report = reports_[steps_ % 2] = pipeline::sized<pl_step_report>();
@@ -106,6 +106,10 @@ class HostSgd : public pipeline::Strategy<pipeline::NoConfig> {
     if (report.finite == 0) return steps_++;
     double scale = args.inverse_scale;
     if (args.clip_norm > 0) scale *= std::min(1.0, args.clip_norm / (report.grad_norm + 1e-6));
+    if (args.clip_value > 0) {
+      const auto limit = static_cast<float>(args.clip_value / args.inverse_scale);
+      for (float& g : gradient) g = std::clamp(g, -limit, limit);
+    }
     for (size_t i = 0; i < begin_.size(); ++i)
       if (parameters()[i].trainable) update(i, gradient, scale, args.learning_rate);
     ++state_.updates;

@@ -167,6 +167,12 @@ pl_error* step(pl_strategy* self, const pl_step_args* raw, uint64_t* ticket) {
   factor = args.inverse_scale;
   if (args.clip_norm > 0) factor *= fmin(1, args.clip_norm / (report->grad_norm + 1e-6));
   if (!report->finite) return NULL;
+#if PL_ABI_MINOR >= 7
+  for (j = 0; args.clip_value > 0 && j < self->total; ++j) {
+    const float limit = (float)(args.clip_value / args.inverse_scale);
+    self->gradient[j] = fmaxf(-limit, fminf(limit, self->gradient[j]));
+  }
+#endif
   for (j = 0; j < self->slot_count; ++j) update(self, &self->slots[j], &args, factor);
   ++self->updates;
   return NULL;

@@ -53,7 +53,7 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
   for (const char* kind : {"adamw", "sgd"}) {
     Arena whole;
     const auto reference = std::make_unique<Optimizer>(rules(kind), whole.layout, whole.values, 0);
-    const GradientScale scale{at::scalar_tensor(1.7f, at::kFloat), std::nullopt};
+    const GradientScale scale{.divisor = at::scalar_tensor(1.7f, at::kFloat), .found_inf = {}};
     for (uint64_t step = 0; step < 5; ++step) {
       reference->advance(scale);
       reference->update(whole.layout->groups()[0], whole.gradients(step), 0.01, scale);

@@ -76,7 +76,8 @@ TEST(ShardedBits, StayThoseOfSingleOverManySteps) {
 
 TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
   for (const plugins::Optimizer& optimizer :
-       {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true), with_ema(sgd(), 2, 1)}) {
+       {adamw(0), in_bits(adamw(), 16), in_bits(with_ema(muon()), 8), sgd(), sgd(0.9, 0.1),
+        sgd(0.9, 0.1, true), with_ema(sgd(), 2, 1)}) {
     Job job = difficult_job(5, optimizer);
     job.steps = 4;
     job.clip_norm = 0;

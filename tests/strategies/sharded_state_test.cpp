@@ -38,9 +38,10 @@ RunOptions options(const Rank& rank, const std::string& strategy, bool reproduci
 }
 
 // Continues from `from`; returns the state of all ranks together.
-State train(const std::string& strategy, int ranks, const State& from, uint64_t first, uint64_t last) {
+State train(const std::string& strategy, int ranks, const State& from, uint64_t first, uint64_t last,
+            const plugins::Optimizer& optimizer = adamw()) {
   const auto states = each_rank(ranks, [&](const Rank& rank) {
-    StrategyRun run(kShardSpecs, adamw(), options(rank, strategy));
+    StrategyRun run(kShardSpecs, optimizer, options(rank, strategy));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
       run.strategy().collect(
@@ -63,15 +64,17 @@ State some_values() {
 
 TEST(ShardedState, MovesBetweenStrategiesAndNumbersOfRanksToTheBit) {
   const State start = some_values();
-  const State whole = train("single", 1, start, 0, 16);
-  State moved = start;
-  uint64_t step = 0;
-  for (const auto& [strategy, ranks] : std::vector<std::pair<std::string, int>>{
-           {"2", 4}, {"3", 2}, {"single", 1}, {"1", 3}, {"ddp", 2}, {"3", 3}, {"2", 1}, {"2", 2}}) {
-    moved = train(strategy, ranks, moved, step, step + 2);
-    step += 2;
+  for (const plugins::Optimizer& optimizer : {adamw(), in_bits(adamw(), 16), in_bits(adamw(), 8)}) {
+    const State whole = train("single", 1, start, 0, 16, optimizer);
+    State moved = start;
+    uint64_t step = 0;
+    for (const auto& [strategy, ranks] : std::vector<std::pair<std::string, int>>{
+             {"2", 4}, {"3", 2}, {"single", 1}, {"1", 3}, {"ddp", 2}, {"3", 3}, {"2", 1}, {"2", 2}}) {
+      moved = train(strategy, ranks, moved, step, step + 2, optimizer);
+      step += 2;
+    }
+    EXPECT_EQ(moved, whole);
   }
-  EXPECT_EQ(moved, whole);
 }
 
 // Every element lies with one rank, and no rank has much more than its share.

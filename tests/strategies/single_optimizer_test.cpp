@@ -75,6 +75,24 @@ TEST(SingleOptimizer, SgdIsPyTorchs) {
                              torch::optim::SGDOptions(0.02).momentum(0.9).nesterov(true));
 }
 
+// As torch.nn.utils.clip_grad_value_, after the loss scale is undone.
+TEST(SingleOptimizer, LimitsGradientsToAValue) {
+  const Gradients gradients = random_gradients(kSpecs, 5);
+  Gradients limited, scaled;
+  for (const at::Tensor& gradient : gradients) {
+    limited.push_back(gradient.clamp(-0.5, 0.5));
+    scaled.push_back(gradient * 8);
+  }
+  StrategyRun run(kSpecs, sgd()), expected(kSpecs, sgd());
+  pl_step_args args = StrategyRun::step_args(0.1, 0, 1.0 / 8);
+  args.clip_value = 0.5;
+  const auto report =
+      run.strategy().collect(run.start_step({{.gradients = scaled, .loss = at::ones({})}}, args));
+  expected.step({limited});
+  for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal(expected.value(i))) << i;
+  EXPECT_GT(report.grad_norm, 10);  // as it was
+}
+
 // As torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(0.9), updated from `start` on.
 TEST(SingleOptimizer, KeepsTheMovingAverageOfWeights) {
   for (const auto& [every, start] : {std::pair(1, 0), {2, 0}, {1, 3}, {3, 2}}) {

@@ -59,6 +59,11 @@ plugins::Optimizer adamw(double weight_decay) {
   return {"adamw", {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", weight_decay}}};
 }
 
+plugins::Optimizer in_bits(plugins::Optimizer adamw, int bits) {
+  adamw.options["state_bits"] = bits;
+  return adamw;
+}
+
 plugins::Optimizer muon() {
   plugins::Optimizer optimizer = adamw();
   optimizer.of_hidden_matrices.push_back(

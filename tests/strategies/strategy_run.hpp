@@ -44,6 +44,7 @@ struct RunOptions {
 };
 
 plugins::Optimizer adamw(double weight_decay = 0.1);
+plugins::Optimizer in_bits(plugins::Optimizer adamw, int bits);                                 // its moments
 plugins::Optimizer muon();                                                                      // and AdamW
 plugins::Optimizer with_ema(plugins::Optimizer optimizer, double every = 1, double start = 0);  // decay 0.9
 plugins::Optimizer sgd(double momentum = 0, double weight_decay = 0, bool nesterov = false);

@@ -22,6 +22,8 @@ plugins::Optimizer adamw(const config::Config& config) {
   plugins::Optimizer rule{.name = "adamw", .options = {}};
   for (const char* name : {"beta1", "beta2", "epsilon", "weight_decay"})
     rule.options[name] = number(config, name);
+  // An older strategy has 32 alone.
+  if (const double bits = number(config, "state_bits"); bits != 32) rule.options["state_bits"] = bits;
   return rule;
 }
 
@@ -40,6 +42,8 @@ UpdateRules::UpdateRules(const config::Config& config, plugins::Registry& regist
   } else if (config.get_string("optimizer.kind") == "muon") {
     of_matrices_ = "Muon";
   }
+  if (const int64_t bits = config.get_int("optimizer.state_bits"); bits != 32 && bits != 16 && bits != 8)
+    throw config.error("optimizer.state_bits", "must be 32, 16 or 8");
   const auto owners = [&](std::string_view table) { return registry.options_of_all(table); };
   if (!training && named != kNoPlugin) return;  // nobody reads its options
   plugin_config_.emplace(

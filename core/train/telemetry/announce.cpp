@@ -103,7 +103,8 @@ void warn_of_unused_options(const Session& session) {
   const std::string& rule =
       has_plugin ? session.rules().plugin()->name() : config.get_string("optimizer.kind");
   if (rule == "sgd" || (has_plugin && session.rules().of_matrices().empty())) {
-    for (const char* key : {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"})
+    for (const char* key :
+         {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.state_bits"})
       unused(key, optimizer);
   }
   if (has_plugin || rule != "sgd")

@@ -79,6 +79,7 @@ Verdict judge_on_host(double sum_of_squares, const pl_step_args& args) {
   verdict.skip = !finite;
   const auto divisor = static_cast<float>(1 / (args.inverse_scale * clip));
   if (divisor != 1) verdict.scale.divisor = at::scalar_tensor(divisor, at::kFloat);
+  verdict.scale.limit = args.clip_value;
   return verdict;
 }
 
@@ -87,6 +88,7 @@ Verdict judge_on_device(const at::Tensor& sum_of_squares, const pl_step_args& ar
   verdict.grad_norm = sum_of_squares.sqrt().mul_(args.inverse_scale);
   verdict.finite = verdict.grad_norm.isfinite().to(at::kDouble);
   verdict.scale.found_inf = verdict.finite.neg().add_(1).to(at::kFloat);
+  verdict.scale.limit = args.clip_value;
   // Without a divisor the kernel need not write the gradients back.
   if (!(args.clip_norm > 0) && args.inverse_scale == 1) return verdict;
   at::Tensor divisor = at::full_like(verdict.grad_norm, 1 / args.inverse_scale);
@@ -146,6 +148,9 @@ Verdict judge(const at::Tensor& sum_of_squares, const pl_step_args& args) {
     fail("step: inverse_scale = ", args.inverse_scale, ": must be above 0 and finite");
   }
   if (!(args.clip_norm >= 0)) fail("step: clip_norm = ", args.clip_norm, ": must be 0 (off) or more");
+  if (!(args.clip_value >= 0)) fail("step: clip_value = ", args.clip_value, ": must be 0 (off) or more");
+  if (args.clip_norm > 0 && args.clip_value > 0)
+    fail("step: clip_norm and clip_value: one of them must be 0");
   return sum_of_squares.is_cpu() ? judge_on_host(sum_of_squares.item<double>(), args)
                                  : judge_on_device(sum_of_squares, args);
 }

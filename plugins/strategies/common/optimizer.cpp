@@ -4,9 +4,11 @@
 #include <utility>
 
 #include <pipeline/error.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace pipeline::strategies {
 
@@ -29,7 +31,7 @@ void Optimizer::make_segments(StateIn state_in) {
   const int64_t end = begin_ + master_.numel();
   for (const Group& group : layout_->groups()) {
     if (group.end <= begin_ || group.begin >= end) continue;
-    std::vector<std::string> kinds = rules_.at(group.optimizer)->kinds();
+    std::vector<StateKind> kinds = rules_.at(group.optimizer)->kinds();
     if (!segments_.empty() && segments_.back().kinds == kinds) continue;
     const int64_t first = segments_.empty() ? begin_ : group.begin;
     if (!segments_.empty()) segments_.back().end = first;
@@ -39,22 +41,57 @@ void Optimizer::make_segments(StateIn state_in) {
   if (state_in == StateIn::kPinnedHost) options = options.device(at::kCPU).pinned_memory(true);
   for (Segment& segment : segments_)
     for (size_t i = 0; i < segment.kinds.size() + (average_ ? 1 : 0); ++i)
-      segment.state.push_back(at::zeros({segment.end - segment.begin}, options));
+      segment.state.push_back(make_state(segment.kind(i).form, segment.end - segment.begin, options));
 }
 
-std::vector<OptimizerState> Optimizer::state() const {
-  std::vector<OptimizerState> all;
+std::vector<ArenaPart> Optimizer::state() const {
+  std::vector<ArenaPart> all;
   for (const Segment& segment : segments_)
-    for (size_t i = 0; i < segment.state.size(); ++i)
-      all.push_back({i < segment.kinds.size() ? segment.kinds[i] : MovingAverage::kKind, segment.begin,
-                     segment.state[i]});
+    for (size_t i = 0; i < segment.state.size(); ++i) {
+      const auto& [name, form] = segment.kind(i);
+      all.push_back({name, segment.begin,
+                     has_scales(form) ? widened(form, segment.state[i]) : segment.state[i].values});
+    }
+  return all;
+}
+
+void Optimizer::load(const ArenaState& arena, const StateReader& reader) {
+  for (const Segment& segment : segments_)
+    for (size_t i = 0; i < segment.state.size(); ++i) {
+      const auto& [name, form] = segment.kind(i);
+      const Kept& kept = segment.state[i];
+      kept.values.zero_();
+      if (kept.scales.defined()) kept.scales.zero_();
+      if (reader.values_only()) continue;
+      const at::Tensor wide =
+          form == StateForm::kFloat32 ? kept.values : at::zeros_like(kept.values, at::kFloat);
+      arena.read(reader, {name, segment.begin, wide});
+      if (form != StateForm::kFloat32) narrow_to(form, wide, {}, kept);
+    }
+}
+
+std::vector<at::Tensor> Optimizer::state_tensors() const {
+  std::vector<at::Tensor> all;
+  for (const Segment& segment : segments_)
+    for (const Kept& kept : segment.state) {
+      all.push_back(kept.values);
+      if (kept.scales.defined()) all.push_back(kept.scales);
+    }
   return all;
 }
 
 uint64_t Optimizer::state_bytes() const {
   uint64_t bytes = 0;
-  for (const OptimizerState& state : state()) bytes += state.values.nbytes();
+  for (const at::Tensor& tensor : state_tensors()) bytes += tensor.nbytes();
   return bytes;
+}
+
+pl_dtype Optimizer::state_dtype() const {
+  pl_dtype least = kFloat32;
+  for (const Segment& segment : segments_)
+    for (const StateKind& kind : segment.kinds)
+      if (const pl_dtype dtype = to_pl(dtype_of(kind.form)); dtype.bits < least.bits) least = dtype;
+  return least;
 }
 
 void Optimizer::advance(const GradientScale& scale) {
@@ -67,14 +104,21 @@ const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
   return *std::prev(std::ranges::upper_bound(segments_, offset, {}, &Segment::begin));
 }
 
+Update::Place Optimizer::place_of(int64_t offset) const {
+  const Region& region =
+      *std::ranges::partition_point(layout_->regions(), [&](const Region& r) { return r.end <= offset; });
+  return {region.unit, offset - region.begin};
+}
+
 const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   const int64_t count = run.gradient.numel();
   const auto [found, is_new] = views_.try_emplace({run.offset, count});
   if (is_new) {
     found->second.weights = master_.narrow(0, run.offset - begin_, count);
     const Segment& segment = segment_of(run.offset);
-    for (const at::Tensor& state : segment.state)
-      found->second.state.push_back(state.narrow(0, run.offset - segment.begin, count));
+    for (const Kept& state : segment.state)
+      found->second.state.push_back(narrow_state(state, run.offset - segment.begin, count));
+    found->second.place = place_of(run.offset);
   }
   return found->second;
 }
@@ -83,33 +127,39 @@ template <class Apply>
 void Optimizer::with_update(const Group& group, const GradientRuns& runs, double learning_rate,
                             const GradientScale& scale, const Apply& apply) {
   const UpdateRule& rule = *rules_.at(group.optimizer);
+  GradientScale left = scale;  // after what is done here
+  if (scale.limit > 0) left.divisor.reset();
   Update update{.weights = {},
                 .gradients = {},
                 .state = {},
                 .learning_rate = learning_rate * group.lr_multiplier,
                 .step_count = step_count_,
-                .scale = scale};
+                .scale = left,
+                .places = {}};
   const size_t kinds = rule.kinds().size();
   update.state.resize(kinds);
-  std::vector<std::vector<at::Tensor>> home(kinds);  // the state where it is kept
+  std::vector<std::pair<at::Tensor, at::Tensor>> away;  // state where it is kept, and on the device
+  const auto on_device = [&](const at::Tensor& home) {
+    at::Tensor here = home.defined() ? home.to(master_.device(), /*non_blocking=*/true) : home;
+    if (!home.is_same(here)) away.emplace_back(home, here);
+    return here;
+  };
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     update.weights.push_back(views.weights);
     update.gradients.push_back(run.gradient);
-    for (size_t i = 0; i < kinds; ++i) {
-      home[i].push_back(views.state[i]);
-      update.state[i].push_back(home[i].back().to(master_.device(), /*non_blocking=*/true));
+    update.places.push_back(views.place);
+    if (scale.limit > 0) {
+      if (scale.divisor) update.gradients.back().div_(*scale.divisor);
+      update.gradients.back().clamp_(-scale.limit, scale.limit);
     }
+    for (size_t i = 0; i < kinds; ++i)
+      update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
   }
   if (update.weights.empty()) return;
   apply(rule, update);
-  for (size_t i = 0; i < kinds; ++i) {
-    for (size_t run = 0; run < home[i].size(); ++run) {
-      const at::Tensor& updated = update.state[i][run];
-      if (!home[i][run].is_same(updated)) home[i][run].copy_(updated, /*non_blocking=*/true);
-    }
-  }
+  for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
 }
 
 void Optimizer::add_to_average(const GradientRuns& runs) {
@@ -117,7 +167,7 @@ void Optimizer::add_to_average(const GradientRuns& runs) {
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
-    at::Tensor average = views.state.back();
+    at::Tensor average = views.state.back().values;
     average.copy_(at::lerp(average.to(master_.device()), views.weights, share_));
   }
 }
@@ -129,7 +179,7 @@ void Optimizer::swap_average() {
     for (int64_t begin = segment.begin; begin < segment.end; begin += kMost) {
       const int64_t length = std::min(kMost, segment.end - begin);
       at::Tensor weights = master_.narrow(0, begin - begin_, length);
-      at::Tensor average = segment.state.back().narrow(0, begin - segment.begin, length);
+      at::Tensor average = segment.state.back().values.narrow(0, begin - segment.begin, length);
       const at::Tensor kept = weights.clone();
       weights.copy_(average);
       average.copy_(kept);

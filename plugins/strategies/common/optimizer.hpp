@@ -11,18 +11,12 @@
 
 #include <pipeline/strategy.hpp>
 
+#include "plugins/strategies/common/arena_state.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/rules/moving_average.hpp"
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {
-
-// State of the optimizer for the master weights from element `begin` of the arena on.
-struct OptimizerState {
-  std::string kind;  // "exp_avg"
-  int64_t begin;
-  at::Tensor values;
-};
 
 // The update rules over (a shard of) the flat arena, in float32, and their state.
 class Optimizer {
@@ -36,8 +30,14 @@ class Optimizer {
   Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
             int64_t begin, StateIn state_in = StateIn::kDevice);
 
-  std::vector<OptimizerState> state() const;
+  // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
+  std::vector<ArenaPart> state() const;
+  // Fills it: with zeros where the reader has values only. The count of updates is the caller's to set.
+  void load(const ArenaState& arena, const StateReader& reader);
+  // All of its memory.
+  std::vector<at::Tensor> state_tensors() const;
   uint64_t state_bytes() const;
+  pl_dtype state_dtype() const;  // of the narrowest
 
   // Updates done: a float32 scalar on the device, used in the bias correction.
   at::Tensor& step_count() { return step_count_; }
@@ -62,18 +62,21 @@ class Optimizer {
   // Elements whose rules have state of the same kinds.
   struct Segment {
     int64_t begin, end;
-    std::vector<std::string> kinds;  // of the rules
-    std::vector<at::Tensor> state;   // by kind, and behind them the moving average, if there is one
+    std::vector<StateKind> kinds;  // of the rules
+    std::vector<Kept> state;       // by kind, and behind them the moving average, if there is one
+    StateKind kind(size_t i) const { return i < kinds.size() ? kinds[i] : StateKind{MovingAverage::kKind}; }
   };
   // What belongs to a run. Made once, because the runs of most steps are the same: a device would wait for
   // the host that makes three views of each parameter in each step.
   struct Views {
     at::Tensor weights;
-    std::vector<at::Tensor> state;  // where it is kept, by kind
+    std::vector<Kept> state;  // where it is kept, by kind
+    Update::Place place;
   };
 
   void make_segments(StateIn state_in);
   const Segment& segment_of(int64_t offset) const;
+  Update::Place place_of(int64_t offset) const;
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   template <class Apply>

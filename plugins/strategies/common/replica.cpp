@@ -93,31 +93,18 @@ std::vector<ArenaPart> Replica::frozen() const {
           {"value", narrow, values_.part(narrow, layout_->length() - narrow)}};
 }
 
-std::vector<ArenaPart> Replica::optimizer_parts() const {
-  std::vector<ArenaPart> parts;
-  for (const OptimizerState& state : optimizer_->state())
-    parts.push_back({state.kind, state.begin, state.values});
-  return parts;
-}
-
 void Replica::load(const StateReader& reader) {
   state_.read(reader, {"value", 0, master_});
   for (const ArenaPart& part : frozen()) state_.read(reader, part);
   publish();
-  for (const ArenaPart& part : optimizer_parts()) {
-    if (reader.values_only()) {
-      part.values.zero_();
-    } else {
-      state_.read(reader, part);
-    }
-  }
+  optimizer_->load(state_, reader);
   optimizer_->set_step_count(reader.values_only() ? 0 : ArenaState::read_step_count(reader));
 }
 
 std::unique_ptr<Snapshot> Replica::snapshot(uint32_t mode) const {
   std::vector<ArenaPart> parts{{"value", 0, master_}};
   for (ArenaPart& part : frozen()) parts.push_back(std::move(part));
-  for (ArenaPart& part : optimizer_parts()) parts.push_back(std::move(part));
+  for (ArenaPart& part : optimizer_->state()) parts.push_back(std::move(part));
   return state_.snapshot(std::move(parts), optimizer_->step_count(), mode == PL_SNAPSHOT_COPY);
 }
 
@@ -125,7 +112,7 @@ std::vector<at::Tensor> Replica::tensors() const {
   std::vector<at::Tensor> tensors{master_};
   for (const ArenaPart& part : frozen()) tensors.push_back(part.values);
   tensors.push_back(optimizer_->step_count().view({1}));
-  for (const OptimizerState& state : optimizer_->state()) tensors.push_back(state.values);
+  for (at::Tensor& tensor : optimizer_->state_tensors()) tensors.push_back(std::move(tensor));
   return tensors;
 }
 

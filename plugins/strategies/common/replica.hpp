@@ -51,11 +51,11 @@ class Replica {
   void visit_parameters(const MemoryVisitor& visit) const;
   void visit_optimizer(const MemoryVisitor& visit) const;
   uint64_t trainable_bytes() const;  // in float32
+  pl_dtype optimizer_dtype() const { return optimizer_->state_dtype(); }
 
  private:
   bool has_masters() const { return values_.dtype() != at::kFloat; }
   std::vector<ArenaPart> frozen() const;
-  std::vector<ArenaPart> optimizer_parts() const;
   void update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
                       const GradientScale& scale);
 

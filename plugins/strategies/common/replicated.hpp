@@ -30,7 +30,8 @@ class Replicated : public Strategy<Config> {
     auto info = sized<pl_strategy_info>();
     info.micro_batch_order = PL_ORDER_BLOCK;
     if (reduction_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
-    info.gradient_dtype = info.reduction_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
+    info.gradient_dtype = info.reduction_dtype = info.master_dtype = kFloat32;
+    info.optimizer_dtype = replica_.optimizer_dtype();
     return info;
   }
 

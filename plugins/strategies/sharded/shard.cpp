@@ -120,36 +120,23 @@ void Shard::swap_average() {
   }
 }
 
-std::vector<ArenaPart> Shard::optimizer_parts() const {
-  std::vector<ArenaPart> parts;
-  for (const Part& part : parts_) {
-    if (!part.optimizer) continue;
-    for (const OptimizerState& state : part.optimizer->state()) {
-      parts.push_back({state.kind, state.begin, state.values});
-    }
-  }
-  return parts;
-}
-
 void Shard::load(const StateReader& reader) {
   for (const Part& part : parts_) state_.read(reader, {"value", part.range.begin, part.value});
-  for (const ArenaPart& part : optimizer_parts()) {
-    if (reader.values_only()) {
-      part.values.zero_();
-    } else {
-      state_.read(reader, part);
-    }
-  }
   const int64_t steps = reader.values_only() ? 0 : ArenaState::read_step_count(reader);
   for (Part& part : parts_) {
-    if (part.optimizer) part.optimizer->set_step_count(steps);
+    if (!part.optimizer) continue;
+    part.optimizer->load(state_, reader);
+    part.optimizer->set_step_count(steps);
   }
 }
 
 std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
   std::vector<ArenaPart> parts;
   for (const Part& part : parts_) parts.push_back({"value", part.range.begin, part.value});
-  for (ArenaPart& part : optimizer_parts()) parts.push_back(std::move(part));
+  for (const Part& part : parts_) {
+    if (!part.optimizer) continue;
+    for (ArenaPart& state : part.optimizer->state()) parts.push_back(std::move(state));
+  }
   // One count for all, from the rank that has the beginning.
   at::Tensor steps;
   if (partition_.rank() == 0) {
@@ -176,7 +163,8 @@ uint64_t Shard::value_bytes() const {
 
 uint64_t Shard::optimizer_bytes() const {
   uint64_t bytes = 0;
-  for (const ArenaPart& part : optimizer_parts()) bytes += part.values.nbytes();
+  for (const Part& part : parts_)
+    if (part.optimizer) bytes += part.optimizer->state_bytes();
   return bytes;
 }
 

@@ -61,6 +61,9 @@ class Shard {
   uint64_t value_bytes() const;  // that are no view of the arena
   uint64_t gradient_bytes() const { return trainable_elements() * sizeof(float); }
   uint64_t optimizer_bytes() const;
+  pl_dtype optimizer_dtype() const {
+    return parts_.front().optimizer ? parts_.front().optimizer->state_dtype() : kFloat32;
+  }
 
  private:
   struct Part {
@@ -74,7 +77,6 @@ class Shard {
   const at::Tensor& gradient_of(Part& part);
   const Group& group_at(int64_t offset) const;
   uint64_t trainable_elements() const;
-  std::vector<ArenaPart> optimizer_parts() const;
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;

@@ -125,7 +125,8 @@ pl_strategy_info Sharded::info() {
   if (has_unit_slots()) info.flags |= PL_STRATEGY_NEEDS_UNIT_HOOKS;
   if (reducer_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
   info.micro_batch_order = config().zero_stage > 1 ? PL_ORDER_INTERLEAVED : PL_ORDER_BLOCK;
-  info.gradient_dtype = info.master_dtype = info.optimizer_dtype = kFloat32;
+  info.gradient_dtype = info.master_dtype = kFloat32;
+  info.optimizer_dtype = shard_.optimizer_dtype();
   info.reduction_dtype = config().reduction == "bf16" ? kBFloat16 : kFloat32;
   return info;
 }

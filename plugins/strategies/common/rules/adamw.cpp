@@ -1,36 +1,82 @@
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) by PyTorch's fused kernel: one pass over weights, gradients
-// and state, which also scales the gradients.
+// and state, which also scales the gradients. Moments in 16 or 8 bits are widened, and rounded again, piece
+// by piece.
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
+#include <algorithm>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
 
 namespace pipeline::strategies {
 namespace {
 
+constexpr int64_t kPiece = int64_t{1} << 15;  // weights: what is computed with them fits a core's cache
+
 class AdamW : public UpdateRule {
  public:
   explicit AdamW(const OptimizerRule& rule) {
-    rule.require_options({"beta1", "beta2", "epsilon", "weight_decay"});
+    OptimizerRule always = rule;
+    if (always.options.erase("state_bits") > 0) bits_ = static_cast<int>(rule.option("state_bits"));
+    always.require_options({"beta1", "beta2", "epsilon", "weight_decay"});
     beta1_ = rule.option("beta1"), beta2_ = rule.option("beta2"), epsilon_ = rule.option("epsilon");
     weight_decay_ = rule.option("weight_decay");
     require_option(beta1_ >= 0 && beta1_ < 1, "beta1", beta1_, "at least 0 and below 1");
     require_option(beta2_ >= 0 && beta2_ < 1, "beta2", beta2_, "at least 0 and below 1");
     require_option(epsilon_ > 0, "epsilon", epsilon_, "above 0");
     require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
+    require_option(bits_ == 32 || bits_ == 16 || bits_ == 8, "state_bits", bits_, "32, 16 or 8");
   }
 
-  std::vector<std::string> kinds() const override { return {"exp_avg", "exp_avg_sq"}; }
+  std::vector<StateKind> kinds() const override {
+    if (bits_ == 16) return {{"exp_avg", StateForm::kBFloat16}, {"exp_avg_sq", StateForm::kBFloat16}};
+    if (bits_ == 8) return {{"exp_avg", StateForm::kSigned8}, {"exp_avg_sq", StateForm::kUnsigned8}};
+    return {{"exp_avg"}, {"exp_avg_sq"}};
+  }
 
   void apply(const Update& update) const override {
-    // Kernels that take a list of step counts take one scalar many times.
-    const std::vector<at::Tensor> steps(update.weights.size(), update.step_count);
-    at::_fused_adamw_(update.weights, update.gradients, update.state[0], update.state[1], {}, steps,
-                      update.learning_rate, beta1_, beta2_, weight_decay_, epsilon_, /*amsgrad=*/false,
-                      /*maximize=*/false, update.scale.divisor, update.scale.found_inf);
+    if (bits_ == 32) return run(update, update.weights, update.gradients, update.values(0), update.values(1));
+    for (size_t i = 0; i < update.weights.size(); ++i) apply_narrow(update, i);
   }
 
  private:
+  using Tensors = std::vector<at::Tensor>;
+
+  void run(const Update& update, const Tensors& weights, const Tensors& gradients, const Tensors& moments,
+           const Tensors& squares) const {
+    // Kernels that take a list of step counts take one scalar many times.
+    const Tensors steps(weights.size(), update.step_count);
+    at::_fused_adamw_(weights, gradients, moments, squares, {}, steps, update.learning_rate, beta1_, beta2_,
+                      weight_decay_, epsilon_, /*amsgrad=*/false, /*maximize=*/false, update.scale.divisor,
+                      update.scale.found_inf);
+  }
+
+  void apply_narrow(const Update& update, size_t index) const {
+    const at::Tensor &weights = update.weights[index], &gradients = update.gradients[index];
+    const auto& [unit, first] = update.places[index];
+    const int64_t length = weights.numel(), piece = weights.is_cpu() ? kPiece : length;
+    const std::vector<StateKind> form = kinds();
+    const auto pieces = [&](int64_t from, int64_t to) {
+      const at::NoGradGuard no_grad;  // of this thread
+      for (int64_t begin = from * piece; begin < std::min(to * piece, length); begin += piece) {
+        const int64_t count = std::min(piece, length - begin);
+        const Kept moment = narrow_state(update.state[0][index], begin, count),
+                   square = narrow_state(update.state[1][index], begin, count);
+        const at::Tensor wide[] = {widened(form[0].form, moment), widened(form[1].form, square)};
+        run(update, {weights.narrow(0, begin, count)}, {gradients.narrow(0, begin, count)}, {wide[0]},
+            {wide[1]});
+        const at::Tensor random = noise(unit, first + begin, count, update.step_count);
+        narrow_to(form[0].form, wide[0], random, moment);
+        narrow_to(form[1].form, wide[1], random.bitwise_right_shift(16), square);
+      }
+    };
+    if (!weights.is_cpu()) return pieces(0, 1);
+    at::parallel_for(0, (length + piece - 1) / piece, 1, pieces);
+  }
+
   double beta1_, beta2_, epsilon_, weight_decay_;
+  int bits_ = 32;
 };
 
 }  // namespace

@@ -45,13 +45,13 @@ class Muon : public TensorRule {
     require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
   }
 
-  std::vector<std::string> kinds() const override { return {"momentum"}; }
+  std::vector<StateKind> kinds() const override { return {{"momentum"}}; }
 
   std::vector<at::Tensor> directions(const Update& update) const override {
-    const auto& [divisor, found_inf] = update.scale;
+    const std::optional<at::Tensor>&divisor = update.scale.divisor, &found_inf = update.scale.found_inf;
     std::vector<at::Tensor> all;
     for (size_t i = 0; i < update.weights.size(); ++i) {
-      at::Tensor momentum = update.state[0][i];
+      at::Tensor momentum = update.state[0][i].values;
       const at::Tensor gradient = divisor ? update.gradients[i] / *divisor : update.gradients[i];
       const at::Tensor moved = at::lerp(momentum, gradient, 1 - momentum_);
       momentum.copy_(found_inf ? at::where(found_inf->gt(0), momentum, moved) : moved);

@@ -28,10 +28,10 @@ class PluginCalls {
     weight_decay_ = rule.option("weight_decay");
     auto info = sized<pl_optimizer_info>();
     check(api_.info(rule_, &info));
-    for (uint64_t i = 0; i < info.state_count; ++i) kinds_.emplace_back(view(info.state[i]));
+    for (uint64_t i = 0; i < info.state_count; ++i) kinds_.push_back({std::string(view(info.state[i]))});
   }
 
-  const std::vector<std::string>& kinds() const { return kinds_; }
+  const std::vector<StateKind>& kinds() const { return kinds_; }
   void update(const Update& update, const Tensors& gradients) const { call(api_.update, update, gradients); }
   void directions(const Update& update, const Tensors& gradients) const {
     call(api_.directions, update, gradients);
@@ -46,7 +46,8 @@ class PluginCalls {
   // need not know of that.
   void call(RuleSlot slot, const Update& update, const Tensors& gradients) const {
     Tensors changed = update.weights, before;
-    for (const Tensors& kind : update.state) changed.insert(changed.end(), kind.begin(), kind.end());
+    for (const std::vector<Kept>& kind : update.state)
+      for (const Kept& kept : kind) changed.push_back(kept.values);
     if (update.scale.found_inf)
       for (const at::Tensor& values : changed) before.push_back(values.clone());
     const auto views = [](const Tensors& tensors) {
@@ -72,13 +73,13 @@ class PluginCalls {
   pl_optimizer_api api_;
   pl_update_rule* rule_;
   double weight_decay_;
-  std::vector<std::string> kinds_;
+  std::vector<StateKind> kinds_;
 };
 
 class PluginRule : public UpdateRule {
  public:
   explicit PluginRule(const OptimizerRule& rule) : plugin_(rule) {}
-  std::vector<std::string> kinds() const override { return plugin_.kinds(); }
+  std::vector<StateKind> kinds() const override { return plugin_.kinds(); }
   void apply(const Update& update) const override { plugin_.update(update, unscaled(update)); }
 
  private:
@@ -88,7 +89,7 @@ class PluginRule : public UpdateRule {
 class PluginTensorRule : public TensorRule {
  public:
   explicit PluginTensorRule(const OptimizerRule& rule) : plugin_(rule) {}
-  std::vector<std::string> kinds() const override { return plugin_.kinds(); }
+  std::vector<StateKind> kinds() const override { return plugin_.kinds(); }
 
   Tensors directions(const Update& update) const override {
     Tensors gradients = unscaled(update);

@@ -21,13 +21,13 @@ class Sgd : public UpdateRule {
     require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
   }
 
-  std::vector<std::string> kinds() const override {
-    return momentum_ == 0 ? std::vector<std::string>{} : std::vector<std::string>{"momentum"};
+  std::vector<StateKind> kinds() const override {
+    return momentum_ == 0 ? std::vector<StateKind>{} : std::vector<StateKind>{{"momentum"}};
   }
 
   void apply(const Update& update) const override {
     at::_fused_sgd_(update.weights, update.gradients,
-                    momentum_ == 0 ? std::vector<at::Tensor>() : update.state[0], weight_decay_, momentum_,
+                    momentum_ == 0 ? std::vector<at::Tensor>() : update.values(0), weight_decay_, momentum_,
                     update.learning_rate, /*dampening=*/0, nesterov_, /*maximize=*/false,
                     /*is_first_step=*/false, update.scale.divisor, update.scale.found_inf);
   }

@@ -9,11 +9,14 @@
 
 #include <pipeline/strategy.hpp>
 
+#include "plugins/strategies/common/rules/state_form.hpp"
+
 namespace pipeline::strategies {
 
 // Common to all gradients of a step; float32 scalars on the device. nullopt: nothing to do.
 struct GradientScale {
   std::optional<at::Tensor> divisor;    // gradients are divided by it first
+  double limit = 0;                     // then each element is limited to this size; 0: it is not
   std::optional<at::Tensor> found_inf;  // 1: change nothing, not even the step count
 };
 
@@ -21,10 +24,23 @@ struct GradientScale {
 // multiples of kRun, and no bit may depend on where.
 struct Update {
   std::vector<at::Tensor> weights, gradients;
-  std::vector<std::vector<at::Tensor>> state;  // by kind, then as `weights`
+  std::vector<std::vector<Kept>> state;  // by kind, then as `weights`
   double learning_rate;
   at::Tensor step_count;  // with this one: a float32 scalar on the device
   const GradientScale& scale;
+  // Where a run begins: of the unit's trained elements. The same for every strategy and number of ranks.
+  struct Place {
+    uint32_t unit;
+    int64_t first;
+  };
+  std::vector<Place> places;
+
+  // A kind's values, as `weights`.
+  std::vector<at::Tensor> values(size_t kind) const {
+    std::vector<at::Tensor> all;
+    for (const Kept& kept : state[kind]) all.push_back(kept.values);
+    return all;
+  }
 };
 
 // How weights follow from gradients. A rule is a file beside this one, and a line in update_rule.cpp;
@@ -33,9 +49,8 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
-  // Names of the state that it keeps of each weight, zero at first. They are those of checkpoints (see
-  // pl_piece).
-  virtual std::vector<std::string> kinds() const = 0;
+  // What it keeps of each weight, zero at first.
+  virtual std::vector<StateKind> kinds() const = 0;
   // Null for a rule of elements: apply() is all of it.
   virtual const class TensorRule* of_tensors() const { return nullptr; }
   // Changes weights and state in place; gradients may be overwritten.
