@@ -44,6 +44,10 @@ constexpr Names kKeys[] = {
     {"gradient_checkpointing grad_checkpointing activation_checkpoint activation_checkpoint.mode "
      "activation_checkpointing.mode activation_checkpointing.enabled use_checkpoint recompute",
      "train.activation_checkpointing = true"},
+    {"label_smoothing_factor label_smooth", "task.loss.label_smoothing"},
+    {"z_loss_multiplier z_loss_weight z_loss_coef softmax_auxiliary_loss softmax_auxiliary_loss_scale "
+     "auxiliary_loss_multiplier",
+     "task.loss.z_loss"},
     {"model_name_or_path pretrained_model_name_or_path pretrained pretrained_model pretrained_path "
      "init_checkpoint initial_load_path load_from load_checkpoint init_weights",
      "train.init_from"},

@@ -43,6 +43,21 @@ TEST_P(Head, OfManyRowsWithOneTarget) {
   });
 }
 
+TEST_P(Head, WithTermsBesideTheCrossEntropy) {
+  for (const int64_t chunk : {0, 33}) {
+    expect_same(inputs(100, 24, 1001), [&](const Tensors& t, at::ScalarType compute) {
+      const at::Tensor targets = (at::arange(100, at::kLong) * 1301 % 1001).to(t[0].device());
+      return cross_entropy_head(t[0], targets, {t[1], t[2], 1e-5}, t[3],
+                                {.scale = 0.25,
+                                 .chunk = chunk,
+                                 .compute = compute,
+                                 .terms = {.z_loss = 0.1, .label_smoothing = 0.3}},
+                                t[4])
+          .scaled;
+    });
+  }
+}
+
 TEST_P(Head, OfNoRowsAtAll) {
   const Tensors t = inputs(0, 16, 7);
   const auto typed = [&](size_t i) { return here(t[i].to(type())); };

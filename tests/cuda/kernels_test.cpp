@@ -45,6 +45,26 @@ TEST_P(Kernels, CrossEntropy) {
   }
 }
 
+TEST_P(Kernels, TermsBesideTheCrossEntropy) {
+  constexpr double kScale = 8;
+  constexpr LossTerms kTerms{.z_loss = 0.1, .label_smoothing = 0.3};
+  for (const int64_t columns : {1, 7, 64, 1001}) {
+    at::Tensor all = rounded(values({kFewRows, 1024}, 1) * 3), logits = all.narrow(1, 0, columns);
+    const at::Tensor targets = at::tensor({int64_t{0}, columns - 1, columns / 2});
+    const at::Tensor x = exact(logits).requires_grad_();
+    const auto per_row = [&](double smoothing) {
+      return at::cross_entropy_loss(x, targets, {}, at::Reduction::None, -100, smoothing);
+    };
+    const at::Tensor whole = per_row(kTerms.label_smoothing) + at::logsumexp(x, 1).square() * kTerms.z_loss;
+    whole.sum().backward();
+    const at::Tensor added = here(at::empty({kFewRows}));
+    const at::Tensor losses = cuda::cross_entropy(logits, here(targets), true, kScale, kTerms, added);
+    expect_close(losses, per_row(0), 1e-6, "losses");
+    expect_close(added, whole - per_row(0), 1e-6, "what the terms add");
+    expect_close(logits, x.grad() * kScale, tolerance(), "gradient");
+  }
+}
+
 TEST_P(Kernels, CrossEntropyOfWhatIsNotANumber) {
   at::Tensor logits = rounded(values({2, 64}, 1));
   logits[1][40] = std::numeric_limits<double>::quiet_NaN();

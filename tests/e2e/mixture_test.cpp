@@ -119,6 +119,19 @@ TEST_F(MixtureRun, ALossOfASourceIsThatOfItsSamples) {
   EXPECT_THAT(steps, testing::SizeIs(2));
 }
 
+TEST_F(MixtureRun, ALossOfASourceHasNoTerms) {
+  ASSERT_EQ(call("run", {"--set", "train.global_batch=1", "--set", "train.micro_batch=1", "--set",
+                         "task.loss.z_loss=0.01"})
+                .code,
+            0);
+  for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
+    const json step = json::parse(line);
+    const double plain = step["cross_entropy"];
+    EXPECT_NEAR(step[step.contains("loss/facts") ? "loss/facts" : "loss/sums"].get<double>(), plain, 1e-6);
+    EXPECT_GT(step["loss"].get<double>(), plain + 0.1);
+  }
+}
+
 TEST_F(MixtureRun, MistakesAreNamed) {
   const auto problem = [&](const std::string& from, const std::string& to) {
     std::string text = std::string(kTask) + kShortTraining;

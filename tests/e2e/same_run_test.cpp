@@ -41,6 +41,37 @@ TEST_F(SameRun, IsTheSameOverEveryBackend) {
   }
 }
 
+const std::vector<std::string> kTerms{"--set", "task.loss.z_loss=0.01", "--set",
+                                      "task.loss.label_smoothing=0.2"};
+
+TEST_F(SameRun, HasTheSameBitsWithTermsOfTheLoss) {
+  train({"single", 1}, kTerms);
+  train({"sharded2", 2}, kTerms);
+  EXPECT_EQ(curve("sharded2_2"), curve("single_1"));
+  EXPECT_EQ(exported("sharded2_2"), exported("single_1"));
+}
+
+TEST_F(SameRun, OnlyTrainingHasTermsOfTheLoss) {
+  std::vector<std::string> still{"--set", "optimizer.lr=0.0"};
+  train({"single", 1}, still, "plain");
+  still.insert(still.end(), kTerms.begin(), kTerms.end());
+  train({"single", 1}, still, "with_terms");
+  const auto values = [&](const std::string& file, const char* key) {
+    std::vector<double> all;
+    for (const std::string& line : read_lines(path(file))) all.push_back(nlohmann::json::parse(line)[key]);
+    return all;
+  };
+  EXPECT_EQ(values("with_terms/eval.jsonl", "loss"), values("plain/eval.jsonl", "loss"));
+  const auto plain = values("plain/metrics.jsonl", "loss"),
+             seen = values("with_terms/metrics.jsonl", "cross_entropy"),
+             learnt = values("with_terms/metrics.jsonl", "loss");
+  ASSERT_EQ(seen.size(), plain.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_NEAR(seen[i], plain[i], 1e-6) << "step " << i + 1;
+    EXPECT_GT(learnt[i], plain[i] + 0.1) << "step " << i + 1;  // 0.01 ln(300)^2 is 0.3
+  }
+}
+
 TEST_F(SameRun, FindsOneMicroBatchForAllProcesses) {
   const Arrangement arrangement{"sharded2", 2};
   train(arrangement, {"--set", "train.micro_batch=4"}, "written");  // half of the global batch, which fits

@@ -210,6 +210,18 @@ TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
   EXPECT_EQ(curve("again"), curve("run"));
 }
 
+TEST_F(Vlm, TellsTheCrossEntropyBesideALossWithTerms) {
+  ASSERT_EQ(call("run").code, 0);
+  ASSERT_EQ(call("run", {"--set", "run.dir=other", "--set", "task.loss.z_loss=0.01"}).code, 0);
+  const auto first = [&](const char* dir) {
+    return nlohmann::json::parse(read_lines(path(std::string(dir) + "/metrics.jsonl")).at(0));
+  };
+  const double plain = first("run")["loss"];
+  EXPECT_FALSE(first("run").contains("cross_entropy"));
+  EXPECT_NEAR(first("other")["cross_entropy"].get<double>(), plain, 1e-6);
+  EXPECT_GT(first("other")["loss"].get<double>(), plain + 0.1);
+}
+
 TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
   ASSERT_EQ(call("run", {"--set", "task.vision.cache_bytes=0"}).code, 0);
   const auto features = [&](const std::string& cache) {

@@ -11,7 +11,6 @@
 
 #include "language/adapter.hpp"
 #include "language/architecture.hpp"
-#include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::language {
@@ -171,8 +170,8 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
   return transformer::run_layers(layers_, x, layers, pass, parameters(), rows);
 }
 
-LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted,
-                            const at::Tensor& row_losses) const {
+LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, const LossDetails& details,
+                            const Inserted& inserted) const {
   batch.check(architecture_.name);
   const auto shared = shared_gradient(head_.defined() ? at::Tensor() : embedding_, pass);
   const at::Tensor x = body(batch, inserted, batch.target_rows, pass, shared);
@@ -185,7 +184,8 @@ LossSum LanguageModel::loss(const PackedBatch& batch, const ForwardPass& pass, c
                                            .softcap = config_.final_logit_softcapping,
                                            .shared = shared,
                                            .factor_is_one = true,
-                                           .row_losses = row_losses});
+                                           .terms = details.terms,
+                                           .row_losses = details.row_losses});
                                       return Tensors{loss.sum, loss.scaled};
                                     },
                                     {x});

@@ -13,6 +13,7 @@
 #include "adapters/lora.hpp"
 #include "generation/decoder.hpp"
 #include "language/config.hpp"
+#include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer.hpp"
 #include "transformer/packed_batch.hpp"
@@ -30,6 +31,14 @@ struct ParameterPlace {
   std::shared_ptr<ParameterRegistry> registry = std::make_shared<ParameterRegistry>();
   std::string prefix = {};
   uint32_t first_unit = 0;
+};
+
+// What is asked of a loss besides its sum.
+struct LossDetails {
+  transformer::LossTerms terms = {};
+  // (rows) float32, receives the cross entropy of each row with a target, without the terms; undefined:
+  // nobody asks
+  at::Tensor row_losses = {};
 };
 
 // A causal language model of any architecture of the table, for one device. Parameters carry the names of
@@ -52,9 +61,8 @@ class LanguageModel : public generation::DecoderModel {
   const ParameterPlace& place() const { return place_; }
 
   // The loss over the rows with a target. Without gradients (at::NoGradGuard) only the loss is computed.
-  // `row_losses`, where it is defined, receives the loss of each row with a target: (rows) float32.
-  LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const Inserted& inserted = {},
-               const at::Tensor& row_losses = {}) const;
+  LossSum loss(const PackedBatch& batch, const ForwardPass& pass, const LossDetails& details = {},
+               const Inserted& inserted = {}) const;
 
   // Logits of the given rows, in fp32; no dropout, no gradients. rows: (R) int64 -> (R, vocabulary).
   at::Tensor logits(const PackedBatch& batch, const at::Tensor& rows, at::ScalarType compute = at::kFloat,

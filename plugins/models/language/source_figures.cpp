@@ -6,6 +6,11 @@
 
 namespace pipeline::language {
 
+void tell_cross_entropy(const Context& context, const at::Tensor& row_losses) {
+  context.metric("cross_entropy", to_pl(row_losses.sum(at::kDouble)),
+                 static_cast<double>(row_losses.size(0)));
+}
+
 void tell_sources(const Context& context, const PackedBatch& batch, const std::vector<size_t>& sources,
                   const std::vector<std::string>& names, const at::Tensor& row_losses) {
   std::vector<double> samples(names.size());

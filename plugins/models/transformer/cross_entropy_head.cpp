@@ -10,8 +10,8 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "cuda/kernels.hpp"
 #include "gemm.hpp"
@@ -29,22 +29,36 @@ double range_scale(const at::Tensor& logits) {
   return logits.scalar_type() == at::kHalf && !logits.is_cpu() ? 1024 : 1;
 }
 
-// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become (softmax
-// - one hot) * range_scale(). `row_losses`, where they are wanted, receive the losses.
+// Any device and dtype. Losses of the rows in double, added in order; with `gradient`, logits become their
+// gradient * range_scale(). `row_losses`, where they are wanted, receive the cross entropies.
 at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, bool gradient,
-                                  const at::Tensor& row_losses) {
+                                  const LossTerms& terms, const at::Tensor& row_losses) {
   const at::Tensor log_p = at::log_softmax(logits, 1, wide(logits.scalar_type()));
-  const at::Tensor of_target = log_p.gather(1, targets.unsqueeze(1)).squeeze(1);
+  const at::Tensor index = targets.unsqueeze(1), of_target = log_p.gather(1, index).squeeze(1);
   if (row_losses.defined()) row_losses.copy_(of_target.neg());
-  at::Tensor loss = of_target.sum(at::kDouble).neg();
+  at::Tensor loss = of_target.sum(at::kDouble).neg(), log_sum;
+  if (terms.any()) {
+    log_sum = logits.gather(1, index).squeeze(1).to(log_p.scalar_type()).sub_(of_target);
+    at::Tensor added = log_sum.square().mul_(terms.z_loss);
+    if (terms.label_smoothing > 0) added.add_(of_target - log_p.mean(1), terms.label_smoothing);
+    loss.add_(added.sum(at::kDouble));
+  }
   if (gradient) {
     const double by = range_scale(logits);
-    at::exp_out(logits, by == 1 ? log_p : log_p.add(std::log(by)));
+    at::Tensor at_target = of_target.expm1();
+    if (terms.any()) {
+      const at::Tensor of_z = log_sum.mul(2 * terms.z_loss);
+      const double everywhere = terms.label_smoothing / static_cast<double>(logits.size(1));
+      at_target.addcmul_(of_target.exp(), of_z).add_(terms.label_smoothing - everywhere);
+      logits.copy_(log_p.exp().mul_(of_z.add(1).unsqueeze(1)).sub_(everywhere).mul_(by));
+    } else {
+      at::exp_out(logits, by == 1 ? log_p : log_p.add(std::log(by)));
+    }
     // One element of each row: by rows, deterministic algorithms would copy all logits.
     const int64_t rows = logits.size(0), stride = logits.stride(0);
     const at::Tensor place = at::arange(rows, targets.options()).mul_(stride).add_(targets);
     logits.as_strided({(rows - 1) * stride + logits.size(1)}, {1})
-        .index_put_({place}, of_target.expm1().mul_(by).to(logits.scalar_type()));
+        .index_put_({place}, at_target.mul_(by).to(logits.scalar_type()));
   }
   return loss;
 }
@@ -53,19 +67,22 @@ at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, 
 // elements.
 constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
-// By our own kernel; with `gradient`, logits become (softmax - one hot) * scale.
-at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
-                                   const at::Tensor& row_losses) {
+// By our own kernel; with `gradient`, logits become their gradient * options.scale.
+at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                                   const HeadOptions& options, const at::Tensor& row_losses) {
   const int64_t rows = logits.size(0), columns = logits.size(1);
   float* const data = logits.mutable_data_ptr<float>();
   const int64_t* const target = targets.const_data_ptr<int64_t>();
-  std::vector<float> losses(static_cast<size_t>(rows));
+  std::vector<RowLoss> losses(static_cast<size_t>(rows));
   parallel_tasks(rows, 32 * rows * columns, [&](int64_t n) {
-    losses[static_cast<size_t>(n)] = kernels().cross_entropy_row(data + n * columns, columns, target[n],
-                                                                 gradient, static_cast<float>(scale));
+    losses[static_cast<size_t>(n)] = kernels().cross_entropy_row(
+        data + n * columns, columns, target[n], gradient, static_cast<float>(options.scale), options.terms);
   });
-  if (row_losses.defined()) std::ranges::copy(losses, row_losses.mutable_data_ptr<float>());
-  return at::scalar_tensor(std::accumulate(losses.begin(), losses.end(), 0.0), at::kDouble);
+  if (row_losses.defined())
+    std::ranges::transform(losses, row_losses.mutable_data_ptr<float>(), &RowLoss::cross_entropy);
+  double sum = 0;
+  for (const RowLoss& loss : losses) sum += static_cast<double>(loss.cross_entropy) + loss.added;
+  return at::scalar_tensor(sum, at::kDouble);
 }
 
 // What the products with the logits' gradient still multiply by: our kernel for the CPU has applied the
@@ -74,13 +91,16 @@ double factor_left(const at::Tensor& logits, double scale) {
   return fast_path(logits) ? 1 : scale / range_scale(logits);
 }
 
-// With `gradient`, logits become (softmax - one hot) * scale / factor_left().
-at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
-                         const at::Tensor& row_losses) {
+// With `gradient`, logits become their gradient * options.scale / factor_left().
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                         const HeadOptions& options, const at::Tensor& row_losses) {
   if (cuda::has_kernels_for(logits)) {
-    const at::Tensor losses = cuda::cross_entropy(logits, targets, gradient, range_scale(logits));
+    at::Tensor added;
+    if (options.terms.any()) added = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+    const at::Tensor losses =
+        cuda::cross_entropy(logits, targets, gradient, range_scale(logits), options.terms, added);
     if (row_losses.defined()) row_losses.copy_(losses);
-    return losses.sum(at::kDouble);
+    return (added.defined() ? losses + added : losses).sum(at::kDouble);
   }
   if (!fast_path(logits)) {
     const int64_t count = logits.size(0),
@@ -89,13 +109,13 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
     at::Tensor loss = at::zeros({}, logits.options().dtype(at::kDouble));
     for (int64_t begin = 0; begin < count; begin += most) {
       const int64_t size = std::min(most, count - begin);
-      loss.add_(
-          cross_entropy_by_torch(logits.narrow(0, begin, size), targets.narrow(0, begin, size), gradient,
-                                 row_losses.defined() ? row_losses.narrow(0, begin, size) : at::Tensor()));
+      loss.add_(cross_entropy_by_torch(
+          logits.narrow(0, begin, size), targets.narrow(0, begin, size), gradient, options.terms,
+          row_losses.defined() ? row_losses.narrow(0, begin, size) : at::Tensor()));
     }
     return loss;
   }
-  return cross_entropy_by_kernel(logits, targets, gradient, scale, row_losses);
+  return cross_entropy_by_kernel(logits, targets, gradient, options, row_losses);
 }
 
 // A chunk is split evenly, so that the last one is not a sliver.
@@ -176,7 +196,7 @@ class CrossEntropyHead : public torch::autograd::Function<CrossEntropyHead> {
       gemm_out(all, h_chunk, w, {.b_transposed = true, .bias = b});
       const at::Tensor slopes = options.softcap > 0 ? cap(all, options.softcap, gradient) : at::Tensor();
       const at::Tensor& rows = options.row_losses;
-      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options.scale,
+      sum.add_(cross_entropy(logits, targets.narrow(0, begin, size), gradient, options,
                              rows.defined() ? rows.narrow(0, begin, size) : at::Tensor()));
       if (!gradient) continue;
       if (slopes.defined()) all.mul_(slopes);

@@ -8,6 +8,7 @@
 
 #include "blocks.hpp"
 #include "embedding.hpp"
+#include "kernels/loss_terms.hpp"
 
 namespace pipeline::transformer {
 
@@ -19,14 +20,17 @@ struct HeadOptions {
   std::shared_ptr<SharedGradient> shared = nullptr;  // leave the gradient of `weight` there
   // backward() is called on `scaled` or on a sum with it, so that on a device, too, nothing is multiplied.
   bool factor_is_one = false;
-  at::Tensor row_losses = {};  // (N) float32, receives the loss of each row; undefined: nobody asks
+  LossTerms terms = {};
+  // (N) float32, receives the cross entropy of each row, without the terms; undefined: nobody asks
+  at::Tensor row_losses = {};
 };
 
 // Final norm, output head (V, C) with or without `bias` (V), and cross-entropy over the rows of x (N, C);
 // targets: (N) int64, each a token. Pick the rows that have a target before: the others would cost as much.
 // When gradients are wanted they are computed in the forward pass, chunk by chunk, in one reused buffer of
 // logits (chunk, V): the full logits never exist, and backward() only hands the gradients on.
-// The sum is of the targets' negative log likelihoods, in nats, and not differentiable; its scaled form is.
+// The sum is of the targets' negative log likelihoods, in nats, with the terms, and not differentiable; its
+// scaled form is.
 LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const Norm& norm,
                            const at::Tensor& weight, const HeadOptions& options, const at::Tensor& bias = {});
 

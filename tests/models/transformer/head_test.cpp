@@ -68,6 +68,60 @@ TEST(HeadTest, CappedLogits) {
   EXPECT_TRUE(capped.allclose((plain / kCap).tanh() * kCap, 1e-5, 1e-6));
 }
 
+constexpr LossTerms kAllTerms[] = {
+    {.z_loss = 0.1}, {.label_smoothing = 0.3}, {.z_loss = 0.1, .label_smoothing = 0.3}};
+
+// By PyTorch's own operations.
+at::Tensor exact_with(const Tensors& t, const LossTerms& terms, double softcap) {
+  at::Tensor logits = at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t());
+  if (softcap > 0) logits = (logits / softcap).tanh() * softcap;
+  const at::Tensor has_target = (some_targets() >= 0).to(logits.scalar_type());
+  return at::cross_entropy_loss(logits, some_targets(), {}, at::Reduction::Sum, -1, terms.label_smoothing) +
+         (at::logsumexp(logits, 1).square() * has_target).sum() * terms.z_loss;
+}
+
+TEST(HeadTest, TermsOfTheLossForAnyChunk) {
+  for (const LossTerms& terms : kAllTerms)
+    for (const int64_t chunk : {0, 4})
+      for (const double softcap : {0.0, 1.5})
+        expect_same_function(
+            inputs(),
+            [&](const Tensors& t) {
+              return head(t, some_targets(),
+                          {.scale = 0.25, .chunk = chunk, .softcap = softcap, .terms = terms})
+                  .scaled;
+            },
+            [&](const Tensors& t) { return exact_with(t, terms, softcap) * 0.25; }, 4e-6);
+}
+
+TEST(HeadTest, TermsOfTheLossInOtherTypes) {
+  for (const auto& [compute, tolerance] : {std::pair(at::kDouble, 1e-13), {at::kBFloat16, 3e-2}}) {
+    for (const LossTerms& terms : kAllTerms) {
+      const auto type = compute == at::kDouble ? at::kDouble : at::kFloat;
+      const Tensors ours = leaves(inputs(), type), exact = leaves(inputs(), at::kDouble);
+      const LossSum loss = head(ours, some_targets(), {.scale = 0.1, .compute = compute, .terms = terms});
+      const at::Tensor expected = exact_with(exact, terms, 0);
+      // Sums are handed over in float32.
+      expect_close(loss.sum, expected, std::max(tolerance / 10, 1e-7), "sum");
+      loss.scaled.backward();
+      (expected * 0.1).backward();
+      for (size_t i = 0; i < ours.size(); ++i)
+        expect_close(ours[i].grad(), exact[i].grad(), tolerance, std::to_string(i));
+    }
+  }
+}
+
+TEST(HeadTest, ARowsLossHasNoTerms) {
+  for (const at::ScalarType compute : {at::kFloat, at::kBFloat16}) {
+    const Tensors t = leaves(inputs());
+    const int64_t rows = (some_targets() >= 0).sum().item<int64_t>();
+    const at::Tensor plain = at::empty({rows}), beside_terms = at::empty({rows});
+    head(t, some_targets(), {.compute = compute, .row_losses = plain});
+    head(t, some_targets(), {.compute = compute, .terms = kAllTerms[2], .row_losses = beside_terms});
+    EXPECT_TRUE(plain.equal(beside_terms));
+  }
+}
+
 TEST(HeadTest, TheSumIsNotScaledAndNeedsNoGradients) {
   const Tensors t = leaves(inputs());
   const double expected = exact_sum(leaves(inputs(), at::kDouble), some_targets()).item<double>();

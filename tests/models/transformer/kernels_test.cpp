@@ -85,14 +85,47 @@ TEST_P(KernelsTest, CrossEntropyOfLargeAndSmallLogits) {
       at::Tensor logits = values({columns}, 1) * size;
       const at::Tensor exact = logits.to(at::kDouble);
       const int64_t target = columns / 2;
-      const float loss = kernels_->cross_entropy_row(data(logits), columns, target, true, 0.5f);
+      const auto [loss, added] = kernels_->cross_entropy_row(data(logits), columns, target, true, 0.5f, {});
       const at::Tensor log_p = at::log_softmax(exact, 0);
       EXPECT_NEAR(loss, -log_p[target].item<double>(), 1e-6 * (1 + size));
+      EXPECT_EQ(added, 0);
       at::Tensor gradient = log_p.exp() * 0.5;
       gradient[target] -= 0.5;
       EXPECT_LT((logits - gradient).abs().max().item<double>(), 1e-6 * (1 + size / 100));
     }
   }
+}
+
+TEST_P(KernelsTest, TermsOfTheLoss) {
+  constexpr LossTerms kTerms{.z_loss = 0.01, .label_smoothing = 0.2};
+  for (const int64_t columns : {1, 5, 16, 17, 1000}) {
+    for (const double from : {0.0, -1000.0}) {
+      at::Tensor logits = values({columns}, 1) + from;
+      const at::Tensor x = logits.to(at::kDouble).requires_grad_();
+      const int64_t target = columns / 2;
+      const at::Tensor plain = at::cross_entropy_loss(x, at::scalar_tensor(target, at::kLong));
+      const at::Tensor whole = at::cross_entropy_loss(x, at::scalar_tensor(target, at::kLong), {},
+                                                      at::Reduction::Mean, -100, kTerms.label_smoothing) +
+                               at::logsumexp(x, 0).square() * kTerms.z_loss;
+      const RowLoss loss = kernels_->cross_entropy_row(data(logits), columns, target, true, 0.5f, kTerms);
+      EXPECT_NEAR(loss.cross_entropy, plain.item<double>(), 1e-6 * (1 - from));
+      EXPECT_NEAR(loss.added, (whole - plain).item<double>(), 1e-6 * (1 + from * from));
+      (whole * 0.5).backward();
+      EXPECT_LT((logits - x.grad()).abs().max().item<double>(), 1e-6 * (1 - from / 100));
+    }
+  }
+}
+
+// As before there were terms: the target's gradient is the scale less than it is as another's, in each bit.
+TEST_P(KernelsTest, WithoutTermsTheGradientIsSoftmaxLessOneHot) {
+  constexpr int64_t kColumns = 1003;
+  constexpr float kScale = 0.37f;
+  at::Tensor first = values({kColumns}, 1), second = first.clone();
+  kernels_->cross_entropy_row(data(first), kColumns, 7, true, kScale, {});
+  kernels_->cross_entropy_row(data(second), kColumns, 500, true, kScale, {});
+  second[7] -= kScale;
+  first[500] -= kScale;
+  EXPECT_TRUE(first.equal(second));
 }
 
 TEST_P(KernelsTest, DropoutIsTheSameOnEveryInstructionSet) {

@@ -68,7 +68,8 @@ bool has_norm_kernels_for(const at::Tensor& x) {
   return has_row_kernels_for(x) && vectors(x) <= kMostThreads;
 }
 
-at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale) {
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
+                         const LossTerms& terms, at::Tensor added) {
   static Program program("cross_entropy.cu", kCrossEntropy);
   const int64_t rows = logits.size(0), columns = logits.size(1);
   at::Tensor losses = at::empty({rows}, logits.options().dtype(at::kFloat));
@@ -79,8 +80,9 @@ at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gra
   program.launch(named("cross_entropy", logits), logits.device(), rows,
                  std::min(whole_warps(vectors(logits)), kMostThreads), logits.mutable_data_ptr(),
                  static_cast<long long>(logits.stride(0)), static_cast<int>(columns),
-                 targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(),
-                 static_cast<int>(gradient), static_cast<float>(scale));
+                 targets.const_data_ptr<int64_t>(), losses.mutable_data_ptr<float>(), floats_or_null(added),
+                 static_cast<int>(gradient), static_cast<float>(scale), static_cast<float>(terms.z_loss),
+                 static_cast<float>(terms.label_smoothing));
   return losses;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "transformer/kernels/gelu_form.hpp"
+#include "transformer/kernels/loss_terms.hpp"
 
 // Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU.
 // Tensors of a call are of one device; x and what has its shape are of one type, float32, bfloat16 or
@@ -20,9 +21,11 @@ bool has_kernels_for(const at::Tensor& x);
 bool has_row_kernels_for(const at::Tensor& x);
 bool has_norm_kernels_for(const at::Tensor& x);
 
-// Negative log likelihoods of the targets: (N), float32; with `gradient`, logits become (softmax - one hot) *
-// scale. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
-at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale);
+// Negative log likelihoods of the targets: (N), float32. `added`, with terms, receives what they add: the
+// same. With `gradient`, logits become scale times the gradient of both: without terms, softmax - one hot.
+// logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
+at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
+                         const LossTerms& terms = {}, at::Tensor added = {});
 
 // Sums over rows of x (N, C): (C), float32.
 at::Tensor column_sum(const at::Tensor& x);

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "gelu_form.hpp"
+#include "loss_terms.hpp"
 
 namespace pipeline::transformer {
 
@@ -53,6 +54,11 @@ struct AttentionHead {
   float dropout_scale;
 };
 
+// Of a row of logits: the negative log likelihood of its target, and what a loss's terms add to it.
+struct RowLoss {
+  float cross_entropy, added;
+};
+
 struct Kernels {
   const char* name;  // "avx512", "avx2", "sse2"
 
@@ -92,9 +98,10 @@ struct Kernels {
   // y = x * mask [+ residual]; x and y may be the same.
   void (*dropout)(const float* x, const float* residual, float* y, int64_t columns, DropoutRow row);
 
-  // Negative log likelihood of `target` under softmax(logits). With `gradient` the row becomes scale *
-  // (softmax - one hot).
-  float (*cross_entropy_row)(float* logits, int64_t columns, int64_t target, bool gradient, float scale);
+  // Of `target` under softmax(logits). With `gradient` the row becomes scale times the gradient of the whole:
+  // without terms, softmax - one hot.
+  RowLoss (*cross_entropy_row)(float* logits, int64_t columns, int64_t target, bool gradient, float scale,
+                               const LossTerms& terms);
 
   // out: (queries, width) row stride q_stride's counterpart out_stride; log_sum: (queries) of exp(scaled
   // scores).

@@ -230,19 +230,35 @@ PIPELINE_INLINE float row_exp(float* x, int64_t count, float scale, float shift)
   return sum(total);
 }
 
-static float cross_entropy_row(float* logits, int64_t columns, int64_t target, bool gradient, float scale) {
+// Of x - from.
+PIPELINE_INLINE float row_mean(const float* x, int64_t count, float from) {
+  Vec total{};
+  int64_t j = 0;
+  for (; j + kWidth <= count; j += kWidth) total += load(x + j) - from;
+  if (j < count) total += load_part(x + j, count - j, from) - from;
+  return sum(total) / static_cast<float>(count);
+}
+
+// The gradient of z logsumexp(x)^2 is 2 z logsumexp(x) softmax(x). Without terms nothing here is rounded
+// otherwise than if they were not there.
+static RowLoss cross_entropy_row(float* logits, int64_t columns, int64_t target, bool gradient, float scale,
+                                 const LossTerms& terms) {
+  const auto z = static_cast<float>(terms.z_loss), smoothing = static_cast<float>(terms.label_smoothing);
   const float top = row_max(logits, columns);
   const float at_target = logits[target] - top;
+  const float over_mean = smoothing > 0 ? at_target - row_mean(logits, columns, top) : 0;
   const float total = row_exp(logits, columns, 1.0f, top);
+  const float log_total = __builtin_logf(total), log_sum = top + log_total;
   if (gradient) {
-    const Vec factor = splat(scale / total);
+    const Vec factor = splat(scale / total * (1.0f + 2.0f * z * log_sum));
+    const Vec everywhere = splat(scale * smoothing / static_cast<float>(columns));
     for_vectors(
         0, columns, [&](int64_t, auto get, auto put) __attribute__((always_inline)) {
-          put(logits, get(logits) * factor);
+          put(logits, get(logits) * factor - everywhere);
         });
-    logits[target] -= scale;
+    logits[target] -= scale * (1.0f - smoothing);
   }
-  return __builtin_logf(total) - at_target;
+  return {log_total - at_target, smoothing * over_mean + z * log_sum * log_sum};
 }
 
 // Over pairs of positions.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "generation/decoding_options.hpp"
+#include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/sources/source_options.hpp"
@@ -89,6 +90,7 @@ struct ChatConfig {
   text::TokenizerOptions tokenizer;
   language::LanguageOptions language;
   ChatOptions chat;
+  language::LossOptions loss;
   GenerateOptions generate;
   AskOptions ask;
   bool cuda_kernels = true;  // without effect
@@ -99,6 +101,7 @@ struct ChatConfig {
     o.group("tokenizer", tokenizer);
     o.group("language", language);
     o.group("chat", chat);
+    o.group("loss", loss);
     o.group("generate", generate);
     o.group("ask", ask);
   }

@@ -55,9 +55,10 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const ChatBatch& batch) override {
-    return language::loss_by_sources(
-        context(), batch.packed, batch.sources, [&] { return corpus_->training().names(); },
-        [&](const at::Tensor& rows) { return model().loss(batch.packed, pass(), {}, rows); });
+    return language::told_loss(
+        context(), batch.packed, config().loss.of(pass()), batch.sources,
+        [&] { return corpus_->training().names(); },
+        [&](const language::LossDetails& details) { return model().loss(batch.packed, pass(), details); });
   }
   void evaluate(const ChatBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;

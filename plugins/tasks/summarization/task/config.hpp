@@ -11,6 +11,7 @@
 
 #include "generation/decoding_options.hpp"
 #include "language/architecture.hpp"
+#include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
@@ -121,6 +122,7 @@ struct SummarizationConfig {
   ModelConfig model;
   language::LanguageOptions language{.architecture = "gpt2"};
   SequenceConfig sequence;
+  language::LossOptions loss;
   GenerateConfig generate;
   RougeConfig rouge;
   AskConfig ask;
@@ -133,6 +135,7 @@ struct SummarizationConfig {
     o.group("model", model);
     o.group("language", language);
     o.group("sequence", sequence);
+    o.group("loss", loss);
     o.group("generate", generate);
     o.group("rouge", rouge);
     o.group("ask", ask);

@@ -54,9 +54,10 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const SummarizationBatch& batch) override {
-    return language::loss_by_sources(
-        context(), batch.packed, batch.sources, [&] { return corpus_->training().names(); },
-        [&](const at::Tensor& rows) { return model().loss(batch.packed, pass(), {}, rows); });
+    return language::told_loss(
+        context(), batch.packed, config().loss.of(pass()), batch.sources,
+        [&] { return corpus_->training().names(); },
+        [&](const language::LossDetails& details) { return model().loss(batch.packed, pass(), details); });
   }
   void evaluate(const SummarizationBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;

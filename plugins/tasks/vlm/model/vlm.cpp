@@ -102,8 +102,9 @@ transformer::Inserted Vlm::inserted(const VlmBatch& batch, const ForwardPass& pa
   return {at::empty({0}, batch.packed.tokens.options()), seen.view({0, language_->width()})};
 }
 
-LossSum Vlm::loss(const VlmBatch& batch, const ForwardPass& pass, const at::Tensor& row_losses) const {
-  return language_->loss(batch.packed, pass, inserted(batch, pass), row_losses);
+LossSum Vlm::loss(const VlmBatch& batch, const ForwardPass& pass,
+                  const language::LossDetails& details) const {
+  return language_->loss(batch.packed, pass, details, inserted(batch, pass));
 }
 
 at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const {

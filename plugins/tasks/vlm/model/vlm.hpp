@@ -65,8 +65,9 @@ class Vlm {
   ParameterRegistry& parameters() { return *registry_; }
   const ParameterRegistry& parameters() const { return *registry_; }
 
-  // `row_losses`: see LanguageModel::loss().
-  LossSum loss(const VlmBatch& batch, const ForwardPass& pass, const at::Tensor& row_losses = {}) const;
+  // See LanguageModel::loss().
+  LossSum loss(const VlmBatch& batch, const ForwardPass& pass,
+               const language::LossDetails& details = {}) const;
   // Logits of the given rows, (R, vocabulary) fp32. No gradients.
   at::Tensor logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const;
   // What the language model sees of the batch's pictures: (pictures * patches, C).

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "generation/decoding_options.hpp"
+#include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/images/image.hpp"
 #include "plugins/data/sources/source_options.hpp"
@@ -180,6 +181,7 @@ struct VlmTaskConfig {
   LanguagePartOptions language;
   text::TokenizerOptions tokenizer;
   ChatOptions chat;
+  language::LossOptions loss;
   GenerateOptions generate;
   AskOptions ask;
   std::vector<std::string> freeze;
@@ -199,6 +201,7 @@ struct VlmTaskConfig {
     o.group("language", language);
     o.group("tokenizer", tokenizer);
     o.group("chat", chat);
+    o.group("loss", loss);
     o.group("generate", generate);
     o.group("ask", ask);
   }

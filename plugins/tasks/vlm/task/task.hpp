@@ -60,9 +60,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const VlmTaskBatch& batch) override {
-    return language::loss_by_sources(
-        context(), batch.packed, batch.sources, [&] { return training().names(); },
-        [&](const at::Tensor& rows) { return model().loss(batch, pass(), rows); });
+    return language::told_loss(
+        context(), batch.packed, config().loss.of(pass()), batch.sources, [&] { return training().names(); },
+        [&](const language::LossDetails& details) { return model().loss(batch, pass(), details); });
   }
   void evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;

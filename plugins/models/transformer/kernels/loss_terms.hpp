@@ -1,0 +1,14 @@
+#pragma once
+
+namespace pipeline::transformer {
+
+// What a training loss has besides the cross entropy, of each target; x are its row of logits.
+struct LossTerms {
+  double z_loss = 0;           // + z_loss logsumexp(x)^2 (PaLM, arXiv:2204.02311, section 5)
+  double label_smoothing = 0;  // the target is (1 - label_smoothing) one hot + label_smoothing / classes
+
+  bool any() const { return z_loss != 0 || label_smoothing != 0; }
+  bool operator==(const LossTerms&) const = default;
+};
+
+}  // namespace pipeline::transformer
