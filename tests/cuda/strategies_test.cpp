@@ -1,4 +1,6 @@
 // Each strategy with its memory on a device against the same run on the CPU.
+#include <ATen/record_function.h>
+
 #include "tests/cuda/place.hpp"
 #include "tests/strategies/job.hpp"
 
@@ -21,7 +23,8 @@ class Strategies : public ::testing::TestWithParam<Case> {
   static RunOptions options(at::ScalarType type, bool on_device) {
     RunOptions made{.plugin = GetParam().plugin, .dtype = type, .sets = GetParam().sets};
     if (!on_device) {
-      std::erase(made.sets, "strategy.offload=true");  // its state is on the host anyway, and it says so
+      // On the host anyway, and it says so.
+      std::erase_if(made.sets, [](const std::string& set) { return set.starts_with("strategy.offload"); });
       return made;
     }
     made.device = at::Device(at::kCUDA, 0);
@@ -34,7 +37,11 @@ INSTANTIATE_TEST_SUITE_P(All, Strategies,
                                            Case{"stage_1", "sharded", {"strategy.zero_stage=1"}},
                                            Case{"stage_2", "sharded", {"strategy.zero_stage=2"}},
                                            Case{"stage_3", "sharded", {"strategy.zero_stage=3"}},
-                                           Case{"offload", "sharded", {"strategy.offload=true"}}),
+                                           Case{"offload", "sharded", {"strategy.offload=true"}},
+                                           Case{"offload_weights",
+                                                "sharded",
+                                                {"strategy.zero_stage=3", "strategy.offload=true",
+                                                 "strategy.offload_weights=true"}}),
                          [](const auto& one) { return one.param.name; });
 
 // Losses, norms, clipping and both optimizers; published values are float32 or rounded from float32 masters.
@@ -82,6 +89,78 @@ TEST_P(Strategies, TakeAStateFromTheCpuAndGiveItBack) {
   StrategyRun run(job.specs, job.optimizer, options(at::kFloat, true));
   run.load(saved);
   EXPECT_EQ(run.state(), saved);
+}
+
+// Copies between host and device while it lives: aten::copy_, whatever asks for it.
+class CountedCopies {
+ public:
+  struct Counts {
+    int to_device, to_host, waits;  // waits: copies for which the host stands still
+  };
+  CountedCopies()
+      : callback_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(begin).needsInputs(true).scopes({at::RecordScope::FUNCTION}))) {
+    counts_ = {};
+  }
+  ~CountedCopies() { at::removeCallback(callback_); }
+  CountedCopies(const CountedCopies&) = delete;
+  CountedCopies& operator=(const CountedCopies&) = delete;
+  const Counts& counts() const { return counts_; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    if (std::string_view(function.name()) != "aten::copy_") return nullptr;
+    const at::Tensor to = function.inputs()[0].toTensor(), from = function.inputs()[1].toTensor();
+    if (to.is_cpu() == from.is_cpu() || from.numel() == 1) return nullptr;
+    ++(to.is_cpu() ? counts_.to_host : counts_.to_device);
+    if (!function.inputs()[2].toBool()) ++counts_.waits;
+    return nullptr;
+  }
+
+  static inline thread_local Counts counts_{};
+  at::CallbackHandle callback_;
+};
+
+// Each unit's weights come once for a pass; in the update each part comes and goes once, as its two moments
+// do; and the host waits for none of it.
+TEST(OffloadedWeights, AreCopiedOnceForEachUse) {
+  if (!no_device().empty()) GTEST_SKIP() << no_device();
+  constexpr uint32_t kUnits = 6;
+  std::vector<ParameterSpec> specs;
+  for (uint32_t unit = 0; unit < kUnits; ++unit)
+    specs.push_back({"w" + std::to_string(unit), {64, 256}, true, 1, true, unit});
+  StrategyRun run(
+      specs, adamw(),
+      {.plugin = "sharded",
+       .device = at::Device(at::kCUDA, 0),
+       .stream = device_stream(),
+       .sets = {"strategy.zero_stage=3", "strategy.offload=true", "strategy.offload_weights=true"}});
+  const pl_unit_hooks& hooks = run.strategy().unit_hooks();
+  const auto step = [&](uint64_t seed) {
+    const Gradients gradients = random_gradients(specs, seed);
+    run.strategy().begin_step(1);
+    const auto visit = [&](uint32_t unit, uint32_t pass) {
+      check(hooks.enter(hooks.user, unit, pass));
+      if (pass == PL_PASS_BACKWARD) run.deliver(unit, gradients[unit]);
+      check(hooks.leave(hooks.user, unit, pass));
+    };
+    for (uint32_t unit = 0; unit < kUnits; ++unit) visit(unit, PL_PASS_FORWARD);
+    for (uint32_t unit = kUnits; unit-- > 0;) visit(unit, PL_PASS_BACKWARD);
+    run.end_micro_batch(at::ones({}, at::kDouble));
+    return run.strategy().step(StrategyRun::step_args(0.01));
+  };
+  for (uint64_t i = 0; i < 3; ++i)
+    run.strategy().collect(step(i));  // the order of units is known after the first
+  const CountedCopies counted;
+  const uint64_t ticket = step(3);
+  const CountedCopies::Counts counts = counted.counts();
+  run.strategy().collect(ticket);
+  // Unit 0 has a slot of its own, and of the others two are still there when the pass turns round.
+  constexpr int kGathers = 2 * (static_cast<int>(kUnits) - 1) - 2 + 1;
+  EXPECT_EQ(counts.to_device,
+            kGathers + 3 * static_cast<int>(kUnits) + static_cast<int>(kUnits));  // and gradients
+  EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);  // and the report
+  EXPECT_EQ(counts.waits, static_cast<int>(kUnits));  // the test's own: its gradients
 }
 
 }  // namespace

@@ -231,8 +231,8 @@ TEST(ShardedErrors, OptionsThatCannotBe) {
   };
   EXPECT_THAT(with("strategy.zero_stage=4"), HasSubstr("must be at least 1 and at most 3"));
   EXPECT_THAT(with("strategy.offload=true"),
-              HasSubstr("strategy.offload=true: the optimizer's state is in host "
-                        "memory already"));
+              HasSubstr("strategy.offload=true: it would be in host memory, where it is already"));
+  EXPECT_THAT(with("strategy.offload_weights=true"), HasSubstr("where it is already"));
   EXPECT_THAT(with("strategy.reduction=\"bf16\"", true), HasSubstr("use \"fp32\""));
 }
 

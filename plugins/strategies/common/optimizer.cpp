@@ -13,21 +13,22 @@
 namespace pipeline::strategies {
 
 Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
-                     at::Tensor master, int64_t begin, StateIn state_in)
+                     at::Tensor master, int64_t begin, at::Device device, bool state_on_host)
     : layout_(std::move(layout)),
       master_(std::move(master)),
       begin_(begin),
-      step_count_(at::zeros({}, master_.options())) {
+      device_(device),
+      step_count_(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device))) {
   if (rules.empty()) fail("there is no optimizer");
   for (OptimizerRule rule : rules) {
     average_ = MovingAverage::take(rule);
     rules_.push_back(make_rule(rule));
   }
-  make_segments(state_in);
+  make_segments(state_on_host);
 }
 
 // What lies between groups belongs to the segment before it: it is zero, as its gradients are.
-void Optimizer::make_segments(StateIn state_in) {
+void Optimizer::make_segments(bool on_host) {
   const int64_t end = begin_ + master_.numel();
   for (const Group& group : layout_->groups()) {
     if (group.end <= begin_ || group.begin >= end) continue;
@@ -37,8 +38,8 @@ void Optimizer::make_segments(StateIn state_in) {
     if (!segments_.empty()) segments_.back().end = first;
     segments_.push_back({.begin = first, .end = end, .kinds = std::move(kinds), .state = {}});
   }
-  at::TensorOptions options = master_.options();
-  if (state_in == StateIn::kPinnedHost) options = options.device(at::kCPU).pinned_memory(true);
+  auto options = at::TensorOptions().dtype(at::kFloat).device(device_);
+  if (on_host) options = options.device(at::kCPU).pinned_memory(true);
   for (Segment& segment : segments_)
     for (size_t i = 0; i < segment.kinds.size() + (average_ ? 1 : 0); ++i)
       segment.state.push_back(make_state(segment.kind(i).form, segment.end - segment.begin, options));
@@ -138,16 +139,16 @@ void Optimizer::with_update(const Group& group, const GradientRuns& runs, double
                 .places = {}};
   const size_t kinds = rule.kinds().size();
   update.state.resize(kinds);
-  std::vector<std::pair<at::Tensor, at::Tensor>> away;  // state where it is kept, and on the device
+  std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
-    at::Tensor here = home.defined() ? home.to(master_.device(), /*non_blocking=*/true) : home;
+    at::Tensor here = home.defined() ? home.to(device_, /*non_blocking=*/true) : home;
     if (!home.is_same(here)) away.emplace_back(home, here);
     return here;
   };
   for (const GradientRun& run : runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
-    update.weights.push_back(views.weights);
+    update.weights.push_back(on_device(views.weights));
     update.gradients.push_back(run.gradient);
     update.places.push_back(views.place);
     if (scale.limit > 0) {
@@ -168,7 +169,7 @@ void Optimizer::add_to_average(const GradientRuns& runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     at::Tensor average = views.state.back().values;
-    average.copy_(at::lerp(average.to(master_.device()), views.weights, share_));
+    average.copy_(at::lerp(average.to(device_), views.weights.to(device_), share_));
   }
 }
 

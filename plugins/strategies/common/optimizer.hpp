@@ -21,14 +21,14 @@ namespace pipeline::strategies {
 // The update rules over (a shard of) the flat arena, in float32, and their state.
 class Optimizer {
  public:
-  // Where the state is kept: with the weights, or in pinned host memory, from which it is copied to the
-  // device and back for each update.
-  enum class StateIn { kDevice, kPinnedHost };
-
-  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. Throws Error
-  // for invalid options.
+  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. They and the
+  // state may be in pinned host memory, from which they are copied to `device`, where gradients are, and back
+  // for each update. Throws Error for invalid options.
   Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
-            int64_t begin, StateIn state_in = StateIn::kDevice);
+            int64_t begin, at::Device device, bool state_on_host);
+  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
+            const at::Tensor& master, int64_t begin)
+      : Optimizer(rules, std::move(layout), master, begin, master.device(), false) {}
 
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;
@@ -74,7 +74,7 @@ class Optimizer {
     Update::Place place;
   };
 
-  void make_segments(StateIn state_in);
+  void make_segments(bool on_host);
   const Segment& segment_of(int64_t offset) const;
   Update::Place place_of(int64_t offset) const;
   void add_to_average(const GradientRuns& runs);
@@ -89,6 +89,7 @@ class Optimizer {
   at::Tensor share_;                      // what it moves by in this step
   at::Tensor master_;
   int64_t begin_;
+  at::Device device_;
   std::vector<Segment> segments_;                       // by offset
   std::map<std::pair<int64_t, int64_t>, Views> views_;  // by offset and length
   at::Tensor step_count_;

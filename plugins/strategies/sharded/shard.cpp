@@ -6,6 +6,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "plugins/strategies/common/gradient_norm.hpp"
 
@@ -17,6 +18,7 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     : layout_(std::move(layout)),
       partition_(partition),
       in_float_(at::TensorOptions().dtype(at::kFloat).device(options.device)),
+      weights_on_host_(options.weights_on_host),
       state_(layout_, parameters) {
   for (size_t bucket = 0; bucket < partition.buckets().size(); ++bucket) {
     Part part{.range = partition.part(bucket), .value = {}, .gradient = {}, .optimizer = nullptr};
@@ -24,11 +26,13 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
                narrow = part.range.begin >= layout_->narrow_begin();
     const at::ScalarType dtype = trained ? at::kFloat : narrow ? at::kBFloat16 : options.dtype;
     part.is_view = options.arena != nullptr && (!trained || dtype == options.dtype);
+    auto where = in_float_.dtype(dtype);
+    if (weights_on_host_) where = where.device(at::kCPU).pinned_memory(true);
     part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
-                              : at::zeros({part.range.length()}, in_float_.dtype(dtype));
+                              : at::zeros({part.range.length()}, where);
     if (trained) {
-      part.optimizer =
-          std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin, options.state_in);
+      part.optimizer = std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin,
+                                                   options.device, options.state_on_host);
     }
     parts_.push_back(std::move(part));
   }
@@ -38,7 +42,7 @@ void Shard::place(size_t bucket, const at::Tensor& bucket_memory) const {
   const Part& part = parts_[bucket];
   const int64_t length = part.range.length();
   at::Tensor place = bucket_memory.narrow(0, partition_.rank() * length, length);
-  if (place.const_data_ptr() != part.value.const_data_ptr()) place.copy_(part.value);
+  if (place.const_data_ptr() != part.value.const_data_ptr()) place.copy_(part.value, /*non_blocking=*/true);
 }
 
 void Shard::clear_gradients() {
@@ -120,7 +124,14 @@ void Shard::swap_average() {
   }
 }
 
+// What the device has been told to copy to the host may still be under way.
+void Shard::wait_for_device() const {
+  const at::Device device = in_float_.device();
+  if (weights_on_host_) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
 void Shard::load(const StateReader& reader) {
+  wait_for_device();
   for (const Part& part : parts_) state_.read(reader, {"value", part.range.begin, part.value});
   const int64_t steps = reader.values_only() ? 0 : ArenaState::read_step_count(reader);
   for (Part& part : parts_) {
@@ -131,6 +142,7 @@ void Shard::load(const StateReader& reader) {
 }
 
 std::unique_ptr<Snapshot> Shard::snapshot(uint32_t mode) const {
+  wait_for_device();
   std::vector<ArenaPart> parts;
   for (const Part& part : parts_) parts.push_back({"value", part.range.begin, part.value});
   for (const Part& part : parts_) {

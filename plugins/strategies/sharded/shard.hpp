@@ -27,7 +27,8 @@ class Shard {
     // Where all of the weights are in place: the shard then is a view of it as far as the dtypes agree. Null:
     // the shard's own memory.
     const ValueArena* arena;
-    Optimizer::StateIn state_in;
+    bool state_on_host;    // pinned, and copied to the device to be updated
+    bool weights_on_host;  // those as well, and to be used; without an arena
   };
   Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
         const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
@@ -75,12 +76,14 @@ class Shard {
   };
 
   const at::Tensor& gradient_of(Part& part);
+  void wait_for_device() const;
   const Group& group_at(int64_t offset) const;
   uint64_t trainable_elements() const;
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
   at::TensorOptions in_float_;
+  bool weights_on_host_;
   std::vector<Part> parts_;  // by bucket
   ArenaState state_;
 };

@@ -36,7 +36,8 @@ Sharded::Sharded(Setup setup)
              {.dtype = dtype(),
               .device = device_,
               .arena = values_ ? &values_->arena() : nullptr,
-              .state_in = state_in()}),
+              .state_on_host = is_offloaded(config().offload, "offload"),
+              .weights_on_host = is_training() && is_offloaded(config().offload_weights, "offload_weights")}),
       tensors_(make_tensor_exchange()),
       reducer_(make_reducer()),
       figures_(partition_, groups_.all(), config().zero_stage > 1, context().reproducible()) {
@@ -51,17 +52,17 @@ Sharded::Sharded(Setup setup)
   }
 }
 
-Optimizer::StateIn Sharded::state_in() const {
-  if (!config().offload) return Optimizer::StateIn::kDevice;
-  if (device_.is_cpu()) {
-    config_error("offload",
-                 "the optimizer's state is in host memory already, since this run is on the CPU: "
-                 "remove it");
-  }
-  return Optimizer::StateIn::kPinnedHost;
+bool Sharded::is_offloaded(bool asked, const char* option) const {
+  if (asked && device_.is_cpu())
+    config_error(option,
+                 "it would be in host memory, where it is already, since this run is on the CPU: remove it");
+  return asked;
 }
 
 void Sharded::check_config() const {
+  if (config().offload_weights && config().zero_stage < 3)
+    config_error("offload_weights",
+                 "needs strategy.zero_stage = 3: below that every process has all weights");
   if (config().reduction == "bf16" && context().reproducible()) {
     config_error("reduction",
                  "rounds only the gradients that are sent, which depends on the number of processes: with "

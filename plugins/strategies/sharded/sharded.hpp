@@ -30,6 +30,7 @@ struct ShardedConfig {
   bool overlap = true;
   int64_t unit_slots = 2;
   bool offload = false;
+  bool offload_weights = false;
   std::string shard_group = "all";
 
   void describe(Options& o) {
@@ -53,6 +54,9 @@ struct ShardedConfig {
       "summed between groups")
         .may_change();
     o("offload", offload, "keep optimizer state in pinned host memory; needs CUDA").may_change();
+    o("offload_weights", offload_weights,
+      "stage 3: keep weights in pinned host memory, too; each unit's are on the device while it is used")
+        .may_change();
   }
 };
 
@@ -86,7 +90,7 @@ class Sharded : public Strategy<ShardedConfig> {
   bool is_training() const { return run().purpose == PL_PURPOSE_TRAIN; }
   bool has_unit_slots() const { return unit_slots_ != nullptr; }
   at::ScalarType dtype() const;
-  Optimizer::StateIn state_in() const;
+  bool is_offloaded(bool asked, const char* option) const;
   void check_config() const;
   std::unique_ptr<TensorExchange> make_tensor_exchange() const;
   std::unique_ptr<Reducer> make_reducer();
