@@ -159,7 +159,7 @@ TEST(OffloadedWeights, AreCopiedOnceForEachUse) {
   constexpr int kGathers = 2 * (static_cast<int>(kUnits) - 1) - 2 + 1;
   EXPECT_EQ(counts.to_device,
             kGathers + 3 * static_cast<int>(kUnits) + static_cast<int>(kUnits));  // and gradients
-  EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);  // and the report
+  EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);                    // and the report
   EXPECT_EQ(counts.waits, static_cast<int>(kUnits));  // the test's own: its gradients
 }
 
