@@ -82,7 +82,7 @@ constexpr pl_option kOptions[] = {
     option("plugins.paths", PL_OPTION_PATH_LIST, "[]", "more folders to search for plugins", kMayChange),
     option("task.plugin", kString, "", "the task to train, for example \"summarization\"", kRequired),
     option("strategy.plugin", kString, "\"auto\"",
-           "single, ddp or sharded; auto: single with one process, else ddp", kMayChange),
+           "single, ddp, sharded or diloco; auto: single with one process, else ddp", kMayChange),
     option("backend.plugin", kString, "\"auto\"", "gloo, nccl or shm; auto: by device and hosts", kMayChange),
 
     option("optimizer.kind", kString, "\"adamw\"",

@@ -1,0 +1,103 @@
+// `diloco` over two processes: a run of its own, which goes on exactly where it was stopped or killed.
+#include <csignal>
+
+#include <gmock/gmock.h>
+
+#include "tests/e2e/same_run.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kConfig = R"([run]
+dir = "run"
+device = "cpu"
+reproducible = true
+[task]
+plugin = "template"
+samples = 400
+[strategy]
+plugin = "diloco"
+sync_steps = 4
+[launch]
+processes = 2
+)";
+
+class DilocoJob : public Job {
+ public:
+  DilocoJob() { write_text(path("train.toml"), std::string(kConfig) + kShortTraining); }
+};
+
+class Diloco : public SameRunOf<DilocoJob> {
+ protected:
+  Result run(const std::string& dir, std::vector<std::string> sets = {}) const {
+    std::vector<std::string> arguments;
+    sets.push_back("run.dir=" + dir);
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return call("run", arguments);
+  }
+  std::vector<nlohmann::json> evaluations(const std::string& dir) const {
+    std::vector<nlohmann::json> lines;
+    for (const std::string& line : read_lines(path(dir + "/eval.jsonl"))) {
+      lines.push_back(nlohmann::json::parse(line));
+      lines.back().erase("seconds");
+    }
+    return lines;
+  }
+};
+
+TEST_F(Diloco, SaysWhatItsLossesAreAndGoesOnBetweenTwoOuterSteps) {
+  const Result whole = run("whole");
+  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  EXPECT_THAT(whole.out + whole.err, HasSubstr("DiLoCo: 2 process(es), joined every 4 updates"));
+  EXPECT_THAT(whole.out + whole.err, HasSubstr("run.reproducible = true holds for 2 process(es)"));
+  for (const char* steps : {"train.max_steps=6", "train.max_steps=12"})
+    ASSERT_EQ(run("parts", {steps}).code, 0);
+  EXPECT_EQ(curve("parts"), curve("whole"));
+  EXPECT_EQ(evaluations("parts"), evaluations("whole"));
+  const std::string parameters = exported("whole");
+  EXPECT_EQ(exported("parts"), parameters);
+  for (const char* backend : {"backend.plugin=gloo", "backend.plugin=shm"}) {
+    const std::string dir = std::string(backend).substr(15);
+    ASSERT_EQ(run(dir, {backend}).code, 0);
+    EXPECT_EQ(curve(dir), curve("whole"));
+    EXPECT_EQ(exported(dir), parameters);
+  }
+}
+
+TEST_F(Diloco, GoesOnAfterAKill) {
+  const std::vector<std::string> sets{"train.max_steps=300", "evaluate.every=0", "checkpoint.every=5"};
+  ASSERT_EQ(run("undisturbed", sets).code, 0);
+  std::vector<std::string> arguments{"run", "train.toml", "--set", "run.dir=killed"};
+  for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+  const auto steps = [&] { return read_lines(path("killed/metrics.jsonl")).size(); };
+  Process first(pipeline_command(arguments), folder());
+  ASSERT_TRUE(eventually([&] { return steps() > 10 || !first.is_running(); }));
+  const std::vector<pid_t> ranks = first.children();
+  ASSERT_EQ(ranks.size(), 2u) << first.wait().err;
+  ::kill(ranks[1], SIGKILL);
+  EXPECT_EQ(first.wait().code, 1);
+  ASSERT_LT(steps(), 300u) << "the run was over before the kill: make it longer";
+  const Result second = run("killed", sets);
+  ASSERT_EQ(second.code, 0) << second.out << second.err;
+  EXPECT_THAT(second.out + second.err, HasSubstr("continued from killed/checkpoints/step-"));
+  EXPECT_EQ(curve("killed"), curve("undisturbed"));
+  EXPECT_EQ(exported("killed"), exported("undisturbed"));
+}
+
+TEST_F(Diloco, GoesOnWithAsManyProcessesOnlyAndOthersBeginWithItsWeights) {
+  ASSERT_EQ(run("run").code, 0);
+  const Result one = run("run", {"launch.processes=1", "train.max_steps=14"});
+  EXPECT_EQ(one.code, 2) << one.out << one.err;
+  EXPECT_THAT(one.err,
+              HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved"));
+  const Result ddp = run("run", {"strategy.plugin=ddp", "strategy.sync_steps=4", "train.max_steps=14"});
+  EXPECT_EQ(ddp.code, 2) << ddp.out << ddp.err;
+  const Result next = run("next", {"launch.processes=1", "train.init_from=run", "train.max_steps=2"});
+  EXPECT_EQ(next.code, 0) << next.out << next.err;
+  EXPECT_THAT(next.out + next.err, HasSubstr("weights from run/checkpoints/step-"));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
