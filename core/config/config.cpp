@@ -11,11 +11,23 @@
 namespace pipeline::config {
 namespace {
 
-// Tables whose keys, but for the core's own, belong to a plugin and are judged with its schema.
-bool is_for_plugin(std::string_view key) {
+// Whether a key belongs to a plugin, but for the core's own, and is judged with its schema. An update rule is
+// a plugin's only where one is named.
+bool is_for_plugin(std::string_view key, bool has_rule) {
   for (const std::string_view table : kPluginTables)
-    if (key.starts_with(table) && key.size() > table.size() && key[table.size()] == '.') return true;
+    if (key.starts_with(table) && key.size() > table.size() && key[table.size()] == '.')
+      return has_rule || table != "optimizer";
   return false;
+}
+
+bool names_rule(const Sources& sources) {
+  const auto names = [](const Table& table) {
+    const auto plugin = table.entries.find("optimizer.plugin");
+    return plugin != table.entries.end() && plugin->second.value.text != "none";
+  };
+  return names(sources.base) || names(sources.sets) ||
+         std::ranges::any_of(sources.stages, names, &StageLayer::table) ||
+         std::ranges::any_of(sources.stage_sets, [&](const auto& set) { return names(set.second); });
 }
 
 void add_problem(const Entry& entry, std::string_view key, std::string_view problem, Problems& problems) {
@@ -67,10 +79,11 @@ void check_required(const pl_option& option, const std::string& key, const Table
 }
 
 // All that can be said of one layer without the others.
-void check_layer(const Table& table, Problems& problems) {
+void check_layer(const Table& table, bool has_rule, Problems& problems) {
   Vocabulary vocabulary;
   vocabulary.add(core_options(), "");
-  vocabulary.check(table, is_for_plugin, problems);
+  vocabulary.check(
+      table, [&](std::string_view key) { return is_for_plugin(key, has_rule); }, problems);
   for (const pl_option& option : core_options())
     resolve(option, std::string(view(option.key)), table, problems);
 }
@@ -149,16 +162,17 @@ void check_plugins(const Sources& sources, const LoadArgs& args, Problems& probl
 }
 
 void check_all(const Sources& sources, Problems& problems) {
+  const bool has_rule = names_rule(sources);
   Table above_stages = sources.base;
   above_stages.merge(sources.sets);
-  check_layer(above_stages, problems);
+  check_layer(above_stages, has_rule, problems);
   for (const StageLayer& stage : sources.stages) {
-    check_layer(stage.table, problems);
+    check_layer(stage.table, has_rule, problems);
     const Table merged = sources.merged(stage.name);
     for (const pl_option& option : core_options())
       check_required(option, std::string(view(option.key)), merged, sources.file, problems);
   }
-  for (const auto& [name, table] : sources.stage_sets) check_layer(table, problems);
+  for (const auto& [name, table] : sources.stage_sets) check_layer(table, has_rule, problems);
 }
 
 // What a continued run may not change, and why: for those who want to.
@@ -183,7 +197,8 @@ void check_changes(const Sources& sources, Problems& problems) {
       const auto options = core_options();
       const auto known = std::ranges::find(options, key, [](const pl_option& o) { return view(o.key); });
       const uint32_t flags = known == options.end() ? 0 : known->flags;
-      if ((flags & kChangesByName) || (known == options.end() && !is_for_plugin(key))) continue;
+      if ((flags & kChangesByName) || (known == options.end() && !is_for_plugin(key, names_rule(sources))))
+        continue;
       const std::string reason = why_not(key, flags);
       problems.add(entry.origin,
                    format_problem(entry.origin, key, shown(entry.value),

@@ -85,7 +85,7 @@ std::string Vocabulary::about_key(const std::string& key, const Literal& value) 
   if (const std::string* above = value_above(key))
     return "unknown key: " + *above + " is a value, not a table";
   if (is_table(key)) {
-    for (const char* main_key : {".plugin", ".kind"})
+    for (const char* main_key : {".kind", ".plugin"})
       if (is_key(key + main_key))
         return "is a table, not a value: write " + key + main_key + " = " + shown(value);
     return "is a table, not a value: write its keys below [" + key + "]";
