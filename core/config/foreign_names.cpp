@@ -36,6 +36,7 @@ constexpr Names kKeys[] = {
     {"max_grad_norm grad_norm max_norm clip_norm clip_grad grad_clip gradient_clip gradient_clipping "
      "gradient_clip_val clip_gradients grad_norm_clip",
      "train.clip_grad_norm"},
+    {"clip_value clipvalue grad_clip_value gradient_clip_value", "train.clip_grad_value"},
     {"fp16 bf16 fp32 amp use_amp half tf32 mixed_precision mixed_precision_param dtype torch_dtype "
      "fp16.enabled bf16.enabled fp16_full_eval bf16_full_eval",
      "train.precision = \"auto\", \"fp32\", \"bf16\" or \"fp16\""},
@@ -125,7 +126,9 @@ constexpr Names kKeys[] = {
     {"ddp_timeout nccl_timeout init_timeout_seconds train_timeout_seconds", "launch.stall_seconds"},
     {"distributed_type sharding_strategy fsdp data_parallel data_parallel_mode",
      "strategy.plugin = \"single\", \"ddp\" or \"sharded\""},
-    {"zero_optimization zero_optimization.stage data_parallel_shard_degree data_parallel_replicate_degree",
+    {"data_parallel_replicate_degree hybrid_shard hsdp mics_shard_size",
+     "strategy.plugin = \"sharded\" with strategy.shard_group"},
+    {"zero_optimization zero_optimization.stage data_parallel_shard_degree",
      "strategy.plugin = \"sharded\" with strategy.zero_stage"},
     {"dist_backend ddp_backend distributed_backend process_group_backend", "backend.plugin"},
     {"plugin_path plugin_paths plugin_dir plugins_dir", "plugins.paths"},

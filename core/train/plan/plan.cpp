@@ -195,7 +195,7 @@ struct Planner {
         activations_of(run.batch.micro_batch, per_sample, narrowed(plan.measured_activations));
     if (!plan.assumed && copies_checkpoints(session.config(), plan.steps))
       memory.checkpoint = strategy.checkpoint_bytes;
-    run.bytes_sent = bytes_sent(question, strategy.reduction_bits, plan.trainable);
+    run.bytes_sent = bytes_sent(question, strategy, plan.trainable);
     if (!run.largest_micro_batch)
       run.largest_micro_batch = largest_micro_batch(memory, run.batch, per_sample, plan.memory_limit);
     run.step_seconds = plan.assumed ? assumed_step_seconds(plan, run, precision.compute.bits)

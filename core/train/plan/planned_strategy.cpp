@@ -1,5 +1,6 @@
 #include "core/train/plan/planned_strategy.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -54,6 +55,13 @@ pl_config options_of(const Session& session, const plugins::Plugin& plugin,
   return config::load(load).plugin("strategy", plugin.options());
 }
 
+// strategy.shard_group where it is a number. All processes of a plan are on one host.
+uint64_t shard_group_of(const pl_config& options) {
+  const bool has_groups = std::ranges::find(options.keys(), "shard_group") != options.keys().end();
+  const std::string text = has_groups ? options.get_string("shard_group") : "";
+  return text.find_first_not_of("0123456789") == std::string::npos && !text.empty() ? std::stoull(text) : 0;
+}
+
 }  // namespace
 
 PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
@@ -89,14 +97,15 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry,
                                                   session.task_plugin().label()));
   return {.memory = memory_of(strategy),
           .checkpoint_bytes = checkpoint_bytes(strategy),
-          .reduction_bits = strategy.info().reduction_dtype.bits};
+          .reduction_bits = strategy.info().reduction_dtype.bits,
+          .shard_group = shard_group_of(options)};
 }
 
-std::optional<double> bytes_sent(const StrategyQuestion& question, uint32_t reduction_bits,
+std::optional<double> bytes_sent(const StrategyQuestion& question, const PlannedStrategy& strategy,
                                  uint64_t trainable_parameters) {
   const auto processes = static_cast<double>(question.batch.world_size),
              passes = static_cast<double>(question.batch.accumulation_steps());
-  const double gradient = reduction_bits / 8.0, weight = question.dtype.bits / 8.0;
+  const double gradient = strategy.reduction_bits / 8.0, weight = question.dtype.bits / 8.0;
   const int64_t stage = question.zero_stage.value_or(0);
   double of_each = 0;
   if (question.batch.world_size == 1)
@@ -111,7 +120,10 @@ std::optional<double> bytes_sent(const StrategyQuestion& question, uint32_t redu
     of_each = passes * (gradient + 2 * weight);
   else
     return std::nullopt;
-  return of_each * static_cast<double>(trainable_parameters) * (processes - 1) / processes;
+  // Between groups: the sums of the shards, in float32, once a step.
+  const double group = strategy.shard_group == 0 ? processes : static_cast<double>(strategy.shard_group),
+               groups = processes / group, between = 2 * sizeof(float) / group * (groups - 1) / groups;
+  return (of_each * (group - 1) / group + between) * static_cast<double>(trainable_parameters);
 }
 
 }  // namespace pipeline::train

@@ -16,6 +16,7 @@ struct PlannedStrategy {
   StrategyMemory memory;          // of rank 0
   uint64_t checkpoint_bytes = 0;  // that rank 0 writes
   uint32_t reduction_bits = 32;   // of an element of a gradient that is sent
+  uint64_t shard_group = 0;       // processes that hold one copy in shards; 0: all
 };
 
 struct StrategyQuestion {
@@ -32,7 +33,7 @@ PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry, cons
 
 // Bytes that each process sends in a step with `micro_batches` of its own, by plugins/strategies/README.md;
 // nullopt for a strategy that it does not know.
-std::optional<double> bytes_sent(const StrategyQuestion& question, uint32_t reduction_bits,
+std::optional<double> bytes_sent(const StrategyQuestion& question, const PlannedStrategy& strategy,
                                  uint64_t trainable_parameters);
 
 }  // namespace pipeline::train
