@@ -113,6 +113,22 @@ TEST(CheckPlugin, NoticesWhatGoesWrongInBf16) {
               HasSubstr("differ from those with the same weights in float32 by 0.5, where the largest is 1"));
 }
 
+TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
+  const std::string cut = "an update does not depend on how weights are cut",
+                    changes = "an update changes weights",
+                    matrix = "a transformed matrix is finite and the same each time";
+  EXPECT_TRUE(check_zoo("rule_right").passed());
+  EXPECT_THAT(check_zoo("rule_of_matrices").text, HasSubstr("  ok   " + matrix + "\n"));
+  EXPECT_EQ(
+      failure(check_zoo("rule_of_value"), changes),
+      "optimizer rule_of_value: info: its state 'value': must be made of a-z, 0-9 and _, occur once, and be "
+      "neither value, ema nor step");
+  EXPECT_EQ(failure(check_zoo("rule_of_length"), cut),
+            "an update in three runs gives other bits than in one: it may not depend on where a run ends");
+  EXPECT_EQ(failure(check_zoo("rule_throws"), changes), "optimizer rule_throws: nothing works today");
+  EXPECT_EQ(failure(check_zoo("rule_infinite"), matrix), "transform makes values that are not finite");
+}
+
 TEST(CheckPlugin, NoticesReportsThatNeedDataOrLoseFiles) {
   const std::string report = "a report is a function of the evaluation's values";
   EXPECT_EQ(failure(check_zoo("report_of_data"), report),

@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
              "its pl_plugin_entry returned a table and also an error: cannot make up its mind"},
         Case{"null_api", "its api table is NULL"},
         Case{"throws", "a C++ exception left its pl_plugin_entry, which the ABI forbids: out of patience"},
-        Case{"wrong_kind", "kind is 9, must be 1 (task), 2 (strategy) or 3 (backend)"},
+        Case{"wrong_kind", "kind is 9, must be 1 (task), 2 (strategy), 3 (backend) or 4 (optimizer)"},
         Case{"bad_name", "its name is 'Bad Name', must be made of a-z, 0-9, _ and -"},
         Case{"other_name",
              "calls itself 'something_else', so its file must be called something_else.so: plugins are found "
