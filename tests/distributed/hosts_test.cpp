@@ -82,6 +82,24 @@ TEST_F(TwoHosts, ARankThatIsKilledEndsBoth) {
   EXPECT_THAT(here.err, HasSubstr("rank 3 (host n2")) << "host 1 says where to look";
 }
 
+// A copy of the weights on each host, in two shards: the bits are the same, and a rank's end is known in all
+// groups.
+TEST_F(TwoHosts, AreGroupsOfShards) {
+  const Words groups = {"--set", "strategy.plugin=sharded", "--set", "strategy.shard_group=host"};
+  {
+    const auto second = start(by_hand(2, runs_.short_run("a") + groups)),
+               first = start(by_hand(1, runs_.short_run("a") + groups));
+    expect_same("a", "pipeline", *first, *second);
+  }
+  const auto first = start(by_hand(1, runs_.endless_run("b") + groups)),
+             second = start(by_hand(2, runs_.endless_run("b") + groups));
+  wait_for_four("b");
+  ::kill(runs_.ranks().at(3), SIGKILL);
+  EXPECT_LT(seconds_until([&] { return runs_.ranks().empty(); }), 15);
+  EXPECT_THAT(second->wait().err, HasSubstr("was killed by SIGKILL"));
+  EXPECT_EQ(first->wait().code, 1);
+}
+
 TEST_F(TwoHosts, BothStartAgain) {
   const Words more = {"--set", "launch.max_restarts=1", "--set", "train.max_steps=600"};
   const auto first = start(by_hand(1, runs_.short_run("a") + more)),
