@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,5 +64,8 @@ inline std::string precision_name(pl_dtype dtype) {
   if (dtype.code == PL_DTYPE_FLOAT) return "fp" + std::to_string(dtype.bits);
   return dtype.code == PL_DTYPE_BFLOAT ? "bf" + std::to_string(dtype.bits) : dtype_name(dtype);
 }
+
+// Of the bits of a bfloat16, which are the upper half of a float32's.
+inline float widened(uint16_t bfloat16) { return std::bit_cast<float>(uint32_t{bfloat16} << 16); }
 
 }  // namespace pipeline

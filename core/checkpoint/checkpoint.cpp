@@ -95,13 +95,13 @@ void Checkpoint::verify() const {
   }
 }
 
-// From bfloat16, the upper half of a float32.
+// From bfloat16 to float32.
 static void widen(std::span<const std::byte> narrow, std::byte* out) {
-  for (size_t at = 0; at < narrow.size(); at += sizeof(uint16_t), out += sizeof(uint32_t)) {
-    uint16_t upper = 0;
-    std::memcpy(&upper, narrow.data() + at, sizeof upper);
-    const uint32_t bits = uint32_t{upper} << 16;
-    std::memcpy(out, &bits, sizeof bits);
+  for (size_t at = 0; at < narrow.size(); at += sizeof(uint16_t), out += sizeof(float)) {
+    uint16_t bfloat16 = 0;
+    std::memcpy(&bfloat16, narrow.data() + at, sizeof bfloat16);
+    const float value = widened(bfloat16);
+    std::memcpy(out, &value, sizeof value);
   }
 }
 

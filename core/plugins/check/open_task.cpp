@@ -30,7 +30,6 @@ double scalar(const pl_tensor& tensor) {
 
 // Cut off rather than rounded: any bf16 number near the float32 one will do.
 uint16_t narrowed(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
-float widened(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
 
 }  // namespace
 
