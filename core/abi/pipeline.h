@@ -876,7 +876,8 @@ typedef struct pl_step_report {
 /* A contiguous run of elements of one flattened tensor of the training state. So that another strategy can
  * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "ema" and what a rule
  * names in pl_optimizer_info are float32 of the parameter's shape; "step", the number of updates made, is an
- * int64 scalar with an empty parameter name. A snapshot may have the "value" of a frozen parameter (1.6) and
+ * int64 scalar with an empty parameter name. State that no other strategy can continue from has kinds of the
+ * strategy's own (1.7). A snapshot may have the "value" of a frozen parameter (1.6) and
  * optimizer state (1.7) in bfloat16, which is widened when it is read. */
 typedef struct pl_piece {
   uint32_t struct_size;

@@ -29,12 +29,15 @@ plugins::Kind kind_of(const std::string& word) {
               fmt::format("new {}: no kind of plugin: {}", word, config::did_you_mean(word, names)));
 }
 
+const char* article(std::string_view kind) { return kind.starts_with('o') ? "an" : "a"; }
+
 std::string language_of(const NewArgs& args, plugins::Kind kind) {
   const std::vector<std::string> known = templates::languages(kind);
   if (args.language.empty()) return known.front();
   if (std::ranges::find(known, args.language) != known.end()) return args.language;
-  throw Error(PL_ERROR_CONFIG, fmt::format("--language {}: a {} is made in {}", args.language,
-                                           plugins::kind_name(kind), config::alternatives(known)));
+  throw Error(PL_ERROR_CONFIG, fmt::format("--language {}: {} {} is made in {}", args.language,
+                                           article(plugins::kind_name(kind)), plugins::kind_name(kind),
+                                           config::alternatives(known)));
 }
 
 // Two plugins of one name could not be told apart in a configuration.
@@ -70,7 +73,7 @@ int make_new(const NewArgs& args) {
   const std::vector<templates::File> files = templates::make_project(kind, language, args.name);
   templates::write_project(folder, files);
   const std::string name = language == "c" ? "C" : language == "c++" ? "C++" : "Python";
-  print(fmt::format("{}: a {} in {}\n", folder.string(), args.kind, name));
+  print(fmt::format("{}: {} {} in {}\n", folder.string(), article(args.kind), args.kind, name));
   for (const templates::File& file : files) print(fmt::format("  {}\n", file.path.string()));
   if (language == "python") {
     print(

@@ -208,8 +208,7 @@ constexpr pl_option kOptions[] = {
            kByName),
 
     option("evaluate.ema", kBool, "false",
-           "evaluate the moving average of the weights, which optimizer.ema_decay keeps, during training",
-           kMayChange),
+           "evaluate the moving average of the weights, which optimizer.ema_decay keeps, during training"),
     option("evaluate.patience", kInt, "0",
            "end the run after so many evaluations in a row without a better evaluate.best_metric; 0: never",
            in("evaluations"), at_least(0), kMayChange, kByName),

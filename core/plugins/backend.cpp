@@ -54,12 +54,19 @@ Communicator::Communicator(const Plugin& backend, const pl_context& context, con
     channel_->of_some = fmt::format(" (in the group of ranks {})", fmt::join(args.members, ", "));
     const auto* groups = static_cast<const pl_groups*>(backend.query(PL_EXTENSION_GROUPS));
     if (groups == nullptr || !PL_HAS(pl_groups, groups, open))
-      throw Error(PL_ERROR_UNSUPPORTED, fmt::format("{} opens no groups of some ranks: it has no {}",
-                                                    backend.label(), PL_EXTENSION_GROUPS));
-    channel_->call.main("open", [&] {
-      return groups->open(&host_table(), &context, config, &raw, args.members.data(), args.members.size(),
-                          &channel_->comm);
-    });
+      throw Error(
+          PL_ERROR_UNSUPPORTED,
+          fmt::format("{} opens no groups of some ranks (it has no {}): use another backend, or leave "
+                      "groups (strategy.shard_group) out",
+                      backend.label(), PL_EXTENSION_GROUPS));
+    try {
+      channel_->call.main("open", [&] {
+        return groups->open(&host_table(), &context, config, &raw, args.members.data(), args.members.size(),
+                            &channel_->comm);
+      });
+    } catch (const Error& e) {
+      throw Error(e.code(), e.what() + channel_->of_some);
+    }
   }
   if (!channel_->comm) throw Error(backend.label() + ": open returned no error and no group");
   view_ = sized<pl_communicator>();

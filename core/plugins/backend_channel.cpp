@@ -204,7 +204,8 @@ pl_error* end_work(pl_comm* comm, pl_work* work, const char* slot, Wait&& call) 
     } catch (const Error& e) {
       self.record.end(work, failed);
       throw Error(e.code(),
-                  flight ? fmt::format("{} in {}", e.what(), describe(*flight)) : std::string(e.what()));
+                  (flight ? fmt::format("{} in {}", e.what(), describe(*flight)) : std::string(e.what())) +
+                      self.of_some);
     }
     self.record.end(work, failed);
   });

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include <fmt/format.h>
 
@@ -151,9 +152,17 @@ void give_exchange_among(pl_context& context, peers::Peers& peers, const std::st
   const auto full = [plugin = context.plugin, group](std::string_view name) {
     return fmt::format("{}/{}/{}", plugin, group, name);
   };
-  const auto count = std::make_shared<std::map<std::string, std::uint64_t, std::less<>>>();  // by name
+  struct Rounds {
+    std::mutex mutex;
+    std::map<std::string, std::uint64_t, std::less<>> done;  // by name
+  };
+  const auto rounds = std::make_shared<Rounds>();
   context.exchange = [=, &peers](std::string_view name, std::string_view mine) {
-    const std::string channel = fmt::format("{}#{}", full(name), ++(*count)[std::string(name)]);
+    const auto round = [&] {
+      const std::lock_guard lock(rounds->mutex);
+      return ++rounds->done[std::string(name)];
+    }();
+    const std::string channel = fmt::format("{}#{}", full(name), round);
     peers.put(fmt::format("{}/{}", channel, rank), mine);
     std::vector<std::string> all;
     for (std::size_t other = 0; other < members.size(); ++other) {

@@ -62,9 +62,11 @@ std::string advice(const Divergence& divergence, const config::Config& config, c
       divergence.last_good.empty()
           ? fmt::format("start over with --fresh and a lower optimizer.lr (it was {:g})", lr)
           : fmt::format("go on from there with --change optimizer.lr={:g} (it was {:g})", lr / 10, lr);
-  text += fmt::format("; schedule.warmup_steps ({}) and train.clip_grad_norm ({}{}) help, too",
-                      config.show("schedule.warmup_steps"), config.show("train.clip_grad_norm"),
-                      config.get_float("train.clip_grad_norm") == 0 ? ", off" : "");
+  const bool by_value = config.get_float("train.clip_grad_value") > 0;
+  const char* clip = by_value ? "train.clip_grad_value" : "train.clip_grad_norm";
+  text += fmt::format("; schedule.warmup_steps ({}) and {} ({}{}) help, too",
+                      config.show("schedule.warmup_steps"), clip, config.show(clip),
+                      config.get_float(clip) == 0 ? ", off" : "");
   if (precision != "fp32")
     text += fmt::format("; or start over with --fresh and another train.precision (it was {})", precision);
   return text + "; or look at the data";

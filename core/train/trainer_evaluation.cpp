@@ -37,7 +37,15 @@ bool Trainer::evaluate_now() {
     if (averaged) session_.strategy().swap_average();
   };
   if (averaged) session_.strategy().swap_average();
-  session_.gather_values();
+  try {
+    session_.gather_values();
+  } catch (const Error& error) {
+    if (error.code() == PL_ERROR_OUT_OF_MEMORY) {  // as on all ranks: nor is what was trained lost to that
+      put_back();
+      save(true);
+    }
+    throw;
+  }
   EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
   request.progress = [&](uint64_t done, uint64_t total) {
     log_.console().progress(fmt::format("evaluating after step {}", state_.step), done, total);

@@ -52,6 +52,7 @@ class HostSgd : public pipeline::Strategy<pipeline::NoConfig> {
     if (!same(run().parameter_dtype, kFloat32))
       pipeline::fail_with(PL_ERROR_UNSUPPORTED, "keeps float32 only: set train.precision = \"fp32\"");
     for (const pipeline::OptimizerRule& rule : optimizers()) {
+      pipeline::require_known_flags("the optimizer", rule.flags, 0);
       if (rule.name != "sgd")
         pipeline::fail_with(PL_ERROR_UNSUPPORTED, "has one optimizer: set optimizer.kind = \"sgd\"");
       rule.require_options({"momentum", "nesterov", "weight_decay"});

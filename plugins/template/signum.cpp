@@ -5,7 +5,7 @@
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/tensor.hpp>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/ATen.h>
 
 namespace {
 

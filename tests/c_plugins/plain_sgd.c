@@ -69,7 +69,7 @@ static pl_error* check_run(const pl_host* host, const pl_run_info* run) {
 static pl_error* take_optimizer(pl_strategy* self, const pl_optimizer* optimizer, uint64_t index,
                                 const pl_strategy_args* args) {
   uint64_t i, j;
-  if (!is_name(optimizer->name, "sgd"))
+  if (!is_name(optimizer->name, "sgd") || (optimizer->flags & ~PL_FLAGS_MAY_IGNORE) != 0)
     return fail(self->host, PL_ERROR_UNSUPPORTED,
                 "plain_sgd has one optimizer: set optimizer.kind = \"sgd\"");
   for (i = 0; i < optimizer->option_count; ++i) {
@@ -88,6 +88,10 @@ static pl_error* take_optimizer(pl_strategy* self, const pl_optimizer* optimizer
       return fail(self->host, PL_ERROR_UNSUPPORTED, "plain_sgd has no option %.*s", (int)option->name.len,
                   option->name.ptr);
   }
+  if (optimizer->option_count != 3)
+    return fail(self->host, PL_ERROR_FAILED,
+                "plain_sgd: %u options, expected momentum, nesterov and weight_decay",
+                (unsigned)optimizer->option_count);
   return NULL;
 }
 

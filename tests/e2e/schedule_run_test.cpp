@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <test_paths.hpp>
 
 #include "core/safetensors/file.hpp"
 #include "tests/e2e/small_job.hpp"
@@ -167,11 +168,15 @@ TEST_F(ScheduleRun, AMovingAverageIsEvaluatedDuringTraining) {
 
 // A rule from outside the tree, under every strategy and over a stop.
 TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
-  for (const std::string rule : {"sign_sgd", "signum"}) {
-    const Options base{"optimizer.plugin=" + rule, "optimizer.lr=1e-3", "optimizer.ema_decay=0.9"};
+  // The last one sees matrices whole, and leaves all else to AdamW.
+  const std::string zoo = "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]";
+  for (const std::string rule : {"sign_sgd", "sigmoid_rule", "rule_of_matrices"}) {
+    const Options base{zoo, "optimizer.plugin=" + rule, "optimizer.lr=1e-3", "optimizer.ema_decay=0.9"};
     const Result whole = run(rule, base);
     ASSERT_EQ(whole.code, 0) << whole.err;
     EXPECT_THAT(whole.out + whole.err, HasSubstr("optimizer " + rule));
+    EXPECT_EQ((whole.out + whole.err).find(" by " + rule + "; ") != std::string::npos,
+              rule == "rule_of_matrices");
     for (const char* stage : {"1", "2", "3"}) {
       const std::string dir = rule + stage;
       ASSERT_EQ(run(dir, with(base, {"strategy.plugin=ddp", "launch.processes=2", "train.max_steps=5"})).code,
@@ -182,9 +187,9 @@ TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
       EXPECT_EQ(curve(dir), curve(rule)) << dir;
     }
   }
-  EXPECT_THAT(run("x", {"optimizer.plugin=signum", "optimizer.kind=sgd"}).err,
-              HasSubstr("the rule is that of optimizer.plugin = \"signum\": leave one of the two out"));
-  EXPECT_THAT(run("signum", {"optimizer.kind=adamw"}).err, HasSubstr("optimizer.plugin"));
+  EXPECT_THAT(run("x", {"optimizer.plugin=sign_sgd", "optimizer.kind=sgd"}).err,
+              HasSubstr("the rule is that of optimizer.plugin = \"sign_sgd\": leave one of the two out"));
+  EXPECT_THAT(run("sign_sgd", {"optimizer.kind=adamw"}).err, HasSubstr("optimizer.plugin"));
 }
 
 // What is exported and evaluated with --average: the mean of the last checkpoints' weights.

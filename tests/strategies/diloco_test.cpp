@@ -320,14 +320,16 @@ TEST(DilocoErrors, WhatItDoesNotHaveIsRefused) {
     });
   };
   EXPECT_THAT(with(sgd()), HasSubstr("optimizer sgd: the inner steps are AdamW's"));
-  EXPECT_THAT(with(sgd()), HasSubstr("set optimizer.kind = \"adamw\""));
+  EXPECT_THAT(with(sgd()), HasSubstr("optimizer.kind = \"adamw\", and no plugin"));
   EXPECT_THAT(with(muon()), HasSubstr("optimizer muon: the inner steps are AdamW's"));
-  EXPECT_THAT(with(with_ema(adamw())),
-              HasSubstr("optimizer.ema_decay = 0.9: diloco keeps two moments in float32: leave it out"));
+  EXPECT_THAT(
+      with(with_ema(adamw())),
+      HasSubstr("optimizer.ema_decay = 0.9: diloco keeps float32 moments and no average: leave it out"));
   plugins::Optimizer narrow = adamw();
   narrow.options["state_bits"] = 8;
-  EXPECT_THAT(with(narrow),
-              HasSubstr("optimizer.state_bits = 8: diloco keeps two moments in float32: leave it out"));
+  EXPECT_THAT(
+      with(narrow),
+      HasSubstr("optimizer.state_bits = 8: diloco keeps float32 moments and no average: leave it out"));
   EXPECT_THAT(with(adamw(), {"strategy.sync_steps=0"}),
               HasSubstr("sync_steps=0: out of range: must be at least 1"));
   EXPECT_THAT(with(adamw(), {"strategy.outer_momentum=1.0"}),
@@ -346,6 +348,19 @@ TEST(DilocoErrors, GradientsThatDoNotFit) {
   EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
               HasSubstr("step: after 0 of 1 micro-batches"));
   EXPECT_EQ(run.live_gradients(), 0);
+}
+
+TEST(DilocoErrors, AProcessWithoutAMicroBatch) {
+  on_ranks(4, [&](const Rank& rank) {
+    RunOptions five = options(rank, every(2));
+    five.micro_batches = 5;  // in blocks of two
+    try {
+      StrategyRun run(kSpecs, adamw(), five);
+      ADD_FAILURE() << "the last of four has nothing to train with";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("5 micro-batches leave the last without any"));
+    }
+  });
 }
 
 }  // namespace

@@ -56,6 +56,18 @@ TEST(StateForm, IsRightOnAverage) {
   }
 }
 
+// A moment that was rounded up beside a square that became zero would be a step without bounds.
+TEST(StateForm, ASquareIsNeverRoundedToZero) {
+  const Kept kept = make_state(StateForm::kUnsigned8, 64, at::kFloat);
+  at::Tensor squares = at::full({64}, 1e-14);
+  squares[5] = 1;
+  squares[6] = 0;
+  for (float step = 1; step < 9; ++step) {
+    narrow_to(StateForm::kUnsigned8, squares, random_bits(step).narrow(0, 0, 64), kept);
+    EXPECT_EQ(widened(StateForm::kUnsigned8, kept).count_nonzero().item<int64_t>(), 63);
+  }
+}
+
 TEST(StateForm, NoiseBelongsToAnElementAndAStep) {
   const at::Tensor step = at::scalar_tensor(5.0f), whole = noise(2, 0, 4096, step);
   EXPECT_TRUE(noise(2, 1000, 96, step).equal(whole.narrow(0, 1000, 96)));

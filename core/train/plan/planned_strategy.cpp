@@ -1,6 +1,7 @@
 #include "core/train/plan/planned_strategy.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -48,7 +49,8 @@ pl_config options_of(const Session& session, const plugins::Plugin& plugin,
   if (plugin.name() == session.strategy_plugin().name()) {
     const config::PluginConfig& own = session.strategy_config();
     for (const std::string& key : own.keys())
-      if (own.is_set(key) && !(key == "zero_stage" && zero_stage))
+      // What is kept on the host is no matter of a plan, for which the strategy is made there.
+      if (own.is_set(key) && !(key == "zero_stage" && zero_stage) && !key.starts_with("offload"))
         load.sets.push_back(fmt::format("strategy.{}={}", key, own.show(key)));
   }
   if (zero_stage) load.sets.push_back(fmt::format("strategy.zero_stage={}", *zero_stage));
@@ -59,7 +61,9 @@ pl_config options_of(const Session& session, const plugins::Plugin& plugin,
 uint64_t shard_group_of(const pl_config& options) {
   const bool has_groups = std::ranges::find(options.keys(), "shard_group") != options.keys().end();
   const std::string text = has_groups ? options.get_string("shard_group") : "";
-  return text.find_first_not_of("0123456789") == std::string::npos && !text.empty() ? std::stoull(text) : 0;
+  uint64_t group = 0;
+  std::from_chars(text.data(), text.data() + text.size(), group);
+  return group;
 }
 
 }  // namespace
@@ -107,10 +111,9 @@ std::optional<double> bytes_sent(const StrategyQuestion& question, const Planned
              passes = static_cast<double>(question.batch.accumulation_steps());
   const double gradient = strategy.reduction_bits / 8.0, weight = question.dtype.bits / 8.0;
   const int64_t stage = question.zero_stage.value_or(0);
+  if (question.batch.world_size == 1) return 0;
   double of_each = 0;
-  if (question.batch.world_size == 1)
-    of_each = 0;
-  else if (question.plugin == "ddp")
+  if (question.plugin == "ddp")
     of_each = 2 * gradient;
   else if (question.plugin == "sharded" && stage == 1)
     of_each = gradient + weight;

@@ -67,8 +67,10 @@ uint64_t count(const config::Config& config, const char* key) {
 }  // namespace
 
 void check_schedule(const config::Config& config) {
-  if (config.get_float("train.clip_grad_value") > 0 && config.is_set("train.clip_grad_norm") &&
-      config.get_float("train.clip_grad_norm") > 0)
+  // With its default, which a run's own configuration spells out, the other one is meant.
+  const double norm = config.get_float("train.clip_grad_norm");
+  if (config.get_float("train.clip_grad_value") > 0 && config.is_set("train.clip_grad_norm") && norm > 0 &&
+      norm != 1)
     throw config.error("train.clip_grad_value", "train.clip_grad_norm is set, too: leave one of the two out");
   const bool has_steps = config.find_int("train.max_steps") || config.find_int("train.max_epochs");
   if (!has_steps && !config.find_float("train.max_seconds"))

@@ -34,7 +34,7 @@ UpdateRules::UpdateRules(const config::Config& config, plugins::Registry& regist
   const std::string& named = config.get_string("optimizer.plugin");
   if (training && named != kNoPlugin) {
     plugin_ = &find_plugin(config, registry, plugins::Kind::kOptimizer, named, "optimizer.plugin");
-    if (config.is_set("optimizer.kind"))
+    if (config.is_set("optimizer.kind") && config.get_string("optimizer.kind") != "adamw")
       throw config.error("optimizer.kind", fmt::format("the rule is that of optimizer.plugin = \"{}\": leave "
                                                        "one of the two out",
                                                        named));
@@ -106,8 +106,8 @@ void UpdateRules::require_matrices(const config::Config& config, plugins::Task& 
   };
   if (std::ranges::any_of(task.parameters(), fits)) return;
   throw config.error(plugin_ ? "optimizer.plugin" : "optimizer.kind",
-                     fmt::format("{} trains no matrices that it says are of hidden layers: use \"adamw\"",
-                                 task.plugin().label()));
+                     fmt::format("{} trains no matrices that it says are of hidden layers: {}",
+                                 task.plugin().label(), plugin_ ? "leave it out" : "use \"adamw\""));
 }
 
 }  // namespace pipeline::train

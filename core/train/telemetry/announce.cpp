@@ -111,6 +111,9 @@ void warn_of_unused_options(const Session& session) {
     for (const char* key : {"optimizer.momentum", "optimizer.nesterov"}) unused(key, optimizer);
   if (has_plugin || rule != "muon")
     for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
+  if (has_plugin && session.rules().of_matrices().empty()) unused("optimizer.kind", optimizer);
+  if (config.get_float("train.clip_grad_value") > 0)
+    unused("train.clip_grad_norm", because("train.clip_grad_value"));
   if (config.get_float("optimizer.ema_decay") == 0)
     for (const char* key : {"optimizer.ema_every", "optimizer.ema_start"})
       unused(key, because("optimizer.ema_decay"));

@@ -136,7 +136,7 @@ std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, con
     if (!part.values.is_cpu()) {
       part.values = staged_copy(part.values, kStagedElements);
     } else if (part.kind != "value") {
-      if (copy) part.values = part.values.clone();
+      if (copy && !part.is_copy) part.values = part.values.clone();
     } else if (part.begin < layout_->narrow_begin()) {
       part.values =
           part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);

@@ -17,7 +17,8 @@ namespace pipeline::strategies {
 struct ArenaPart {
   std::string kind;
   int64_t begin;
-  at::Tensor values;  // one-dimensional
+  at::Tensor values;     // one-dimensional
+  bool is_copy = false;  // nobody else has it
 };
 
 // Copies device data to pageable host memory, as float32. A direct copy would run at a fraction of the

@@ -1,11 +1,13 @@
 #include "plugins/strategies/common/optimizer.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include <pipeline/error.hpp>
 #include <pipeline/torch/tensor.hpp>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -45,13 +47,34 @@ void Optimizer::make_segments(bool on_host) {
       segment.state.push_back(make_state(segment.kind(i).form, segment.end - segment.begin, options));
 }
 
+namespace {
+
+// Calls visit(begin, length) for pieces that take little memory when they are widened.
+void in_pieces(int64_t length, const std::function<void(int64_t, int64_t)>& visit) {
+  constexpr int64_t kMost = int64_t{1} << 20;  // a multiple of kBlock
+  for (int64_t begin = 0; begin < length; begin += kMost) visit(begin, std::min(kMost, length - begin));
+}
+
+// In host memory, where snapshots are.
+at::Tensor widened_copy(StateForm form, const Kept& kept) {
+  at::Tensor wide = at::empty(kept.values.sizes(), at::kFloat);
+  in_pieces(wide.numel(), [&](int64_t begin, int64_t length) {
+    wide.narrow(0, begin, length).copy_(widened(form, narrow_state(kept, begin, length)));
+  });
+  return wide;
+}
+
+}  // namespace
+
 std::vector<ArenaPart> Optimizer::state() const {
   std::vector<ArenaPart> all;
   for (const Segment& segment : segments_)
     for (size_t i = 0; i < segment.state.size(); ++i) {
       const auto& [name, form] = segment.kind(i);
-      all.push_back({name, segment.begin,
-                     has_scales(form) ? widened(form, segment.state[i]) : segment.state[i].values});
+      if (has_scales(form))
+        all.push_back({name, segment.begin, widened_copy(form, segment.state[i]), /*is_copy=*/true});
+      else
+        all.push_back({name, segment.begin, segment.state[i].values});
     }
   return all;
 }
@@ -64,10 +87,16 @@ void Optimizer::load(const ArenaState& arena, const StateReader& reader) {
       kept.values.zero_();
       if (kept.scales.defined()) kept.scales.zero_();
       if (reader.values_only()) continue;
-      const at::Tensor wide =
-          form == StateForm::kFloat32 ? kept.values : at::zeros_like(kept.values, at::kFloat);
-      arena.read(reader, {name, segment.begin, wide});
-      if (form != StateForm::kFloat32) narrow_to(form, wide, {}, kept);
+      if (form == StateForm::kFloat32) {
+        arena.read(reader, {name, segment.begin, kept.values});
+        continue;
+      }
+      in_pieces(kept.values.numel(), [&](int64_t begin, int64_t length) {
+        const Kept piece = narrow_state(kept, begin, length);
+        const at::Tensor wide = at::zeros_like(piece.values, at::kFloat);
+        arena.read(reader, {name, segment.begin + begin, wide});
+        narrow_to(form, wide, {}, piece);
+      });
     }
 }
 
@@ -128,14 +157,12 @@ template <class Apply>
 void Optimizer::with_update(const Group& group, const GradientRuns& runs, double learning_rate,
                             const GradientScale& scale, const Apply& apply) {
   const UpdateRule& rule = *rules_.at(group.optimizer);
-  GradientScale left = scale;  // after what is done here
-  if (scale.limit > 0) left.divisor.reset();
   Update update{.weights = {},
                 .gradients = {},
                 .state = {},
                 .learning_rate = learning_rate * group.lr_multiplier,
                 .step_count = step_count_,
-                .scale = left,
+                .scale = scale,
                 .places = {}};
   const size_t kinds = rule.kinds().size();
   update.state.resize(kinds);
@@ -151,10 +178,6 @@ void Optimizer::with_update(const Group& group, const GradientRuns& runs, double
     update.weights.push_back(on_device(views.weights));
     update.gradients.push_back(run.gradient);
     update.places.push_back(views.place);
-    if (scale.limit > 0) {
-      if (scale.divisor) update.gradients.back().div_(*scale.divisor);
-      update.gradients.back().clamp_(-scale.limit, scale.limit);
-    }
     for (size_t i = 0; i < kinds; ++i)
       update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
   }
@@ -188,9 +211,21 @@ void Optimizer::swap_average() {
   }
 }
 
+// Limits gradients in place where that is asked for. Returns what is left to do to them.
+GradientScale Optimizer::limit(const GradientRuns& runs, GradientScale scale) {
+  if (scale.limit == 0) return scale;
+  for (const GradientRun& run : runs) {
+    at::Tensor gradient = run.gradient;
+    if (scale.divisor) gradient.div_(*scale.divisor);
+    gradient.clamp_(-scale.limit, scale.limit);
+  }
+  scale.divisor.reset();
+  return scale;
+}
+
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
-  with_update(group, runs, learning_rate, scale,
+  with_update(group, runs, learning_rate, limit(runs, scale),
               [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
   add_to_average(runs);
 }
@@ -198,7 +233,7 @@ void Optimizer::update(const Group& group, const GradientRuns& runs, double lear
 std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
                                               const GradientScale& scale) {
   std::vector<at::Tensor> all;
-  with_update(group, runs, 0, scale, [&](const UpdateRule& rule, const Update& update) {
+  with_update(group, runs, 0, limit(runs, scale), [&](const UpdateRule& rule, const Update& update) {
     all = rule.of_tensors()->directions(update);
   });
   return all;

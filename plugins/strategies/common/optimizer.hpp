@@ -77,6 +77,7 @@ class Optimizer {
   void make_segments(bool on_host);
   const Segment& segment_of(int64_t offset) const;
   Update::Place place_of(int64_t offset) const;
+  static GradientScale limit(const GradientRuns& runs, GradientScale scale);
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   template <class Apply>

@@ -20,7 +20,6 @@ using pipeline::concat, pipeline::fail, pipeline::fail_with, pipeline::kFloat32,
 
 constexpr int64_t kAlignment = 32;             // elements: 64 bytes also of a narrow dtype
 constexpr int64_t kAtOnce = int64_t{1} << 23;  // elements that are exchanged at once, about
-
 struct Config {
   int64_t sync_steps = 100;
   double outer_lr = 0.7, outer_momentum = 0.9;
@@ -52,15 +51,15 @@ class Diloco : public pipeline::Strategy<Config> {
       *flat = at::zeros({length}, at::TensorOptions().device(device_));
     bound_ = local_.to(pipeline::to_torch(run().parameter_dtype));  // in float32 the same memory
     if (!trains) return;
-    context().info(
-        "DiLoCo: ", ranks(), " process(es), joined every ", config().sync_steps,
-        " updates: losses depend on their number; evaluated and exported are the weights as last joined");
+    const int64_t m = int64_t(run().micro_batches);
+    if (m > 0 && (ranks() - 1) * ((m + ranks() - 1) / ranks()) >= m)
+      fail_with(PL_ERROR_CONFIG, ranks(), " processes, and ", m,
+                " micro-batches leave the last without any: use a smaller train.micro_batch");
+    context().info("DiLoCo: ", ranks(), " process(es), joined every ", config().sync_steps,
+                   " updates: losses depend on both; evaluated and exported is what was last joined");
     if (context().reproducible())
-      context().warn(
-          "run.reproducible = true holds for ", ranks(),
-          " process(es): every run with as many has the same bits, killed or not; others have others");
+      context().warn("run.reproducible = true holds for ", ranks(), " process(es) alone");
   }
-
   pl_strategy_info info() override {
     auto info = pipeline::sized<pl_strategy_info>();
     info.micro_batch_order = PL_ORDER_BLOCK;
@@ -106,8 +105,7 @@ class Diloco : public pipeline::Strategy<Config> {
   uint64_t step(const pl_step_args& args) override {
     if (ended_ == 0 || ended_ != expected_) fail("step: after ", ended_, " of ", expected_, " micro-batches");
     expected_ = ended_ = 0;
-    // Gradients are divided by the weight of all ranks' micro-batches. A rank's mean is over its own, whose
-    // weight a strategy is not told: their number stands for it.
+    // Gradients are divided by all ranks' weight. A rank's own is not told: micro-batches stand for it.
     const double share = ranks() == 1 ? 1 : double(filled_) / double(run().micro_batches);
     const double scale = args.inverse_scale / share;
     const std::vector<at::Tensor> norms = at::_foreach_norm(gradient_.split(kAtOnce), 2, at::kDouble);
@@ -160,6 +158,8 @@ class Diloco : public pipeline::Strategy<Config> {
   }
   std::unique_ptr<pipeline::Snapshot> snapshot(uint32_t mode) override {
     counts_[0] = updates(), counts_[1] = ranks();
+    if (steps_ > 0 && updates() < config().sync_steps)
+      context().warn("no outer step yet: the model that is saved is the one that training began with");
     auto copy = std::make_unique<Copy>();
     copy->entries = state(run().rank == 0);
     for (auto& [piece, values] : copy->entries) {
@@ -207,10 +207,11 @@ class Diloco : public pipeline::Strategy<Config> {
   static void require_adamw(const pipeline::OptimizerRule& rule) {
     const auto refuse = [](const auto&... what) { fail_with(PL_ERROR_UNSUPPORTED, "optimizer", what...); };
     if (rule.name != "adamw" || rule.flags != 0)
-      refuse(" ", rule.name, ": the inner steps are AdamW's: set optimizer.kind = \"adamw\"");
+      refuse(" ", rule.name, ": the inner steps are AdamW's: optimizer.kind = \"adamw\", and no plugin");
     for (const char* key : {"ema_decay", "state_bits"})
       if (rule.options.contains(key))
-        refuse(".", key, " = ", rule.option(key), ": diloco keeps two moments in float32: leave it out");
+        refuse(".", key, " = ", rule.option(key),
+               ": diloco keeps float32 moments and no average: leave it out");
     rule.require_options({"beta1", "beta2", "epsilon", "weight_decay"});
   }
   void inner_step(double learning_rate, const at::Tensor& divisor, const at::Tensor& skipped) {
@@ -296,5 +297,4 @@ class Diloco : public pipeline::Strategy<Config> {
 };
 
 }  // namespace
-
 PIPELINE_STRATEGY(Diloco, "diloco", "1.0.0", "Local AdamW, joined by outer Nesterov steps (DiLoCo)")

@@ -136,6 +136,11 @@ void OrderedReducer::memory(const MemoryVisitor& visit) const {
     visit("gradients of the sum tree", (copies - 1) * whole / static_cast<uint64_t>(args_.peers.size()));
   }
   visit("buckets in flight", exchange_.bytes());
+  if (const auto groups = static_cast<uint64_t>(args_.groups.groups()); groups > 1) {
+    const uint64_t part =
+        static_cast<uint64_t>(args_.partition.longest()) / static_cast<uint64_t>(args_.peers.size());
+    visit("sums of groups", 2 * groups * part * sizeof(float));
+  }
 }
 
 }  // namespace pipeline::strategies

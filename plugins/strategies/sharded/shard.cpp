@@ -18,7 +18,7 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     : layout_(std::move(layout)),
       partition_(partition),
       in_float_(at::TensorOptions().dtype(at::kFloat).device(options.device)),
-      weights_on_host_(options.weights_on_host),
+      is_offloaded_(options.state_on_host || options.weights_on_host),
       state_(layout_, parameters) {
   for (size_t bucket = 0; bucket < partition.buckets().size(); ++bucket) {
     Part part{.range = partition.part(bucket), .value = {}, .gradient = {}, .optimizer = nullptr};
@@ -27,7 +27,7 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     const at::ScalarType dtype = trained ? at::kFloat : narrow ? at::kBFloat16 : options.dtype;
     part.is_view = options.arena != nullptr && (!trained || dtype == options.dtype);
     auto where = in_float_.dtype(dtype);
-    if (weights_on_host_) where = where.device(at::kCPU).pinned_memory(true);
+    if (options.weights_on_host) where = where.device(at::kCPU).pinned_memory(true);
     part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
                               : at::zeros({part.range.length()}, where);
     if (trained) {
@@ -127,7 +127,7 @@ void Shard::swap_average() {
 // What the device has been told to copy to the host may still be under way.
 void Shard::wait_for_device() const {
   const at::Device device = in_float_.device();
-  if (weights_on_host_) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+  if (is_offloaded_) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
 }
 
 void Shard::load(const StateReader& reader) {

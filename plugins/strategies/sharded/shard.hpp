@@ -83,7 +83,7 @@ class Shard {
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
   at::TensorOptions in_float_;
-  bool weights_on_host_;
+  bool is_offloaded_;        // something is on the host that the device writes to
   std::vector<Part> parts_;  // by bucket
   ArenaState state_;
 };

@@ -7,20 +7,27 @@
 namespace pipeline::strategies {
 namespace {
 
-// The processes of each host: as many everywhere, since launchers number ranks host by host.
+// The processes of each host, which must be neighbours and as many everywhere.
 int64_t size_of_hosts(const Context& context, const ConfigErrors& errors) {
-  const std::string mine = std::to_string(context.run().local_world_size);
-  for (const std::string& theirs : context.exchange("processes of a host", mine))
-    if (theirs != mine)
-      errors("shard_group", concat("one host has ", mine, " processes and another ", theirs,
-                                   ": start as many on each, or give a number"));
-  return context.run().local_world_size;
+  const pl_run_info& run = context.run();
+  const auto place = [](int64_t local_rank, int64_t size) { return concat(local_rank, " of ", size); };
+  const auto all = context.exchange("places on hosts", place(run.local_rank, run.local_world_size));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const std::string expected =
+        place(static_cast<int64_t>(rank) % run.local_world_size, run.local_world_size);
+    if (all[rank] != expected)
+      errors("shard_group",
+             concat("rank ", rank, " is process ", all[rank], " of its host, expected ", expected,
+                    ": start as many on each host, numbered host by host (srun --distribution=block, mpirun "
+                    "--map-by slot), or give a number"));
+  }
+  return run.local_world_size;
 }
 
 int64_t size_of_groups(const Context& context, const std::string& said, const ConfigErrors& errors) {
   const int64_t ranks = context.run().world_size;
-  if (said == "all" || ranks == 1) return ranks;
-  if (said == "host") return size_of_hosts(context, errors);
+  if (said == "all") return ranks;
+  if (said == "host") return ranks == 1 ? 1 : size_of_hosts(context, errors);
   int64_t size = 0;
   const auto [end, problem] = std::from_chars(said.data(), said.data() + said.size(), size);
   if (problem != std::errc() || end != said.data() + said.size() || size < 1)
@@ -34,7 +41,7 @@ int64_t size_of_groups(const Context& context, const std::string& said, const Co
 ShardGroups::ShardGroups(const Context& context, const Communicator* all, const std::string& size,
                          const ConfigErrors& errors, at::Device device)
     : communicator_(all),
-      size_(all == nullptr ? 1 : size_of_groups(context, size, errors)),
+      size_(size_of_groups(context, size, errors)),
       group_of_within_(open(context, "shards", context.run().rank / size_ * size_, size_, 1)),
       group_of_between_(open(context, "copies", context.run().rank % size_,
                              all == nullptr ? 1 : all->world_size() / size_, size_)),

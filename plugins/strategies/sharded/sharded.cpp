@@ -109,7 +109,20 @@ void Sharded::bind_to(const Place& place) {
 void Sharded::gather() {
   const at::NoGradGuard no_grad;
   if (!has_unit_slots()) return values_->wait_all();
-  gathered_ = std::make_unique<Values>(layout_, partition_, peers_, dtype());
+  // All ranks or none: who is short of memory must not leave the others waiting.
+  std::vector<int32_t> is_short{0};
+  try {
+    gathered_ = std::make_unique<Values>(layout_, partition_, peers_, dtype());
+  } catch (const std::exception&) {
+    is_short[0] = 1;
+  }
+  groups_.all().maximum(is_short);
+  if (is_short[0] != 0) {
+    gathered_.reset();
+    fail_with(PL_ERROR_OUT_OF_MEMORY, "an evaluation needs all ", layout_->length(),
+              " weights on each device, and "
+              "there is no memory for them: set evaluate.every = 0 and evaluate.at_end = false");
+  }
   gathered_->gather_all(shard_);
   gathered_->wait_all();
   bind_to(*gathered_);

@@ -12,7 +12,9 @@
 namespace pipeline::strategies {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 15;  // weights: what is computed with them fits a core's cache
+// Weights at once: what is computed with them fits a core's cache; a device wants more, and has memory for
+// it.
+constexpr int64_t kPiece = int64_t{1} << 15, kDevicePiece = int64_t{1} << 22;
 
 class AdamW : public UpdateRule {
  public:
@@ -55,7 +57,8 @@ class AdamW : public UpdateRule {
   void apply_narrow(const Update& update, size_t index) const {
     const at::Tensor &weights = update.weights[index], &gradients = update.gradients[index];
     const auto& [unit, first] = update.places[index];
-    const int64_t length = weights.numel(), piece = weights.is_cpu() ? kPiece : length;
+    const int64_t length = weights.numel(), piece = weights.is_cpu() ? kPiece : kDevicePiece,
+                  count_of_pieces = (length + piece - 1) / piece;
     const std::vector<StateKind> form = kinds();
     const auto pieces = [&](int64_t from, int64_t to) {
       const at::NoGradGuard no_grad;  // of this thread
@@ -71,8 +74,8 @@ class AdamW : public UpdateRule {
         narrow_to(form[1].form, wide[1], random.bitwise_right_shift(16), square);
       }
     };
-    if (!weights.is_cpu()) return pieces(0, 1);
-    at::parallel_for(0, (length + piece - 1) / piece, 1, pieces);
+    if (!weights.is_cpu()) return pieces(0, count_of_pieces);
+    at::parallel_for(0, count_of_pieces, 1, pieces);
   }
 
   double beta1_, beta2_, epsilon_, weight_decay_;

@@ -51,6 +51,8 @@ void narrow_to_blocks(StateForm form, const at::Tensor& values, const at::Tensor
       noise.defined() ? in_blocks(noise.bitwise_and(0xffff).to(at::kFloat).mul_(1.0f / 65536)) : at::Tensor();
   at::Tensor codes = below.add(noise.defined() ? part > threshold : part > 0.5f).view({-1});
   codes = codes.narrow(0, 0, values.numel());
+  // A square that became 0 would leave its moment, which may have been rounded up, without a divisor.
+  if (form == StateForm::kUnsigned8) codes = at::where(values > 0, codes.clamp_min(1), codes);
   if (form == StateForm::kSigned8) codes = at::where(values < 0, -codes, codes).to(at::kChar).view(at::kByte);
   into.values.copy_(codes);
   into.scales.copy_(scales.view({-1}));
