@@ -47,8 +47,10 @@ INSTANTIATE_TEST_SUITE_P(All, Strategies,
 
 // Losses, norms, clipping and both optimizers; published values are float32 or rounded from float32 masters.
 TEST_P(Strategies, AreTheCpus) {
-  for (const plugins::Optimizer& optimizer : {adamw(), sgd(0.9, 0.1, true)}) {
-    if (optimizer.name == "sgd" && GetParam().name == std::string("diloco")) continue;  // it refuses that
+  for (const plugins::Optimizer& optimizer :
+       {adamw(), in_bits(adamw(), 16), in_bits(adamw(), 8), sgd(0.9, 0.1, true)}) {
+    const bool is_plain = optimizer.name == "adamw" && !optimizer.options.contains("state_bits");
+    if (!is_plain && GetParam().name == std::string("diloco")) continue;  // it refuses that
     const Job job = difficult_job(3, optimizer);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const Outcome here = run_job(job, 1, options(type, true)),

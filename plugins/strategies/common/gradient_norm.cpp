@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
@@ -16,6 +15,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/common/rules/parallel.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -25,7 +25,7 @@ namespace {
 // processor fuses multiply and add.
 constexpr size_t kLanes = 8;
 using Lanes = std::array<double, kLanes>;
-constexpr int64_t kGrain = 32;  // chunks a thread takes at least
+constexpr int64_t kGrain = 32;  // chunks that a thread takes at a time
 
 void add_squares(Lanes& lanes, const float* data, int64_t count) {  // count: a multiple of kLanes
   Lanes sums = lanes;
@@ -121,8 +121,10 @@ at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::
   const int64_t count = (end - begin) / kChunk;
   at::Tensor sums = at::empty({count}, at::kDouble);
   double* out = sums.mutable_data_ptr<double>();
-  at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
-    for (int64_t chunk = first; chunk < last; ++chunk) out[chunk] = chunk_sum(runs, begin + chunk * kChunk);
+  parallel_tasks((count + kGrain - 1) / kGrain, [&](int64_t task) {
+    const int64_t last = std::min(count, (task + 1) * kGrain);
+    for (int64_t chunk = task * kGrain; chunk < last; ++chunk)
+      out[chunk] = chunk_sum(runs, begin + chunk * kChunk);
   });
   return sums;
 }

@@ -192,7 +192,10 @@ void Optimizer::add_to_average(const GradientRuns& runs) {
     if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     at::Tensor average = views.state.back().values;
-    average.copy_(at::lerp(average.to(device_), views.weights.to(device_), share_));
+    if (average.device() == views.weights.device() && average.device() == device_)
+      average.lerp_(views.weights, share_);
+    else  // one of them is on the host
+      average.copy_(at::lerp(average.to(device_), views.weights.to(device_), share_));
   }
 }
 

@@ -5,16 +5,17 @@
 
 #include <algorithm>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
+
+#include "plugins/strategies/common/rules/parallel.hpp"
 
 namespace pipeline::strategies {
 namespace {
 
 // Weights at once: what is computed with them fits a core's cache; a device wants more, and has memory for
 // it.
-constexpr int64_t kPiece = int64_t{1} << 15, kDevicePiece = int64_t{1} << 22;
+constexpr int64_t kPiece = int64_t{1} << 14, kDevicePiece = int64_t{1} << 22;
 
 class AdamW : public UpdateRule {
  public:
@@ -60,22 +61,20 @@ class AdamW : public UpdateRule {
     const int64_t length = weights.numel(), piece = weights.is_cpu() ? kPiece : kDevicePiece,
                   count_of_pieces = (length + piece - 1) / piece;
     const std::vector<StateKind> form = kinds();
-    const auto pieces = [&](int64_t from, int64_t to) {
+    const auto update_piece = [&](int64_t index_of_piece) {
       const at::NoGradGuard no_grad;  // of this thread
-      for (int64_t begin = from * piece; begin < std::min(to * piece, length); begin += piece) {
-        const int64_t count = std::min(piece, length - begin);
-        const Kept moment = narrow_state(update.state[0][index], begin, count),
-                   square = narrow_state(update.state[1][index], begin, count);
-        const at::Tensor wide[] = {widened(form[0].form, moment), widened(form[1].form, square)};
-        run(update, {weights.narrow(0, begin, count)}, {gradients.narrow(0, begin, count)}, {wide[0]},
-            {wide[1]});
-        const at::Tensor random = noise(unit, first + begin, count, update.step_count);
-        narrow_to(form[0].form, wide[0], random, moment);
-        narrow_to(form[1].form, wide[1], random.bitwise_right_shift(16), square);
-      }
+      const int64_t begin = index_of_piece * piece, count = std::min(piece, length - begin);
+      const Kept moment = narrow_state(update.state[0][index], begin, count),
+                 square = narrow_state(update.state[1][index], begin, count);
+      const at::Tensor wide[] = {widened(form[0].form, moment), widened(form[1].form, square)};
+      run(update, {weights.narrow(0, begin, count)}, {gradients.narrow(0, begin, count)}, {wide[0]},
+          {wide[1]});
+      const at::Tensor random = noise(unit, first + begin, count, update.step_count);
+      narrow_to(form[0].form, wide[0], random, moment);
+      narrow_to(form[1].form, wide[1], random.bitwise_right_shift(16), square);
     };
-    if (!weights.is_cpu()) return pieces(0, count_of_pieces);
-    at::parallel_for(0, count_of_pieces, 1, pieces);
+    if (weights.is_cpu()) return parallel_tasks(count_of_pieces, update_piece);
+    for (int64_t i = 0; i < count_of_pieces; ++i) update_piece(i);
   }
 
   double beta1_, beta2_, epsilon_, weight_decay_;
