@@ -5,7 +5,7 @@ import json
 
 import torch
 from accelerate import Accelerator
-from peer_loop import answer_requests, fused_adamw
+from peer_loop import MuonAndAdamW, answer_requests, fused_adamw
 from transformers import AutoModelForCausalLM
 
 IGNORED = -100
@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--adapter", help="folder of a PEFT adapter, which alone is trained")
     parser.add_argument("--language-model", action="store_true", help="all examples equally long, loss over all tokens")
+    parser.add_argument("--muon", action="store_true", help="for the blocks' matrices; AdamW for the rest")
     arguments = parser.parse_args()
 
     torch.set_num_threads(arguments.threads)
@@ -51,7 +52,7 @@ def main():
     loader = torch.utils.data.DataLoader(
         examples, batch_size=arguments.batch, shuffle=False, drop_last=True,
         collate_fn=language_model_batch if arguments.language_model else collate)
-    answer_requests(accelerator, model, fused_adamw(model.parameters()), loader)
+    answer_requests(accelerator, model, MuonAndAdamW(model) if arguments.muon else fused_adamw(model.parameters()), loader)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,23 @@ def fused_adamw(parameters):
         lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
 
 
+class MuonAndAdamW:
+    """As optimizer.kind = "muon" has it: Muon for the matrices of GPT-2's blocks, fused AdamW for the rest."""
+
+    def __init__(self, model):
+        hidden = {name: p for name, p in model.named_parameters() if ".h." in name and p.dim() == 2}
+        self.parts = [torch.optim.Muon(hidden.values(), lr=1e-4, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+                      fused_adamw(p for name, p in model.named_parameters() if name not in hidden)]
+
+    def step(self):
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self):
+        for part in self.parts:
+            part.zero_grad()
+
+
 def answer_requests(accelerator, model, optimizer, loader):
     """Requests come from stdin, one a line: "N" runs N steps and answers one JSON line with their losses, useful tokens, and tokens with
     padding."""

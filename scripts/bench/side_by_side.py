@@ -189,18 +189,22 @@ class Timed:
         self.process.wait()
 
 
-def take_turns(ours, theirs, turns, steps, before=1):
-    """ours, theirs: functions that start the two. `before`: steps of each before the turns. Returns both, when they have ended."""
+def take_turns_all(starts, turns, steps, before=1):
+    """starts: functions that start contestants. `before`: steps of each before the turns. Returns all, when they have ended."""
     with contextlib.ExitStack() as stack:  # none may be left standing still
-        both = []
-        for start in (ours, theirs):  # one after the other: each has the machine for itself while it starts
-            both.append(start())
-            stack.callback(both[-1].close)
-            both[-1].warm_up(before)
+        contestants = []
+        for start in starts:  # one after the other: each has the machine for itself while it starts
+            contestants.append(start())
+            stack.callback(contestants[-1].close)
+            contestants[-1].warm_up(before)
         for turn in range(turns):
-            for contestant in reversed(both) if turn % 2 == 0 else both:
+            for contestant in reversed(contestants) if turn % 2 == 0 else contestants:
                 contestant.turn(steps)
-    return both
+    return contestants
+
+
+def take_turns(ours, theirs, turns, steps, before=1):
+    return take_turns_all([ours, theirs], turns, steps, before)
 
 
 TOLERANCE = 1e-4  # of a loss; what differs by more is not the same computation, and its times tell nothing
