@@ -114,15 +114,22 @@ Json plugin_table(const Json& core_table, const std::string& table, std::span<co
     add(plugin.name, std::move(whole));
   }
   allow_arrays_of_tables(of_all);
-  if (table == "optimizer") add("none", core_table);
-  if (any.empty()) return choice;
+  // An update rule is seldom a plugin's: where none is named the keys are the core's.
+  if (table == "optimizer") {
+    Json keys = Json::array();
+    for (const auto& [key, unused] : core_table["properties"].items()) keys.push_back(key);
+    Json of_rule = std::move(conditions);
+    conditions = {{"if", {{"not", {{"required", {"plugin"}}}}}},
+                  {"then", {{"propertyNames", {{"enum", keys}}}}}};
+    if (!of_rule.is_null()) conditions["else"] = std::move(of_rule);
+  }
+  if (any.empty()) {
+    if (!conditions.is_null()) choice.update(conditions);
+    return choice;
+  }
   if (has_auto) add("auto", std::move(of_all));
   any.push_back(Json::object());
   choice["anyOf"] = any;
-  // An update rule is seldom a plugin's: without a name the keys are the core's.
-  if (table == "optimizer")
-    conditions = {
-        {"if", {{"required", {"plugin"}}}}, {"then", conditions}, {"else", reference("optimizer.none")}};
   choice.update(conditions);
   return choice;
 }

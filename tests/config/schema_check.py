@@ -38,6 +38,7 @@ RIGHT = [
     '[strategy]\nplugin = "auto"\nbucket_mib = 2.0',
     '[[stage]]\nname = "a"\nrun.seed = 3',
     '[train]\nmax_steps = "unset"',
+    '[optimizer]\nplugin = "lion"\nrho = 0.5',
     '[task]\nplugin = "chat"\n[[task.data.source]]\npath = "a"\nweight = 2',
     '[task]\nplugin = "chat"\n[task.data.source]\npath = ["a", "b"]\nweight = [2, 1]',
     '[stage]\nname = "sft"\nkind = "train"\ninit_from = "pretrain"',  # as a run keeps it
@@ -52,6 +53,7 @@ WRONG = {
     '[train]\nmax_stepz = 3': "train: ",
     '[train]\nprecision = "fp8"': "train.precision: ",
     '[optimizer]\nlr = "fast"': "optimizer.lr: ",
+    '[optimizer]\nlrr = 1': "optimizer: ",
     '[[stage]]\nname = "a"\n[stage.launch]\nprocesses = 2': "stage.0: ",
     '[[stage]]\nname = "a"\nrun.dir = "runs/a"': "stage.0.run: ",
     '[[stage]]\nkind = "train"': "stage.0: 'name' is a required property",

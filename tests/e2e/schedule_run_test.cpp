@@ -166,6 +166,36 @@ TEST_F(ScheduleRun, AMovingAverageIsEvaluatedDuringTraining) {
               HasSubstr("evaluate.ema=true: no moving average is kept: set optimizer.ema_decay"));
 }
 
+// Through checkpoints, which hold 16 bits as they are and 8 bits as float32, and over other layouts, groups
+// among them.
+TEST_F(ScheduleRun, MomentsInFewerBitsGoOnUnderOtherLayouts) {
+  for (const std::string bits : {"16", "8"}) {
+    const Options base{"optimizer.state_bits=" + bits, "optimizer.ema_decay=0.9",
+                       "train.clip_grad_value=0.05"};
+    const std::string whole = "whole" + bits, moved = "moved" + bits;
+    const Result all = run(whole, base);
+    ASSERT_EQ(all.code, 0) << all.err;
+    EXPECT_THAT(all.out + all.err, HasSubstr(bits == "16" ? "optimizer bf16" : "optimizer uint8"));
+    const Options groups{"strategy.plugin=sharded", "strategy.shard_group=2", "launch.processes=4"};
+    const std::vector<Options> ways{with(groups, {"strategy.zero_stage=3", "train.max_steps=4"}),
+                                    {"strategy.plugin=ddp", "launch.processes=2", "train.max_steps=7"},
+                                    with(groups, {"strategy.zero_stage=1", "train.max_steps=10"}),
+                                    {}};
+    for (const Options& way : ways) {
+      const Result part = run(moved, with(base, way));
+      ASSERT_EQ(part.code, 0) << part.err;
+    }
+    EXPECT_EQ(curve(moved), curve(whole)) << bits;
+    EXPECT_NE(curve(whole), curve(bits == "16" ? "whole8" : "whole16"));
+  }
+  EXPECT_THAT(run("x", {"optimizer.state_bits=12"}).err,
+              HasSubstr("optimizer.state_bits=12: must be 32, 16 or 8"));
+  EXPECT_THAT(run("x", {"train.clip_grad_value=0.1", "train.clip_grad_norm=2"}).err,
+              HasSubstr("train.clip_grad_norm is set, too: leave one of the two out"));
+  EXPECT_THAT(run("x", {"strategy.plugin=sharded", "strategy.shard_group=hosts"}).err,
+              HasSubstr("must be \"all\", \"host\" or a number of processes"));
+}
+
 // A rule from outside the tree, under every strategy and over a stop.
 TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
   // The last one sees matrices whole, and leaves all else to AdamW.

@@ -5,6 +5,7 @@
 #include <pipeline/torch/tensor.hpp>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace {
 

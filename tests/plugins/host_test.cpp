@@ -157,6 +157,33 @@ TEST(Host, RunInfoKeepsCopiesOfItsStrings) {
 }
 
 #ifdef PIPELINE_THREAD_CHECKS
+TEST(Host, MembersOfAGroupAreRanksOfTheRun) {
+  pl_context context("strategy x");
+  const auto open = [&](std::vector<int32_t> members) -> std::string {
+    auto out = sized<pl_communicator>();
+    pl_error* error =
+        host_table().group_open(&context, to_pl("shards"), members.data(), members.size(), &out);
+    if (!error) return "rank " + std::to_string(out.rank);
+    const std::string message(view(host_table().error_message(error)));
+    host_table().error_free(error);
+    return message;
+  };
+  EXPECT_EQ(open({0}), "pl_host.group_open is for strategies and backends in training");
+  pl_run_info run{};
+  run.rank = 2;
+  run.world_size = 4;
+  context.set_run_info(run);
+  context.open_group = [](std::string_view, const std::vector<int32_t>&) {
+    auto group = sized<pl_communicator>();
+    group.rank = 1;
+    return group;
+  };
+  EXPECT_EQ(open({0, 2}), "rank 1");
+  EXPECT_EQ(open({2, 4}), "pl_host.group_open: member 4 of 4 ranks, must be one of them and named once");
+  EXPECT_EQ(open({2, 2}), "pl_host.group_open: member 2 of 4 ranks, must be one of them and named once");
+  EXPECT_EQ(open({0, 1}), "pl_host.group_open: rank 2 is not a member of its own group");
+}
+
 TEST(Host, MetricFromAnotherThreadIsReported) {
   pl_context context("task x");
   std::string logged;

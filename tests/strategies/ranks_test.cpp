@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/abi_values.hpp"
+
 namespace pipeline::strategies {
 namespace {
 
@@ -35,6 +37,32 @@ TEST(Ranks, AFailureEndsTheOthersAndIsTheOneThatIsThrown) {
   } catch (const std::runtime_error& e) {
     EXPECT_STREQ(e.what(), "rank 1 has had enough");
   }
+}
+
+// Ranks are numbered anew in it: what goes wrong there says which of the run's they are.
+TEST(Ranks, AGroupOfSomeNamesThem) {
+  on_ranks(4, [](const Rank& rank) {
+    const int32_t first = rank.rank % 2;
+    const PartGroup group("pairs", {first, first + 2});
+    const pl_communicator& view = group.view();
+    EXPECT_EQ(view.rank, rank.rank / 2);
+    float sum = static_cast<float>(rank.rank);
+    const pl_buffer buffer = plugins::host_buffer(&sum, 1);
+    pl_work* work = nullptr;
+    check(view.api->all_reduce(view.comm, &buffer, PL_REDUCE_SUM, &work));
+    check(view.api->wait_host(view.comm, work, 0));
+    EXPECT_EQ(sum, static_cast<float>(2 * first + 2));
+    rank.group->barrier().wait();
+    view.api->abort(view.comm, to_pl("the test wants it"));
+    pl_error* error = view.api->all_reduce(view.comm, &buffer, PL_REDUCE_SUM, &work);
+    if (error == nullptr) error = view.api->wait_host(view.comm, work, 0);
+    ASSERT_NE(error, nullptr);
+    EXPECT_THAT(std::string(pipeline::view(plugins::host_table().error_message(error))),
+                HasSubstr("(in the group of ranks " + std::to_string(first) + ", " +
+                          std::to_string(first + 2) + ")"));
+    plugins::host_table().error_free(error);
+    rank.group->barrier().wait();
+  });
 }
 
 TEST(Ranks, ShareMicroBatchesInBlocks) {
