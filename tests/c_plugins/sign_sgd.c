@@ -28,18 +28,18 @@ static pl_error* update(pl_update_rule* self, const pl_update_args* sent) {
                                  "sign_sgd: pl_update_args");
   if (error) return error;
   for (run = 0; run < args.run_count; ++run) {
-    float* weights = (float*)((char*)args.weights[run].data + args.weights[run].byte_offset);
-    const float* gradient = (const float*)((char*)args.gradients[run].data + args.gradients[run].byte_offset);
+    const pl_tensor *w = &args.weights[run], *g = &args.gradients[run];
+    float* weights = (float*)(void*)((char*)w->data + w->byte_offset);
+    const float* gradient = (const float*)(void*)((char*)g->data + g->byte_offset);
     const float keep = (float)(1 - args.learning_rate * args.weight_decay), rate = (float)args.learning_rate;
     int64_t i;
-    for (i = 0; i < args.weights[run].shape[0]; ++i)
+    for (i = 0; i < w->shape[0]; ++i)
       weights[i] = weights[i] * keep - rate * (float)((gradient[i] > 0) - (gradient[i] < 0));
   }
   return NULL;
 }
 
 static const pl_optimizer_api kApi = {sizeof kApi, 0, create, destroy, info, update, NULL, NULL};
-
 static const pl_plugin kPlugin = {sizeof kPlugin,
                                   PL_ABI_MAJOR,
                                   PL_ABI_MINOR,

@@ -82,20 +82,20 @@ std::vector<ArenaPart> Optimizer::state() const {
 void Optimizer::load(const ArenaState& arena, const StateReader& reader) {
   for (const Segment& segment : segments_)
     for (size_t i = 0; i < segment.state.size(); ++i) {
-      const auto& [name, form] = segment.kind(i);
+      const StateKind kind = segment.kind(i);
       const Kept& kept = segment.state[i];
       kept.values.zero_();
       if (kept.scales.defined()) kept.scales.zero_();
       if (reader.values_only()) continue;
-      if (form == StateForm::kFloat32) {
-        arena.read(reader, {name, segment.begin, kept.values});
+      if (kind.form == StateForm::kFloat32) {
+        arena.read(reader, {kind.name, segment.begin, kept.values});
         continue;
       }
       in_pieces(kept.values.numel(), [&](int64_t begin, int64_t length) {
         const Kept piece = narrow_state(kept, begin, length);
         const at::Tensor wide = at::zeros_like(piece.values, at::kFloat);
-        arena.read(reader, {name, segment.begin + begin, wide});
-        narrow_to(form, wide, {}, piece);
+        arena.read(reader, {kind.name, segment.begin + begin, wide});
+        narrow_to(kind.form, wide, {}, piece);
       });
     }
 }

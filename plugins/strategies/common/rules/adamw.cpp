@@ -57,7 +57,7 @@ class AdamW : public UpdateRule {
 
   void apply_narrow(const Update& update, size_t index) const {
     const at::Tensor &weights = update.weights[index], &gradients = update.gradients[index];
-    const auto& [unit, first] = update.places[index];
+    const Update::Place& place = update.places[index];
     const int64_t length = weights.numel(), piece = weights.is_cpu() ? kPiece : kDevicePiece,
                   count_of_pieces = (length + piece - 1) / piece;
     const std::vector<StateKind> form = kinds();
@@ -69,7 +69,7 @@ class AdamW : public UpdateRule {
       const at::Tensor wide[] = {widened(form[0].form, moment), widened(form[1].form, square)};
       run(update, {weights.narrow(0, begin, count)}, {gradients.narrow(0, begin, count)}, {wide[0]},
           {wide[1]});
-      const at::Tensor random = noise(unit, first + begin, count, update.step_count);
+      const at::Tensor random = noise(place.unit, place.first + begin, count, update.step_count);
       narrow_to(form[0].form, wide[0], random, moment);
       narrow_to(form[1].form, wide[1], random.bitwise_right_shift(16), square);
     };
