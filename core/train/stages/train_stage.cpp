@@ -83,7 +83,7 @@ bool already_finished(const RunFolder& folder, const Session& session, const std
                                                  session.config(), session.plugin_configs());
   session.log().info(
       fmt::format("{} is already finished: nothing to do (--fresh starts over; a larger train.max_steps, "
-                  "train.max_epochs or train.max_seconds, whichever ended it, continues)",
+                  "train.max_epochs, train.max_seconds or evaluate.patience, whichever ended it, continues)",
                   folder.path().string()));
   for (const config::Difference& d : changed)
     if (d.named)
