@@ -144,6 +144,19 @@ pl_error* group_open(const pl_context* context, pl_str name, const std::int32_t*
   });
 }
 
+// `full`: the key under which the run's store has one of the context's.
+using FullName = std::function<std::string(std::string_view name)>;
+
+void give_store(pl_context& context, peers::Peers& peers, const FullName& full,
+                const std::function<bool()>& cancelled) {
+  context.store_set = [&peers, full](std::string_view key, std::string_view value) {
+    peers.put(full(key), value);
+  };
+  context.store_get = [&peers, full, cancelled](std::string_view key, std::chrono::duration<double> timeout) {
+    return peers.get(full(key), timeout, cancelled);
+  };
+}
+
 }  // namespace
 
 void give_exchange_among(pl_context& context, peers::Peers& peers, const std::string& group,
@@ -174,12 +187,7 @@ void give_exchange_among(pl_context& context, peers::Peers& peers, const std::st
     }
     return all;
   };
-  context.store_set = [&peers, full](std::string_view key, std::string_view value) {
-    peers.put(full(key), value);
-  };
-  context.store_get = [&peers, full, cancelled](std::string_view key, std::chrono::duration<double> limit) {
-    return peers.get(full(key), limit, cancelled);
-  };
+  give_store(context, peers, full, cancelled);
 }
 
 void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled) {
@@ -189,12 +197,7 @@ void give_exchange(pl_context& context, peers::Peers& peers, const std::function
   context.exchange = [&peers, full, cancelled](std::string_view name, std::string_view mine) {
     return peers.all_gather(full(name), mine, cancelled);
   };
-  context.store_set = [&peers, full](std::string_view key, std::string_view value) {
-    peers.put(full(key), value);
-  };
-  context.store_get = [&peers, full, cancelled](std::string_view key, std::chrono::duration<double> timeout) {
-    return peers.get(full(key), timeout, cancelled);
-  };
+  give_store(context, peers, full, cancelled);
 }
 
 const pl_host& host_table() {

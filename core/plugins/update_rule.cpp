@@ -50,32 +50,33 @@ void UpdateRule::check_state() const {
   }
 }
 
+// Calls the slot of the rule behind `handle`: call(its table, its object).
+template <class Call>
+pl_error* UpdateRule::forward(pl_update_rule* handle, const char* slot, const Call& call) noexcept {
+  const UpdateRule& rule = *reinterpret_cast<const UpdateRule*>(handle);
+  return guard([&] { rule.call_.main(slot, [&] { return call(rule.api_, rule.self_); }); });
+}
+
 const pl_optimizer_api& UpdateRule::forwarding_table() {
   static const pl_optimizer_api table = [] {
-    const auto self = [](pl_update_rule* handle) -> const UpdateRule& {
-      return *reinterpret_cast<const UpdateRule*>(handle);
-    };
-    static constexpr auto kSelf = self;
     auto t = sized<pl_optimizer_api>();
     t.create = [](const pl_host*, const pl_context*, const pl_config*, pl_update_rule**) {
       return make_error(PL_ERROR_UNSUPPORTED, "update rules are created by the host alone");
     };
     t.destroy = [](pl_update_rule*) {};
     t.info = [](pl_update_rule* rule, pl_optimizer_info* out) {
-      const UpdateRule& r = kSelf(rule);
-      return guard([&] { r.call_.main("info", [&] { return r.api_.info(r.self_, out); }); });
+      return forward(rule, "info", [&](const auto& api, auto* self) { return api.info(self, out); });
     };
     t.update = [](pl_update_rule* rule, const pl_update_args* args) {
-      const UpdateRule& r = kSelf(rule);
-      return guard([&] { r.call_.main("update", [&] { return r.api_.update(r.self_, args); }); });
+      return forward(rule, "update", [&](const auto& api, auto* self) { return api.update(self, args); });
     };
     t.directions = [](pl_update_rule* rule, const pl_update_args* args) {
-      const UpdateRule& r = kSelf(rule);
-      return guard([&] { r.call_.main("directions", [&] { return r.api_.directions(r.self_, args); }); });
+      return forward(rule, "directions",
+                     [&](const auto& api, auto* self) { return api.directions(self, args); });
     };
     t.transform = [](pl_update_rule* rule, const pl_tensor* matrix) {
-      const UpdateRule& r = kSelf(rule);
-      return guard([&] { r.call_.main("transform", [&] { return r.api_.transform(r.self_, matrix); }); });
+      return forward(rule, "transform",
+                     [&](const auto& api, auto* self) { return api.transform(self, matrix); });
     };
     return t;
   }();

@@ -30,6 +30,8 @@ class UpdateRule {
 
  private:
   void check_state() const;
+  template <class Call>
+  static pl_error* forward(pl_update_rule* handle, const char* slot, const Call& call) noexcept;
 
   const pl_optimizer_api& api_;
   Caller call_;

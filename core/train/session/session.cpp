@@ -21,7 +21,6 @@
 #include "core/launch/process.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/session/extra_state.hpp"
-#include "core/train/session/find_plugin.hpp"
 #include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/session/weights.hpp"
@@ -178,8 +177,18 @@ Session::~Session() {
 
 void Session::find_plugins(plugins::Registry& registry, const std::string& backend) {
   const auto owners = [&](std::string_view table) { return registry.options_of_all(table); };
-  const auto find = [&](plugins::Kind kind, const std::string& name, const char* key) {
-    return &find_plugin(config_, registry, kind, name, key);
+  const auto find = [&](plugins::Kind kind, const std::string& name,
+                        const char* key) -> const plugins::Plugin* {
+    try {
+      return &registry.find(kind, name);
+    } catch (const Error& error) {
+      if (error.code() != PL_ERROR_CONFIG) throw;
+      std::string_view problem = error.what();
+      // The configuration says key and value itself, unless the value was auto.
+      const std::string said = fmt::format("{} = \"{}\": ", key, name);
+      if (problem.starts_with(said) && config_.get_string(key) == name) problem.remove_prefix(said.size());
+      throw config_.error(key, problem);
+    }
   };
   task_plugin_ = find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
   strategy_plugin_ = find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
@@ -188,8 +197,14 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
   if (const auto said = model_options(*task_plugin_, *task_config_, args_.values); !said.empty())
     task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners, said));
   strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
-  rules_.emplace(config_, registry, args_.purpose == PL_PURPOSE_TRAIN);
+  const bool training = args_.purpose == PL_PURPOSE_TRAIN;
+  const std::string& rule = config_.get_string("optimizer.plugin");
+  const bool has_rule = rule != UpdateRules::kNoPlugin;
+  rules_.emplace(config_,
+                 training && has_rule ? find(plugins::Kind::kOptimizer, rule, "optimizer.plugin") : nullptr,
+                 training);
   if (rules_->plugin() != nullptr) optimizer_context_.plugin = rules_->plugin()->label();
+  if (training || !has_rule) rules_->check_options(config_, owners);
   if (backend.empty()) {
     (void)config_.plugin("backend", {}, owners);  // none is loaded, so it has no options
     return;

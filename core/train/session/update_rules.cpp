@@ -5,12 +5,9 @@
 #include <algorithm>
 
 #include "core/base/abi_values.hpp"
-#include "core/train/session/find_plugin.hpp"
 
 namespace pipeline::train {
 namespace {
-
-constexpr const char* kNoPlugin = "none";
 
 double number(const config::Config& config, std::string_view name) {
   const std::string key = fmt::format("optimizer.{}", name);
@@ -29,23 +26,23 @@ plugins::Optimizer adamw(const config::Config& config) {
 
 }  // namespace
 
-UpdateRules::UpdateRules(const config::Config& config, plugins::Registry& registry, bool training)
-    : training_(training) {
-  const std::string& named = config.get_string("optimizer.plugin");
-  if (training && named != kNoPlugin) {
-    plugin_ = &find_plugin(config, registry, plugins::Kind::kOptimizer, named, "optimizer.plugin");
-    if (config.is_set("optimizer.kind") && config.get_string("optimizer.kind") != "adamw")
+UpdateRules::UpdateRules(const config::Config& config, const plugins::Plugin* plugin, bool training)
+    : training_(training), plugin_(plugin) {
+  const std::string& kind = config.get_string("optimizer.kind");
+  if (plugin_ != nullptr) {
+    if (config.is_set("optimizer.kind") && kind != "adamw")
       throw config.error("optimizer.kind", fmt::format("the rule is that of optimizer.plugin = \"{}\": leave "
                                                        "one of the two out",
-                                                       named));
-    if (plugin_->optimizer().transform != nullptr) of_matrices_ = named;
-  } else if (config.get_string("optimizer.kind") == "muon") {
+                                                       plugin_->name()));
+    if (plugin_->optimizer().transform != nullptr) of_matrices_ = plugin_->name();
+  } else if (kind == "muon") {
     of_matrices_ = "Muon";
   }
   if (const int64_t bits = config.get_int("optimizer.state_bits"); bits != 32 && bits != 16 && bits != 8)
     throw config.error("optimizer.state_bits", "must be 32, 16 or 8");
-  const auto owners = [&](std::string_view table) { return registry.options_of_all(table); };
-  if (!training && named != kNoPlugin) return;  // nobody reads its options
+}
+
+void UpdateRules::check_options(const config::Config& config, const config::FindOwners& owners) {
   plugin_config_.emplace(
       config.plugin("optimizer", plugin_ ? plugin_->options() : std::span<const pl_option>(), owners));
 }

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/config/config.hpp"
-#include "core/plugins/registry.hpp"
+#include "core/plugins/plugin.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/plugins/update_rule.hpp"
@@ -15,9 +15,13 @@ namespace pipeline::train {
 // The update rules of a run: [optimizer].
 class UpdateRules {
  public:
-  // Throws ConfigError for a plugin that is not there and for options that are not its. Where nothing is
-  // trained no plugin is asked for.
-  UpdateRules(const config::Config& config, plugins::Registry& registry, bool training);
+  static constexpr const char* kNoPlugin = "none";  // of optimizer.plugin
+
+  // `plugin`: that brings the rule; nullptr: strategies know it by name, or nothing is trained. Throws
+  // ConfigError where options contradict each other.
+  UpdateRules(const config::Config& config, const plugins::Plugin* plugin, bool training);
+  // Throws ConfigError for options that are not the plugin's, nor the program's.
+  void check_options(const config::Config& config, const config::FindOwners& owners);
 
   const plugins::Plugin* plugin() const { return plugin_; }  // nullptr: strategies know the rule by name
   const config::PluginConfig* plugin_config() const { return plugin_config_ ? &*plugin_config_ : nullptr; }

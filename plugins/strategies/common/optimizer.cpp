@@ -49,7 +49,7 @@ void Optimizer::make_segments(bool on_host) {
 
 namespace {
 
-// Calls visit(begin, length) for pieces that take little memory when they are widened.
+// Calls visit(begin, length) for pieces of which a copy takes little memory.
 void in_pieces(int64_t length, const std::function<void(int64_t, int64_t)>& visit) {
   constexpr int64_t kMost = int64_t{1} << 20;  // a multiple of kBlock
   for (int64_t begin = 0; begin < length; begin += kMost) visit(begin, std::min(kMost, length - begin));
@@ -201,16 +201,14 @@ void Optimizer::add_to_average(const GradientRuns& runs) {
 
 void Optimizer::swap_average() {
   if (!average_ || step_count_.item<float>() == 0) return;
-  constexpr int64_t kMost = int64_t{1} << 20;  // elements at a time
   for (const Segment& segment : segments_) {
-    for (int64_t begin = segment.begin; begin < segment.end; begin += kMost) {
-      const int64_t length = std::min(kMost, segment.end - begin);
-      at::Tensor weights = master_.narrow(0, begin - begin_, length);
-      at::Tensor average = segment.state.back().values.narrow(0, begin - segment.begin, length);
+    in_pieces(segment.end - segment.begin, [&](int64_t begin, int64_t length) {
+      at::Tensor weights = master_.narrow(0, segment.begin + begin - begin_, length);
+      at::Tensor average = segment.state.back().values.narrow(0, begin, length);
       const at::Tensor kept = weights.clone();
       weights.copy_(average);
       average.copy_(kept);
-    }
+    });
   }
 }
 
