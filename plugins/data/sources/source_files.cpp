@@ -25,13 +25,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::pair<std::string_view, Format>, 7> kEndings = {{{".jsonl", Format::kJson},
-                                                                          {".ndjson", Format::kJson},
-                                                                          {".json", Format::kJson},
-                                                                          {".csv", Format::kCsv},
-                                                                          {".tsv", Format::kTsv},
-                                                                          {".parquet", Format::kParquet},
-                                                                          {".tar", Format::kTar}}};
+struct Ending {
+  std::string_view name;
+  Format format;
+  bool of_records, of_sequences;
+};
+constexpr std::array<Ending, 19> kEndings = {{{".jsonl", Format::kJson, true, true},
+                                              {".ndjson", Format::kJson, true, true},
+                                              {".json", Format::kJson, true, true},
+                                              {".csv", Format::kCsv, true, true},
+                                              {".tsv", Format::kTsv, true, true},
+                                              {".parquet", Format::kParquet, true, true},
+                                              {".tar", Format::kTar, true, false},
+                                              {".fasta", Format::kFasta, false, true},
+                                              {".fa", Format::kFasta, false, true},
+                                              {".faa", Format::kFasta, false, true},
+                                              {".fas", Format::kFasta, false, true},
+                                              {".fsa", Format::kFasta, false, true},
+                                              {".pep", Format::kFasta, false, true},
+                                              {".afa", Format::kFasta, false, true},
+                                              {".a2m", Format::kFasta, false, true},
+                                              {".a3m", Format::kFasta, false, true},
+                                              {".sto", Format::kStockholm, false, true},
+                                              {".stk", Format::kStockholm, false, true},
+                                              {".stockholm", Format::kStockholm, false, true}}};
 
 // What a data set's files are called by, for the parts that it is published in.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {
@@ -76,13 +93,13 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   return paths;
 }
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
+std::vector<std::string> files_of_folder(const std::string& folder, Content content) {
   std::vector<std::string> paths;
   bool has_arrow = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     has_arrow = has_arrow || name.ends_with(".arrow");
-    if (!name.starts_with('.') && format_named(name) && !entry.is_directory()) paths.push_back(entry.path());
+    if (!name.starts_with('.') && format_named(name, content) && !entry.is_directory()) paths.push_back(entry.path());
   }
   // What tells of archives may lie beside them.
   const auto is_tar = [](const std::string& path) { return format_named(path) == Format::kTar; };
@@ -90,27 +107,31 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
   if (has_arrow)
     throw DataError(folder + ": is what datasets' save_to_disk() writes: write it with to_parquet()");
   if (paths.empty())
-    throw DataError(folder + ": there is no file in this folder that can be read (" + known_endings() + ")");
+    throw DataError(folder + ": there is no file in this folder that can be read (" + known_endings(content) +
+                    ")");
   std::ranges::sort(paths);
   return paths;
 }
 
-std::vector<std::string> paths_of(const std::string& named) {
-  if (fs::is_directory(named)) return files_of_folder(named);
+std::vector<std::string> paths_of(const std::string& named, Content content) {
+  if (fs::is_directory(named)) return files_of_folder(named, content);
   if (fs::exists(named) || !is_pattern(named)) return {named};
   std::vector<std::string> paths = matches_of(named);
   if (paths.empty()) throw DataError(named + ": no file matches this pattern: check it");
   return paths;
 }
 
-Format format_of(const std::string& path) {
-  if (const std::optional<Format> format = format_named(path)) return *format;
+Format format_of(const std::string& path, Content content) {
+  if (const std::optional<Format> format = format_named(path, content)) return *format;
   std::string start(files::kStartOfText, '\0');
   start.resize(files::PackedFile(path).read(start.data(), start.size()));
+  if (content == Content::kSequences && start.starts_with('>')) return Format::kFasta;
+  if (content == Content::kSequences && start.starts_with("# STOCKHOLM")) return Format::kStockholm;
   const std::string known = files::why_no_text(start);
   throw DataError(path + ": " +
                   (known.empty()
-                       ? "the kind of file cannot be told from its name: it must end in " + known_endings()
+                       ? "the kind of file cannot be told from its name: it must end in " +
+                             known_endings(content)
                        : known));
 }
 
@@ -120,7 +141,7 @@ void check_alike(const SourceFiles& source) {
   const std::string& first = source.paths.front();
   std::map<std::string, std::string> archives;  // by name
   for (const std::string& path : source.paths) {
-    if (format_of(path) != source.format)
+    if (format_of(path, source.content) != source.format)
       throw DataError(source.named + ": has files of several formats (" + file_name(first) + ", " +
                       file_name(path) + "): name those to be read, as in \"folder/*.jsonl\"");
     const std::string_view one = split_in(file_name(first)), other = split_in(file_name(path));
@@ -223,14 +244,19 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
 
 }  // namespace
 
-std::optional<Format> format_named(std::string_view name) {
+std::optional<Format> format_named(std::string_view name, Content content) {
   const std::string small = in_small_letters(files::without_packing(name));
-  for (const auto& [ending, format] : kEndings)
-    if (small.ends_with(ending)) return format;
+  for (const Ending& ending : kEndings)
+    if (small.ends_with(ending.name) &&
+        (content == Content::kRecords ? ending.of_records : ending.of_sequences))
+      return ending.format;
   return std::nullopt;
 }
 
-std::string known_endings() {
+std::string known_endings(Content content) {
+  if (content == Content::kSequences)
+    return ".fasta, .fa, .faa, .a3m, .sto, .csv, .tsv, .jsonl, .json, with .gz or .zst behind it where it is "
+           "packed, or .parquet";
   return ".jsonl, .ndjson, .json, .csv, .tsv, with .gz or .zst behind it where it is packed, .parquet or "
          ".tar";
 }
@@ -259,9 +285,10 @@ std::string problem_of(const std::string& named) {
   return matches_of(named).empty() ? "no file matches this pattern" : "";
 }
 
-SourceFiles find(const std::string& named) {
-  SourceFiles source{.named = named, .paths = paths_of(named), .state = {}, .hash = {}};
-  source.format = format_of(source.paths.front());
+SourceFiles find(const std::string& named, Content content) {
+  SourceFiles source{
+      .named = named, .paths = paths_of(named, content), .content = content, .state = {}, .hash = {}};
+  source.format = format_of(source.paths.front(), content);
   check_alike(source);
   timespec newest{};
   source.state = state_of(source.paths, source.bytes, newest);
@@ -269,8 +296,8 @@ SourceFiles find(const std::string& named) {
 }
 
 SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
-                          const files::Hooks& hooks) {
-  SourceFiles source = find(named);
+                          const files::Hooks& hooks, Content content) {
+  SourceFiles source = find(named, content);
   const auto with_format = [&](std::string_view rest) {
     return files::Hasher128().update(files::bytes_of(source.format)).update(rest).finish();
   };
@@ -292,7 +319,7 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
 void check_unchanged(const SourceFiles& source) {
   uint64_t bytes = 0;
   timespec newest{};
-  if (state_of(paths_of(source.named), bytes, newest) != source.state)
+  if (state_of(paths_of(source.named, source.content), bytes, newest) != source.state)
     throw DataError(source.named + ": changed while it was being read: start again when it is complete");
 }
 

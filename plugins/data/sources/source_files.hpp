@@ -16,12 +16,18 @@ namespace pipeline::sources {
 using files::DataError;
 using files::Hash128;
 
-enum class Format { kJson, kCsv, kTsv, kParquet, kTar };
+enum class Format { kJson, kCsv, kTsv, kParquet, kTar, kFasta, kStockholm };
+
+// What a task reads: files of other formats are none of its data.
+enum class Content {
+  kRecords,    // JSON, CSV, TSV, Parquet and archives
+  kSequences,  // of proteins: FASTA, Stockholm, JSON, CSV, TSV and Parquet
+};
 
 // By the ending of its name, behind which there may be one of a packed file.
-std::optional<Format> format_named(std::string_view name);
+std::optional<Format> format_named(std::string_view name, Content content = Content::kRecords);
 // For messages: ".jsonl, .ndjson, ..., with .gz or .zst behind it where it is packed".
-std::string known_endings();
+std::string known_endings(Content content = Content::kRecords);
 
 // "train.jsonl", "data" also of "data/", "train-*.parquet": for messages, and for names of caches.
 std::string name_of(const std::filesystem::path& named);
@@ -29,6 +35,7 @@ std::string name_of(const std::filesystem::path& named);
 struct SourceFiles {
   std::string named;               // by the configuration
   std::vector<std::string> paths;  // in order; at least one
+  Content content{};
   Format format{};                 // of all of them
   uint64_t bytes = 0;              // of all of them
   std::string state;               // names, sizes and times, as they were found
@@ -45,12 +52,12 @@ std::string problem_of(const std::string& named);
 
 // Of a folder, its files of a known format, hidden ones left out. Throws DataError where there is none, where
 // they are of several formats, or of several splits (train, test, ...).
-SourceFiles find(const std::string& named);
+SourceFiles find(const std::string& named, Content content = Content::kRecords);
 
 // The same with its hash. A source whose files have not changed since they were read for it is not read
 // again: what is known is in the cache folder. `hooks` tells bytes.
 SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
-                          const files::Hooks& hooks);
+                          const files::Hooks& hooks, Content content = Content::kRecords);
 
 // Throws DataError if a file has changed, or came or went, since find().
 void check_unchanged(const SourceFiles& source);

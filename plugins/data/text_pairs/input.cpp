@@ -24,7 +24,7 @@ void Input::look_at_start() {
     if (end_ == before) break;
   }
   const std::string_view start(block_.data(), end_);
-  if (start.empty()) throw DataError(path() + ": the file is empty: it must hold at least one pair");
+  if (start.empty()) throw DataError(path() + ": the file is empty: it must hold at least one record");
   if (const std::string problem = files::why_no_text(start); !problem.empty())
     throw DataError(path() + ": " + problem);
   if (start.starts_with("\xef\xbb\xbf")) at_ = 3;

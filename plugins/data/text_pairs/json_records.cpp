@@ -23,7 +23,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
       : out_(out), text_(text), names_(names) {}
 
   bool null() override { return value(JsonField::kNull); }
-  bool boolean(bool) override { return value(JsonField::kBool); }
+  bool boolean(bool is) override { return value(JsonField::kBool, is ? "1" : "0"); }
   bool number_integer(number_integer_t number) override {
     return value(JsonField::kInteger, std::to_string(number));
   }
@@ -84,10 +84,23 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   bool value(JsonField::State state, std::string text = {}) {
     if (depth_ == 0) return fail("a single value, not an object");
     if (depth_ == 1 && field_) *field_ = {state, std::move(text)};
+    if (depth_ == 2 && field_) element(state, text);
     return true;
   }
+  // Of a wanted field's list: one of numbers is kept as long as it is no other.
+  void element(JsonField::State state, std::string_view text) {
+    if (field_->state != JsonField::kNumbers) return;
+    if (state == JsonField::kText) {
+      *field_ = {JsonField::kList, {}};
+    } else {
+      field_->text.append(is_first_ ? "" : ",").append(text);
+      is_first_ = false;
+    }
+  }
   bool nested(JsonField::State state) {
-    if (depth_ == 2 && field_) field_->state = state;
+    if (depth_ == 2 && field_) *field_ = {state == JsonField::kList ? JsonField::kNumbers : state, {}};
+    if (depth_ == 2) is_first_ = true;
+    if (depth_ == 3 && field_ && field_->state == JsonField::kNumbers) *field_ = {JsonField::kList, {}};
     if (depth_ == 2 && state == JsonField::kList && key_is_kept_) out_.lists.push_back(out_.keys.back());
     return true;
   }
@@ -102,7 +115,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   const std::vector<std::string_view>& names_;
   JsonField* field_ = nullptr;  // the wanted one whose value comes next
   size_t depth_ = 0, position_ = 0;
-  bool lone_surrogate_ = false, key_is_kept_ = false;
+  bool lone_surrogate_ = false, key_is_kept_ = false, is_first_ = false;  // is_first_: of its list
 };
 
 }  // namespace

@@ -45,8 +45,10 @@ class JsonRecords {
 
 // A field of a JSON object.
 struct JsonField {
-  enum State { kAbsent, kNull, kText, kInteger, kNumber, kBool, kList, kObject } state = kAbsent;
-  std::string text;  // of kText; the digits of numbers
+  enum State { kAbsent, kNull, kText, kInteger, kNumber, kBool, kNumbers, kList, kObject } state = kAbsent;
+  // Of kText; the digits of numbers, 1 and 0 of kBool; of kNumbers, a list of them, with commas in between
+  // and nothing where there is null.
+  std::string text;
 };
 
 // A record taken apart.

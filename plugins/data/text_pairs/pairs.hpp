@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/input.hpp"
-#include "plugins/data/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/record_report.hpp"
+#include "plugins/data/text_pairs/table.hpp"
 
 namespace pipeline::text_pairs {
 
@@ -33,31 +33,13 @@ struct Columns {
   bool id_required = false;
 };
 
-// What quotes mean in CSV and TSV: kCsv, a field may be quoted as in RFC 4180; kText, nothing. kAuto: the
-// former in CSV, the latter in TSV, unless the header's first name is quoted.
-enum class Quotes { kAuto, kCsv, kText };
-
-// The option of tasks, which has the values "auto", "csv" and "text".
-inline constexpr const char* kQuotesHelp =
-    "what quotes mean in CSV and TSV: csv: a field may be quoted; text: nothing; auto: csv in CSV, and text "
-    "in "
-    "TSV unless its header is quoted";
-Quotes quotes_named(std::string_view name);
-
-struct ReadOptions {
-  // Longer ones are dropped, and memory stays bounded by a few times this.
-  uint64_t max_record_bytes = uint64_t{16} << 20;
-  Quotes quotes = Quotes::kAuto;
-  std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
-};
-
 // Reads pairs of texts from a file, one record at a time and in order: JSON (an object a line, or one list of
 // objects), CSV with a header row as RFC 4180 has it, or Parquet. A pair that is not usable is dropped and
 // counted in `report` by reason. Throws DataError when the file cannot be read or lacks a column; and, after
 // pairs perhaps, when the quotes of a TSV file cannot be what they are taken for. Beside a record and a block
 // of the file the memory used is that of a hash for each explicit id (to find duplicates).
 void read_pairs(const std::string& path, sources::Format format, const Columns& columns,
-                const std::function<void(Pair&&)>& sink, PairReport& report, const ReadOptions& options = {});
+                const std::function<void(Pair&&)>& sink, RecordReport& report, const ReadOptions& options = {});
 
 // The same of all files of a source, one after another. Ids are unique within a file; of several files each
 // id begins with its file's name. `where`, for people: "line 3". Throws DataError where no file has a usable

@@ -69,24 +69,24 @@ TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
   const SourceReport report{{{"a.jsonl", read.report}}};
   EXPECT_EQ(SourceReport::from_json(report.to_json()).table(), table);
   EXPECT_THROW(SourceReport::from_json("{}"), DataError);
-  EXPECT_EQ(PairReport{}.table("a.jsonl"), "");
+  EXPECT_EQ(RecordReport{}.table("a.jsonl"), "");
 }
 
 TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
   EXPECT_EQ(
       error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
-      "a.jsonl:2: no \"document\" (there is \"text\"); none of the 2 records is a usable pair: name the "
+      "a.jsonl:2: no \"document\" (there is \"text\"); none of the 2 records is usable: name the "
       "columns in [task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
             "a.json:2: no \"summary\" (there is \"document\"); this is the only record: name the columns in "
             "[task.data], by its keys that end in _column");
-  EXPECT_EQ(error_of("a.jsonl", "\n\n"), "a.jsonl: no records, only blank lines or a header: give it pairs");
+  EXPECT_EQ(error_of("a.jsonl", "\n\n"), "a.jsonl: no records, only blank lines or a header");
   EXPECT_EQ(error_of("a.csv", "document,summary\n"),
-            "a.csv: no records, only blank lines or a header: give it pairs");
+            "a.csv: no records, only blank lines or a header");
 }
 
 TEST(Pairs, FilesThatCannotBeReadAreNamed) {
-  EXPECT_EQ(error_of("a.jsonl", ""), "a.jsonl: the file is empty: it must hold at least one pair");
+  EXPECT_EQ(error_of("a.jsonl", ""), "a.jsonl: the file is empty: it must hold at least one record");
   EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"), "a.jsonl: damaged: its gzip data cannot be unpacked");
   EXPECT_THAT(error_of("a.jsonl.xz", "\xfd\x37zXZ"),
               testing::HasSubstr("compressed with xz: unpack it first"));

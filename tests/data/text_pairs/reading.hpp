@@ -11,7 +11,7 @@ namespace pipeline::text_pairs {
 
 struct Read {
   std::vector<Pair> pairs;
-  PairReport report;
+  RecordReport report;
 };
 
 // Everything in the file; what read_pairs throws goes through.

@@ -10,7 +10,7 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/sample_store/sample_store.hpp"
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/record_report.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::summarization {
@@ -53,7 +53,7 @@ struct TokenSample {
 // The file of a token cache is one of samples: each a TokenHead, the tokens of document and summary, one
 // after the other, and the id, UTF-8. The summary is a TokenTotals, and behind it the report of the reading
 // that filled it, as JSON. A change of any of this raises the version, which is part of every cache's key.
-constexpr samples::Kind kTokens{.name = "PLTOKENS", .version = 5};
+constexpr samples::Kind kTokens{.name = "PLTOKENS", .version = 6};
 
 struct TokenHead {
   uint32_t document_tokens, summary_tokens, token_bytes, reserved;

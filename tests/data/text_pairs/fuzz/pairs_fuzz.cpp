@@ -47,7 +47,7 @@ class NamedFile {
 };
 
 void read_one(const std::string& path, const Columns& columns, uint64_t max_record_bytes) {
-  PairReport report;
+  RecordReport report;
   uint64_t pairs = 0, line = 0;
   const auto sink = [&](Pair&& pair) {
     ++pairs;
@@ -69,7 +69,7 @@ void read_one(const std::string& path, const Columns& columns, uint64_t max_reco
     const bool is_of_quotes = std::string(error.what()).find("task.data.quotes") != std::string::npos;
     require(pairs == 0 || is_of_quotes, "errors come before the first pair");
   }
-  require(pairs == report.pairs, "the report counts the pairs");
+  require(pairs == report.used, "the report counts the pairs");
   uint64_t dropped = 0;
   for (const auto& drop : report.drops) dropped += drop.count;
   require(dropped == report.dropped(), "every record that is not used has a reason");

@@ -1,4 +1,4 @@
-#include "plugins/data/text_pairs/pair_report.hpp"
+#include "plugins/data/text_pairs/record_report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,12 +10,12 @@
 namespace pipeline::text_pairs {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Drop, reason, subject, count, lines, records, detail)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PairReport, unit, records, pairs, drops, notes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordReport, unit, records, used, drops, notes)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceReport::File, path, report)
 
 namespace {
 
-constexpr size_t kLinesKept = 5, kReasons = 11;
+constexpr size_t kLinesKept = 5, kReasons = 12;
 
 struct Text {
   const char* problem;
@@ -36,6 +36,7 @@ constexpr std::array<Text, kReasons> kTexts = {{
     {"text after a closing quote",
      "double every quote inside a quoted field, or set task.data.quotes = \"text\" if quotes mean nothing"},
     {"the file ends inside the record", "the file is cut off, or a quote is not closed: write it again"},
+    {"not a sequence of amino acids", "each must be letters of amino acids"},
 }};
 
 std::string lines_text(const Drop& drop, const std::string& unit) {
@@ -57,13 +58,13 @@ std::string Drop::problem() const {
 
 std::string Drop::remedy() const { return kTexts.at(static_cast<size_t>(reason)).remedy; }
 
-void PairReport::begin_record(uint64_t line) {
+void RecordReport::begin_record(uint64_t line) {
   shares_line_ = records > 0 && line == line_;
   line_ = line;
   ++records;
 }
 
-void PairReport::add_drop(DropReason reason, std::string detail, const std::string& subject) {
+void RecordReport::add_drop(DropReason reason, std::string detail, const std::string& subject) {
   auto drop = std::find_if(drops.begin(), drops.end(),
                            [&](const Drop& one) { return one.reason == reason && one.subject == subject; });
   if (drop == drops.end())
@@ -76,7 +77,7 @@ void PairReport::add_drop(DropReason reason, std::string detail, const std::stri
   drop->records.push_back(shares_line_ ? records : 0);
 }
 
-std::string PairReport::table(const std::string& path) const {
+std::string RecordReport::table(const std::string& path) const {
   if (dropped() == 0) return "";
   std::string text = std::to_string(dropped()) + " of " + std::to_string(records) + " records of " + path +
                      (dropped() == 1 ? " was dropped" : " were dropped");
@@ -87,13 +88,13 @@ std::string PairReport::table(const std::string& path) const {
 }
 
 // Drops are in the order of their first lines.
-std::string PairReport::nothing_usable(const std::string& path) const {
-  if (drops.empty()) return path + ": no records, only blank lines or a header: give it pairs";
+std::string RecordReport::nothing_usable(const std::string& path) const {
+  if (drops.empty()) return path + ": no records, only blank lines or a header";
   const Drop& first = drops.front();
   const std::string where = unit == "line" ? ":" : ": " + unit + " ";
   return path + where + std::to_string(first.lines.at(0)) + ": " + first.problem() +
          (records == 1 ? "; this is the only record: "
-                       : "; none of the " + std::to_string(records) + " records is a usable pair: ") +
+                       : "; none of the " + std::to_string(records) + " records is usable: ") +
          first.remedy();
 }
 
@@ -103,9 +104,9 @@ uint64_t SourceReport::records() const {
   return count;
 }
 
-uint64_t SourceReport::pairs() const {
+uint64_t SourceReport::used() const {
   uint64_t count = 0;
-  for (const File& file : files) count += file.report.pairs;
+  for (const File& file : files) count += file.report.used;
   return count;
 }
 
@@ -136,8 +137,8 @@ std::vector<std::string> SourceReport::notes() const {
   return lines;
 }
 
-void SourceReport::require_pairs() const {
-  if (pairs() > 0) return;
+void SourceReport::require_some() const {
+  if (used() > 0) return;
   const auto named = std::ranges::find_if(files, [](const File& file) { return file.report.records > 0; });
   const File& file = named == files.end() ? files.front() : *named;
   throw DataError(file.report.nothing_usable(file.path));

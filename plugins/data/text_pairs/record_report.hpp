@@ -19,6 +19,7 @@ enum class DropReason {
   kFieldCount,     // CSV: not as many fields as the header
   kBadQuotes,      // CSV: text after a closing quote
   kUnfinished,     // the file ends inside the record
+  kNoSequence,     // of amino acids
 };
 
 // Records that are not used for one reason.
@@ -35,14 +36,14 @@ struct Drop {
 };
 
 // What became of a file's records.
-struct PairReport {
+struct RecordReport {
   std::string unit = "line";  // of where records are
   uint64_t records = 0;       // blank lines are none
-  uint64_t pairs = 0;         // used
+  uint64_t used = 0;
   std::vector<Drop> drops;
   std::vector<std::string> notes;  // how the file was read, where another reader may differ
 
-  uint64_t dropped() const { return records - pairs; }
+  uint64_t dropped() const { return records - used; }
   void begin_record(uint64_t line);
   // Of the record that has begun.
   void add_drop(DropReason reason, std::string detail = {}, const std::string& subject = {});
@@ -51,7 +52,7 @@ struct PairReport {
   // lines and remedy. Empty if nothing was dropped.
   std::string table(const std::string& path) const;
 
-  // For a file without a single usable pair: its first line that was dropped, why, and the remedy.
+  // For a file without a single usable record: its first line that was dropped, why, and the remedy.
   std::string nothing_usable(const std::string& path) const;
 
  private:
@@ -63,16 +64,16 @@ struct PairReport {
 struct SourceReport {
   struct File {
     std::string path;
-    PairReport report;
+    RecordReport report;
   };
   std::vector<File> files;
 
   uint64_t records() const;
-  uint64_t pairs() const;
-  uint64_t dropped() const { return records() - pairs(); }
+  uint64_t used() const;
+  uint64_t dropped() const { return records() - used(); }
   std::string table() const;               // of the files that dropped records, the first few
   std::vector<std::string> notes() const;  // lines, each with its file's path
-  void require_pairs() const;              // throws DataError where there is none
+  void require_some() const;               // throws DataError where none is used
 
   std::string to_json() const;
   static SourceReport from_json(const std::string& text);  // throws DataError
