@@ -69,10 +69,11 @@ void ResidueLetters::add(std::string_view letters) {
   met_ |= met;
   if ((met & kStop) != 0 && stop_at_ == SIZE_MAX) {
     const std::string_view head = letters.substr(0, letters.find('*'));
-    stop_at_ = before + static_cast<size_t>(std::ranges::count_if(
-                            head, [](char c) { return letter(c).is_residue != 0; }));
+    stop_at_ = before + static_cast<size_t>(
+                            std::ranges::count_if(head, [](char c) { return letter(c).is_residue != 0; }));
   }
-  if ((met & kBad) != 0 && bad_ == 0) bad_ = *std::ranges::find_if(letters, [](char c) { return letter(c).met == kBad; });
+  if ((met & kBad) != 0 && bad_ == 0)
+    bad_ = *std::ranges::find_if(letters, [](char c) { return letter(c).met == kBad; });
 }
 
 std::string ResidueLetters::problem() const {

@@ -194,8 +194,7 @@ void read_stockholm(Input& input, Taker& taker) {
                       " must be a name and its letters");
     bytes += line.size();
     if (bytes > kMostAlignment)
-      throw DataError(input.path() + ": an alignment is larger than " +
-                      std::to_string(kMostAlignment >> 20) +
+      throw DataError(input.path() + ": an alignment is larger than " + std::to_string(kMostAlignment >> 20) +
                       " MiB, which must be in memory: convert it to FASTA (esl-reformat fasta FILE)");
     const auto [place, is_new] = places.emplace(std::string(name), all.size());
     if (is_new) all.push_back({std::string(name), {}, number});

@@ -24,8 +24,8 @@ struct Columns {
 
 // Of a record.
 struct Sequence {
-  std::string_view name;           // valid UTF-8: the first word of FASTA's header line
-  std::span<const uint8_t> codes;  // see residue_letters.hpp; at least one
+  std::string_view name;                               // valid UTF-8: the first word of FASTA's header line
+  std::span<const uint8_t> codes;                      // see residue_letters.hpp; at least one
   std::span<const std::optional<std::string>> others;  // of the columns; empty for FASTA and Stockholm
 };
 

@@ -16,14 +16,15 @@ namespace {
 using files::bytes_of;
 
 const std::regex& cache_names() {
-  static const std::regex names(R"(.+-[0-9a-f]{32}\.(sequences|split)(\.part)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
+  static const std::regex names(
+      R"(.+-[0-9a-f]{32}\.(sequences|split)(\.part)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
   return names;
 }
 
 void write(std::string& sample, const Sequence& sequence) {
   sample.clear();
-  const auto known = std::ranges::count_if(sequence.codes,
-                                           [](uint8_t code) { return code < protein::kAminoAcidCount; });
+  const auto known =
+      std::ranges::count_if(sequence.codes, [](uint8_t code) { return code < protein::kAminoAcidCount; });
   sample += bytes_of(StoredHead{static_cast<uint32_t>(sequence.codes.size()), static_cast<uint32_t>(known),
                                 static_cast<uint32_t>(sequence.name.size()),
                                 static_cast<uint32_t>(sequence.others.size())});
@@ -106,14 +107,16 @@ SequenceStore::SequenceStore(samples::SampleStore store) : store_(std::move(stor
   report_ = SourceReport::from_json(std::string(summary));
 }
 
-StoredSequence SequenceStore::operator[](uint64_t i) const { return StoredSequence(store_[i], store_.path()); }
+StoredSequence SequenceStore::operator[](uint64_t i) const {
+  return StoredSequence(store_[i], store_.path());
+}
 
 SequenceStore SequenceStore::open(const sources::SourceFiles& source, const StoreOptions& options,
                                   const files::Hooks& hooks) {
   const files::Hash128 key = key_of(source, options);
-  const std::string path = (std::filesystem::path(options.cache_folder) /
-                            (source.stem() + "-" + key.hex() + ".sequences"))
-                               .string();
+  const std::string path =
+      (std::filesystem::path(options.cache_folder) / (source.stem() + "-" + key.hex() + ".sequences"))
+          .string();
   bool is_new = false;
   samples::SampleStore store = samples::open_or_fill(path, kSequences, key, "reading " + source.named, hooks,
                                                      [&](samples::SampleWriter& writer) {

@@ -99,7 +99,8 @@ std::vector<std::string> files_of_folder(const std::string& folder, Content cont
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename();
     has_arrow = has_arrow || name.ends_with(".arrow");
-    if (!name.starts_with('.') && format_named(name, content) && !entry.is_directory()) paths.push_back(entry.path());
+    if (!name.starts_with('.') && format_named(name, content) && !entry.is_directory())
+      paths.push_back(entry.path());
   }
   // What tells of archives may lie beside them.
   const auto is_tar = [](const std::string& path) { return format_named(path) == Format::kTar; };
@@ -129,10 +130,9 @@ Format format_of(const std::string& path, Content content) {
   if (content == Content::kSequences && start.starts_with("# STOCKHOLM")) return Format::kStockholm;
   const std::string known = files::why_no_text(start);
   throw DataError(path + ": " +
-                  (known.empty()
-                       ? "the kind of file cannot be told from its name: it must end in " +
-                             known_endings(content)
-                       : known));
+                  (known.empty() ? "the kind of file cannot be told from its name: it must end in " +
+                                       known_endings(content)
+                                 : known));
 }
 
 std::string file_name(const std::string& path) { return fs::path(path).filename(); }

@@ -36,10 +36,10 @@ struct SourceFiles {
   std::string named;               // by the configuration
   std::vector<std::string> paths;  // in order; at least one
   Content content{};
-  Format format{};                 // of all of them
-  uint64_t bytes = 0;              // of all of them
-  std::string state;               // names, sizes and times, as they were found
-  Hash128 hash;                    // of format and content; of archives, which are large, of their state
+  Format format{};     // of all of them
+  uint64_t bytes = 0;  // of all of them
+  std::string state;   // names, sizes and times, as they were found
+  Hash128 hash;        // of format and content; of archives, which are large, of their state
 
   std::string name() const { return sources::name_of(named); }
   std::string stem() const;  // without what a file name may not have, and without endings

@@ -74,12 +74,13 @@ bool is_blank(std::string_view text) {
 void read_pairs(const std::string& path, sources::Format format, const Columns& columns,
                 const std::function<void(Pair&&)>& sink, RecordReport& report, const ReadOptions& options) {
   Collector collector(columns, sink, report);
-  read_table(path, format,
-             {{.name = columns.first, .required = true},
-              {.name = columns.second, .required = columns.second_required},
-              {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
-              {.name = columns.extra}},
-             [&](Row&& row) { collector.take(std::move(row)); }, report, options);
+  read_table(
+      path, format,
+      {{.name = columns.first, .required = true},
+       {.name = columns.second, .required = columns.second_required},
+       {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
+       {.name = columns.extra}},
+      [&](Row&& row) { collector.take(std::move(row)); }, report, options);
 }
 
 void read_pairs(const sources::SourceFiles& source, const Columns& columns,

@@ -39,7 +39,8 @@ struct Columns {
 // pairs perhaps, when the quotes of a TSV file cannot be what they are taken for. Beside a record and a block
 // of the file the memory used is that of a hash for each explicit id (to find duplicates).
 void read_pairs(const std::string& path, sources::Format format, const Columns& columns,
-                const std::function<void(Pair&&)>& sink, RecordReport& report, const ReadOptions& options = {});
+                const std::function<void(Pair&&)>& sink, RecordReport& report,
+                const ReadOptions& options = {});
 
 // The same of all files of a source, one after another. Ids are unique within a file; of several files each
 // id begins with its file's name. `where`, for people: "line 3". Throws DataError where no file has a usable

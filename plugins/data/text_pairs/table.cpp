@@ -96,8 +96,7 @@ void take_object(const RecordText& record, const Rows& rows) {
   for (const Column& column : rows.columns) names.push_back(column.name);
   auto parsed = pick_fields(record.text, names);
   if (parsed.state == JsonFields::kLoneSurrogate) return rows.drop(DropReason::kLoneSurrogate);
-  if (parsed.state == JsonFields::kUnfinished && record.is_cut_off)
-    return rows.drop(DropReason::kUnfinished);
+  if (parsed.state == JsonFields::kUnfinished && record.is_cut_off) return rows.drop(DropReason::kUnfinished);
   if (parsed.state == JsonFields::kUnfinished) parsed.detail = "it does not end in its line";
   if (parsed.state != JsonFields::kOk) return rows.drop(DropReason::kNotAnObject, parsed.detail);
 
@@ -125,9 +124,8 @@ void take_object(const RecordText& record, const Rows& rows) {
 
 // JSON, and what is like it.
 void read_objects(const std::string& path, sources::Format format, const Rows& rows) {
-  RecordOptions options{.max_bytes = rows.options.max_record_bytes,
-                        .columns = {},
-                        .on_block = rows.options.on_block};
+  RecordOptions options{
+      .max_bytes = rows.options.max_record_bytes, .columns = {}, .on_block = rows.options.on_block};
   for (const Column& column : rows.columns) options.columns.push_back(column.name);
   for_each_record(path, format, options, [&](const RecordText& record) {
     rows.report.begin_record(record.line);
@@ -253,8 +251,9 @@ class PlainQuotes {
   }
   void tell(RecordReport& report) const {
     if (fields_ > 0)
-      report.notes.push_back(std::to_string(fields_) + (fields_ == 1 ? " field begins" : " fields begin") +
-                     " with a quote, which is text in TSV; for quoted fields set task.data.quotes = \"csv\"");
+      report.notes.push_back(
+          std::to_string(fields_) + (fields_ == 1 ? " field begins" : " fields begin") +
+          " with a quote, which is text in TSV; for quoted fields set task.data.quotes = \"csv\"");
   }
 
  private:
@@ -280,8 +279,7 @@ void take_row(CsvReader& csv, const Places& places, const Rows& rows) {
 }
 
 void read_csv(Input& input, char usual, const Rows& rows) {
-  const auto [form, names_separator] =
-      look_at_start(input.ahead(), usual, rows.columns, rows.options.quotes);
+  const auto [form, names_separator] = look_at_start(input.ahead(), usual, rows.columns, rows.options.quotes);
   if (form.separator != usual)
     rows.report.notes.push_back("fields are separated by " + name_of_separator(form.separator) +
                                 ", as its first line shows");

@@ -16,7 +16,8 @@ struct Read {
   text_pairs::RecordReport report;  // of the first file
 };
 
-inline Read read_named(const std::string& named, const Columns& columns = {}, const ReadOptions& options = {}) {
+inline Read read_named(const std::string& named, const Columns& columns = {},
+                       const ReadOptions& options = {}) {
   Read read;
   SourceReport report;
   read_sequences(

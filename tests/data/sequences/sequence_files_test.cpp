@@ -32,27 +32,28 @@ TEST(Fasta, OddLettersAreReadAndTold) {
                               ";an old comment\n>small\nacdefX\n>gaps\n--AC.DE--\nF-\n>stop\nACD*\n"
                               ">rare\nUOBZX\n>leu\nAJA\n>spaces\n AC DE \n\nFG\n");
   EXPECT_THAT(read.letters, ElementsAre("ACDEFX", "ACDEF", "ACD", "UOBZX", "AXA", "ACDEFG"));
-  EXPECT_THAT(read.report.notes,
-              ElementsAre("1 sequence has small letters, which are read as capitals",
-                          "1 sequence has gaps, which are left out",
-                          "1 sequence has a stop (*) at the end, which is left out",
-                          "1 sequence has J (leucine or isoleucine), which is read as X"));
+  EXPECT_THAT(read.report.notes, ElementsAre("1 sequence has small letters, which are read as capitals",
+                                             "1 sequence has gaps, which are left out",
+                                             "1 sequence has a stop (*) at the end, which is left out",
+                                             "1 sequence has J (leucine or isoleucine), which is read as X"));
 }
 
 TEST(Fasta, WhatIsNoSequenceIsDroppedWithItsLineAndName) {
   const Read read = read_text(
-      "a.faa", ">ok\nACD\n>number\n1 ACD\n>none\n\n>stop\nAC*D\n>stops\nACD**\n>late\nAC*\nDE\n>bytes\nA\xc3\xa4\n");
+      "a.faa",
+      ">ok\nACD\n>number\n1 ACD\n>none\n\n>stop\nAC*D\n>stops\nACD**\n>late\nAC*\nDE\n>bytes\nA\xc3\xa4\n");
   EXPECT_THAT(read.names, ElementsAre("ok", "stops"));
   EXPECT_EQ(read.report.records, 7u);
   EXPECT_EQ(read.report.used, 2u);
-  EXPECT_EQ(read.report.table("a.faa"),
-            "5 of 7 records of a.faa were dropped\n"
-            "  1: the character \"1\" is no residue (\"number\"), line 3: each must be letters of amino acids\n"
-            "  1: the sequence has no residues (\"none\"), line 5: each must be letters of amino acids\n"
-            "  2: there is a stop (*) within the sequence (\"stop\"), lines 7, 11: each must be letters of "
-            "amino acids\n"
-            "  1: the character of code 195 is no residue (\"bytes\"), line 14: each must be letters of amino "
-            "acids");
+  EXPECT_EQ(
+      read.report.table("a.faa"),
+      "5 of 7 records of a.faa were dropped\n"
+      "  1: the character \"1\" is no residue (\"number\"), line 3: each must be letters of amino acids\n"
+      "  1: the sequence has no residues (\"none\"), line 5: each must be letters of amino acids\n"
+      "  2: there is a stop (*) within the sequence (\"stop\"), lines 7, 11: each must be letters of "
+      "amino acids\n"
+      "  1: the character of code 195 is no residue (\"bytes\"), line 14: each must be letters of amino "
+      "acids");
 }
 
 TEST(Fasta, AHeaderAndASequenceMayGoOverManyBlocks) {
@@ -68,14 +69,16 @@ TEST(Fasta, AHeaderAndASequenceMayGoOverManyBlocks) {
 }
 
 TEST(Fasta, TextThatIsNoneIsAnError) {
-  EXPECT_EQ(error_of("a.fasta", "ACDEF\n"),
-            "a.fasta:1: there is text before the first record: FASTA has a line \">NAME\" above each sequence");
+  EXPECT_EQ(
+      error_of("a.fasta", "ACDEF\n"),
+      "a.fasta:1: there is text before the first record: FASTA has a line \">NAME\" above each sequence");
   EXPECT_THAT(error_of("a.fasta", ""), HasSubstr("the file is empty"));
   EXPECT_THAT(error_of("a.fasta", ">a\n>b\n"),
               HasSubstr("a.fasta:1: the sequence has no residues (\"a\"); none of the 2 records is usable"));
   std::string dna = ">gene\n";
   for (int i = 0; i < 60; ++i) dna += "ACGTN";
-  EXPECT_THAT(error_of("a.fasta", dna), HasSubstr("these are nucleic acids: translate them into proteins first"));
+  EXPECT_THAT(error_of("a.fasta", dna),
+              HasSubstr("these are nucleic acids: translate them into proteins first"));
 }
 
 TEST(Fasta, AFileOfAnyNameIsKnownByItsStart) {
@@ -95,7 +98,8 @@ TEST(Stockholm, BlocksAndAlignmentsAreJoined) {
 
 TEST(Table, SequencesHaveColumnsBesideThem) {
   const Columns columns{.others = {"split", "stability"}};
-  const Read csv = read_text("a.csv", "id,sequence,split,stability\n1,ACD,train,0.5\n2,\"ac-d\",,\n", columns);
+  const Read csv =
+      read_text("a.csv", "id,sequence,split,stability\n1,ACD,train,0.5\n2,\"ac-d\",,\n", columns);
   EXPECT_THAT(csv.names, ElementsAre("1", "2"));
   EXPECT_THAT(csv.letters, ElementsAre("ACD", "ACD"));
   EXPECT_EQ(csv.others[0][0], "train");

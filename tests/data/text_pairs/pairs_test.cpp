@@ -73,16 +73,14 @@ TEST(Pairs, TheReportKeepsTheFirstLinesOnlyAndSurvivesJson) {
 }
 
 TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
-  EXPECT_EQ(
-      error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
-      "a.jsonl:2: no \"document\" (there is \"text\"); none of the 2 records is usable: name the "
-      "columns in [task.data], by its keys that end in _column");
+  EXPECT_EQ(error_of("a.jsonl", "\n{\"text\":\"d\"}\nx\n"),
+            "a.jsonl:2: no \"document\" (there is \"text\"); none of the 2 records is usable: name the "
+            "columns in [task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.json", "[\n{\"document\":\"d\"}\n]"),
             "a.json:2: no \"summary\" (there is \"document\"); this is the only record: name the columns in "
             "[task.data], by its keys that end in _column");
   EXPECT_EQ(error_of("a.jsonl", "\n\n"), "a.jsonl: no records, only blank lines or a header");
-  EXPECT_EQ(error_of("a.csv", "document,summary\n"),
-            "a.csv: no records, only blank lines or a header");
+  EXPECT_EQ(error_of("a.csv", "document,summary\n"), "a.csv: no records, only blank lines or a header");
 }
 
 TEST(Pairs, FilesThatCannotBeReadAreNamed) {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/cluster_cache.hpp"
+#include "plugins/tasks/protein/data/cluster_cache.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Which residues of a structure's chains are copies of each other.
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What weights were trained with: content keys, and sets of them.
-#include "plugins/tasks/protein/task/task_state.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,13 +39,34 @@ TEST(ContentKey, IsTheSameInEveryVersion) {
 }
 
 TEST(Learnt, AddsUp) {
-  Learnt learnt{.training = {1, 5}, .validation = {9}};
-  learnt.add({.training = {3, 5}, .validation = {}});
-  EXPECT_THAT(learnt.training, ElementsAre(1, 3, 5));
-  EXPECT_THAT(learnt.validation, ElementsAre(9));
+  const auto keys = [](std::vector<uint64_t> all) { return ContentKeys(all); };
+  Learnt learnt{.training = keys({1, 5}), .validation = keys({9})};
+  learnt.add({.training = keys({3, 5}), .validation = {}});
+  EXPECT_THAT(learnt.training.keys(), ElementsAre(1, 3, 5));
+  EXPECT_THAT(learnt.validation.keys(), ElementsAre(9));
   const std::vector<uint64_t> some{2, 3}, none{2, 4};
-  EXPECT_TRUE(any_of(some, learnt.training));
-  EXPECT_FALSE(any_of(none, learnt.training));
+  EXPECT_TRUE(learnt.training.has_any(some));
+  EXPECT_FALSE(learnt.training.has_any(none));
+}
+
+TEST(ContentKeys, OfMillionsKeepsTheSmallest) {
+  ContentKeys all;
+  std::vector<uint64_t> some;
+  for (uint64_t i = 0; i < 2 * ContentKeys::kMost; ++i) {
+    some.push_back(7 * (2 * ContentKeys::kMost - 1 - i));
+    if (some.size() == 1000) all.add(std::exchange(some, {}));
+  }
+  all.add(some);
+  EXPECT_EQ(all.keys().size(), ContentKeys::kMost);
+  EXPECT_EQ(all.bound(), 7 * (ContentKeys::kMost - 1));
+  const std::vector<uint64_t> kept{7 * 5}, gone{7 * ContentKeys::kMost, UINT64_MAX};
+  EXPECT_TRUE(all.has_any(kept));
+  EXPECT_FALSE(all.has_any(gone)) << "it was there, and nobody knows: it is above the bound";
+  // What is added to a set with another bound is known up to the smaller one.
+  ContentKeys few(std::vector<uint64_t>{3, UINT64_MAX});
+  few.add(all);
+  EXPECT_EQ(few.bound(), 7 * (ContentKeys::kMost - 2)) << "3 is one more, so the largest went";
+  EXPECT_FALSE(few.has_any(gone));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 

@@ -53,7 +53,7 @@ inline std::vector<Residue> moved(std::vector<Residue> residues) {
 // coordinates as well.
 inline PackedProteins pack(const std::vector<std::vector<Residue>>& samples, int64_t every = 5,
                            bool hide = false) {
-  Packer packer(hide);
+  Packer packer(hide ? Packing::kHide : Packing::kShow);
   for (const std::vector<Residue>& residues : samples) {
     const std::vector<std::span<const Residue>> chains{residues};
     Masking masking;

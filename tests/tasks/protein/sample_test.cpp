@@ -1,4 +1,6 @@
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
+
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -124,30 +126,38 @@ TEST(Scoring, PassesMakeEachResidueATargetOnceAndNoneIsWithoutTargets) {
 }
 
 TEST(Scoring, ThereAreNoMorePassesThanResiduesToScore) {
-  EXPECT_EQ(scoring_passes(0, 30, 25, 5000).size(), 25u);
-  EXPECT_EQ(scoring_passes(0, 30, 25, 7).size(), 7u);
   EXPECT_EQ(scoring_passes(0, in_turn(100, 5000), 16).size(), 100u);
-}
-
-TEST(Scoring, APassOverAShortSampleIsTheSameWithoutItsResidues) {
-  const std::vector<ScoringPass> with = scoring_passes(2, in_turn(12, 5), 16),
-                                 without_them = scoring_passes(2, 12, 12, 5);
-  ASSERT_EQ(with.size(), without_them.size());
-  for (size_t i = 0; i < with.size(); ++i) {
-    EXPECT_EQ(with[i].group, without_them[i].group);
-    EXPECT_EQ(with[i].count, without_them[i].count);
-    EXPECT_EQ(with[i].first + with[i].score + without_them[i].first + without_them[i].score, 0);
-  }
+  EXPECT_EQ(scoring_passes(0, in_turn(30, 7), 64).size(), 7u);
 }
 
 TEST(Scoring, TheFirstPassesAreOverDifferentSamples) {
-  std::vector<ScoringPass> passes;
-  for (uint64_t sample = 0; sample < 3; ++sample)
-    for (const ScoringPass& pass : scoring_passes(sample, 6, 6, 4)) passes.push_back(pass);
-  order_by_group(passes);
-  ASSERT_EQ(passes.size(), 12u);
-  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(passes[i].sample, i);
-  EXPECT_EQ(passes[3].group, 1u);
+  // Samples 1, 2 and 5 have passes of their own.
+  ScoringPasses passes(4);
+  passes.add_whole();
+  passes.add(scoring_passes(1, in_turn(40, 4), 16));
+  passes.add(scoring_passes(2, in_turn(3, 4), 16));
+  passes.add_whole();
+  passes.add_whole();
+  passes.add(scoring_passes(5, in_turn(2, 4), 16));
+  passes.add_whole();
+  passes.finish();
+  ASSERT_EQ(passes.size(), 4u * 4 + 12 + 3 + 2);
+  std::vector<uint32_t> samples, groups;
+  for (uint64_t i = 0; i < 8; ++i) samples.push_back(passes[i].sample), groups.push_back(passes[i].group);
+  EXPECT_THAT(samples, ElementsAre(0, 3, 4, 6, 0, 3, 4, 6));
+  EXPECT_THAT(groups, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_EQ(passes[0].count, 0) << "all of it";
+  std::map<std::pair<uint32_t, uint32_t>, int> pieces;  // by sample and group
+  for (uint64_t i = 0; i < passes.size(); ++i) {
+    ++pieces[{passes[i].sample, passes[i].group}];
+    if (i >= 17) {
+      EXPECT_LE(passes[i - 1].group, passes[i].group) << i;
+    }
+  }
+  EXPECT_EQ((pieces[{1, 2}]), 3) << "in three pieces of 16";
+  EXPECT_EQ((pieces[{6, 3}]), 1);
+  EXPECT_EQ((pieces[{5, 1}]), 1);
+  EXPECT_EQ(pieces.count({5, 2}), 0u);
 }
 
 }  // namespace

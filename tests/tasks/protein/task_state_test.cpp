@@ -1,5 +1,5 @@
 // The task's own part of a checkpoint, and what is said of one that is damaged.
-#include "plugins/tasks/protein/task/task_state.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@ TaskState some_state() {
   TaskState state;
   for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = 0.01 * static_cast<double>(a);
   state.model = "words of the model";
-  state.learnt = Learnt{.training = {0, 255, UINT64_MAX}, .validation = {3}};
+  const std::vector<uint64_t> training{0, 255, UINT64_MAX}, validation{3};
+  state.learnt = Learnt{.training = ContentKeys(training), .validation = ContentKeys(validation, 99)};
   return state;
 }
 
@@ -23,8 +24,10 @@ TEST(TaskState, IsReadAsItWasWritten) {
   const TaskState state = state_from(to_text(some_state()));
   EXPECT_EQ(state.frequencies, some_state().frequencies);
   EXPECT_EQ(state.model, "words of the model");
-  EXPECT_EQ(state.learnt.training, some_state().learnt.training);
-  EXPECT_EQ(state.learnt.validation, some_state().learnt.validation);
+  EXPECT_EQ(state.learnt.training.keys(), some_state().learnt.training.keys());
+  EXPECT_EQ(state.learnt.validation.keys(), some_state().learnt.validation.keys());
+  EXPECT_EQ(state.learnt.training.bound(), UINT64_MAX);
+  EXPECT_EQ(state.learnt.validation.bound(), 99u);
 }
 
 TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {

@@ -23,6 +23,8 @@ constexpr TokenTable make_table() {
   for (size_t i = 0; i < kAminoAcids.size(); ++i) table[i] = number_of(kAminoAcids.substr(i, 1));
   table[kUnknown] = number_of("X");
   table[kMaskToken] = kMask;
+  for (size_t i = 0; i < kRareLetters.size(); ++i)
+    table[static_cast<size_t>(kFirstRare) + i] = number_of(kRareLetters.substr(i, 1));
   return table;
 }
 constexpr TokenTable kTable = make_table();

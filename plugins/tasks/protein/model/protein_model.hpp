@@ -17,10 +17,11 @@ namespace pipeline::protein {
 
 using transformer::Ragged;
 
-// Samples laid end to end. Tokens are an amino acid, kUnknown or kMaskToken, as the model is to see them;
-// positions go along the chain; targets are amino acids.
+// Samples laid end to end. Tokens are an amino acid, kUnknown or kMaskToken, as the model is to see them, or
+// one of kRareLetters where it has tokens for them; positions go along the chain; targets are amino acids.
 struct PackedProteins : transformer::PackedBatch {
   at::Tensor chains;  // (N) int64 the chain within the sample, from 0
+  // Undefined where the model sees no structure:
   at::Tensor frames;  // (N, 12) float: see geometry.hpp; zero where missing or hidden
   at::Tensor local;   // (N, kLocalFeatures) float: see geometry.hpp
   at::Tensor flags;   // (N) uint8: Residue::Flags; 0 where coordinates are hidden

@@ -9,60 +9,13 @@
 #include <string>
 
 #include "adapters/lora_options.hpp"
+#include "plugins/tasks/protein/data/options.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::protein {
-
-struct DataConfig {
-  std::string unit = "chain", crop = "contiguous";
-  int64_t min_residues = 20, max_residues = 512, max_file_mb = 256;
-  double noise = 0, max_unusable = 0.5;
-
-  void describe(Options& o) {
-    o("unit", unit, "a sample: one chain, or all chains of a structure").choices({"chain", "structure"});
-    o("min_residues", min_residues, "samples with fewer known residues are skipped").unit("residues").min(1);
-    o("max_residues", max_residues, "longer samples are cropped in training, otherwise processed in pieces")
-        .unit("residues")
-        .min(16);
-    o("crop", crop,
-      "what training keeps of a longer sample: consecutive residues, or those nearest to one residue in "
-      "space")
-        .choices({"contiguous", "spatial"});
-    o("noise", noise, "standard deviation of the noise on each coordinate in training")
-        .unit("angstrom")
-        .min(0);
-    o("max_file_mb", max_file_mb, "larger files (unpacked size) are unusable").unit("MB").min(1).may_change();
-    o("max_unusable", max_unusable, "stop if a larger share of the files is unusable")
-        .min(0)
-        .max(1)
-        .may_change();
-  }
-};
-
-struct SplitConfig {
-  int64_t folds = 10, fold = 0, exact_up_to = 3000;
-  double identity = 0.3, coverage = 0.5;
-
-  void describe(Options& o) {
-    o("folds", folds, "parts to divide the clusters of similar sequences into").min(3);
-    o("fold", fold,
-      "part held out as the test split; the next one is the validation split, the rest are for training")
-        .min(0);
-    o("identity", identity, "minimum share of identical residues in two similar sequences").min(0).max(1);
-    o("coverage", coverage, "minimum aligned share of the shorter of two similar sequences").min(0).max(1);
-    o("exact_up_to", exact_up_to,
-      "with more distinct sequences, align only pairs that share seeds: may miss relatives below 40% "
-      "identity within a part, and between parts if the log says so")
-        .unit("sequences")
-        .min(0);
-  }
-  void validate(const ConfigErrors& errors) const {
-    if (fold >= folds) errors("fold", "must be below task.split.folds (" + std::to_string(folds) + ")");
-  }
-};
 
 struct MaskConfig : MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
   void describe(Options& o) {
@@ -129,27 +82,17 @@ struct Esm2Options {
   }
 };
 
-struct ProteinConfig {
-  std::filesystem::path pdb_path, cache_dir, test_path;
+struct ProteinConfig : ProteinData {
   double mask_ratio = 0.15;
   std::string kind = "encoder-decoder";
   EncoderDecoderConfig model;
   Esm2Options esm2;
-  DataConfig data;
-  SplitConfig split;
   MaskConfig mask;
   PredictConfig predict;
   bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
-    o("pdb_path", pdb_path,
-      "folder of structures (PDB, mmCIF, also gzipped; searched recursively), or one file")
-        .required();
-    o("test_path", test_path,
-      "structures to use as the test split instead of the held-out part of pdb_path; not used in training")
-        .may_change();
-    o("cache_dir", cache_dir, "folder for parsed structures; may be pdb_path; empty: the run's cache folder")
-        .may_change();
+    describe_paths(o);
     o("mask_ratio", mask_ratio, "share of a sample's residues to mask and predict; at least one residue")
         .min(0.001)
         .below(1);
@@ -190,6 +133,14 @@ struct ProteinConfig {
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
     const bool is_esm2 = kind == "esm2";
+    if (has_sequences() && !pdb_path.empty())
+      errors("sequences", "task.pdb_path is there, too: leave one of them out");
+    if (has_sequences() && !is_esm2)
+      errors("sequences",
+             "have no structure, which task.model = \"" + kind + "\" needs: set task.model = \"esm2\"");
+    for (const char* key : {"data.unit", "data.crop", "data.max_file_mb", "data.max_unusable"})
+      if (has_sequences() && errors.is_set(key))
+        errors(key, "is of use with structures alone (task.pdb_path): leave it out");
     for (const char* key :
          {"hidden_dim", "num_encoder_layers", "num_decoder_layers", "num_heads", "feed_forward_dim",
           "pair_dim", "distogram", "dropout", "attention_dropout", "data.noise"})

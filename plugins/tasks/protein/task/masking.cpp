@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "plugins/data/structures/structure.hpp"
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -18,6 +18,10 @@ std::vector<size_t> known_residues(std::span<const uint8_t> amino_acids) {
 
 void shuffle(std::vector<size_t>& values, Random& random) {
   for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[random.below(i)]);
+}
+
+void order_by_group(std::vector<ScoringPass>& passes) {
+  std::ranges::stable_sort(passes, {}, &ScoringPass::group);
 }
 
 Masking nothing_masked(std::span<const uint8_t> amino_acids) {
@@ -45,23 +49,38 @@ std::vector<ScoringPass> scoring_passes(uint64_t sample, std::span<const uint32_
     groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     for (const uint32_t group : groups)
       if (group != kNoGroup)
-        passes.push_back({.sample = sample, .first = first, .count = count, .score = score, .group = group});
+        passes.push_back({.sample = static_cast<uint32_t>(sample),
+                          .first = static_cast<int32_t>(first),
+                          .count = static_cast<int32_t>(count),
+                          .score = static_cast<int32_t>(score),
+                          .group = group});
   }
   order_by_group(passes);
   return passes;
 }
 
-std::vector<ScoringPass> scoring_passes(uint64_t sample, int64_t length, uint64_t targets, uint64_t groups) {
-  std::vector<ScoringPass> passes;
-  for (uint64_t group = 0; group < std::min(groups, targets); ++group)
-    passes.push_back(
-        {.sample = sample, .first = 0, .count = length, .score = 0, .group = static_cast<uint32_t>(group)});
-  return passes;
+void ScoringPasses::add(std::vector<ScoringPass> passes) {
+  others_.push_back(static_cast<uint32_t>(samples_++));
+  passes_.insert(passes_.end(), passes.begin(), passes.end());
 }
 
-void order_by_group(std::vector<ScoringPass>& passes) {
-  std::stable_sort(passes.begin(), passes.end(),
-                   [](const ScoringPass& a, const ScoringPass& b) { return a.group < b.group; });
+void ScoringPasses::finish() { order_by_group(passes_); }
+
+ScoringPass ScoringPasses::operator[](uint64_t i) const {
+  const uint64_t whole = groups_ * wholes();
+  if (i >= whole) return passes_[i - whole];
+  // The whole sample of this number: as many others are before it as it is moved on by.
+  auto sample = static_cast<uint32_t>(i % wholes());
+  size_t before = 0, end = others_.size();
+  while (before < end) {
+    const size_t middle = (before + end) / 2;
+    if (others_[middle] - middle <= sample)
+      before = middle + 1;
+    else
+      end = middle;
+  }
+  sample += static_cast<uint32_t>(before);
+  return {.sample = sample, .group = static_cast<uint32_t>(i / wholes())};
 }
 
 uint64_t scoring_groups(double ratio) {
@@ -112,7 +131,7 @@ std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint6
 std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too) {
   std::vector<uint8_t> amino_acids = sample.amino_acids();
   for (size_t i = 0; i < amino_acids.size(); ++i) {
-    if (unknown_too && amino_acids[i] == kUnknown) amino_acids[i] = 0;
+    if (unknown_too && amino_acids[i] >= kAminoAcidCount) amino_acids[i] = 0;
     if (sample.copy_of[i] != static_cast<int64_t>(i)) amino_acids[i] = kUnknown;
   }
   return amino_acids;

@@ -5,15 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 
 // A forward pass of an evaluation: the residues first .. first + count - 1 of a sample, of which those from
 // `score` on may be targets, masked by one of the groups that all residues are dealt out to.
 struct ScoringPass {
-  uint64_t sample = 0;
-  int64_t first = 0, count = 0, score = 0;
+  uint32_t sample = 0;
+  int32_t first = 0, count = 0, score = 0;
   uint32_t group = 0;
 };
 
@@ -22,12 +22,30 @@ struct ScoringPass {
 // last of which overlaps the one before it.
 std::vector<ScoringPass> scoring_passes(uint64_t sample, std::span<const uint32_t> group_of, int64_t most);
 
-// The same where the residues are not at hand: a sample of `length` residues, no more than `most`, of which
-// `targets` are dealt out to `groups`.
-std::vector<ScoringPass> scoring_passes(uint64_t sample, int64_t length, uint64_t targets, uint64_t groups);
+// The passes of many samples: of whole samples that have residues for all groups, group after group, so that
+// the first passes are over different samples; and behind these those of all others, likewise. Memory grows
+// with the latter alone.
+class ScoringPasses {
+ public:
+  explicit ScoringPasses(uint64_t groups) : groups_(groups) {}
 
-// Of all samples, group after group, so that the first passes are over different samples.
-void order_by_group(std::vector<ScoringPass>& passes);
+  // In the order of the samples, from 0 on: one that is looked at as a whole and has a target in each group;
+  // or one with these passes.
+  void add_whole() { ++samples_; }
+  void add(std::vector<ScoringPass> passes);
+  void finish();  // before what follows
+
+  uint64_t size() const { return groups_ * wholes() + passes_.size(); }
+  // count is 0 where it is all of the sample.
+  ScoringPass operator[](uint64_t i) const;
+
+ private:
+  uint64_t wholes() const { return samples_ - others_.size(); }
+
+  uint64_t groups_, samples_ = 0;
+  std::vector<uint32_t> others_;  // samples with passes of their own, ascending
+  std::vector<ScoringPass> passes_;
+};
 
 struct MaskingOptions {
   double ratio = 0.15;  // of the residues that are known; one at least

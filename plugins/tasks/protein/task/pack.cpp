@@ -10,11 +10,13 @@ namespace pipeline::protein {
 
 void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
                  Geometry* shared) {
-  std::vector<uint8_t> hidden(hide_ ? sample.residues.size() : 0, 0);
-  for (size_t n = 0; hide_ && n < rows.size(); ++n)
+  const bool hides = packing_ == Packing::kHide;
+  std::vector<uint8_t> hidden(hides ? sample.residues.size() : 0, 0);
+  for (size_t n = 0; hides && n < rows.size(); ++n)
     hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
   std::optional<Geometry> own;
-  Geometry& geometry = shared != nullptr ? *shared : own.emplace(sample.residues, sample.chains, hidden);
+  if (packing_ != Packing::kSequence && shared == nullptr)
+    shared = &own.emplace(sample.residues, sample.chains, hidden);
   const auto append = [](std::vector<float>& to, auto from) {
     to.insert(to.end(), from.begin(), from.end());
   };
@@ -28,10 +30,12 @@ void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const M
     tokens_.push_back(masking.tokens[n]);
     positions_.push_back(residue.position);
     chains_.push_back(sample.chains[row]);
-    append(frames_, geometry.frame(row));
-    append(local_, geometry.local(row));
-    flags_.push_back(geometry.flags(row));
-    if (!hide_) continue;
+    if (shared != nullptr) {
+      append(frames_, shared->frame(row));
+      append(local_, shared->local(row));
+      flags_.push_back(shared->flags(row));
+    }
+    if (!hides) continue;
     places_.insert(places_.end(), {residue.ca.x, residue.ca.y, residue.ca.z});
     placed_.push_back(residue.has_ca() ? 1 : 0);
   }
@@ -43,10 +47,12 @@ PackedProteins Packer::finish() {
   batch_.tokens = at::tensor(tokens_, at::kLong);
   batch_.positions = at::tensor(positions_, at::kLong);
   batch_.chains = at::tensor(chains_, at::kLong);
-  batch_.frames = at::tensor(frames_, at::kFloat).view({rows, kFrameSize});
-  batch_.local = at::tensor(local_, at::kFloat).view({rows, kLocalFeatures});
-  batch_.flags = at::tensor(flags_, at::kByte);
-  if (hide_) {
+  if (packing_ != Packing::kSequence) {
+    batch_.frames = at::tensor(frames_, at::kFloat).view({rows, kFrameSize});
+    batch_.local = at::tensor(local_, at::kFloat).view({rows, kLocalFeatures});
+    batch_.flags = at::tensor(flags_, at::kByte);
+  }
+  if (packing_ == Packing::kHide) {
     batch_.places = at::tensor(places_, at::kFloat).view({rows, 3});
     batch_.placed = at::tensor(placed_, at::kByte).to(at::kBool);
   }

@@ -4,18 +4,21 @@
 #include <optional>
 #include <vector>
 
+#include "plugins/tasks/protein/data/sample.hpp"
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
-#include "plugins/tasks/protein/task/sample.hpp"
 
 namespace pipeline::protein {
+
+// What a model sees of a structure: all that is there; not where masked residues are, which the batch says
+// beside it; or nothing.
+enum class Packing { kShow, kHide, kSequence };
 
 // Builds a PackedProteins sample by sample.
 class Packer {
  public:
-  // hide: masked residues lose their coordinates as well, and the batch says where they were.
-  explicit Packer(bool hide) : hide_(hide) {}
+  explicit Packer(Packing packing) : packing_(packing) {}
 
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a
   // crop does not change what is near a residue. masking: of the rows. shared: the sample's geometry, where
@@ -30,17 +33,17 @@ class Packer {
   std::vector<float> frames_, local_;
   std::vector<uint8_t> flags_, placed_;
   std::vector<float> places_;
-  bool hide_;
+  Packing packing_;
 };
 
 // A sample while scoring passes over it are packed: what all of them need is found once.
 class ScoredSample {
  public:
-  // groups: see scoring_groups_of(). hides: masks hide coordinates as well, so that the geometry is another
-  // one in each pass.
-  ScoredSample(Sample sample, ScoringGroups groups, bool hides)
+  // groups: see scoring_groups_of(). Where coordinates are hidden the geometry is another one in each pass.
+  ScoredSample(Sample sample, ScoringGroups groups, Packing packing)
       : sample_(std::move(sample)), groups_(std::move(groups)) {
-    if (!hides) geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
+    if (packing == Packing::kShow)
+      geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
   }
   ScoredSample(const ScoredSample&) = delete;  // the geometry points into the sample
   ScoredSample& operator=(const ScoredSample&) = delete;

@@ -5,28 +5,20 @@
 #include <cmath>
 #include <numeric>
 
+#include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/task/heat_map.hpp"
-#include "plugins/tasks/protein/task/report_text.hpp"
 
 namespace pipeline::protein {
 namespace {
 
 constexpr int kDecimals = 4;
 
-// Chain names come from files and may be anything.
-std::string field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
-}
-
 const float* log_p_of(const Predicted& predicted, size_t i) { return &predicted.log_p[i * kAminoAcidCount]; }
 
 std::string place_of(const Predicted& predicted, size_t i) {
   const Residue& residue = predicted.sample.residues[i];
   const std::string insertion = residue.insertion == ' ' ? "" : std::string(1, residue.insertion);
-  return field(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])]) + "," +
+  return csv_field(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])]) + "," +
          std::to_string(residue.number) + "," + insertion + "," + letter_of(residue.amino_acid);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 

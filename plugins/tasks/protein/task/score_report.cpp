@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/task/heat_map.hpp"
-#include "plugins/tasks/protein/task/report_text.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {

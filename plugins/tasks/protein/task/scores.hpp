@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 
@@ -35,9 +35,6 @@ std::optional<Interval> interval_of_mean(std::span<const Part> parts);
 
 // The 97.5% quantile of Student's t distribution.
 double t_quantile(size_t degrees_of_freedom);
-
-// How often each amino acid occurs, in the order of kAminoAcids; they add up to one.
-using Frequencies = std::array<double, kAminoAcidCount>;
 
 // The log-probabilities of the twenty amino acids at one masked residue.
 using LogProbabilities = std::span<const float, kAminoAcidCount>;

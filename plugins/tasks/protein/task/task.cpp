@@ -6,6 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/sources/source_files.hpp"
+#include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
@@ -14,31 +16,41 @@
 
 namespace pipeline::protein {
 
-void ProteinTask::open_structures() {
+void ProteinTask::open_dataset() {
   const auto check = [this](const char* key, const std::filesystem::path& path) {
     if (path.empty()) return;
-    if (const std::string problem = files::path_problem(path, "folder or file"); !problem.empty())
-      config_error(key, problem);
+    const std::string problem = are_sequences(path) ? sources::problem_of(path.string())
+                                                    : files::path_problem(path, "folder or file");
+    if (!problem.empty()) config_error(key, problem);
   };
   const uint32_t purpose = run().purpose;
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data
-    if (purpose == PL_PURPOSE_TRAIN || config().test_path.empty()) check("pdb_path", config().pdb_path);
+    const bool is_needed = purpose == PL_PURPOSE_TRAIN || config().test_path.empty();
+    if (is_needed && config().path().empty())
+      config_error("pdb_path", "is missing: set it to a folder of structures, or task.sequences to a file");
+    if (is_needed) check(config().path_key(), config().path());
     check("test_path", config().test_path);
+    check("split.list", config().split.list);
+    if (config().kind != "esm2" && !config().test_path.empty() && are_sequences(config().test_path))
+      config_error("test_path", concat("is sequences, which have no structure: task.model = \"",
+                                       config().kind, "\" needs structures"));
   }
   dataset_.emplace(config(), context(), learnt_ ? &*learnt_ : nullptr);
 }
 
-void ProteinTask::prepare() { open_structures(); }
+void ProteinTask::prepare() { open_dataset(); }
 
 void ProteinTask::open_data() {
-  if (!dataset_) open_structures();  // another process has prepared
+  if (!dataset_) open_dataset();  // another process has prepared
   if (!background_) background_ = dataset_->frequencies();
+  const std::filesystem::path dir = view(run().run_dir);
+  if (run().purpose == PL_PURPOSE_TRAIN && run().rank == 0 && !dir.empty())
+    dataset_->write_table((dir / "splits.csv").string());
   std::string scored;
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     if (!is_scored(split) || dataset_->size(split) == 0) continue;
     list_passes(split);
-    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ",
-                     passes_[static_cast<size_t>(split)].size());
+    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ", sample_count(split));
   }
   // What the host counts as samples in an evaluation, and sets evaluate.max_samples against.
   if (!scored.empty())
@@ -47,28 +59,32 @@ void ProteinTask::open_data() {
 }
 
 // By what the sample is, so that its neighbours in the folder do not matter.
-ScoringGroups ProteinTask::groups_of(const Sample& sample, const Entry& entry) const {
+ScoringGroups ProteinTask::groups_of(const Sample& sample, Split split, uint64_t id) const {
   const bool predicts = run().purpose == PL_PURPOSE_PREDICT;
   const int64_t wanted = predicts ? config().predict.maskings : 0;
   const uint64_t most = wanted > 0 ? static_cast<uint64_t>(wanted) : scoring_groups(config().mask_ratio);
-  return scoring_groups_of(sample, most, context().seed("score", entry.key), predicts);
+  return scoring_groups_of(sample, most, context().seed("score", dataset_->key(split, id)), predicts);
 }
 
 void ProteinTask::list_passes(Split split) {
-  std::vector<ScoringPass>& all = passes_[static_cast<size_t>(split)];
+  const uint64_t groups = scoring_groups(config().mask_ratio);
+  ScoringPasses& all = passes_[static_cast<size_t>(split)].emplace(groups);
   for (uint64_t id = 0; id < dataset_->size(split); ++id) {
     context().throw_if_cancelled();
-    const Entry& entry = dataset_->entry(split, id);
-    std::vector<ScoringPass> passes;
-    if (entry.chains.size() == 1 && entry.residues <= config().data.max_residues) {
-      passes = scoring_passes(id, entry.residues, static_cast<uint64_t>(entry.known),
-                              scoring_groups(config().mask_ratio));
-    } else {
-      passes = scoring_passes(id, groups_of(dataset_->sample(split, id), entry), config().data.max_residues);
-    }
-    all.insert(all.end(), passes.begin(), passes.end());
+    const SplitRow row = dataset_->row(split, id);
+    if (row.chains == 1 && row.residues <= config().data.max_residues && row.known >= groups)
+      all.add_whole();
+    else
+      all.add(
+          scoring_passes(id, groups_of(dataset_->sample(split, id), split, id), config().data.max_residues));
   }
-  order_by_group(all);
+  all.finish();
+}
+
+ScoringPass ProteinTask::pass_of(Split split, uint64_t id) const {
+  ScoringPass pass = (*passes_[static_cast<size_t>(split)])[id];
+  if (pass.count == 0) pass.count = static_cast<int32_t>(dataset_->row(split, pass.sample).residues);
+  return pass;
 }
 
 bool ProteinTask::is_scored(Split split) const {
@@ -88,19 +104,20 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
 }
 
 uint64_t ProteinTask::sample_count(Split split) const {
-  return is_scored(split) ? passes_[static_cast<size_t>(split)].size() : dataset_->size(split);
+  if (!is_scored(split)) return dataset_->size(split);
+  const auto& passes = passes_[static_cast<size_t>(split)];
+  return passes ? passes->size() : 0;
 }
 
 double ProteinTask::sample_cost(Split split, uint64_t id) const {
-  const int64_t length =
-      is_scored(split) ? passes_[static_cast<size_t>(split)][id].count : dataset_->entry(split, id).residues;
+  const int64_t length = is_scored(split) ? pass_of(split, id).count : dataset_->row(split, id).residues;
   return static_cast<double>(std::min(length, config().data.max_residues));
 }
 
 std::string ProteinTask::sample_name(Split split, uint64_t id) const {
-  if (!is_scored(split)) return dataset_->entry(split, id).name;
-  const ScoringPass& pass = passes_[static_cast<size_t>(split)][id];
-  return concat(dataset_->entry(split, pass.sample).name, " from ", pass.first, ", masking ", pass.group);
+  if (!is_scored(split)) return dataset_->name(split, id);
+  const ScoringPass pass = pass_of(split, id);
+  return concat(dataset_->name(split, pass.sample), " from ", pass.first, ", masking ", pass.group);
 }
 
 void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const LoadRequest& request,
@@ -119,7 +136,7 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
   options.ratio = config().mask_ratio;
   const Masking masking =
       with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
-  batch.add_targets(masking, dataset_->entry(request.split, id).cluster_key);
+  batch.add_targets(masking, dataset_->row(request.split, id).cluster_key);
   add_noise(sample.residues, data.noise, seed("noise"));
   packer.add(sample, rows, masking);
 }
@@ -138,25 +155,25 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
   std::call_once(told_[static_cast<size_t>(request.split)],
                  [&] { require_unseen(request.split, request.purpose); });
   if (request.purpose == Purpose::kPredict) return batch;
-  Packer packer(hides());
+  Packer packer(packing());
   std::map<uint64_t, ScoredSample> samples;  // passes over one often come together
   for (const uint64_t id : request.ids) {
     if (!is_scored(request.split)) {
       add_for_training(packer, batch, request, id);
       continue;
     }
-    const ScoringPass& pass = passes_[static_cast<size_t>(request.split)][id];
+    const ScoringPass pass = pass_of(request.split, id);
     auto found = samples.find(pass.sample);
     if (found == samples.end()) {
       Sample sample = dataset_->sample(request.split, pass.sample);
-      ScoringGroups groups = groups_of(sample, dataset_->entry(request.split, pass.sample));
-      found = samples.try_emplace(pass.sample, std::move(sample), std::move(groups), hides()).first;
+      ScoringGroups groups = groups_of(sample, request.split, pass.sample);
+      found = samples.try_emplace(pass.sample, std::move(sample), std::move(groups), packing()).first;
     }
     batch.add_targets(found->second.pack(packer, pass),
-                      dataset_->entry(request.split, pass.sample).cluster_key);
+                      dataset_->row(request.split, pass.sample).cluster_key);
   }
   batch.packed = packer.finish();
-  require_ids(batch.packed.tokens, kTokenCount, "token");
+  require_ids(batch.packed.tokens, sees_structure() ? kTokenCount : kCodeCount, "token");
   require_ids(batch.packed.targets, kAminoAcidCount, "target");
   return batch;
 }

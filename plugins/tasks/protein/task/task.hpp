@@ -11,12 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "plugins/tasks/protein/data/dataset.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
-#include "plugins/tasks/protein/task/dataset.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
+#include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
-#include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
 
@@ -68,8 +69,9 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   double flops(const ProteinBatch& batch) override;
 
  private:
-  void open_structures();
+  void open_dataset();
   void list_passes(Split split);
+  ScoringPass pass_of(Split split, uint64_t id) const;
   bool is_scored(Split split) const;
   // The part that a split is; none where it is several, or structures of its own.
   std::optional<Fold> fold_of(Split split) const;
@@ -79,15 +81,19 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request,
                         uint64_t id) const;
   // (residues, 20) log-probabilities, each residue masked once.
-  std::vector<float> predict_all(const Sample& sample, const Entry& entry);
-  ScoringGroups groups_of(const Sample& sample, const Entry& entry) const;
+  std::vector<float> predict_all(const Sample& sample, Split split, uint64_t id);
+  ScoringGroups groups_of(const Sample& sample, Split split, uint64_t id) const;
+  bool sees_structure() const { return config().kind != "esm2"; }
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return config().model.distogram > 0; }
+  Packing packing() const {
+    return !sees_structure() ? Packing::kSequence : hides() ? Packing::kHide : Packing::kShow;
+  }
 
   std::optional<Dataset> dataset_;
-  std::array<std::vector<ScoringPass>, 3> passes_;  // by split
-  std::optional<Frequencies> background_;           // of the data that the model learnt from
-  std::string model_state_;                         // came with the weights, as did:
+  std::array<std::optional<ScoringPasses>, 3> passes_;  // by split
+  std::optional<Frequencies> background_;               // of the data that the model learnt from
+  std::string model_state_;                             // came with the weights, as did:
   std::optional<Learnt> learnt_;
   mutable std::array<std::once_flag, 3> told_;  // by split
 };

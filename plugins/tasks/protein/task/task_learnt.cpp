@@ -1,7 +1,7 @@
 // What the weights of a task were trained with, and what follows for its evaluations.
 #include "hugging_face/weights.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
-#include "plugins/tasks/protein/task/task_state.hpp"
 
 namespace pipeline::protein {
 
@@ -43,8 +43,10 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
     return context().warn(what, ": predictions for them say little about new proteins");
   fail_with(PL_ERROR_CONFIG, what,
             ": figures for them would say little about new proteins. Use the folder and options of the "
-            "training (task.pdb_path, task.data, task.split, as in the run's config.toml), or set "
-            "task.test_path to structures of your own");
+            "training (task.",
+            config().path_key(),
+            ", task.data, task.split, as in the run's config.toml), or set "
+            "task.test_path to proteins of your own");
 }
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {

@@ -2,9 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/predictions.hpp"
-#include "plugins/tasks/protein/task/report_text.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
@@ -18,14 +18,14 @@ std::vector<std::string> ProteinTask::prediction_columns() {
   return {"residues", "known", "recovery", "perplexity", "entropy"};
 }
 
-std::vector<float> ProteinTask::predict_all(const Sample& sample, const Entry& entry) {
+std::vector<float> ProteinTask::predict_all(const Sample& sample, Split split, uint64_t id) {
   std::vector<float> result(sample.residues.size() * kAminoAcidCount);
-  ScoringGroups groups = groups_of(sample, entry);
+  ScoringGroups groups = groups_of(sample, split, id);
   const std::vector<ScoringPass> passes = scoring_passes(0, groups, config().data.max_residues);
-  ScoredSample scored(sample, std::move(groups), hides());
+  ScoredSample scored(sample, std::move(groups), packing());
   for (size_t next = 0; next < passes.size();) {
     context().throw_if_cancelled();
-    Packer packer(hides());
+    Packer packer(packing());
     std::vector<size_t> places;  // in the sample, of each target
     for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce);
          ++next) {
@@ -47,15 +47,15 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, const Entry& e
 void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink) {
   constexpr int kDigits = 4;
   for (const uint64_t id : batch.ids) {
-    const Entry& entry = dataset_->entry(batch.split, id);
+    const std::string file = dataset_->file(batch.split, id);
     const Sample sample = dataset_->sample(batch.split, id);
     Predicted predicted{.sample = sample,
                         .chain_names = dataset_->chain_names(batch.split, id),
-                        .log_p = predict_all(sample, entry)};
-    sink.file(id, entry.file + "-residues.csv", residue_table(predicted, config().predict.top));
-    sink.file(id, entry.file + "-mutations.csv", mutation_table(predicted));
+                        .log_p = predict_all(sample, batch.split, id)};
+    sink.file(id, file + "-residues.csv", residue_table(predicted, config().predict.top));
+    sink.file(id, file + "-mutations.csv", mutation_table(predicted));
     if (config().predict.pictures)
-      sink.file(id, entry.file + "-mutations.svg", mutation_picture(predicted, entry.name));
+      sink.file(id, file + "-mutations.svg", mutation_picture(predicted, dataset_->name(batch.split, id)));
     const Summary summary = summarize(predicted);
     sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known),
                   decimal(summary.recovery, kDigits), decimal(summary.perplexity, kDigits),

@@ -10,8 +10,8 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/sample_store/sample_store.hpp"
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/record_report.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/record_report.hpp"
 
 namespace pipeline::summarization {
 

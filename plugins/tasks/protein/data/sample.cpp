@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,12 +1,14 @@
-#include "plugins/tasks/protein/task/task_state.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
 
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
-#include "hugging_face/weights.hpp"
+#include "plugins/data/files/appended_file.hpp"
+#include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
@@ -18,7 +20,10 @@ using files::bytes_of;
 constexpr const char* kLearntFile = "learnt-from.json";
 
 nlohmann::json to_json(const Learnt& learnt) {
-  return {{"training", learnt.training}, {"validation", learnt.validation}};
+  nlohmann::json json{{"training", learnt.training.keys()}, {"validation", learnt.validation.keys()}};
+  if (learnt.training.bound() != UINT64_MAX) json["training_up_to"] = learnt.training.bound();
+  if (learnt.validation.bound() != UINT64_MAX) json["validation_up_to"] = learnt.validation.bound();
+  return json;
 }
 
 Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
@@ -29,7 +34,10 @@ Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
     if (!right)
       fail_with(PL_ERROR_FAILED, where, " cannot be read: '", name,
                 "' must be an array with a number for each chain of the training's data");
-    return json[name].get<ContentKeys>();
+    const std::string up_to = std::string(name) + "_up_to";
+    const bool has_bound = json.contains(up_to) && json[up_to].is_number_unsigned();
+    return ContentKeys(json[name].get<std::vector<uint64_t>>(),
+                       has_bound ? json[up_to].get<uint64_t>() : UINT64_MAX);
   };
   return {.training = keys("training"), .validation = keys("validation")};
 }
@@ -52,13 +60,31 @@ uint64_t content_key(std::span<const uint64_t> chains) {
   return hasher.finish().low;
 }
 
-bool any_of(std::span<const uint64_t> keys, const ContentKeys& set) {
-  return std::ranges::any_of(keys, [&](uint64_t key) { return set.contains(key); });
+void ContentKeys::add(std::vector<uint64_t> keys) {
+  std::ranges::sort(keys);
+  std::vector<uint64_t> all;
+  std::ranges::set_union(keys_, keys, std::back_inserter(all));
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::ranges::upper_bound(all, bound_), all.end());
+  if (all.size() > kMost) {
+    all.resize(kMost);
+    bound_ = all.back();
+  }
+  keys_ = std::move(all);
+}
+
+void ContentKeys::add(const ContentKeys& other) {
+  bound_ = std::min(bound_, other.bound_);
+  add(other.keys_);
+}
+
+bool ContentKeys::has_any(std::span<const uint64_t> keys) const {
+  return std::ranges::any_of(keys, [&](uint64_t key) { return std::ranges::binary_search(keys_, key); });
 }
 
 void Learnt::add(const Learnt& other) {
-  training.insert(other.training.begin(), other.training.end());
-  validation.insert(other.validation.begin(), other.validation.end());
+  training.add(other.training);
+  validation.add(other.validation);
 }
 
 std::string to_text(const TaskState& state) {
@@ -85,7 +111,11 @@ TaskState state_from(std::string_view text) {
 }
 
 void write_learnt(const std::filesystem::path& folder, const Learnt& learnt) {
-  hugging_face::write_text((folder / kLearntFile).string(), to_json(learnt).dump() + "\n");
+  files::with_data_errors([&] {
+    files::AppendedFile file((folder / kLearntFile).string());
+    file.append(to_json(learnt).dump() + "\n");
+    file.replace();
+  });
 }
 
 std::optional<Learnt> read_learnt(const std::filesystem::path& folder) {

@@ -1,7 +1,8 @@
-#include "plugins/tasks/protein/task/sample.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "plugins/tasks/protein/clusters/clusters.hpp"
 #include "plugins/tasks/protein/clusters/local_alignment.hpp"
@@ -121,6 +122,11 @@ ResiduePairs pair_residues(std::span<const Residue> a, std::span<const Residue> 
 }
 
 std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chains) {
+  if (chains.size() == 1) {
+    std::vector<int64_t> each_its_own(chains.front().size());
+    std::iota(each_its_own.begin(), each_its_own.end(), 0);
+    return each_its_own;
+  }
   std::map<Letters, Distinct> by_letters;
   std::vector<uint8_t> known;
   std::vector<std::pair<int64_t, const Distinct*>> places;  // of each chain: where it lies, and its sequence

@@ -1,6 +1,7 @@
 // A sample: the residues of a chain, or of all chains of a structure, and parts of it.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
@@ -51,6 +52,9 @@ class Random {
 
   uint64_t state_;
 };
+
+// How often each amino acid occurs, in the order of kAminoAcids; they add up to one.
+using Frequencies = std::array<double, kAminoAcidCount>;
 
 struct Sample {
   std::vector<Residue> residues;

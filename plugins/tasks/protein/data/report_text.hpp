@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@ inline std::string decimal(double value, int digits = 3) {
   return text;
 }
 
+constexpr size_t kNamesShown = 5;
+
 // "a, b and 7 more": the first of some names, for the log.
-inline std::string first_of(const std::vector<std::string>& names, size_t most = 5) {
+inline std::string first_of(const std::vector<std::string>& names, size_t most = kNamesShown) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), most); ++i) text += (i > 0 ? ", " : "") + names[i];
   if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
@@ -26,6 +29,22 @@ inline std::string first_of(const std::vector<std::string>& names, size_t most =
 // "1 chain", "2 chains".
 inline std::string counted(size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// "3 chains of 24 residues, which have fewer than ...": of samples that are left out.
+inline std::string left_out_text(const std::vector<std::string>& names, uint64_t residues,
+                                 const std::string& noun, int64_t least) {
+  return counted(names.size(), noun) + " of " + std::to_string(residues) +
+         " residues, which have fewer than task.data.min_residues (" + std::to_string(least) +
+         ") known ones: " + first_of(names);
+}
+
+// A field of CSV: names come from files and may be anything.
+inline std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
 }
 
 }  // namespace pipeline::protein

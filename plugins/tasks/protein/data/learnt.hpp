@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "plugins/data/structures/structure.hpp"
-#include "plugins/tasks/protein/task/scores.hpp"
+#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 
@@ -20,8 +21,29 @@ uint64_t content_key(std::span<const Residue> chain);
 // Of chains together: that of the chain where there is one.
 uint64_t content_key(std::span<const uint64_t> chains);
 
-using ContentKeys = std::set<uint64_t>;
-bool any_of(std::span<const uint64_t> keys, const ContentKeys& set);
+// Of what there was: all keys up to so many, else the smallest of them, which are a fair share, as keys are
+// hashes.
+class ContentKeys {
+ public:
+  static constexpr size_t kMost = size_t{1} << 18;
+
+  ContentKeys() = default;
+  // Those of `keys` up to `bound`.
+  explicit ContentKeys(std::vector<uint64_t> keys, uint64_t bound = UINT64_MAX) : bound_(bound) {
+    add(std::move(keys));
+  }
+
+  void add(std::vector<uint64_t> keys);  // many at once
+  void add(const ContentKeys& other);
+  bool has_any(std::span<const uint64_t> keys) const;
+  // A key above it may have been there, and nobody knows.
+  uint64_t bound() const { return bound_; }
+  const std::vector<uint64_t>& keys() const { return keys_; }  // sorted
+
+ private:
+  std::vector<uint64_t> keys_;
+  uint64_t bound_ = UINT64_MAX;
+};
 
 // The chains that weights were trained with. It goes with them from run to run, so that no evaluation takes
 // what they may know for something new. All of a training split counts from the first step on.

@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/dataset.hpp"
+#include "plugins/tasks/protein/data/comparison.hpp"
 
 #include <algorithm>
 #include <set>
@@ -18,29 +18,32 @@ constexpr uint32_t kVersion = 2;  // raise it whenever the same sequences would 
 // that 20,000 have held out. A constant, since what is held out may not depend on the machine.
 constexpr double kMostCells = 1e13;
 
-// The sequences of samples, and whose they are.
+// The sequences of samples, and whose they are: numbers of rows.
 struct Sequences {
-  std::vector<std::string> texts;
+  std::string letters;
   std::vector<std::string_view> views;
   std::vector<uint32_t> owner;
 
-  explicit Sequences(std::span<const Entry* const> entries) {
-    for (uint32_t e = 0; e < entries.size(); ++e) {
-      const Entry& entry = *entries[e];
-      const StructureView structure = entry.library->structure(entry.structure);
-      for (const size_t chain : entry.chains) {
-        std::string text;
-        for (const Residue& residue : structure.chains[chain].residues) text += letter_of(residue.amino_acid);
-        texts.push_back(std::move(text));
-        owner.push_back(e);
-      }
+  Sequences(const Samples& samples, std::span<const SplitRow> rows) {
+    std::vector<size_t> ends;
+    for (uint32_t row = 0; row < rows.size(); ++row)
+      samples.each_chain(rows[row].sample, [&](std::string_view chain) {
+        letters += chain;
+        ends.push_back(letters.size());
+        owner.push_back(row);
+      });
+    size_t begin = 0;
+    for (const size_t end : ends) {
+      views.push_back(std::string_view(letters).substr(begin, end - begin));
+      begin = end;
     }
-    views.assign(texts.begin(), texts.end());
   }
+  Sequences(const Sequences&) = delete;  // views point into it
+  Sequences& operator=(const Sequences&) = delete;
 };
 
 void add(files::Hasher128& hasher, const Sequences& sequences) {
-  for (const std::string& text : sequences.texts) hasher.update(text).update("\n");
+  for (const std::string_view text : sequences.views) hasher.update(text).update("\n");
   hasher.update("\n");
 }
 
@@ -55,7 +58,7 @@ files::Hasher128 hasher_of(std::string_view what, const ClusterOptions& options)
 
 }  // namespace
 
-std::string cache_folder(const ProteinConfig& config, const Context& context) {
+std::string cache_folder(const ProteinData& config, const Context& context) {
   return config.cache_dir.empty() ? std::string(view(context.run().cache_dir)) : config.cache_dir.string();
 }
 
@@ -64,13 +67,23 @@ unsigned data_threads(const Context& context) {
          static_cast<unsigned>(std::max(1, context.run().local_world_size));
 }
 
-size_t count_chains(std::span<const Entry> entries) {
+files::Hooks data_hooks(const std::string& what, const Context& context) {
+  return {
+      .threads = data_threads(context),
+      .progress = [what, &context](uint64_t done, uint64_t total) { context.progress(what, done, total); },
+      .note = [&context](const std::string& line) { context.info(line); },
+      .cancelled = [&context] { return context.cancelled(); }};
+}
+
+size_t count_chains(std::span<const SplitRow> rows) {
   size_t chains = 0;
-  for (const Entry& entry : entries) chains += entry.chains.size();
+  for (const SplitRow& row : rows) chains += row.chains;
   return chains;
 }
 
-Comparison::Comparison(const ProteinConfig& config, const Context& context)
+uint64_t hash_of(std::string_view text) { return files::hash128(text).low; }
+
+Comparison::Comparison(const ProteinData& config, const Context& context)
     : context_(context),
       options_{.identity = config.split.identity,
                .coverage = config.split.coverage,
@@ -79,17 +92,8 @@ Comparison::Comparison(const ProteinConfig& config, const Context& context)
              .note = [&context](const std::string& line) { context.warn(line); },
              .cancelled = [&context] { return context.cancelled(); }} {}
 
-files::Hooks Comparison::hooks() const {
-  return {.threads = data_threads(context_),
-          .progress = [this](uint64_t done,
-                             uint64_t total) { context_.progress("comparing sequences", done, total); },
-          .cancelled = [this] { return context_.cancelled(); }};
-}
-
-bool Comparison::cluster(std::vector<Entry>& entries) const {
-  std::vector<const Entry*> all;
-  for (const Entry& entry : entries) all.push_back(&entry);
-  const Sequences sequences(all);
+bool Comparison::cluster(const Samples& samples, std::span<SplitRow> rows) const {
+  const Sequences sequences(samples, rows);
   const size_t distinct =
       std::unordered_set<std::string_view>(sequences.views.begin(), sequences.views.end()).size();
   const bool exact = distinct <= options_.exact_up_to;
@@ -102,10 +106,10 @@ bool Comparison::cluster(std::vector<Entry>& entries) const {
   key.update(bytes_of(exact));
   add(key, sequences);
   const std::vector<uint32_t> of_sequence = cache_.get(key.finish(), sequences.views.size(), [&] {
-    return cluster_sequences(sequences.views, options_, hooks());
+    return cluster_sequences(sequences.views, options_, data_hooks("comparing sequences", context_));
   });
 
-  DisjointSets sets(entries.size());
+  DisjointSets sets(rows.size());
   // By cluster of sequences: a sample that has one of it.
   std::vector<size_t> first(sequences.views.size(), SIZE_MAX);
   for (size_t i = 0; i < sequences.owner.size(); ++i) {
@@ -113,49 +117,49 @@ bool Comparison::cluster(std::vector<Entry>& entries) const {
     if (sample == SIZE_MAX) sample = sequences.owner[i];
     sets.join(static_cast<uint32_t>(sample), sequences.owner[i]);
   }
-  std::vector<uint32_t> number_of(entries.size(), UINT32_MAX);
+  std::vector<uint32_t> number_of(rows.size(), UINT32_MAX);
   uint32_t next = 0;
-  for (size_t e = 0; e < entries.size(); ++e) {
-    uint32_t& number = number_of[sets.first(static_cast<uint32_t>(e))];
+  for (size_t r = 0; r < rows.size(); ++r) {
+    uint32_t& number = number_of[sets.first(static_cast<uint32_t>(r))];
     if (number == UINT32_MAX) number = next++;
-    entries[e].cluster = number;
+    rows[r].cluster = number;
   }
   std::vector<std::set<std::string_view>> of_cluster(next);
   for (size_t i = 0; i < sequences.owner.size(); ++i)
-    of_cluster[entries[sequences.owner[i]].cluster].insert(sequences.views[i]);
+    of_cluster[rows[sequences.owner[i]].cluster].insert(sequences.views[i]);
   std::vector<uint64_t> keys;
   for (const std::set<std::string_view>& members : of_cluster) {
     files::Hasher128 hasher;
     for (const std::string_view member : members) hasher.update(member).update("\n");
     keys.push_back(hasher.finish().low);
   }
-  for (Entry& entry : entries) entry.cluster_key = keys[entry.cluster];
+  for (SplitRow& row : rows) row.cluster_key = keys[row.cluster];
   return exact;
 }
 
-bool Comparison::is_affordable(std::span<const Entry* const> queries,
-                               std::span<const Entry* const> references) {
-  const auto residues = [](std::span<const Entry* const> entries) {
+bool Comparison::is_affordable(std::span<const SplitRow> queries, std::span<const SplitRow> references) {
+  const auto residues = [](std::span<const SplitRow> rows) {
     double sum = 0;
-    for (const Entry* entry : entries) sum += static_cast<double>(entry->residues);
+    for (const SplitRow& row : rows) sum += static_cast<double>(row.residues);
     return sum;
   };
   return residues(queries) * residues(references) <= kMostCells;
 }
 
-std::vector<uint8_t> Comparison::similar(std::span<const Entry* const> queries,
-                                         std::span<const Entry* const> references, size_t set_size) const {
-  std::vector<uint8_t> result(queries.size());
-  if (queries.empty() || references.empty()) return result;
-  const Sequences wanted(queries), known(references);
-  const SimilarOptions options{
-      .similar = options_, .set_size = set_size, .prefiltered = !is_affordable(queries, references)};
+std::vector<uint8_t> Comparison::similar(const Side& queries, const Side& references, size_t set_size) const {
+  std::vector<uint8_t> result(queries.rows.size());
+  if (queries.rows.empty() || references.rows.empty()) return result;
+  const Sequences wanted(queries.samples, queries.rows), known(references.samples, references.rows);
+  const SimilarOptions options{.similar = options_,
+                               .set_size = set_size,
+                               .prefiltered = !is_affordable(queries.rows, references.rows)};
   files::Hasher128 key = hasher_of("similar", options_);
   key.update(bytes_of(options.set_size)).update(bytes_of(options.prefiltered));
   add(key, wanted);
   add(key, known);
   const std::vector<uint32_t> found = cache_.get(key.finish(), wanted.views.size(), [&] {
-    const std::vector<uint8_t> alike = find_similar(wanted.views, known.views, options, hooks());
+    const std::vector<uint8_t> alike =
+        find_similar(wanted.views, known.views, options, data_hooks("comparing sequences", context_));
     return std::vector<uint32_t>(alike.begin(), alike.end());
   });
   for (size_t i = 0; i < found.size(); ++i)

@@ -1,0 +1,52 @@
+// How samples are dealt out to the splits.
+#pragma once
+
+#include <pipeline/context.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plugins/tasks/protein/data/comparison.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
+#include "plugins/tasks/protein/data/options.hpp"
+#include "plugins/tasks/protein/data/samples.hpp"
+#include "plugins/tasks/protein/data/split_list.hpp"
+#include "plugins/tasks/protein/data/splits.hpp"
+
+namespace pipeline::protein {
+
+class Division {
+ public:
+  Division(const ProteinData& options, const Context& context)
+      : options_(options), context_(context), comparison_(options, context_) {}
+
+  // What is in a split together, by task.split. Of sequences it is kept in the cache. Throws
+  // files::DataError, or an Error where nothing is left.
+  Splits of_training_data(const Samples& samples) const;
+  // All in the test split, and grouped by similarity for intervals.
+  Splits of_own_test_data(const Samples& samples) const;
+  // Says how many of the test data the weights know: of what was learnt from, as far as `known` has it,
+  // `training` has the sequences.
+  void compare(const Samples& test, const Splits& test_splits, const Samples& training, const Splits& splits,
+               const ContentKeys& known) const;
+
+ private:
+  Splits kept(const Samples& samples, const std::string& what, const std::function<SplitRows()>& make) const;
+  SplitRows divide(const Samples& samples) const;
+  // The samples that are not left out, in their order.
+  std::vector<SplitRow> usable(const Samples& samples, std::vector<SplitRow>& left_out,
+                               const std::string& what) const;
+  void deal_out(const Samples& samples, const std::vector<SplitRow>& rows, bool exact,
+                SplitRows& parts) const;
+  void deal_out_by_column(const Samples& samples, const SplitList& list, std::vector<SplitRow>&& rows,
+                          SplitRows& parts) const;
+  void keep_apart(const Samples& samples, const std::vector<SplitRow>& rows, std::vector<Split>& split_of,
+                  std::vector<Reason>& reason_of) const;
+
+  const ProteinData& options_;
+  const Context context_;
+  const Comparison comparison_;
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,117 @@
+#include "plugins/tasks/protein/data/sequence_samples.hpp"
+
+#include <pipeline/text.hpp>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/names.hpp"
+#include "plugins/tasks/protein/data/comparison.hpp"
+#include "plugins/tasks/protein/data/learnt.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+namespace fs = std::filesystem;
+using sources::Content;
+
+enum OtherColumn : size_t { kSplitColumn, kClusterColumn };
+
+sequences::SequenceStore open_store(const fs::path& named, const ProteinData& options,
+                                    const Context& context) {
+  const files::Hooks hooks = data_hooks(concat("reading ", named.filename().string()), context);
+  const std::string folder = cache_folder(options, context);
+  const auto source = sources::find_and_hash(named.string(), folder, hooks, Content::kSequences);
+  auto store = sequences::SequenceStore::open(
+      source,
+      {.cache_folder = folder,
+       .columns = {.sequence = options.data.sequence_column,
+                   .id = options.data.id_column,
+                   .others = {options.data.split_column, options.data.cluster_column}},
+       .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
+      hooks);
+  const auto& report = store.report();
+  context.info("sequences  ", store.size(), " in ", named.string(), ", ", store.residues(), " residues");
+  std::istringstream lines(report.table());
+  for (std::string line; std::getline(lines, line);) context.warn(line);
+  for (const std::string& note : report.notes()) context.info(note);
+  return store;
+}
+
+std::vector<Residue> residues_of(std::span<const uint8_t> codes) {
+  std::vector<Residue> residues(codes.size());
+  for (size_t n = 0; n < codes.size(); ++n) {
+    residues[n].amino_acid = codes[n];
+    residues[n].number = static_cast<int32_t>(n) + 1;
+    residues[n].position = static_cast<int32_t>(n);
+  }
+  return residues;
+}
+
+}  // namespace
+
+SequenceSamples::SequenceSamples(const fs::path& named, const ProteinData& options, const Context& context)
+    : store_(open_store(named, options, context)) {}
+
+Samples::Size SequenceSamples::size_of(uint64_t i) const {
+  const sequences::StoredSequence sequence = store_[i];
+  return {.residues = static_cast<uint32_t>(sequence.codes().size()), .known = sequence.known(), .chains = 1};
+}
+
+Sample SequenceSamples::sample(uint64_t i) const {
+  const std::vector<Residue> residues = residues_of(store_[i].codes());
+  const std::array<std::span<const Residue>, 1> chain{residues};
+  return make_sample(chain);
+}
+
+// Of several sequences with one name, or whose names differ only in what a file's may not have, each has its
+// own number behind it.
+std::string SequenceSamples::file(uint64_t i) const {
+  std::call_once(looked_for_twins_, [&] {
+    std::vector<uint64_t> all;
+    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(file_names({name(k)}).front()));
+    std::ranges::sort(all);
+    for (size_t k = 1; k < all.size(); ++k)
+      if (all[k] == all[k - 1] && (twins_.empty() || twins_.back() != all[k])) twins_.push_back(all[k]);
+  });
+  const std::string file = file_names({name(i)}).front();
+  return std::ranges::binary_search(twins_, hash_of(file)) ? file + "-" + std::to_string(i + 1) : file;
+}
+
+std::vector<uint64_t> SequenceSamples::keys(uint64_t i) const {
+  return {content_key(residues_of(store_[i].codes()))};
+}
+
+void SequenceSamples::each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const {
+  std::string letters;
+  const sequences::StoredSequence sequence = store_[i];
+  for (const uint8_t code : sequence.codes()) letters += letter_of(code);
+  visit(letters);
+}
+
+Samples::Words SequenceSamples::words(uint64_t i) const {
+  const sequences::StoredSequence sequence = store_[i];
+  const auto text = [](std::optional<std::string_view> value) {
+    return value ? std::optional(std::string(*value)) : std::nullopt;
+  };
+  return {.split = text(sequence.other(kSplitColumn)), .cluster = text(sequence.other(kClusterColumn))};
+}
+
+bool are_sequences(const fs::path& named) {
+  const std::string text = named.string();
+  const auto is_one = [](const std::string& name) {
+    return sources::format_named(name, Content::kSequences).has_value();
+  };
+  if (!fs::is_directory(named)) return is_one(text) && without_ending(text) == text;
+  bool has_sequences = false;
+  for (const auto& entry : fs::directory_iterator(named)) {
+    const std::string name = entry.path().filename();
+    if (entry.is_directory() || without_ending(name) != name) return false;
+    has_sequences = has_sequences || is_one(name);
+  }
+  return has_sequences;
+}
+
+}  // namespace pipeline::protein
