@@ -54,7 +54,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 7u /* may differ either way */
+#define PL_ABI_MINOR 8u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -456,7 +456,22 @@ typedef struct pl_prediction_sink {
   void* user;
   pl_error* (*row)(void* user, uint64_t sample_id, const pl_str* fields, uint64_t count);
   pl_error* (*file)(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size);
+  /* 1.8: bytes at the end of a file that grows, in the order of the samples whatever the number of processes:
+   * for what is larger than memory. It gets its name when all samples are there, and a prediction that was
+   * interrupted goes on with it. */
+  pl_error* (*append)(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size);
 } pl_prediction_sink;
+
+/* Extension of tasks that make something of a whole prediction: a picture, a file in another format. */
+#define PL_EXTENSION_PREDICTED "pl.predicted/1"
+
+typedef struct pl_predicted {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Behind the last sample, on rank 0 alone; again after an interruption. `folder` has all that predict wrote
+   * and appended. Of `sink` only `file` may be called, with sample_id 0. [main] */
+  pl_error* (*finish)(pl_task* self, uint32_t split, pl_str folder, const pl_prediction_sink* sink);
+} pl_predicted;
 
 #define PL_AGGREGATE_MEAN 1u     /* sum / weight */
 #define PL_AGGREGATE_SUM 2u      /* sum */

@@ -46,16 +46,18 @@ std::vector<std::string> texts_in(const std::string& value) {
   return texts;
 }
 
-// Whether the configuration names Parquet files: by their ending, in a folder, or by a pattern.
-bool reads_parquet(const config::Config& config) {
-  constexpr std::array<std::string_view, 4> kKeys{"task.data.train", "task.data.val", "task.data.test",
-                                                  "task.data.source.path"};
+// Whether the configuration names Parquet files, by their ending, in a folder, or by a pattern; or wants
+// some.
+bool needs_parquet(const config::Config& config) {
+  constexpr std::array<std::string_view, 8> kKeys{
+      "task.data.train", "task.data.val",  "task.data.test",  "task.data.source.path",
+      "task.sequences",  "task.test_path", "task.split.list", "task.predict.formats"};
   constexpr std::string_view kEnding = ".parquet";
   const auto is_parquet = [&](const std::filesystem::path& path) { return path.extension() == kEnding; };
   for (const config::Row& row : config.rows()) {
     if (std::ranges::find(kKeys, row.key) == kKeys.end()) continue;
     for (const std::string& text : texts_in(row.value)) {
-      if (text.find(kEnding) != std::string::npos) return true;
+      if (text.find(kEnding) != std::string::npos || text == kEnding.substr(1)) return true;
       glob_t found{};
       ::glob(text.c_str(), 0, nullptr, &found);
       bool is_found = false;
@@ -84,7 +86,7 @@ void add_command(const std::string& verb, ConfigArgs args, const std::string& fi
   const bool alone = !several && planned_world(args, config).size == 1;
   for (const config::Config& stage : train::stages_of(config)) {
     add(stage, alone, targets);
-    if (reads_parquet(stage)) targets.insert("parquet_reader");
+    if (needs_parquet(stage)) targets.insert("parquet_reader");
   }
 }
 

@@ -98,10 +98,12 @@ struct ReportSink {
   std::function<void(std::string_view name, std::span<const std::byte> bytes)> file;
 };
 
-// Receives a prediction's rows (the fields after the id) and files.
+// Receives a prediction's rows (the fields after the id), files, and what is behind in files that grow.
 struct PredictionSink {
+  using OnBytes =
+      std::function<void(uint64_t sample_id, std::string_view name, std::span<const std::byte> bytes)>;
   std::function<void(uint64_t sample_id, std::span<const std::string_view> fields)> row;
-  std::function<void(uint64_t sample_id, std::string_view name, std::span<const std::byte> bytes)> file;
+  OnBytes file, append;
 };
 
 struct Metric {
@@ -168,6 +170,8 @@ class Task {
   std::string sample_name(uint32_t split, uint64_t sample_id) const;
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
+  // The extension pl.predicted/1, if it has it; of the sink, `file` is called.
+  void finish_predictions(uint32_t split, const std::string& folder, const PredictionSink& sink);
   bool has_reply() const { return conversation() != nullptr; }
   // The answer to a conversation, a JSON array of messages, in pieces. What on_text throws comes out here.
   void reply(std::string_view messages, const std::function<void(std::string_view piece)>& on_text);

@@ -168,13 +168,14 @@ pl_error* on_row(void* user, uint64_t sample_id, const pl_str* fields, uint64_t 
   });
 }
 
-pl_error* on_file(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size) noexcept {
+template <PredictionSink::OnBytes PredictionSink::*kTo>
+pl_error* on_bytes(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size) noexcept {
   const auto& prediction = *static_cast<const Prediction*>(user);
   return call_back([&] {
     prediction.rows.check_sample(sample_id);
     check_file_name(prediction.rows.plugin(), view(name));
     const auto content = file_bytes(prediction.rows.plugin(), view(name), bytes, size);
-    if (prediction.sink.file) prediction.sink.file(sample_id, view(name), content);
+    if (const auto& to = prediction.sink.*kTo) to(sample_id, view(name), content);
   });
 }
 
@@ -231,10 +232,28 @@ void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSi
   auto raw = sized<pl_prediction_sink>();
   raw.user = &prediction;
   raw.row = on_row;
-  raw.file = on_file;
+  raw.file = on_bytes<&PredictionSink::file>;
+  raw.append = on_bytes<&PredictionSink::append>;
   args.struct_size = sizeof args;
   call_.main("predict", [&] { return api_.predict(self_, batch.handle(), &args, &raw); });
   prediction.rows.finish();
+}
+
+void Task::finish_predictions(uint32_t split, const std::string& folder, const PredictionSink& sink) {
+  const auto* table = static_cast<const pl_predicted*>(call_.plugin().query(PL_EXTENSION_PREDICTED));
+  if (table == nullptr || !PL_HAS(pl_predicted, table, finish)) return;
+  constexpr uint64_t kNoSample = 0;
+  Prediction prediction{sink, {call_.plugin().label(), std::span(&kNoSample, 1), 0}};
+  auto raw = sized<pl_prediction_sink>();
+  raw.user = &prediction;
+  raw.row = [](void*, uint64_t, const pl_str*, uint64_t) noexcept {
+    return call_back([] { throw Error("finish gave a row, must give files alone"); });
+  };
+  raw.file = on_bytes<&PredictionSink::file>;
+  raw.append = [](void*, uint64_t, pl_str, const void*, uint64_t) noexcept {
+    return call_back([] { throw Error("finish appended to a file, must give whole files alone"); });
+  };
+  call_.main("finish", [&] { return table->finish(self_, split, to_pl(folder), &raw); });
 }
 
 const pl_conversation* Task::conversation() const {

@@ -1,26 +1,22 @@
 #include "core/train/results/prediction.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <iterator>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/csv.hpp"
-#include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
-#include "core/base/files.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/partial_result.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/metrics.hpp"
 
@@ -28,68 +24,6 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The file under construction, and beside it how far it is known to be good.
-class PartialFile {
- public:
-  PartialFile(fs::path output, std::string identity)
-      : output_(std::move(output)),
-        part_(output_.string() + ".part"),
-        progress_(output_.string() + ".progress"),
-        identity_(std::move(identity)) {
-    std::ifstream in(progress_);
-    const auto stored = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
-    std::error_code error;
-    if (stored.is_object() && stored.value("identity", "") == identity_ &&
-        fs::file_size(part_, error) >= stored.value("bytes", uint64_t{0}) && !error) {
-      samples_ = stored.value("samples", uint64_t{0});
-      bytes_ = stored.value("bytes", uint64_t{0});
-    }
-    file_ = Descriptor(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-    if (!file_) throw write_error(part_, errno);
-    if (::ftruncate(file_.fd(), static_cast<off_t>(bytes_)) != 0 || ::lseek(file_.fd(), 0, SEEK_END) < 0)
-      fail(part_);
-  }
-
-  uint64_t samples() const { return samples_; }
-  bool empty() const { return bytes_ == 0; }
-
-  void append(std::string_view text, uint64_t samples_done) {
-    std::span<const std::byte> left = std::as_bytes(std::span(text));
-    if (!write_all(file_.fd(), left)) fail(part_);
-    bytes_ += text.size();
-    samples_ = samples_done;
-    const fs::path temporary = progress_.string() + ".tmp";
-    std::ofstream out(temporary, std::ios::trunc);
-    out << nlohmann::json{{"identity", identity_}, {"samples", samples_}, {"bytes", bytes_}};
-    if (!out.flush()) fail(temporary);
-    out.close();
-    fs::rename(temporary, progress_);
-  }
-
-  void sync() {
-    if (::fsync(file_.fd()) != 0) fail(part_);
-  }
-
-  void finish() {
-    fs::rename(part_, output_);
-    fs::remove(progress_);
-  }
-
- private:
-  [[noreturn]] static void fail(const fs::path& file) {
-    const int error = errno;
-    throw Error(
-        error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
-        fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it",
-                    file.string(), std::strerror(error)));
-  }
-
-  fs::path output_, part_, progress_;
-  std::string identity_;
-  Descriptor file_;
-  uint64_t samples_ = 0, bytes_ = 0;
-};
 
 std::string header(plugins::Task& task) {
   std::string line = "id";
@@ -101,21 +35,55 @@ std::string header(plugins::Task& task) {
 struct Round {
   bool cancelled = false;  // what was made is dropped, and made again when the command goes on
   uint64_t samples = 0;
-  std::string text;                // rows; together only on rank 0
+  std::string text;                // rows; together only on rank 0, and so is:
+  Growth growth;                   // of the files that grow
   std::vector<std::string> files;  // names of side files
 };
+
+// Sizes and bytes, one after another.
+std::string pack(const Growth& growth) {
+  std::string packed;
+  for (const auto& [name, bytes] : growth)
+    packed += fmt::format("{} {} ", name.size(), bytes.size()) + name + bytes;
+  return packed;
+}
+
+void unpack(std::string_view packed, Growth& growth) {
+  const auto number = [&] {
+    const size_t end = packed.find(' ');
+    const size_t value = std::stoull(std::string(packed.substr(0, end)));
+    packed.remove_prefix(end + 1);
+    return value;
+  };
+  const auto text = [&](size_t size) {
+    std::string value(packed.substr(0, size));
+    packed.remove_prefix(size);
+    return value;
+  };
+  while (!packed.empty()) {
+    const size_t name = number(), bytes = number();
+    growth.emplace_back(text(name), std::string());
+    growth.back().second = text(bytes);
+  }
+}
 
 Round exchange(ProcessGroup& processes, Round mine) {
   if (processes.world().size == 1) return mine;
   Round all;
-  for (const nlohmann::json& rank :
-       processes.exchange("predict", nlohmann::json::array({mine.cancelled, mine.samples, mine.files}))) {
+  bool grows = false;
+  for (const nlohmann::json& rank : processes.exchange(
+           "predict",
+           nlohmann::json::array({mine.cancelled, mine.samples, mine.files, !mine.growth.empty()}))) {
     all.cancelled = all.cancelled || rank[0].get<bool>();
     all.samples += rank[1].get<uint64_t>();
     for (const nlohmann::json& name : rank[2]) all.files.push_back(name);
+    grows = grows || rank[3].get<bool>();
   }
   if (all.cancelled) return all;
   for (const std::string& text : processes.peers().gather("rows", mine.text)) all.text += text;
+  if (!grows) return all;
+  for (const std::string& packed : processes.peers().gather("growth", pack(mine.growth)))
+    unpack(packed, all.growth);
   return all;
 }
 
@@ -129,11 +97,11 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const uint64_t total = task.sample_count(request.split);
   ProcessGroup& processes = session.processes();
   const fs::path side_files = side_files_of(request.output);
-  std::optional<PartialFile> file;  // of rank 0, and so is:
+  std::optional<PartialResult> file;  // of rank 0, and so is:
   SideFileRecord record(request.output);
   const uint64_t first = std::stoull(processes.on_first("opening the predictions", [&] {
     file.emplace(request.output, request.identity);
-    if (file->empty()) file->append(header(task) + "\n", 0);
+    if (file->empty()) file->append(header(task) + "\n", {}, 0);
     if (file->samples() == 0) record.begin();
     return std::to_string(file->samples());
   }));
@@ -144,6 +112,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   std::map<uint64_t, std::string>
       rows;  // of one batch, by sample; Task::predict sees to it that none is missing
   std::vector<std::pair<std::string, std::vector<std::byte>>> files;  // side files of one batch
+  std::map<uint64_t, Growth> growth;                                  // likewise, by sample
   const plugins::PredictionSink sink{
       .row =
           [&](uint64_t sample, std::span<const std::string_view> fields) {
@@ -154,10 +123,17 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       .file =
           [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
             files.emplace_back(name, std::vector(bytes.begin(), bytes.end()));
+          },
+      .append =
+          [&](uint64_t sample, std::string_view name, std::span<const std::byte> bytes) {
+            growth[sample].emplace_back(
+                name, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
           }};
+  std::set<std::string> grown_names;
   while (result.samples < total) {
     rows.clear();
     files.clear();
+    growth.clear();
     const bool cancelled = !batches.next([&](const plugins::Batch& batch, uint64_t) {
       pl_evaluate_args args{};
       args.purpose = PL_PURPOSE_PREDICT;
@@ -166,6 +142,9 @@ Prediction predict(Session& session, const PredictionRequest& request) {
     Round mine{.cancelled = cancelled, .samples = rows.size()};
     for (const auto& [sample, row] : rows) mine.text += row;
     for (const auto& [name, bytes] : files) mine.files.push_back(name);
+    for (auto& [sample, grown] : growth) std::ranges::move(grown, std::back_inserter(mine.growth));
+    for (const auto& [name, bytes] : mine.growth)
+      if (grown_names.insert(name).second) mine.files.push_back(name);
     const Round round = exchange(processes, std::move(mine));
     if (round.cancelled) break;
     if (!round.files.empty()) {
@@ -176,17 +155,26 @@ Prediction predict(Session& session, const PredictionRequest& request) {
       processes.peers().barrier("files are written");
     }
     result.samples += round.samples;
-    if (file) file->append(round.text, result.samples);
+    if (file) file->append(round.text, round.growth, result.samples);
     session.log().console().progress("predicting", result.samples, total);
   }
   session.log().console().status({});
   result.complete = result.samples >= total;
-  if (result.complete && file) {
-    file->sync();
+  const auto finish = [&] {
+    file->finish_files();
+    task.finish_predictions(request.split, side_files.string(),
+                            {.row = {},
+                             .file =
+                                 [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
+                                   record.add({std::string(name)});
+                                   write_side_file(side_files, name, bytes);
+                                 },
+                             .append = {}});
     record.remove_others();  // before the rows take their place: if this is killed, the same command goes on
                              // here
     file->finish();
-  }
+  };
+  if (result.complete) processes.on_first("finishing the predictions", finish);
   result.seconds = now_seconds() - began;
   return result;
 }

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
+#include "plugins/data/parquet/library.hpp"
 #include "plugins/data/parquet/reader/parquet_reader.h"
 
 namespace pipeline::parquet {
@@ -18,37 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using files::DataError;
 
-constexpr const char* kLibrary = "readers/parquet_reader.so";
 constexpr std::string_view kMagic = "PAR1";
 
-// Beside the plugins: this code is in one of them, or in a program of the same build.
-fs::path find_library() {
-  Dl_info here{};
-  if (::dladdr(reinterpret_cast<const void*>(&find_library), &here) == 0) return {};
-  std::error_code ignored;
-  for (fs::path folder = fs::weakly_canonical(here.dli_fname, ignored).parent_path();;
-       folder = folder.parent_path()) {
-    for (const fs::path& path : {folder / kLibrary, folder / "lib/pipeline" / kLibrary})
-      if (fs::exists(path, ignored)) return path;
-    if (folder == folder.root_path()) return {};
-  }
-}
-
-// It stays for the process's life.
 const pl_parquet_api& api_for(const std::string& path) {
-  constexpr const char* kRemedy =
-      "reading Parquet needs Arrow's library, which the first command that names a .parquet file fetches "
-      "(scripts/pipeline; by hand: scripts/setup/build release parquet_reader)";
-  static const fs::path library = find_library();
-  if (library.empty()) throw DataError(path + ": " + kRemedy);
-  static void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* const problem = ::dlerror();
-    throw DataError(path + ": " + kRemedy + ": " + (problem == nullptr ? "it cannot be loaded" : problem));
-  }
-  static const auto get = reinterpret_cast<const pl_parquet_api* (*)()>(::dlsym(handle, PL_PARQUET_SYMBOL));
-  if (get == nullptr) throw DataError(library.string() + ": is of another version: build it again");
-  return *get();
+  using Get = const pl_parquet_api* (*)();
+  return *reinterpret_cast<Get>(library_symbol(path, PL_PARQUET_SYMBOL))();
 }
 
 // Of a file that is none, what it is.
@@ -68,13 +42,6 @@ uint64_t check_start(const std::string& path) {
                          : known));
   }
   return fs::file_size(path);
-}
-
-// Arrow's messages have several lines, and name its own sources.
-std::string one_line(std::string_view problem) {
-  std::string text;
-  for (const char c : problem.substr(0, 400)) text += c == '\n' ? ' ' : c;
-  return text;
 }
 
 }  // namespace

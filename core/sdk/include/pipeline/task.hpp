@@ -89,6 +89,11 @@ class Task : public Object<ConfigT> {
   virtual std::vector<std::string> prediction_columns() { return {}; }
   virtual std::string sample_name(Split /*split*/, uint64_t id) const { return std::to_string(id); }
   virtual void predict(const Batch& /*batch*/, const PredictionSink& /*sink*/) {}
+  // (optional) Makes further files of all that was predicted of a split, which is in `folder`: by sink.file
+  // with id 0, or, where one is large, it gives an empty one and then writes it itself. Behind the last
+  // sample, on rank 0 alone.
+  virtual void finish_predictions(Split /*split*/, const std::filesystem::path& /*folder*/,
+                                  const PredictionSink& /*sink*/) {}
   // (optional) Writes the answer to a conversation, a JSON array of {"role", "content"}, piece by piece.
   virtual void reply(std::string_view /*messages*/, const ReplySink& /*sink*/) {}
   // (optional) Floating-point operations of forward and backward.

@@ -88,6 +88,16 @@ class TaskTable {
           }};
       if (extension == PL_EXTENSION_CONVERSATION) return &table;
     }
+    if constexpr (PIPELINE_OVERRIDES(T, finish_predictions)) {
+      static const pl_predicted table{
+          .struct_size = sizeof(pl_predicted),
+          .reserved = 0,
+          .finish = [](pl_task* s, uint32_t split, pl_str folder, const pl_prediction_sink* sink) {
+            return guard(
+                [&] { self(s).finish_predictions(to_split(split), view(folder), PredictionSink(sink)); });
+          }};
+      if (extension == PL_EXTENSION_PREDICTED) return &table;
+    }
     return nullptr;
   }
 

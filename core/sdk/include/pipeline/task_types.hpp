@@ -203,6 +203,12 @@ class PredictionSink {
   void file(uint64_t id, std::string_view name, std::string_view bytes) const {
     check(raw_.file(raw_.user, id, str(name), bytes.data(), bytes.size()));
   }
+  // At the end of a file that grows in the order of the samples.
+  void append(uint64_t id, std::string_view name, std::string_view bytes) const {
+    if (raw_.append == nullptr)
+      fail_with(PL_ERROR_UNSUPPORTED, "the host has no files that grow with predictions: use a newer one");
+    check(raw_.append(raw_.user, id, str(name), bytes.data(), bytes.size()));
+  }
 
  private:
   pl_prediction_sink raw_;

@@ -6,7 +6,7 @@ A test compares the layout of all structs with core/abi/layout.
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-ABI_MAJOR, ABI_MINOR = 1, 7
+ABI_MAJOR, ABI_MINOR = 1, 8
 
 ERROR_FAILED, ERROR_CONFIG, ERROR_OUT_OF_MEMORY, ERROR_NO_SPACE = 1, 2, 3, 9
 DEVICE_CPU, DEVICE_CUDA = 1, 2
@@ -183,7 +183,8 @@ class EvaluationSink(Sized):
 class PredictionSink(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("user", c_void_p),
                 ("row", _function(ERROR, c_void_p, c_uint64, POINTER(Str), c_uint64)),
-                ("file", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64))]
+                ("file", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64)),
+                ("append", _function(ERROR, c_void_p, c_uint64, Str, ctypes.c_char_p, c_uint64))]
 
 
 class Metric(Sized):

@@ -148,6 +148,11 @@ std::string Dataset::file(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return samples_of(split).file(row(split, id).sample); });
 }
 
+std::string Dataset::group(Split split, uint64_t id) const {
+  return files::with_data_errors(
+      [&] { return samples_of(split).words(row(split, id).sample).cluster.value_or(""); });
+}
+
 std::vector<std::string> Dataset::chain_names(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return samples_of(split).chain_names(row(split, id).sample); });
 }

@@ -39,6 +39,17 @@ inline std::string left_out_text(const std::vector<std::string>& names, uint64_t
          ") known ones: " + first_of(names);
 }
 
+inline std::string xml_escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text)
+    result += c == '<'   ? "&lt;"
+              : c == '>' ? "&gt;"
+              : c == '&' ? "&amp;"
+              : c == '"' ? "&quot;"
+                         : std::string(1, c);
+  return result;
+}
+
 // A field of CSV: names come from files and may be anything.
 inline std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;

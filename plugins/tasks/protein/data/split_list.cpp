@@ -15,12 +15,6 @@ namespace {
 
 using sources::Format;
 
-// P69905 of sp|P69905|HBA_HUMAN, as others call it.
-std::string_view accession(std::string_view name) {
-  const size_t first = name.find('|'), second = first == name.npos ? name.npos : name.find('|', first + 1);
-  return second == name.npos ? std::string_view() : name.substr(first + 1, second - first - 1);
-}
-
 // Whether a table has a row of names above it that has this one.
 bool has_header(const std::string& path, const std::string& name) {
   text_pairs::Input input(path, nullptr);
@@ -30,6 +24,11 @@ bool has_header(const std::string& path, const std::string& name) {
 }
 
 }  // namespace
+
+std::string_view accession_of(std::string_view name) {
+  const size_t first = name.find('|'), second = first == name.npos ? name.npos : name.find('|', first + 1);
+  return second == name.npos ? std::string_view() : name.substr(first + 1, second - first - 1);
+}
 
 std::optional<Split> split_named(std::string_view word) {
   constexpr std::array<std::pair<std::string_view, Split>, 8> kWords{{{"train", Split::kTrain},
@@ -101,7 +100,7 @@ void SplitList::add(std::string_view name, Samples::Words words, const std::stri
 Samples::Words SplitList::words(const Samples& samples, uint64_t i) const {
   if (!is_there_) return samples.words(i);
   const std::string name = samples.name(i);
-  for (const std::string_view one : {std::string_view(name), accession(name)}) {
+  for (const std::string_view one : {std::string_view(name), accession_of(name)}) {
     const auto found = by_name_.find(hash_of(one));
     if (found == by_name_.end()) continue;
     found->second.is_used = true;

@@ -17,6 +17,9 @@ namespace pipeline::protein {
 // The split of such a name, capitals or not: train, training, val, valid, validation, dev, test, testing.
 std::optional<Split> split_named(std::string_view word);
 
+// P69905 of sp|P69905|HBA_HUMAN, as UniProt's headers have it; empty: it has none.
+std::string_view accession_of(std::string_view name);
+
 // The user's own clusters or splits, by sample: those of task.split.list, or what the source itself says.
 class SplitList {
  public:

@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/logsumexp.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "hugging_face/config_file.hpp"
 #include "plugins/data/structures/structure.hpp"
@@ -13,6 +15,7 @@
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/layer_norm.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
@@ -80,26 +83,64 @@ void Esm2::start_from_adapter() {
     adapters::start_from_adapter(lora_.init_from.string(), parameters_, esm2::adapted_model(config_));
 }
 
+transformer::LayerPass Esm2::shared(const Sequences& sequences) const {
+  return {.layout = {.queries = sequences.rows,
+                     .keys = sequences.rows,
+                     .heads = config_.num_heads,
+                     .causal = false},
+          .rotation = transformer::rotation(sequences.positions, frequencies_),
+          .dropout = {.attention = config_.attention_dropout,
+                      .residual = config_.hidden_dropout,
+                      .additions = lora_.dropout},
+          .gelu = transformer::Gelu::kExact};
+}
+
+at::Tensor Esm2::embedded(const Sequences& sequences, const ForwardPass& pass) const {
+  return pass.run_once(0,
+                       [&](const Tensors&) {
+                         const at::Tensor x = transformer::look_up(words_, sequences.tokens);
+                         if (!sequences.scale.defined()) return Tensors{x};
+                         return Tensors{(x * sequences.scale.unsqueeze(1)).to(x.scalar_type())};
+                       },
+                       {})[0];
+}
+
 at::Tensor Esm2::body(const PackedProteins& batch, const ForwardPass& pass) const {
   const Sequences sequences(batch, config_.token_dropout);
-  const transformer::LayerPass layers{.layout = {.queries = sequences.rows,
-                                                 .keys = sequences.rows,
-                                                 .heads = config_.num_heads,
-                                                 .causal = false},
-                                      .rotation = transformer::rotation(sequences.positions, frequencies_),
-                                      .dropout = {.attention = config_.attention_dropout,
-                                                  .residual = config_.hidden_dropout,
-                                                  .additions = lora_.dropout},
-                                      .gelu = transformer::Gelu::kExact};
-  const at::Tensor x =
-      pass.run_once(0,
-                    [&](const Tensors&) {
-                      const at::Tensor embedded = transformer::look_up(words_, sequences.tokens);
-                      if (!sequences.scale.defined()) return Tensors{embedded};
-                      return Tensors{(embedded * sequences.scale.unsqueeze(1)).to(embedded.scalar_type())};
-                    },
-                    {})[0];
-  return transformer::run_layers(layers_, x, layers, pass, parameters_, sequences.targets);
+  return transformer::run_layers(layers_, embedded(sequences, pass), shared(sequences), pass, parameters_,
+                                 sequences.targets);
+}
+
+Embeddings Esm2::embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const {
+  const at::NoGradGuard no_grad;
+  const Sequences sequences(batch, config_.token_dropout);
+  std::vector<int64_t> all(static_cast<size_t>(sequences.rows.rows())), chains, residues;
+  std::iota(all.begin(), all.end(), 0);
+  for (int64_t s = 0; s < sequences.rows.sequences(); ++s) {
+    chains.push_back(sequences.rows.start(s));
+    for (int64_t row = sequences.rows.start(s) + 1; row + 1 < sequences.rows.start(s + 1); ++row)
+      residues.push_back(row);
+  }
+  transformer::LayerPass layers = shared(sequences);
+  const auto middle = layers_.begin() + layer;
+  at::Tensor x = transformer::run_layers({layers_.begin(), middle}, embedded(sequences, pass), layers, pass,
+                                         parameters_, all);
+  at::Tensor rest = x;
+  layers.first_unit += static_cast<uint32_t>(layer);
+  // Every batch passes through all units (pipeline/torch/units.hpp).
+  if (pass.units != nullptr && middle != layers_.end())
+    rest = transformer::run_layers({middle, layers_.end()}, x, layers, pass, parameters_, all);
+  const at::Tensor last = pass.run_once(
+      0,
+      [&](const Tensors& in) {
+        return Tensors{transformer::layer_norm(in[0], last_norm_.weight, last_norm_.bias, last_norm_.eps).y};
+      },
+      {rest})[0];
+  if (middle == layers_.end()) x = last;
+  const auto rows_of_x = [&](const std::vector<int64_t>& rows) {
+    return x.index_select(0, transformer::to_device(rows, x.device())).to(at::kFloat);
+  };
+  return {.residues = rows_of_x(residues), .chains = rows_of_x(chains)};
 }
 
 at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
@@ -136,7 +177,9 @@ Outputs Esm2::outputs(const PackedProteins& batch, const ForwardPass& pass) cons
   const at::Tensor amino_acids =
       at::arange(kAminoAcidCount, at::TensorOptions(all.device()).dtype(at::kLong));
   const at::Tensor twenty = all.index_select(1, from_table(esm2::token_table(), amino_acids));
-  return {.log_probabilities = at::log_softmax(twenty, 1), .distance_loss = {}};
+  return {.log_probabilities = at::log_softmax(twenty, 1),
+          .log_share = at::logsumexp(twenty, 1) - at::logsumexp(all, 1),
+          .distance_loss = {}};
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass.

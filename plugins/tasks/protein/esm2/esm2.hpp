@@ -30,6 +30,9 @@ class Esm2 : public ProteinModel {
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
   // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
   at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
+  Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
+  int64_t layers() const override { return config_.num_layers; }
+  int64_t width() const override { return config_.hidden_dim; }
   double flops(const PackedProteins& batch) const override;
 
   void import_folder(const std::filesystem::path& folder) override;
@@ -41,6 +44,9 @@ class Esm2 : public ProteinModel {
 
  private:
   void set_extras(esm2::Extras extras);
+  // What the layers share, and what the first one gets: (R, C).
+  transformer::LayerPass shared(const esm2::Sequences& sequences) const;
+  at::Tensor embedded(const esm2::Sequences& sequences, const ForwardPass& pass) const;
   // The last layer's output at the target rows: (T, C).
   at::Tensor body(const PackedProteins& batch, const ForwardPass& pass) const;
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "plugins/tasks/protein/model/geometry.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
+#include "transformer/layer_norm.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
@@ -261,6 +263,22 @@ Outputs EncoderDecoder::outputs(const PackedProteins& batch, const ForwardPass& 
   return {.log_probabilities =
               at::log_softmax(transformer::head_logits(states.targets, final_norm_, head_, pass.compute), 1),
           .distance_loss = distogram_ ? distance_loss(batch, states.targets, states.all) : at::Tensor()};
+}
+
+Embeddings EncoderDecoder::embeddings(const PackedProteins& batch, const ForwardPass& pass,
+                                      int64_t layer) const {
+  if (layer != layers())
+    fail_with(PL_ERROR_CONFIG, "layer ", layer,
+              " of the encoder-decoder: its embeddings are those of its last one, ", layers());
+  const at::NoGradGuard no_grad;
+  PackedProteins all = batch;
+  all.target_rows.resize(static_cast<size_t>(batch.sequences.rows()));
+  std::iota(all.target_rows.begin(), all.target_rows.end(), 0);
+  const States states = body(all, pass);
+  return {.residues =
+              transformer::layer_norm(states.targets, final_norm_.weight, final_norm_.bias, final_norm_.eps)
+                  .y.to(at::kFloat),
+          .chains = {}};
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass; of the pair

@@ -78,6 +78,10 @@ class EncoderDecoder : public ProteinModel {
 
   LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
+  // Of the last layer of the decoder.
+  Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
+  int64_t layers() const override { return config_.num_decoder_layers; }
+  int64_t width() const override { return config_.hidden_dim; }
   double flops(const PackedProteins& batch) const override;
 
   // A folder has config.json, which says what the model is, and model.safetensors with the parameters under

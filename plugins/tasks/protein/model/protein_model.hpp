@@ -63,8 +63,16 @@ struct PackedProteins : transformer::PackedBatch {
 
 // Not differentiable.
 struct Outputs {
-  at::Tensor log_probabilities;  // (T, 20) fp32: of the twenty amino acids at target_rows
+  at::Tensor log_probabilities;  // (T, 20) fp32: of the twenty amino acids at target_rows, among themselves
+  at::Tensor
+      log_share;  // (T) fp32: ln of what they have together of all tokens; undefined: there are no others
   at::Tensor distance_loss;  // scalar: see distogram_loss(); undefined where the model predicts no distances
+};
+
+// What a model makes of residues and of whole chains. Not differentiable.
+struct Embeddings {
+  at::Tensor residues;  // (N, C) fp32
+  at::Tensor chains;    // (chains, C) fp32: of the token before each chain; undefined where a model has none
 };
 
 // Methods are called from the main thread.
@@ -80,6 +88,12 @@ class ProteinModel {
   virtual LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const = 0;
   // Without dropout.
   virtual Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const = 0;
+  // Of a batch in which nothing is masked. layer: from 0, what the first layer gets, to layers(), what the
+  // last one gives, normalised; a model may have the last alone.
+  virtual Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass,
+                                int64_t layer) const = 0;
+  virtual int64_t layers() const = 0;
+  virtual int64_t width() const = 0;  // C
   // Floating-point operations of forward and backward.
   virtual double flops(const PackedProteins& batch) const = 0;
 

@@ -4,9 +4,12 @@
 #include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/data/options.hpp"
@@ -32,10 +35,49 @@ struct MaskConfig : MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
 };
 
 struct PredictConfig {
+  std::vector<std::string> what = {"scores"};
+  std::filesystem::path mutations;
+  std::string scoring = "masked", mutation_column = "mutation", measured_column;
+  int64_t layer = -1;
+  std::string pooling = "mean";
+  std::vector<std::string> formats = {"safetensors"};
   int64_t top = 3, maskings = 0;
   bool pictures = true;
 
+  bool wants(std::string_view one) const { return std::ranges::find(what, one) != what.end(); }
+  bool has_format(std::string_view one) const { return std::ranges::find(formats, one) != formats.end(); }
+
   void describe(Options& o) {
+    o("what", what,
+      "scores: tables of each residue and each substitution; embeddings: a vector for each chain or "
+      "structure; "
+      "residue_embeddings: one for each residue")
+        .choices({"scores", "embeddings", "residue_embeddings"})
+        .may_change();
+    o("mutations", mutations,
+      "table of mutations to score, as A23V or A23V:G45D, with the protein of each in task.data.id_column: "
+      "variants.csv has the scores")
+        .may_change();
+    o("scoring", scoring,
+      "of these: masked and wild-type marginals, or pseudo-perplexity, which takes a forward pass for each "
+      "residue of each mutant")
+        .choices({"masked", "wild-type", "pseudo-perplexity"})
+        .may_change();
+    o("mutation_column", mutation_column, "column of that table").may_change();
+    o("measured_column", measured_column,
+      "column of what an experiment measured: Spearman's rank correlation with it is told, and in "
+      "spearman.csv")
+        .may_change();
+    o("layer", layer,
+      "of embeddings: 0 is what the first layer gets, 1 what it gives, and so on; -1: the last one, "
+      "normalised")
+        .min(-1)
+        .may_change();
+    o("pooling", pooling,
+      "of embeddings: the mean over residues, or ESM-2's <cls> (of a structure the mean over its chains)")
+        .choices({"mean", "cls"})
+        .may_change();
+    o("formats", formats, "of embeddings").choices({"safetensors", "parquet"}).may_change();
     o("top", top, "most likely amino acids listed per residue").min(1).max(20).may_change();
     o("maskings", maskings,
       "forward passes to divide the residues among, at most one per residue; 0: mask as many at a time as in "

@@ -5,21 +5,12 @@
 #include <cmath>
 #include <cstdio>
 
+#include "plugins/tasks/protein/data/report_text.hpp"
+
 namespace pipeline::protein {
 namespace {
 
 constexpr int kCell = 14, kLeft = 60, kTop = 46, kGap = 40, kLegend = 200, kColors = 32;
-
-std::string xml_escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text)
-    result += c == '<'   ? "&lt;"
-              : c == '>' ? "&gt;"
-              : c == '&' ? "&amp;"
-              : c == '"' ? "&quot;"
-                         : std::string(1, c);
-  return result;
-}
 
 using Stops = std::array<std::array<double, 3>, 5>;
 

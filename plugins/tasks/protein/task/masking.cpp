@@ -24,11 +24,6 @@ void order_by_group(std::vector<ScoringPass>& passes) {
   std::ranges::stable_sort(passes, {}, &ScoringPass::group);
 }
 
-Masking nothing_masked(std::span<const uint8_t> amino_acids) {
-  return {.tokens = {amino_acids.begin(), amino_acids.end()},
-          .is_target = std::vector<uint8_t>(amino_acids.size(), 0)};
-}
-
 // Length of a stretch of at least one residue: geometric with this mean.
 size_t draw_length(double mean, Random& random) {
   if (mean <= 1) return 1;
@@ -36,6 +31,11 @@ size_t draw_length(double mean, Random& random) {
 }
 
 }  // namespace
+
+Masking nothing_masked(std::span<const uint8_t> amino_acids) {
+  return {.tokens = {amino_acids.begin(), amino_acids.end()},
+          .is_target = std::vector<uint8_t>(amino_acids.size(), 0)};
+}
 
 std::vector<ScoringPass> scoring_passes(uint64_t sample, std::span<const uint32_t> group_of, int64_t most) {
   const auto length = static_cast<int64_t>(group_of.size());

@@ -60,6 +60,9 @@ struct Masking {
   std::vector<uint8_t> is_target;
 };
 
+// All as they are, and no targets.
+Masking nothing_masked(std::span<const uint8_t> amino_acids);
+
 // For training: a function of (amino acids, chains, options, seed). Unknown residues are never targets.
 // `chains`: which chain each residue is of; a stretch ends with its chain.
 Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains,

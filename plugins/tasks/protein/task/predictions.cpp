@@ -72,6 +72,21 @@ std::string mutation_table(const Predicted& predicted) {
   return csv;
 }
 
+std::string mutation_rows(const Predicted& predicted, const std::string& name, bool with_header) {
+  std::string csv = with_header ? "id,chain,number,insertion,residue,mutant,log_odds\n" : "";
+  for (size_t i = 0; i < predicted.sample.residues.size(); ++i) {
+    const float* const log_p = log_p_of(predicted, i);
+    const Residue& residue = predicted.sample.residues[i];
+    if (!is_known(residue)) continue;
+    const std::string place = csv_field(name) + "," + place_of(predicted, i) + ",";
+    for (size_t a = 0; a < kAminoAcidCount; ++a)
+      if (a != residue.amino_acid)
+        csv += place + kAminoAcids[a] + "," +
+               decimal(static_cast<double>(log_p[a] - log_p[residue.amino_acid]), kDecimals) + "\n";
+  }
+  return csv;
+}
+
 std::string mutation_picture(const Predicted& predicted, const std::string& name) {
   HeatMap map{.title = name + ": log-odds of each substitution",
               .low = -4,

@@ -22,6 +22,8 @@ std::string residue_table(const Predicted& predicted, int64_t top);
 // A row per residue: the log-odds of each amino acid over the one that is there, ln p(other) - ln p(this)
 // (masked marginals: Meier et al. 2021). Empty where the residue is unknown.
 std::string mutation_table(const Predicted& predicted);
+// The same of all samples in one table, a row for each substitution: these of a sample.
+std::string mutation_rows(const Predicted& predicted, const std::string& name, bool with_header);
 std::string mutation_picture(const Predicted& predicted, const std::string& name);
 
 // Over the residues that are known.

@@ -5,9 +5,11 @@
 #include <pipeline/torch/task.hpp>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,11 @@
 #include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
+#include "plugins/tasks/protein/task/embedding_files.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/scores.hpp"
+#include "plugins/tasks/protein/task/variants.hpp"
 
 namespace pipeline::protein {
 
@@ -66,9 +70,14 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   std::vector<std::string> prediction_columns() override;
   std::string sample_name(Split split, uint64_t id) const override;
   void predict(const ProteinBatch& batch, const PredictionSink& sink) override;
+  // Embeddings in other formats, and a picture of them.
+  void finish_predictions(Split split, const std::filesystem::path& folder,
+                          const PredictionSink& sink) override;
   double flops(const ProteinBatch& batch) override;
 
  private:
+  static constexpr int64_t kRowsAtOnce = 4096;  // residues of a forward pass in predictions
+
   void open_dataset();
   void list_passes(Split split);
   ScoringPass pass_of(Split split, uint64_t id) const;
@@ -83,6 +92,21 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   // (residues, 20) log-probabilities, each residue masked once.
   std::vector<float> predict_all(const Sample& sample, Split split, uint64_t id);
   ScoringGroups groups_of(const Sample& sample, Split split, uint64_t id) const;
+  void score(Split split, uint64_t id, const PredictionSink& sink);
+  void embed(const ProteinBatch& batch, const PredictionSink& sink);
+  struct Question;
+  void ask(const std::vector<Question>& questions,
+           const std::function<void(size_t, size_t, const float*, double)>& on_answer);
+  std::set<size_t> hidden_with(const Sample& sample, const std::vector<size_t>& places) const;
+  std::vector<double> marginals(const Sample& sample, const std::vector<std::vector<Substitution>>& variants);
+  std::vector<double> pseudo_likelihoods(const Sample& sample,
+                                         const std::vector<std::vector<Substitution>>& variants);
+  const Variants& variants();
+  void score_variants(Split split, uint64_t id, const PredictionSink& sink);
+  void finish_variants(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
+  int64_t embedded_layer();
+  void draw_map(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
+  Metadata metadata(int64_t layer) const;
   bool sees_structure() const { return config().kind != "esm2"; }
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return config().model.distogram > 0; }
@@ -92,8 +116,11 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
 
   std::optional<Dataset> dataset_;
   std::array<std::optional<ScoringPasses>, 3> passes_;  // by split
-  std::optional<Frequencies> background_;               // of the data that the model learnt from
-  std::string model_state_;                             // came with the weights, as did:
+  std::optional<ChainEmbeddings> chain_files_;          // once the first is predicted
+  std::optional<ResidueEmbeddings> residue_files_;      // likewise
+  std::optional<Variants> variants_;
+  std::optional<Frequencies> background_;  // of the data that the model learnt from
+  std::string model_state_;                // came with the weights, as did:
   std::optional<Learnt> learnt_;
   mutable std::array<std::once_flag, 3> told_;  // by split
 };

@@ -8,13 +8,8 @@
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
-namespace {
-
-constexpr int64_t kRowsAtOnce = 4096;  // residues of a forward pass in predictions
-
-}  // namespace
-
 std::vector<std::string> ProteinTask::prediction_columns() {
+  if (!config().predict.wants("scores")) return {"residues", "known"};
   return {"residues", "known", "recovery", "perplexity", "entropy"};
 }
 
@@ -45,22 +40,35 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, Split split, u
 }
 
 void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink) {
-  constexpr int kDigits = 4;
+  const PredictConfig& options = config().predict;
+  if (options.wants("embeddings") || options.wants("residue_embeddings")) embed(batch, sink);
   for (const uint64_t id : batch.ids) {
-    const std::string file = dataset_->file(batch.split, id);
-    const Sample sample = dataset_->sample(batch.split, id);
-    Predicted predicted{.sample = sample,
-                        .chain_names = dataset_->chain_names(batch.split, id),
-                        .log_p = predict_all(sample, batch.split, id)};
-    sink.file(id, file + "-residues.csv", residue_table(predicted, config().predict.top));
-    sink.file(id, file + "-mutations.csv", mutation_table(predicted));
-    if (config().predict.pictures)
-      sink.file(id, file + "-mutations.svg", mutation_picture(predicted, dataset_->name(batch.split, id)));
-    const Summary summary = summarize(predicted);
-    sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known),
-                  decimal(summary.recovery, kDigits), decimal(summary.perplexity, kDigits),
-                  decimal(summary.entropy, kDigits)});
+    if (!options.mutations.empty()) score_variants(batch.split, id, sink);
+    if (options.wants("scores")) {
+      score(batch.split, id, sink);
+    } else {
+      const SplitRow row = dataset_->row(batch.split, id);
+      sink.row(id, {std::to_string(row.residues), std::to_string(row.known)});
+    }
   }
+}
+
+void ProteinTask::score(Split split, uint64_t id, const PredictionSink& sink) {
+  constexpr int kDigits = 4;
+  const std::string file = dataset_->file(split, id);
+  const Sample sample = dataset_->sample(split, id);
+  const Predicted predicted{.sample = sample,
+                            .chain_names = dataset_->chain_names(split, id),
+                            .log_p = predict_all(sample, split, id)};
+  sink.file(id, file + "-residues.csv", residue_table(predicted, config().predict.top));
+  sink.file(id, file + "-mutations.csv", mutation_table(predicted));
+  sink.append(id, "mutations.csv", mutation_rows(predicted, dataset_->name(split, id), id == 0));
+  if (config().predict.pictures)
+    sink.file(id, file + "-mutations.svg", mutation_picture(predicted, dataset_->name(split, id)));
+  const Summary summary = summarize(predicted);
+  sink.row(id, {std::to_string(summary.residues), std::to_string(summary.known),
+                decimal(summary.recovery, kDigits), decimal(summary.perplexity, kDigits),
+                decimal(summary.entropy, kDigits)});
 }
 
 }  // namespace pipeline::protein

@@ -1,0 +1,247 @@
+// Mutations of the user's own, scored as Meier et al. do ("Language models enable zero-shot prediction of the
+// effects of mutations on protein function", NeurIPS 2021, for ESM-1v). T are the residues that a variant
+// changes, x the sequence:
+//
+//   masked             sum over T of ln p(mutant | x without T) - ln p(wild type | x without T)
+//   wild-type          sum over T of ln p(mutant | x) - ln p(wild type | x), nothing masked
+//   pseudo-perplexity  the sum over all residues of ln p(residue | the others), of the mutant, less that of
+//                      the wild type
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <ATen/core/Tensor.h>
+
+#include "plugins/data/files/data_errors.hpp"
+#include "plugins/data/text_pairs/table.hpp"
+#include "plugins/tasks/protein/data/report_text.hpp"
+#include "plugins/tasks/protein/task/pack.hpp"
+#include "plugins/tasks/protein/task/task.hpp"
+#include "plugins/tasks/protein/task/variants.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+constexpr const char* kVariantFile = "variants.csv";
+constexpr int kScoreDigits = 6;
+
+using Places = std::vector<size_t>;  // ascending
+
+}  // namespace
+
+// A forward pass over a whole sample: what it does not see, and what it is asked for.
+struct ProteinTask::Question {
+  const Sample* sample;
+  std::set<size_t> masked;
+  Places targets;
+};
+
+// on_answer(question, target by number, ln p of the twenty amino acids, ln of what they have together of all
+// tokens). Many questions in a forward pass.
+void ProteinTask::ask(const std::vector<Question>& questions,
+                      const std::function<void(size_t, size_t, const float*, double)>& on_answer) {
+  for (size_t next = 0; next < questions.size();) {
+    context().throw_if_cancelled();
+    Packer packer(packing());
+    std::vector<std::pair<size_t, size_t>> targets;  // question, and number in it
+    for (int64_t rows = 0; next < questions.size(); ++next) {
+      const Question& question = questions[next];
+      const auto count = static_cast<int64_t>(question.sample->residues.size());
+      if (rows > 0 && rows + count > kRowsAtOnce) break;
+      Masking masking = nothing_masked(question.sample->amino_acids());
+      for (const size_t place : question.masked) masking.tokens[place] = kMaskToken;
+      for (const size_t place : question.targets) masking.is_target[place] = 1;
+      for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(next, t);
+      std::vector<int64_t> all(question.sample->residues.size());
+      std::iota(all.begin(), all.end(), 0);
+      packer.add(*question.sample, all, masking);
+      rows += count;
+    }
+    const Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
+    const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
+    const at::Tensor share =
+        outputs.log_share.defined() ? outputs.log_share.to(at::kCPU).contiguous() : at::Tensor();
+    for (size_t t = 0; t < targets.size(); ++t)
+      on_answer(targets[t].first, targets[t].second, log_p.const_data_ptr<float>() + t * kAminoAcidCount,
+                share.defined() ? static_cast<double>(share.const_data_ptr<float>()[t]) : 0);
+  }
+}
+
+// With what stands for it and its copies in other chains, which would give it away.
+std::set<size_t> ProteinTask::hidden_with(const Sample& sample, const Places& places) const {
+  std::set<size_t> hidden(places.begin(), places.end());
+  for (size_t i = 0; i < sample.copy_of.size(); ++i)
+    for (const size_t place : places)
+      if (sample.copy_of[i] == sample.copy_of[place]) hidden.insert(i);
+  return hidden;
+}
+
+std::vector<double> ProteinTask::marginals(const Sample& sample,
+                                           const std::vector<std::vector<Substitution>>& variants) {
+  const bool is_masked = config().predict.scoring == "masked";
+  const auto places_of = [](const std::vector<Substitution>& variant) {
+    std::set<size_t> places;
+    for (const Substitution& one : variant) places.insert(one.place);
+    return Places(places.begin(), places.end());
+  };
+  std::map<Places, size_t> number_of;  // of the question
+  std::vector<Question> questions;
+  if (is_masked) {
+    for (const auto& variant : variants) {
+      const Places places = places_of(variant);
+      if (!number_of.try_emplace(places, questions.size()).second) continue;
+      questions.push_back({&sample, hidden_with(sample, places), places});
+    }
+  } else {
+    std::set<size_t> all;
+    for (const auto& variant : variants)
+      for (const Substitution& one : variant) all.insert(one.place);
+    questions.push_back({&sample, {}, Places(all.begin(), all.end())});
+  }
+  std::map<std::pair<size_t, size_t>, std::array<float, kAminoAcidCount>> answers;  // question, place
+  ask(questions, [&](size_t question, size_t target, const float* log_p, double) {
+    std::copy_n(log_p, size_t{kAminoAcidCount},
+                answers[{question, questions[question].targets[target]}].begin());
+  });
+  std::vector<double> scores;
+  for (const auto& variant : variants) {
+    const size_t question = is_masked ? number_of.at(places_of(variant)) : 0;
+    double score = 0;
+    for (const Substitution& one : variant) {
+      const auto& log_p = answers.at({question, one.place});
+      score += static_cast<double>(log_p[one.to]) - static_cast<double>(log_p[one.from]);
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+std::vector<double> ProteinTask::pseudo_likelihoods(const Sample& sample,
+                                                    const std::vector<std::vector<Substitution>>& variants) {
+  const auto of = [&](const Sample& one) {
+    std::vector<Question> questions;
+    for (size_t place = 0; place < one.residues.size(); ++place)
+      if (one.residues[place].amino_acid < kAminoAcidCount)
+        questions.push_back({&one, hidden_with(one, {place}), {place}});
+    double sum = 0;
+    ask(questions, [&](size_t question, size_t, const float* log_p, double log_share) {
+      sum += static_cast<double>(log_p[one.residues[questions[question].targets[0]].amino_acid]) + log_share;
+    });
+    return sum;
+  };
+  const double wild_type = of(sample);
+  std::vector<double> scores;
+  for (const auto& variant : variants) {
+    Sample mutant = sample;
+    for (const Substitution& one : variant) mutant.residues[one.place].amino_acid = one.to;
+    scores.push_back(of(mutant) - wild_type);
+  }
+  return scores;
+}
+
+const Variants& ProteinTask::variants() {
+  const PredictConfig& options = config().predict;
+  if (!variants_)
+    files::with_data_errors([&] {
+      variants_.emplace(options.mutations,
+                        VariantColumns{.id = config().data.id_column,
+                                       .mutation = options.mutation_column,
+                                       .measured = options.measured_column},
+                        text_pairs::quotes_named(config().data.quotes), cache_folder(config(), context()),
+                        data_hooks("reading mutations", context()));
+    });
+  return *variants_;
+}
+
+void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink& sink) {
+  if (id == 0) sink.append(id, kVariantFile, "id,mutation,chain,score,measured,problem\n");
+  const std::string name = dataset_->name(split, id);
+  if (!variants().has_names() && dataset_->size(split) > 1)
+    config_error(
+        "predict.mutations",
+        concat("has no column \"", config().data.id_column, "\" (task.data.id_column), and there are ",
+               dataset_->size(split), " proteins: it must say of which one each mutation is"));
+  const std::span<const Variant> wanted = variants().of(name);
+  if (wanted.empty()) return;
+  const Sample sample = dataset_->sample(split, id);
+  const std::vector<std::string> chains = dataset_->chain_names(split, id);
+  std::vector<std::vector<Substitution>> usable;
+  std::vector<std::string> problems;
+  for (const Variant& variant : wanted) try {
+      usable.push_back(substitutions_of(variant, sample, chains));
+      problems.emplace_back();
+    } catch (const files::DataError& error) {
+      problems.emplace_back(error.what());
+    }
+  const std::vector<double> scores = config().predict.scoring == "pseudo-perplexity"
+                                         ? pseudo_likelihoods(sample, usable)
+                                         : marginals(sample, usable);
+  std::string rows;
+  for (size_t i = 0, next = 0; i < wanted.size(); ++i) {
+    const auto& measured = wanted[i].measured;
+    rows += csv_field(name) + "," + csv_field(wanted[i].mutation) + "," + csv_field(wanted[i].chain) + "," +
+            (problems[i].empty() ? decimal(scores[next++], kScoreDigits) : "") + "," +
+            (measured ? concat(*measured) : "") + "," + csv_field(problems[i]) + "\n";
+  }
+  sink.append(id, kVariantFile, rows);
+}
+
+// Says what has no score, and how the scores rank beside what was measured.
+void ProteinTask::finish_variants(Split split, const std::filesystem::path& folder,
+                                  const PredictionSink& sink) {
+  struct Protein {
+    std::vector<double> scores, measured;
+  };
+  std::map<std::string, Protein> proteins;
+  uint64_t rows = 0, without = 0;
+  std::string first_problem;
+  files::with_data_errors([&] {
+    text_pairs::RecordReport report;
+    text_pairs::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
+                           {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
+                           [&](text_pairs::Row&& row) {
+                             ++rows;
+                             if (row.fields[1]->empty()) {
+                               if (without++ == 0) first_problem = *row.fields[3];
+                             } else if (!row.fields[2]->empty()) {
+                               Protein& protein = proteins[*row.fields[0]];
+                               protein.scores.push_back(std::stod(*row.fields[1]));
+                               protein.measured.push_back(std::stod(*row.fields[2]));
+                             }
+                           },
+                           report);
+  });
+  std::vector<std::string> names, others;
+  for (uint64_t id = 0; id < dataset_->size(split); ++id) names.push_back(dataset_->name(split, id));
+  const uint64_t elsewhere = variants().has_names() ? variants().rows_of_others(names, others) : 0;
+  context().info("mutations  ", rows - without, " scored (", config().predict.scoring, "), in ",
+                 kVariantFile);
+  if (without > 0)
+    context().warn(without, " of ", rows,
+                   " mutations have no score, and their problem beside them: ", first_problem);
+  if (elsewhere > 0)
+    context().warn(elsewhere,
+                   " mutations are of proteins that are not among those predicted: ", first_of(others));
+  if (config().predict.measured_column.empty()) return;
+  std::string table = "id,mutations,spearman\n";
+  double sum = 0;
+  size_t counted_proteins = 0;
+  for (const auto& [name, protein] : proteins) {
+    const auto rank = spearman(protein.scores, protein.measured);
+    table += csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
+             (rank ? decimal(*rank, 4) : "") + "\n";
+    if (!rank) continue;
+    sum += *rank;
+    if (++counted_proteins <= kNamesShown)
+      context().info("spearman   ", name, "  ", decimal(*rank), " over ", protein.scores.size(),
+                     " mutations");
+  }
+  if (counted_proteins > 1)
+    context().info("spearman   mean ", decimal(sum / static_cast<double>(counted_proteins)), " of ",
+                   counted_proteins, " proteins");
+  sink.file(0, "spearman.csv", table);
+}
+
+}  // namespace pipeline::protein

@@ -1,0 +1,174 @@
+#include "plugins/tasks/protein/task/variants.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "plugins/data/sources/source_files.hpp"
+#include "plugins/tasks/protein/data/comparison.hpp"
+#include "plugins/tasks/protein/data/split_list.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+using files::DataError;
+
+// The amino acid of a letter, capital or small; kUnknown: none.
+uint8_t amino_acid_of(char letter) {
+  const size_t at = kAminoAcids.find(upper(letter));
+  return at == std::string_view::npos ? kUnknown : static_cast<uint8_t>(at);
+}
+
+Substitution substitution_of(std::string_view text, const std::string& chain, const Sample& sample,
+                             std::span<const std::string> chain_names) {
+  const std::string shown(text);
+  const auto fail = [&](const std::string& problem) -> DataError {
+    return DataError(shown + ": " + problem);
+  };
+  constexpr size_t kShortest = 3;
+  if (text.size() < kShortest) throw fail("must be as A23V: what is there, its number, what takes its place");
+  const uint8_t from = amino_acid_of(text.front()), to = amino_acid_of(text.back());
+  std::string_view middle = text.substr(1, text.size() - 2);
+  int32_t number = 0;
+  const auto [end, error] = std::from_chars(middle.data(), middle.data() + middle.size(), number);
+  const std::string_view rest = middle.substr(static_cast<size_t>(end - middle.data()));
+  if (error != std::errc() || rest.size() > 1 || from == kUnknown || to == kUnknown)
+    throw fail("must be as A23V, or A23bV with an insertion code, of the twenty amino acids");
+  const char insertion = rest.empty() ? ' ' : rest.front();
+  std::optional<size_t> place;
+  for (size_t i = 0; i < sample.residues.size(); ++i) {
+    const Residue& residue = sample.residues[i];
+    const std::string& own = chain_names[static_cast<size_t>(sample.chains[i])];
+    if (residue.number != number || upper(residue.insertion) != upper(insertion)) continue;
+    if (!chain.empty() && own != chain) continue;
+    if (place)
+      throw fail("residue " + std::string(middle) +
+                 " is there in several chains: name one in the column chain");
+    place = i;
+  }
+  if (!place)
+    throw fail("there is no residue " + std::string(middle) + (chain.empty() ? "" : " in chain " + chain) +
+               "; they are numbered " + std::to_string(sample.residues.front().number) + " to " +
+               std::to_string(sample.residues.back().number));
+  const uint8_t there = sample.residues[*place].amino_acid;
+  if (there != from)
+    throw fail("residue " + std::string(middle) + " is " + letter_of(there) + ", not " + letter_of(from));
+  return {.place = *place, .from = from, .to = to};
+}
+
+std::vector<double> ranks_of(std::span<const double> values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + end - 1) / 2;
+    begin = end;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::vector<Substitution> substitutions_of(const Variant& variant, const Sample& sample,
+                                           std::span<const std::string> chain_names) {
+  constexpr std::string_view kBetween = ":,;/+ ";
+  std::vector<Substitution> all;
+  std::set<size_t> places;
+  std::string_view rest = variant.mutation;
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find_first_of(kBetween), rest.size());
+    const std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (one.empty()) continue;
+    all.push_back(substitution_of(one, variant.chain, sample, chain_names));
+    if (!places.insert(all.back().place).second)
+      throw DataError(variant.mutation + ": a residue is in it twice");
+  }
+  if (all.empty()) throw DataError("\"" + variant.mutation + "\": there is no mutation, as in A23V");
+  return all;
+}
+
+Variants::Variants(const std::filesystem::path& path, const VariantColumns& columns,
+                   text_pairs::Quotes quotes, const std::string& cache_folder, const files::Hooks& hooks) {
+  using text_pairs::Column;
+  const sources::SourceFiles source = sources::find_and_hash(path.string(), cache_folder, hooks);
+  text_pairs::SourceReport report;
+  uint64_t named = 0;
+  text_pairs::read_tables(
+      source, {.quotes = quotes}, report,
+      [&](const std::string& file, text_pairs::RecordReport& of_file, const text_pairs::ReadOptions& read) {
+        text_pairs::read_table(
+            file, source.format,
+            {{.name = columns.mutation, .required = true},
+             {.name = columns.id, .takes = Column::kTextOrInteger},
+             {.name = columns.chain, .takes = Column::kTextOrInteger},
+             {.name = columns.measured, .required = !columns.measured.empty(), .takes = Column::kNumbers}},
+            [&](text_pairs::Row&& row) {
+              ++of_file.used;
+              ++size_;
+              named += row.fields[1] ? 1 : 0;
+              const std::string name = row.fields[1].value_or("");
+              Protein& protein = proteins_[hash_of(name)];
+              protein.name = name;
+              Variant variant{
+                  .mutation = *row.fields[0], .chain = row.fields[2].value_or(""), .measured = {}};
+              if (const auto& text = row.fields[3]; text && !text->empty()) {
+                double value = 0;
+                const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+                if (error != std::errc() || end != text->data() + text->size())
+                  throw DataError(file + ":" + std::to_string(row.line) + ": " + columns.measured + " = \"" +
+                                  *text + "\" must be a number, or empty");
+                if (std::isfinite(value)) variant.measured = value;
+              }
+              protein.variants.push_back(std::move(variant));
+            },
+            of_file, read);
+      });
+  hooks.tell(report.table());
+  has_names_ = named > 0;
+  if (named > 0 && named < size_)
+    throw DataError(path.string() + ": " + std::to_string(size_ - named) + " of its " +
+                    std::to_string(size_) + " rows do not say of which protein they are: fill the column \"" +
+                    columns.id + "\"");
+}
+
+std::span<const Variant> Variants::of(std::string_view name) const {
+  for (const std::string_view one : {has_names_ ? name : std::string_view(), accession_of(name)})
+    if (const auto found = proteins_.find(hash_of(one)); found != proteins_.end())
+      return found->second.variants;
+  return {};
+}
+
+uint64_t Variants::rows_of_others(std::span<const std::string> names,
+                                  std::vector<std::string>& others) const {
+  std::set<uint64_t> known{hash_of("")};
+  for (const std::string& name : names) known.insert({hash_of(name), hash_of(accession_of(name))});
+  uint64_t rows = 0;
+  for (const auto& [hash, protein] : proteins_) {
+    if (known.contains(hash)) continue;
+    others.push_back(protein.name);
+    rows += protein.variants.size();
+  }
+  std::ranges::sort(others);
+  return rows;
+}
+
+std::optional<double> spearman(std::span<const double> a, std::span<const double> b) {
+  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
+  const double mean = (static_cast<double>(x.size()) - 1) / 2;
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    xy += (x[i] - mean) * (y[i] - mean);
+    xx += (x[i] - mean) * (x[i] - mean);
+    yy += (y[i] - mean) * (y[i] - mean);
+  }
+  if (xx == 0 || yy == 0) return std::nullopt;
+  return xy / std::sqrt(xx * yy);
+}
+
+}  // namespace pipeline::protein
