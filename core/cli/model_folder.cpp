@@ -82,7 +82,8 @@ std::string problem_of(const plugins::Plugin& task, const std::string& folder) {
 
 std::string task_for(plugins::Registry& registry, const std::string& folder) {
   std::vector<std::string> names = registry.names(plugins::Kind::kTask), takers;
-  std::ranges::stable_partition(names, [](const std::string& name) { return name == kUsualTask; });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == kUsualTask; });
   std::string problems;
   for (const std::string& name : names) {
     const plugins::Plugin* task = nullptr;

@@ -18,6 +18,7 @@
 #include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
+#include "core/train/session/extra_state.hpp"
 #include "core/train/session/rank_check.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
