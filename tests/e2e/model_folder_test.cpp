@@ -77,7 +77,7 @@ TEST_F(Esm2Folder, NeedsNoTraining) {
             read_text(path("ours-files/m1_A-residues.csv")));
   const Result evaluated = use({"evaluate", "mine.toml", "--checkpoint", "model"});
   ASSERT_EQ(evaluated.code, 0) << evaluated.out << evaluated.err;
-  EXPECT_THAT(evaluated.out, HasSubstr("task.pdb_path is not set, so the test data cannot be compared"));
+  EXPECT_THAT(evaluated.out, HasSubstr("data       test 3 chains of 3 clusters"));
   EXPECT_DOUBLE_EQ(figures_of("runs/mine/evaluation-test.json")["loss"].get<double>(),
                    figures_of("evaluated.json")["loss"].get<double>());
 
@@ -95,17 +95,39 @@ TEST_F(Esm2Folder, NeedsNoTraining) {
   fs::remove_all(path("runs"));
   EXPECT_THAT(error_of({"predict", "model"}), HasSubstr("task.test_path: must be given, or task.pdb_path"));
   EXPECT_THAT(error_of({"run", "mine.toml", "--set", "train.max_steps=1"}),
-              HasSubstr("mine.toml: task.pdb_path: must be given: a folder of structures to learn from"));
+              HasSubstr("mine.toml: task.pdb_path: must be given, to learn from: a folder of structures"));
   EXPECT_THAT(error_of({"predict", "model", "--set", "task.plugin=chat"}),
               HasSubstr("this is an esm model; accepted are llama"));
   EXPECT_THAT(error_of({"predict", "mine.toml", "--checkpoint", "model", "--set", "task.esm2.num_layers=3"}),
               HasSubstr("--set task.esm2.num_layers=3: model/config.json has 2"));
 }
 
+TEST_F(Esm2Folder, AnAdapterFindsItsTaskByItsModel) {
+  make_model();
+  const Words additions{"--set", "train.init_from=model", "--set", "run.dir=adapted",
+                        "--set", "task.esm2.lora.rank=2", "--set", "train.max_steps=2"};
+  const Result run = call("run", additions);
+  ASSERT_EQ(run.code, 0) << run.err;
+  ASSERT_EQ(call("export", with({"--checkpoint", "last", "--output", "adapter"}, additions)).code, 0);
+  ASSERT_EQ(call("predict",
+                 with({"--checkpoint", "last", "--output", "ours.csv", "--set", "task.test_path=structures"},
+                      additions))
+                .code,
+            0);
+  const Words data{"--set", "task.test_path=structures", "--set", "task.data.min_residues=10",
+                   "--set", "task.data.max_residues=48"};
+  const Result predicted = use({"predict", "adapter"}, data);
+  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  EXPECT_THAT(predicted.out, HasSubstr("task protein of model, with task.esm2.lora.init_from = "));
+  EXPECT_EQ(read_text(path("runs/adapter-adapter/submission.csv")), read_text(path("ours.csv")));
+  EXPECT_THAT(error_of({"predict", "train.toml", "--checkpoint", "adapter"}),
+              HasSubstr("--set task.esm2.lora.init_from=adapter"));
+}
+
 TEST_F(Esm2Folder, OfAKilledPredictionGoesOnUnlessItHasChanged) {
   make_model();
   fs::create_directories(path("mine"));
-  for (int i = 0; i < 150; ++i)
+  for (int i = 0; i < 100; ++i)
     write_text(path("mine/m" + std::to_string(i) + ".pdb"),
                helix(made_up_sequence(40, 700 + static_cast<uint64_t>(i)), 'A') + "END\n");
   const Words command{"predict", "model",

@@ -142,6 +142,8 @@ def compare_proteins(program, work):
 
     # So small a share that each residue is masked alone.
     run(program, work, "evaluate", "protein.toml", "--checkpoint", "esm2", "--set", "task.mask_ratio=0.001")
+    (work / "s.fasta").write_text("".join(f">s{i}\n{sequence}\n" for i, sequence in enumerate(SEQUENCES)), encoding="utf-8")
+    run(program, work, "evaluate", "esm2", "--set", "task.test_path=s.fasta", "--set", "task.mask_ratio=0.001")
     ours, right, hits = figures(work / "runs/protein/evaluation-test.json"), [], []
     for sequence in SEQUENCES:
         log_p, letters = probabilities(model, tokenizer, sequence, False), torch.tensor([LETTERS.index(letter) for letter in sequence])
@@ -149,6 +151,7 @@ def compare_proteins(program, work):
         hits.append(log_p.argmax(dim=1) == letters)
     loss = torch.cat(right).neg().mean().item()
     off = close("loss of proteins", ours["loss"], loss)
+    close("loss of sequences", figures(work / "runs/esm2-model/evaluation-test.json")["loss"], loss)
     close("perplexity of proteins", ours["perplexity"], math.exp(loss))
     assert abs(ours["accuracy"] - torch.cat(hits).double().mean().item()) < 1e-9
     print(f"  ESM-2: probabilities of {sum(map(len, SEQUENCES))} residues, masked alone, all together and in groups, differ by at most {worst:.1e}, of which "
