@@ -134,6 +134,7 @@ TEST_F(Esm2Folder, OfAKilledPredictionGoesOnUnlessItHasChanged) {
                       "--set",   "task.test_path=mine",
                       "--set",   "run.cache_dir=other-cache",
                       "--set",   "task.predict.maskings=40",
+                      "--set",   "task.predict.pictures=false",
                       "--set",   "train.micro_batch=1",
                       "--set",   "run.device=cpu"};
   const auto kill_it = [&] {
