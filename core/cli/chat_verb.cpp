@@ -13,6 +13,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
+#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
 #include "core/train/processes/signals.hpp"
 
@@ -101,7 +102,7 @@ void add_chat(CLI::App& app, Action& action) {
   auto system = std::make_shared<std::string>();
   CLI::App* verb =
       app.add_subcommand("chat", "Talks with a language model: a run's, or one in a model folder");
-  args->add_to(*verb);
+  args->add_to(*verb, /*takes_model=*/true);
   verb->add_option(
           "--checkpoint", verb_args->checkpoint,
           "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
@@ -109,10 +110,9 @@ void add_chat(CLI::App& app, Action& action) {
   verb->add_option("--system", *system, "what the conversation begins with")->type_name("TEXT");
   verb->footer(
       "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "
-      "echo \"What is it?\" | pipeline chat my-qwen --set observe.console=off\n\nFILE may be a folder that "
-      "transformers wrote.");
+      "echo \"What is it?\" | pipeline chat my-qwen --set observe.console=off");
   when_chosen(*verb, action, [=] {
-    take_model_folder(*args, *verb_args);
+    take_model_folder(*args, *verb_args, "chat");
     return with_workspace(*args, true, [&](const train::Workspace& w) {
       return train::converse(w, *verb_args, [&](const train::Reply& reply) { talk(reply, *system); });
     });

@@ -44,8 +44,8 @@ std::string placeholder(const CLI::Option& option);
 std::vector<Candidate> complete(const CLI::App& app, const std::vector<std::string>& words);
 
 // The targets of the build that a command (`words`: verb and arguments) needs besides the program: plugins by
-// name, "strategies", "backends", or "product" for all. scripts/pipeline builds them before it runs the
-// command. Never throws: a command that is wrong needs nothing and says so itself.
+// name, "tasks", "strategies", "backends", or "product" for all. scripts/pipeline builds them before it runs
+// the command. Never throws: a command that is wrong needs nothing and says so itself.
 std::vector<std::string> needed_targets(const CLI::App& app, const std::vector<std::string>& words);
 
 // The script that makes a shell (bash, zsh, fish) ask `pipeline complete` for candidates.

@@ -5,9 +5,11 @@
 #include <set>
 #include <tuple>
 
+#include <fmt/format.h>
 #include <glob.h>
 
 #include "core/cli/completion.hpp"
+#include "core/cli/model_folder.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {
@@ -78,6 +80,13 @@ bool needs_parquet(const config::Config& config) {
 void add_command(const std::string& verb, ConfigArgs args, const std::string& file,
                  const std::vector<std::string>& words, Targets& targets) {
   args.file = file;
+  constexpr std::array<std::string_view, 4> kTakeModels{"chat", "evaluate", "export", "predict"};
+  if (std::ranges::find(kTakeModels, verb) != kTakeModels.end() && is_model_folder(file)) {
+    // Which task takes it, only the tasks can say.
+    args.file.clear();
+    if (std::ranges::none_of(args.sets, [](const auto& set) { return set.starts_with("task.plugin="); }))
+      args.sets.push_back(fmt::format("task.plugin=\"{}\"", verb == "chat" ? "chat" : "tasks"));
+  }
   const config::Config config = args.load();
   const bool several =
       verb == "plan" || verb == "compare" || std::ranges::any_of(words, [](const auto& word) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
@@ -96,13 +97,13 @@ void ask(const std::vector<std::string>& words, ConfigArgs& args) {
 }
 
 // evaluate, predict and export take the same arguments.
-void add(CLI::App& app, Action& action, const char* name, const char* help, const char* example,
+void add(CLI::App& app, Action& action, const char* name, const char* help, const std::string& example,
          bool one_process) {
   auto args = std::make_shared<ConfigArgs>();
   auto verb_args = std::make_shared<train::VerbArgs>();
   auto output = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand(name, help);
-  args->add_to(*verb);
+  args->add_to(*verb, /*takes_model=*/true);
   if (!one_process) args->add_launch_to(*verb);
   verb->add_option(
           "--checkpoint", verb_args->checkpoint,
@@ -120,14 +121,19 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
     verb->add_option("--split", verb_args->split, "val or test; default: evaluate.split")
         ->type_name("val|test")
         ->check(CLI::IsMember({"val", "test"}));
-  verb->add_option("--output", *output, "where to write; default: in the run folder")->type_name("PATH");
-  verb->footer(std::string("Example:\n  ") + example);
+  verb->add_option("--output", *output,
+                   "where to write; default: in the run folder; where FILE is a model's folder NAME, in "
+                   "runs/NAME-model")
+      ->type_name("PATH");
+  verb->footer("Example:\n  " + example);
   const bool may_ask = std::string_view(name) == "predict";
   if (may_ask) verb->allow_extras();
   when_chosen(*verb, action, [=] {
     verb_args->output = *output;
-    if (verb->count("--average") > 0 && verb->count("--checkpoint") == 0) verb_args->checkpoint = "last";
     take_model_folder(*args, *verb_args);
+    const bool is_best = verb_args->checkpoint == train::VerbArgs().checkpoint;
+    if (verb->count("--average") > 0 && verb->count("--checkpoint") == 0 && is_best)
+      verb_args->checkpoint = "last";
     if (may_ask) ask(verb->remaining(), *args);
     verb_args->asked = may_ask && verb->remaining_size() > 0;
     return with_workspace(*args, one_process,
@@ -137,16 +143,36 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 }  // namespace
 
+namespace {
+
+// Ends the examples, of which it says something.
+std::string of_models(const char* examples) {
+  return std::string(examples) +
+         "The last two need no training: the weights are those of a folder that transformers wrote. Without "
+         "a\n"
+         "configuration the task is the one that takes such models, chat for language models; --set\n"
+         "task.plugin=NAME chooses another one.";
+}
+
+}  // namespace
+
 void add_evaluate(CLI::App& app, Action& action) {
-  add(app, action, "evaluate", "Evaluates a checkpoint of the run on held-out data",
-      "pipeline evaluate configs/summarization.toml --checkpoint best --split test", false);
+  add(app, action, "evaluate", "Evaluates a checkpoint of the run, or a model, on held-out data",
+      of_models("pipeline evaluate configs/summarization.toml --checkpoint best --split test\n"
+                "  pipeline evaluate configs/summarization-gpt2.toml --checkpoint models/gpt2\n"
+                "  pipeline evaluate models/gpt2 --set task.data.test=questions.jsonl\n\n"),
+      false);
 }
 
 void add_predict(CLI::App& app, Action& action) {
-  add(app, action, "predict", "Predicts with a checkpoint of the run and writes submission.csv",
-      "pipeline predict configs/summarization.toml --split test --output answers.csv\n  pipeline predict "
-      "configs/vlm.toml --image cat.png --question \"What is this?\"\n\nThe second one asks about one thing: "
-      "--NAME VALUE sets task.ask.NAME, if the task has that option.",
+  add(app, action, "predict",
+      "Predicts with a checkpoint of the run, or with a model, and writes submission.csv",
+      of_models("pipeline predict configs/summarization.toml --split test --output answers.csv\n"
+                "  pipeline predict configs/vlm.toml --image cat.png --question \"What is this?\"\n"
+                "  pipeline predict configs/protein-esm2.toml --checkpoint models/esm2_t6_8M_UR50D\n"
+                "  pipeline predict models/esm2_t6_8M_UR50D --set task.test_path=my-structures\n\n"
+                "The second one asks about one thing: --NAME VALUE sets task.ask.NAME, if the task has that "
+                "option.\n"),
       false);
 }
 

@@ -4,12 +4,10 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <variant>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
@@ -18,7 +16,6 @@
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/session/compute.hpp"
-#include "core/train/session/weights.hpp"
 
 namespace pipeline::cli {
 
@@ -39,8 +36,13 @@ CLI::Validator at_least(double least, bool open) {
       "");
 }
 
-void ConfigArgs::add_to(CLI::App& verb) {
-  verb.add_option("FILE", file, "the configuration, a TOML file, or the folder of a run")->required();
+void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
+  verb.add_option("FILE", file,
+                  takes_model
+                      ? "the configuration, a TOML file, or the folder of a run, or of a model, which "
+                        "transformers wrote"
+                      : "the configuration, a TOML file, or the folder of a run")
+      ->required();
   verb.add_option("--set", sets, "override a value, as in --set train.max_steps=20; may be repeated")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -72,56 +74,6 @@ config::Config ConfigArgs::load_for_task() const {
   config::Config config = load();
   go_on_as_python(config);
   return config;
-}
-
-namespace {
-
-// The folder of the model that a PEFT adapter is to; empty: `folder` is no adapter.
-std::string base_of_adapter(const std::string& folder) {
-  const std::filesystem::path path = std::filesystem::path(folder) / "adapter_config.json";
-  if (!std::filesystem::exists(path)) return "";
-  constexpr const char* kKey = "base_model_name_or_path";
-  const nlohmann::json config =
-      nlohmann::json::parse(std::ifstream(path), nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) throw Error(PL_ERROR_CONFIG, path.string() + ": is no JSON object: it is damaged");
-  const bool has_name = config.contains(kKey) && config[kKey].is_string();
-  const std::string base = has_name ? config[kKey].get<std::string>() : "";
-  if (!train::is_foreign(base))
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, and "
-                    "--set task.language.lora.init_from={}",
-                    path.string(), kKey, base, folder, folder));
-  return base;
-}
-
-}  // namespace
-
-void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
-  const std::string base = base_of_adapter(args.file);
-  const std::string named = args.file;
-  if (!base.empty()) args.file = base;
-  if (!train::is_foreign(args.file)) return;
-  if (verb_args.checkpoint != train::VerbArgs().checkpoint)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{} is a model folder, whose weights are used: leave out --checkpoint {}, or name a "
-                    "configuration in its place",
-                    named, verb_args.checkpoint));
-  verb_args.checkpoint = args.file;
-  const auto sets = [&](std::string_view key) {
-    return std::ranges::any_of(args.sets, [&](const std::string& set) { return set.starts_with(key); });
-  };
-  const bool is_protein = sets("task.plugin=protein") || sets("task.plugin=\"protein\"");
-  std::vector<std::string> more;
-  if (!sets("task.plugin=")) more.push_back("task.plugin=\"chat\"");
-  if (!sets("run.dir=") && !sets("run.name="))
-    more.push_back("run.name=\"" + train::without_trailing_slash(named).filename().string() +
-                   (base.empty() ? "\"" : "-adapter\""));  // not the run that has made it
-  if (!base.empty())
-    more.push_back(fmt::format("task.{}.lora.init_from=\"{}\"", is_protein ? "esm2" : "language", named));
-  args.sets.insert(args.sets.begin(), more.begin(), more.end());
-  args.file.clear();
 }
 
 plugins::Registry make_registry(const std::vector<std::string>& command_line,

@@ -44,18 +44,15 @@ struct ConfigArgs {
   std::vector<std::string> plugin_paths;
   launch::LaunchFlags launch;
 
-  // Adds FILE, --set, --stage and --plugin-path.
-  void add_to(CLI::App& verb);
+  // Adds FILE, --set, --stage and --plugin-path. `takes_model`: FILE may be a model folder, see
+  // take_model_folder().
+  void add_to(CLI::App& verb, bool takes_model = false);
   // Adds --nodes, --node-rank, --master-address and --master-port.
   void add_launch_to(CLI::App& verb);
   config::Config load() const;
   // The same for a verb that needs the task: where that is Python's, this process goes on as Python.
   config::Config load_for_task() const;
 };
-
-// Where FILE is the model folder of another tool, its weights are used, as those of the task "chat" unless
-// --set task.plugin says otherwise; of a PEFT adapter those of the model that it is to, with it.
-void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args);
 
 // Where the task of a stage is a class in a Python file, starts Python in place of this process, with the
 // same command line: it loads this program as a library. Returns if no task is, or if this process is Python

@@ -130,9 +130,11 @@ std::string Settings::show(std::string_view key) const {
 ConfigError Settings::error(std::string_view key, std::string_view problem) const {
   const Setting& found = setting(key);
   Origin origin = found.origin;
-  if (!found.value && origin.kind == Origin::Kind::kDefault && !file_.empty())
+  std::string shown = show(key);
+  if (shown == "\"\"" && origin.kind == Origin::Kind::kDefault) shown.clear();  // it is not given
+  if (shown.empty() && origin.kind == Origin::Kind::kDefault && !file_.empty())
     origin = {Origin::Kind::kFile, file_, 0, 0, ""};
-  return ConfigError(format_problem(origin, prefix_ + std::string(key), shorten(show(key), 80), problem));
+  return ConfigError(format_problem(origin, prefix_ + std::string(key), shorten(shown, 80), problem));
 }
 
 PluginConfig::PluginConfig(std::string prefix, std::string file, std::vector<Setting> settings)

@@ -24,6 +24,16 @@ bool is_python(const Words& command) {
   });
 }
 
+// What stands for a configuration where a command names the folder of a model in its place: such a task, with
+// what `check` wants of one that trains.
+std::string instead_of(const std::string& model) {
+  const std::string data = "data.train = \"train.jsonl\"\n";
+  return std::string("train.max_steps = 1\n[task]\n") +
+         (model.starts_with("models/esm2")    ? "plugin = \"protein\"\npdb_path = \"structures\"\n"
+          : model.starts_with("models/llava") ? "plugin = \"vlm\"\n" + data
+                                              : "plugin = \"chat\"\n" + data);
+}
+
 // A command that works on a run is not run: its options must be in its help, and its configuration must pass
 // the check.
 void expect_accepted(const Checkout& checkout, const Words& command) {
@@ -52,6 +62,10 @@ void expect_accepted(const Checkout& checkout, const Words& command) {
       check.insert(check.end(), {word, command[i + 1]});
     }
     if (word.ends_with(".toml")) check.push_back(word);
+  }
+  if (command.size() > 1 && command[1].starts_with("models/")) {
+    write_text(checkout.path() / "of-model.toml", instead_of(command[1]));
+    check.push_back("of-model.toml");
   }
   const bool needs_file = verb == "run" || verb == "evaluate" || verb == "predict" || verb == "export" ||
                           verb == "plan" || verb == "find-lr";

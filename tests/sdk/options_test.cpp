@@ -60,6 +60,19 @@ const pl_option& option(const std::vector<pl_option>& options, const std::string
   throw std::runtime_error("no option " + key);
 }
 
+struct DataConfig {
+  std::filesystem::path train;
+  void describe(pipeline::Options& o) { o("train", train, "what to learn from"); }
+  void validate(const pipeline::ConfigErrors& errors) const {
+    if (errors.trains() && train.empty()) errors("train", "must be given");
+  }
+};
+
+struct WithData {
+  DataConfig data;
+  void describe(pipeline::Options& o) { o.group("data", data); }
+};
+
 class OptionsTest : public testing::Test {
  protected:
   void SetUp() override { pipeline::globals().host = fake::host(); }
@@ -131,6 +144,15 @@ TEST_F(OptionsTest, defaults_read_back_as_they_were) {
   EXPECT_EQ(got.columns, expected.columns);
   EXPECT_TRUE(got.files.empty());
   EXPECT_EQ(got.model.n_head, 12);
+}
+
+TEST_F(OptionsTest, what_only_training_needs_may_be_missing_elsewhere) {
+  EXPECT_THAT(problem<WithData>(""), HasSubstr("data.train"));
+  EXPECT_THAT(problem<DataConfig>(""), HasSubstr("must be given"));
+  const auto& options = pipeline::schema_of<WithData>();
+  const pl_config config(options.data(), options.size(), "");
+  for (const uint32_t purpose : {PL_PURPOSE_EVALUATE, PL_PURPOSE_PREDICT, PL_PURPOSE_EXPORT})
+    EXPECT_EQ(pipeline::read_config<WithData>(&config, purpose).data.train, "");
 }
 
 TEST_F(OptionsTest, the_users_values_are_read) {

@@ -41,6 +41,14 @@ class Needs(unittest.TestCase):
         pathlib.Path("chat.toml").write_text('[task]\nplugin = "chat"\n[task.data]\ntrain = "a.jsonl"\nimages = "pq"\n')
         self.needs("run", "chat.toml", are="chat single")
 
+    def test_which_task_takes_a_model_folder_the_tasks_say(self):
+        pathlib.Path("model").mkdir(exist_ok=True)
+        pathlib.Path("model/config.json").write_text('{"model_type": "esm"}')
+        self.needs("predict", "model", "--set", "task.test_path=x", are="single tasks")
+        self.needs("predict", "model", "--set", "task.plugin=protein", are="protein single")
+        self.needs("chat", "model", are="chat single")
+        self.needs("run", "model", are="")
+
     def test_verbs_without_a_configuration(self):
         self.needs("plugins", are="product")
         self.needs("explain", "vlm", are="vlm")

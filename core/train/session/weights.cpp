@@ -28,11 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights come from a stage, or from what the user named.
-const char* origin_key(const config::Config& config) {
-  return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
-}
-
 void warn_of_rejected(observe::Log& log, const std::string& folder,
                       std::span<const checkpoint::Rejected> rejected) {
   for (const checkpoint::Rejected& entry : rejected) {
@@ -78,7 +73,7 @@ std::string no_folder(const std::string& path) {
 void require_not_diverged(const config::Config& config, observe::Log& log, const std::string& path) {
   const auto how = RunFolder::diverged_in(path);
   if (!how) return;
-  const std::string key = origin_key(config);
+  const std::string key = weights_key(config);
   const std::string text = fmt::format("{} did not come to its end: {}", path, *how);
   if (key == "stage.init_from") throw config.error(key, text);
   log.warning(fmt::format("{} = {}", key, text));
@@ -114,6 +109,10 @@ checkpoint::Differences check_values(Session& session, const checkpoint::Checkpo
 }
 
 }  // namespace
+
+const char* weights_key(const config::Config& config) {
+  return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
+}
 
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
   const observe::Elapsed elapsed(log.console(), "verifying the checkpoint of " + path);
@@ -176,7 +175,7 @@ Origin Origin::from_bytes(const std::string& bytes) {
 
 void require_folder(const config::Config& config, const std::string& init_from) {
   if (fs::is_directory(init_from)) return;
-  throw config.error(origin_key(config), no_folder(init_from));
+  throw config.error(weights_key(config), no_folder(init_from));
 }
 
 Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
@@ -188,7 +187,7 @@ Origin find_origin(const config::Config& config, observe::Log& log, const RunFol
   if (origin.is_branch && !is_ours(init_from))
     throw config.error("train.init_state",
                        fmt::format("needs {} = a run or a checkpoint of ours, and that is {}",
-                                   origin_key(config), init_from.empty() ? "not set" : init_from));
+                                   weights_key(config), init_from.empty() ? "not set" : init_from));
   if (init_from.empty()) return origin;
   if (is_ours(init_from)) {
     require_not_diverged(config, log, init_from);
@@ -290,7 +289,7 @@ std::string load_weights(Session& session, const Origin& origin) {
   if (!origin.foreign.empty()) {
     if (!session.task().has_import_model())
       throw session.config().error(
-          origin_key(session.config()),
+          weights_key(session.config()),
           fmt::format("{} is no checkpoint of ours, and {} cannot read any other kind", origin.foreign,
                       session.task_plugin().label()));
     session.task().import_model(origin.foreign);
@@ -306,7 +305,7 @@ std::string load_weights(Session& session, const Origin& origin) {
     session.log().warning(
         fmt::format("{} of {} parameters are frozen and have random values: give {} a model that "
                     "they come from",
-                    frozen, session.task().parameters().size(), origin_key(session.config())));
+                    frozen, session.task().parameters().size(), weights_key(session.config())));
   return fmt::format(
       "{} (run.seed {})",
       parts.empty() ? "fresh weights" : fmt::format("weights of {}, the rest fresh", fmt::join(parts, ", ")),

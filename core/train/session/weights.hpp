@@ -32,6 +32,9 @@ struct Origin {
   }
 };
 
+// The option that names the weights of a stage: another stage, or what the user named.
+const char* weights_key(const config::Config& config);
+
 // The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a
 // run folder, a folder of another tool, or nothing where it is empty. What was repaired or passed over on the
 // way is logged. Throws where the run has checkpoints and all are damaged: starting anew would lose it.

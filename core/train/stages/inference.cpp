@@ -18,12 +18,14 @@
 #include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
+#include "core/train/session/extra_state.hpp"
 #include "core/train/session/rank_check.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
+#include "core/train/stages/named_weights.hpp"
 #include "core/train/stages/other_options.hpp"
 #include "core/train/telemetry/announce.hpp"
 
@@ -51,28 +53,26 @@ struct Loaded {
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
   std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
   plugins::PieceReader values;                       // of the checkpoint's, or in place of them
-  std::string path;
+  std::string folder;                                // of another tool, if not of ours
+  std::string path;                                  // for people
   uint64_t step = 0;
 
   Loaded(const Loaded&) = delete;  // `values` refers to it
   Loaded& operator=(const Loaded&) = delete;
-  Loaded(Session& with, const InferenceArgs& args) : session(with), path(args.checkpoint) {
-    if (std::filesystem::exists(std::filesystem::path(args.checkpoint) / "adapter_config.json"))
-      throw Error(
-          PL_ERROR_CONFIG,
-          fmt::format("--checkpoint {}: is a PEFT adapter: name it in place of the configuration, or the "
-                      "folder of its model here and --set task.language.lora.init_from={}",
-                      args.checkpoint, args.checkpoint));
+  Loaded(Session& with, const InferenceArgs& args)
+      : session(with), folder(args.checkpoint), path(args.checkpoint) {
     if (!is_foreign(args.checkpoint)) {
       checkpoint = open_the_same(with, args);
       path = checkpoint->path();
       step = checkpoint->contents().step;
-    } else if (args.average > 1 || args.ema) {
-      throw Error(PL_ERROR_CONFIG,
-                  fmt::format("{}: {} is the model folder of another tool, not a run with checkpoints",
-                              args.ema ? "--ema" : fmt::format("--average {}", args.average), path));
+    } else {
+      say_what_is_not_used();
     }
     session.open_task(checkpoint ? &*checkpoint : nullptr);
+    if (!checkpoint && !session.task().has_import_model())
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("{} {}: is the model folder of another tool, and {} reads none", args.named_by,
+                              path, session.task_plugin().label()));
     require_same_on_all_ranks(session);
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
@@ -115,10 +115,20 @@ struct Loaded {
                       session.task_plugin().label(), step));
   }
 
+  // A launch that names two folders means both.
+  void say_what_is_not_used() const {
+    const config::Config& config = session.config();
+    const config::Origin& init_from = config.origin("train.init_from");
+    if (init_from.is_argument() && config.get_string("train.init_from") != path)
+      session.log().warning(
+          fmt::format("{}: is what training begins with, and is not used here: the weights are those of {}",
+                      init_from.describe(), path));
+  }
+
   // What is computed with the same weights can be continued.
   std::string identity() const {
-    if (!average)
-      return fmt::format("{} {}", path, checkpoint ? checkpoint->contents().train_state_json : "");
+    if (!checkpoint) return fmt::format("{} {}", path, state_of_folder(folder));
+    if (!average) return fmt::format("{} {}", path, checkpoint->contents().train_state_json);
     std::string text = path;
     for (const checkpoint::Checkpoint& one : average->of()) text += " " + one.contents().train_state_json;
     return text;
@@ -132,9 +142,10 @@ ValueSource values_of(const std::string& weights) {
 // A session for `purpose`, and `work` in it.
 Outcome with_session(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                      uint32_t purpose, const char* phase, const std::function<Outcome(Session&)>& work) {
-  if (args.output.empty() && workspace.processes.is_first()) RunFolder::make(args.folder);
+  require_named_weights(config, workspace.registry, args);
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, purpose, args.folder, values_of(args.checkpoint)));
+  if (args.output.empty() && workspace.processes.is_first()) RunFolder::make(args.folder);
   if (!workspace.processes.is_first() && fs::exists(args.folder))
     workspace.log.open_files(args.folder, workspace.processes.world().rank);
   workspace.processes.at(phase, 0);
@@ -277,6 +288,7 @@ Outcome infer(std::string_view verb, const config::Config& stage, const Workspac
 
 Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                  const std::function<void(const Reply& reply)>& talk) {
+  require_named_weights(config, workspace.registry, args);
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_PREDICT, args.folder, values_of(args.checkpoint)));
   return guard_work(
@@ -320,7 +332,7 @@ Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const con
     workspace.log.info(fmt::format("{} is already finished", folder.path().string()));
     return Outcome::finished;
   }
-  const InferenceArgs args{.checkpoint = weights, .last = false, .folder = folder.path()};
+  const InferenceArgs args{.checkpoint = weights, .named_by = weights_key(config), .folder = folder.path()};
   const Outcome outcome = infer(kind, config, workspace, args);
   if (outcome == Outcome::finished && processes.is_first()) folder.mark_finished(what);
   return outcome;

@@ -12,11 +12,12 @@ namespace pipeline::train {
 // What is done with the weights of a checkpoint, without training: by all ranks together, whatever wrote the
 // checkpoint.
 struct InferenceArgs {
-  std::string checkpoint;  // a checkpoint, a run's folder, or the model folder of another tool
-  bool last = false;       // of a folder: the newest one instead of the best
-  uint64_t average = 1;    // the mean of so many checkpoints' weights: this one's and of those before it
-  bool ema = false;        // the moving average of the weights, which the run has kept
-  std::string split;       // empty: evaluate.split
+  std::string checkpoint;                 // a checkpoint, a run's folder, or the model folder of another tool
+  std::string named_by = "--checkpoint";  // for people
+  bool last = false;                      // of a folder: the newest one instead of the best
+  uint64_t average = 1;  // the mean of so many checkpoints' weights: this one's and of those before it
+  bool ema = false;      // the moving average of the weights, which the run has kept
+  std::string split;     // empty: evaluate.split
   std::filesystem::path folder;  // the run's (or stage's) own
   std::filesystem::path output;  // empty: in `folder`
 };

@@ -103,9 +103,7 @@ struct SplitOptions {
       errors("validation_share", "task.data.val names a file for the same: leave one of the two out");
     if (!train.empty() && !source.path.empty())
       errors("train", "[[task.data.source]] names files for the same: leave one of the two out");
-  }
-  void require_train(const ConfigErrors& errors) const {
-    if (train.empty() && source.path.empty())
+    if (errors.trains() && train.empty() && source.path.empty())
       errors("train", "must be given: a file to learn from, or several as [[task.data.source]]");
   }
 };

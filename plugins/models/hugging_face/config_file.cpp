@@ -96,7 +96,9 @@ std::string ConfigFile::type(const std::vector<const char*>& accepted) const {
     list += concat(list.empty() ? "" : ", ", one);
   }
   if (is.empty()) fail_missing("model_type", "says what the model is; accepted are " + list);
-  fail("model_type", concat("this is a ", is, " model; accepted are ", list));
+  fail("model_type",
+       concat("this is ", std::string_view("aeiou").find(is.front()) != std::string_view::npos ? "an " : "a ",
+              is, " model; accepted are ", list, ": name the folder of one of these"));
 }
 
 void ConfigFile::fail(std::string_view key, const std::string& problem) const {

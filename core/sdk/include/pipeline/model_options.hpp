@@ -63,7 +63,7 @@ const pl_model_options* model_options_extension() {
                                                  const pl_model_options_sink* sent) {
                                         return guard([&] {
                                           Config values;
-                                          Options reader(config, /*validates=*/false);
+                                          Options reader(config);
                                           values.describe(reader);
                                           const pl_model_options_sink sink = receive(sent);
                                           Config::read_model(values, std::filesystem::path(view(init_from)),

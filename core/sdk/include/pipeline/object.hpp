@@ -13,7 +13,9 @@ PIPELINE_SDK_BEGIN
 template <class ConfigT>
 struct Setup {
   Setup(const pl_context* raw_context, const pl_config* raw_config)
-      : context(raw_context), config(read_config<ConfigT>(raw_config)), errors(raw_config) {}
+      : context(raw_context),
+        config(read_config<ConfigT>(raw_config, context.run().purpose)),
+        errors(raw_config, "", context.run().purpose) {}
 
   Context context;
   ConfigT config;

@@ -28,14 +28,15 @@
 #include <concepts>
 #include <deque>
 #include <limits>
+#include <optional>
 
 PIPELINE_SDK_BEGIN
 
 // Reports a bad value as `file:line: table.key = value: problem`. Keys are relative to the struct's group.
 class ConfigErrors {
  public:
-  explicit ConfigErrors(const pl_config* config, std::string prefix = "")
-      : config_(config), prefix_(std::move(prefix)) {}
+  explicit ConfigErrors(const pl_config* config, std::string prefix = "", uint32_t purpose = PL_PURPOSE_TRAIN)
+      : config_(config), prefix_(std::move(prefix)), purpose_(purpose) {}
 
   [[noreturn]] void operator()(std::string_view key, std::string_view problem) const {
     check(host().config_error(config_, str(prefix_ + std::string(key)), str(problem)));
@@ -47,9 +48,14 @@ class ConfigErrors {
     return host().config_is_set(config_, str(prefix_ + std::string(key))) != 0;
   }
 
+  // False: the weights of a run or of a folder are used, by evaluate, predict or export, so that what only
+  // training needs, such as its data, may be missing. Such an option is not required(): check it here.
+  bool trains() const { return purpose_ == PL_PURPOSE_TRAIN; }
+
  private:
   const pl_config* config_;
   std::string prefix_;
+  uint32_t purpose_;
 };
 
 class Options;
@@ -75,8 +81,10 @@ concept OptionValue = std::integral<T> || std::floating_point<T> || std::same_as
 class Options {
  public:
   Options() = default;
-  // validates = false: reads the values without checking how they go together.
-  explicit Options(const pl_config* config, bool validates = true) : config_(config), validates_(validates) {}
+  // Reads the values without checking how they go together.
+  explicit Options(const pl_config* config) : config_(config) {}
+  // Checks that, too, for this purpose.
+  Options(const pl_config* config, uint32_t purpose) : config_(config), purpose_(purpose) {}
 
   template <class T>
   OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
@@ -93,7 +101,7 @@ class Options {
     prefix_ += std::string(key) + '.';
     config.describe(*this);
     if constexpr (ValidatesOptions<T>) {
-      if (config_ != nullptr && validates_) config.validate(ConfigErrors(config_, prefix_));
+      if (config_ != nullptr && purpose_) config.validate(ConfigErrors(config_, prefix_, *purpose_));
     }
     prefix_ = outer;
   }
@@ -191,7 +199,7 @@ class Options {
   }
 
   const pl_config* config_ = nullptr;
-  bool validates_ = true;
+  std::optional<uint32_t> purpose_;
   std::string prefix_;
   std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains
   OptionSpec ignored_;            // the setters write here while reading
@@ -202,14 +210,15 @@ struct NoConfig {
   void describe(Options&) {}
 };
 
+// `purpose`: PL_PURPOSE_TRAIN, ...
 template <class T>
-T read_config(const pl_config* config) {
+T read_config(const pl_config* config, uint32_t purpose = PL_PURPOSE_TRAIN) {
   static_assert(DescribesOptions<T>,
                 "a config struct needs `void describe(pipeline::Options& o)`: see pipeline/options.hpp");
   T result;
-  Options reader(config);
+  Options reader(config, purpose);
   result.describe(reader);
-  if constexpr (ValidatesOptions<T>) result.validate(ConfigErrors(config));
+  if constexpr (ValidatesOptions<T>) result.validate(ConfigErrors(config, "", purpose));
   return result;
 }
 

@@ -172,6 +172,8 @@ struct ProteinConfig : ProteinData {
     o.group("predict", predict);
   }
   void validate(const ConfigErrors& errors) const {
+    if (errors.trains() && path().empty())
+      errors("pdb_path", "must be given, to learn from: a folder of structures, or task.sequences a file");
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
     const bool is_esm2 = kind == "esm2";

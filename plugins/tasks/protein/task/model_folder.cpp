@@ -18,8 +18,9 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell(key, say.is_set(key) && is_same ? set : theirs);
   };
   const hugging_face::ConfigFile file(path.string());
+  const std::string type = file.type({"esm", kEncoderDecoderType});
   hugging_face::check_weights(init_from.string());
-  if (file.type({"esm", kEncoderDecoderType}) == "esm") {
+  if (type == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
     tell("model", std::string("esm2"));
     tell("esm2.num_layers", theirs.num_layers);

@@ -27,7 +27,7 @@ void ProteinTask::open_dataset() {
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data
     const bool is_needed = purpose == PL_PURPOSE_TRAIN || config().test_path.empty();
     if (is_needed && config().path().empty())
-      config_error("pdb_path", "is missing: set it to a folder of structures, or task.sequences to a file");
+      config_error("test_path", "must be given, or task.pdb_path: structures or sequences to look at");
     if (is_needed) check(config().path_key(), config().path());
     check("test_path", config().test_path);
     check("split.list", config().split.list);

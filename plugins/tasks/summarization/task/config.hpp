@@ -46,10 +46,6 @@ struct DataConfig : sources::SplitOptions {
         .min(1024)
         .max(64 << 20);
   }
-  void validate(const ConfigErrors& errors) const {
-    SplitOptions::validate(errors);
-    require_train(errors);
-  }
 };
 
 struct ModelConfig {

@@ -101,6 +101,8 @@ Corpus::Corpus(const SummarizationConfig& config, const Context& context, const 
       tokenizer_ = kept;
     else if (!config.tokenizer.path.empty())
       tokenizer_ = text::load_tokenizer(config.tokenizer.path.string());
+    else if (config.data.of(Split::kTrain).named.empty())
+      fail_with(PL_ERROR_CONFIG, "task.data.train: is needed to train a tokenizer on");
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
       const Sources wanted = config.data.of(split);
       if (!is_needed(config, wanted, tokenizer_ != nullptr, context)) continue;

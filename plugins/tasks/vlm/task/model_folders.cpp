@@ -75,7 +75,10 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     const VlmConfig theirs = read_llava_config(init_from.string());
     for (const auto& [key, folder] :
          {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
-      if (!folder.empty()) say.problem(key, "train.init_from has this part, too: leave one of the two out");
+      if (!folder.empty())
+        say.problem(
+            key, concat(init_from.string(), " has this part, too: leave one of the two out, this one with ",
+                        "--set 'task.", key, "=\"\"'"));
     tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision, vision,
                 false);
     tell_pictures(say, init_from, theirs.vision);

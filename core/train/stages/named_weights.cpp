@@ -1,0 +1,98 @@
+#include "core/train/stages/named_weights.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/abi_values.hpp"
+#include "core/base/error.hpp"
+#include "core/base/foreign.hpp"
+#include "core/train/session/weights.hpp"
+#include "core/train/stages/stages.hpp"
+
+namespace pipeline::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string task_option_for_adapters(const config::Config& config, plugins::Registry& registry) {
+  try {
+    return adapter_option(registry.find(plugins::Kind::kTask, config.get_string("task.plugin")));
+  } catch (const Error&) {  // the session says what is wrong with the task
+    return "";
+  }
+}
+
+[[noreturn]] void fail(const std::string& text) { throw Error(PL_ERROR_CONFIG, text); }
+
+// A verb takes the result of the configuration's own run, which is not there.
+[[noreturn]] void fail_without_run(const config::Config& config, const InferenceArgs& args) {
+  const std::string begins_with = init_from(config, config);
+  fail(fmt::format(
+      "{}: there are no weights of a run yet: train first (pipeline run{}{}), or name those to use "
+      "without training: --checkpoint {}",
+      args.folder.string(), config.file().empty() ? "" : " ", config.file(),
+      is_foreign(begins_with) ? begins_with : "FOLDER, of a model or of another run"));
+}
+
+}  // namespace
+
+void require_named_weights(const config::Config& config, plugins::Registry& registry,
+                           const InferenceArgs& args) {
+  const fs::path path = args.checkpoint;
+  const std::string named = fmt::format("{} {}", args.named_by, args.checkpoint);
+  if (is_foreign(path)) {
+    if (args.average > 1 || args.ema)
+      fail(fmt::format("{}: {} is the model folder of another tool, not a run with checkpoints: leave it out",
+                       args.ema ? "--ema" : fmt::format("--average {}", args.average), path.string()));
+    return;
+  }
+  if (path == args.folder) {
+    if (!fs::exists(path / "checkpoints")) fail_without_run(config, args);
+    return;
+  }
+  if (is_ours(path)) return;
+  if (fs::exists(path / "adapter_config.json")) {
+    const std::string option = task_option_for_adapters(config, registry);
+    if (option.empty())
+      fail(fmt::format("{}: is a PEFT adapter, and the task {} takes none", named,
+                       config.get_string("task.plugin")));
+    fail(fmt::format(
+        "{}: is a PEFT adapter: name it in place of the configuration, or the folder of its model "
+        "here and --set {}={}",
+        named, option, args.checkpoint));
+  }
+  const std::string known = foreign::folder(path);
+  fail(fmt::format("{}: {}", named,
+                   known.empty()
+                       ? "is neither a run or checkpoint (with checkpoints/ or manifest.json) nor a "
+                         "model's folder (with config.json and model.safetensors)"
+                       : known));
+}
+
+std::string adapter_option(const plugins::Plugin& task) {
+  for (const pl_option& option : task.options())
+    if (option.type == PL_OPTION_PATH && view(option.key).ends_with("lora.init_from"))
+      return fmt::format("task.{}", view(option.key));
+  return "";
+}
+
+std::string state_of_folder(const std::string& folder) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    std::error_code unreadable;
+    if (entry.is_regular_file(unreadable))
+      files.push_back(fmt::format("{} {} {}", entry.path().filename().string(), entry.file_size(unreadable),
+                                  entry.last_write_time(unreadable).time_since_epoch().count()));
+  }
+  std::ranges::sort(files);
+  std::string state;
+  for (const std::string& file : files) state += file + "\n";
+  return state;
+}
+
+}  // namespace pipeline::train
