@@ -98,12 +98,12 @@ void Dataset::describe() const {
   for (const Split split : kAllSplits) {
     const uint64_t clusters = splits_of(split).totals(static_cast<size_t>(split)).clusters;
     if (split != Split::kTrain && samples_ && !is_own(split) && clusters > 0 && clusters < kFewClusters)
-      context_.warn(
-          "the ", name_of(split), " split has ", counted(size(split), samples_->noun()), " of ",
-          counted(clusters, "cluster"),
-          " of similar sequences: figures over so few say little. Give more data, or hold out more: "
-          "a smaller task.split.folds (",
-          options_.split.folds, ")");
+      context_.warn("the ", name_of(split), " split has ", counted(size(split), samples_->noun()), " of ",
+                    counted(clusters, "cluster"),
+                    ": figures over so few say little. Give more data, or hold out more",
+                    options_.split.by == "column"
+                        ? ""
+                        : concat(": a smaller task.split.folds (", options_.split.folds, ")"));
   }
   if (!is_training) return;
   if (size(Split::kTrain) == 0)
