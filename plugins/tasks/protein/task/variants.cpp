@@ -48,10 +48,11 @@ Substitution substitution_of(std::string_view text, const std::string& chain, co
                  " is there in several chains: name one in the column chain");
     place = i;
   }
-  if (!place)
+  if (!place) {
+    const auto [least, most] = std::ranges::minmax(sample.residues, {}, &Residue::number);
     throw fail("there is no residue " + std::string(middle) + (chain.empty() ? "" : " in chain " + chain) +
-               "; they are numbered " + std::to_string(sample.residues.front().number) + " to " +
-               std::to_string(sample.residues.back().number));
+               "; they are numbered " + std::to_string(least.number) + " to " + std::to_string(most.number));
+  }
   const uint8_t there = sample.residues[*place].amino_acid;
   if (there != from)
     throw fail("residue " + std::string(middle) + " is " + letter_of(there) + ", not " + letter_of(from));

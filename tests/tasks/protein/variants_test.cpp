@@ -1,0 +1,109 @@
+// Mutations as people write them, and their rank correlation with what was measured.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/tasks/protein/task/variants.hpp"
+#include "tests/support/test_files.hpp"
+#include "tests/tasks/protein/made_up_chains.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// M10 K11 A11b V12 of chain A, M10 of chain B.
+struct TwoChains {
+  std::vector<Residue> a{4}, b{1};
+  std::vector<std::string> names{"A", "B"};
+  Sample sample;
+
+  TwoChains() {
+    const auto set = [](Residue& residue, char letter, int32_t number, char insertion = ' ') {
+      residue.amino_acid = static_cast<uint8_t>(kAminoAcids.find(letter));
+      residue.number = number;
+      residue.insertion = insertion;
+    };
+    a.resize(4);
+    b.resize(1);
+    set(a[0], 'M', 10), set(a[1], 'K', 11), set(a[2], 'A', 11, 'B'), set(a[3], 'V', 12);
+    set(b[0], 'M', 10);
+    const std::array<std::span<const Residue>, 2> chains{a, b};
+    sample = make_sample(chains);
+  }
+  std::vector<size_t> places(const std::string& mutation, const std::string& chain = "") const {
+    std::vector<size_t> all;
+    for (const Substitution& one :
+         substitutions_of({.mutation = mutation, .chain = chain, .measured = {}}, sample, names))
+      all.push_back(one.place);
+    return all;
+  }
+  std::string problem(const std::string& mutation, const std::string& chain = "") const {
+    return tests::message_of<files::DataError>([&] { places(mutation, chain); });
+  }
+};
+
+TEST(Substitutions, AreFoundByNumberInsertionAndChain) {
+  const TwoChains two;
+  EXPECT_THAT(two.places("K11A"), ElementsAre(1));
+  EXPECT_THAT(two.places("A11bV"), ElementsAre(2));
+  EXPECT_THAT(two.places("a11BV"), ElementsAre(2));
+  EXPECT_THAT(two.places("M10A", "B"), ElementsAre(4));
+  for (const char* several :
+       {"K11A:V12W", "K11A,V12W", "K11A;V12W", "K11A/V12W", "K11A + V12W", " K11A V12W"})
+    EXPECT_THAT(two.places(several), ElementsAre(1, 3)) << several;
+}
+
+TEST(Substitutions, ThatCannotBeSayWhy) {
+  const TwoChains two;
+  EXPECT_EQ(two.problem("M10A"), "M10A: residue 10 is there in several chains: name one in the column chain");
+  EXPECT_EQ(two.problem("K12A"), "K12A: residue 12 is V, not K");
+  EXPECT_EQ(two.problem("K99A"), "K99A: there is no residue 99; they are numbered 10 to 12");
+  EXPECT_THAT(two.problem("K11A", "B"), HasSubstr("there is no residue 11 in chain B"));
+  EXPECT_THAT(two.problem("K11A:K11V"), HasSubstr("a residue is in it twice"));
+  EXPECT_THAT(two.problem(""), HasSubstr("there is no mutation"));
+  for (const char* odd : {"KA", "11A", "K11", "K11AB", "K-A", "X11A", "K11X", "K99999999999A", "K11del"})
+    EXPECT_THAT(two.problem(odd), HasSubstr("must be as A23V")) << odd;
+}
+
+TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
+  const tests::FilesFolder folder;
+  const auto read = [&](const std::string& text, const std::string& measured = "") {
+    return Variants(folder.write("a.csv", text), {.id = "id", .measured = measured},
+                    text_pairs::Quotes::kAuto, folder / "cache", {});
+  };
+  const Variants all = read("id,mutation,dms,chain\nP1,A1G,0.5,\nP2,A2G,,B\nP1,A3G,-1e-2,\n", "dms");
+  ASSERT_EQ(all.of("sp|P1|NAME").size(), 2u);
+  EXPECT_EQ(all.of("P1")[1].mutation, "A3G");
+  EXPECT_EQ(all.of("P1")[1].measured, -0.01);
+  EXPECT_EQ(all.of("P2")[0].measured, std::nullopt);
+  EXPECT_EQ(all.of("P2")[0].chain, "B");
+  EXPECT_TRUE(all.of("P3").empty());
+  std::vector<std::string> others;
+  const std::vector<std::string> known{"tr|P1|X"};
+  EXPECT_EQ(all.rows_of_others(known, others), 1u);
+  EXPECT_THAT(others, ElementsAre("P2"));
+  EXPECT_EQ(read("mutation\nA1G\n").of("anything").size(), 1u);
+  const auto problem = [&](const std::string& text, const std::string& measured = "") {
+    return tests::message_of<files::DataError>([&] { read(text, measured); });
+  };
+  EXPECT_THAT(problem("id,mutation,dms\nP1,A1G,high\n", "dms"),
+              HasSubstr("dms = \"high\" must be a number, or empty"));
+  EXPECT_THAT(problem("id,mutation\nP1,A1G\n", "dms"), HasSubstr("no column \"dms\""));
+}
+
+TEST(Spearman, IsTheCorrelationOfRanks) {
+  const auto of = [](std::vector<double> a, std::vector<double> b) { return spearman(a, b); };
+  EXPECT_NEAR(*of({1, 2, 3, 4}, {10, 20, 30, 1000}), 1, 1e-12);
+  EXPECT_NEAR(*of({1, 2, 3, 4}, {4, 3, 2, 1}), -1, 1e-12);
+  // Pearson's correlation of the ranks 0, 1.5, 1.5, 3, 4 and 1, 0, 3.5, 3.5, 2: 3.75 / 9.5.
+  EXPECT_NEAR(*of({1, 2, 2, 3, 5}, {2, 1, 4, 4, 3}), 3.75 / 9.5, 1e-12);
+  EXPECT_EQ(of({1, 1}, {1, 2}), std::nullopt);
+  EXPECT_EQ(of({1}, {1}), std::nullopt);
+  EXPECT_EQ(of({}, {}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace pipeline::protein
