@@ -1,4 +1,4 @@
-"""Times our reader of structures and Biopython's in turns; see scripts/bench/parsing.
+"""Times our readers of structures and sequences and Biopython's in turns; see scripts/bench/parsing.
 
 Each reads each file from the page cache: ours gives the protein chains of the first model (amino acids, backbone), theirs is get_structure(), gzip's
 text as a handle, before anybody takes residues out of it. What is counted there are amino acids with a CA, in the first model.
@@ -14,8 +14,10 @@ import warnings
 from pathlib import Path
 
 import Bio
+from Bio import SeqIO
 from Bio.PDB import FastMMCIFParser, MMCIFParser, PDBParser
 from Bio.PDB.Polypeptide import is_aa
+from Bio.SeqIO.FastaIO import SimpleFastaParser
 
 from side_by_side import Timed
 
@@ -51,12 +53,65 @@ def time_library(reader, folder):
     return [float(answer.split()[0]) for answer in answers]
 
 
+def write_fasta(path, records):
+    """Made-up proteins with UniRef's headers, as long and as composed as UniProt's, 60 letters a line."""
+    import numpy
+
+    rng = numpy.random.default_rng(0)
+    shares = numpy.array([8.25, 1.38, 5.46, 6.72, 3.86, 7.07, 2.27, 5.91, 5.80, 9.65, 2.41, 4.06, 4.74, 3.93, 5.53, 6.63, 5.35, 6.86, 1.10, 2.92])
+    letters = numpy.frombuffer(b"ACDEFGHIKLMNPQRSTVWY", dtype=numpy.uint8)
+    with open(path, "wb") as file:
+        for i in range(records):
+            if i % 10_000 == 0:
+                lengths = numpy.clip(rng.gamma(2.5, 130, size=10_000).astype(int), 30, 3000)
+                all_letters, at = rng.choice(letters, size=lengths.sum(), p=shares / shares.sum()).tobytes(), 0
+            sequence = all_letters[at : at + lengths[i % 10_000]]
+            at += len(sequence)
+            file.write(b">UniRef50_A0A%07d Uncharacterized protein n=1 Tax=Thing TaxID=1 RepID=A0A_X\n" % i)
+            file.writelines(sequence[begin : begin + 60] + b"\n" for begin in range(0, len(sequence), 60))
+
+
+def their_sequences(path, simple):
+    """Biopython's records, and its faster reader of pairs of title and letters."""
+    begin = time.perf_counter()
+    with open(path, encoding="ascii") as file:
+        count = sum(len(letters) for _, letters in SimpleFastaParser(file)) if simple else sum(len(record) for record in SeqIO.parse(file, "fasta"))
+    return time.perf_counter() - begin, count
+
+
+def compare_sequences(reader, records, rounds):
+    with tempfile.TemporaryDirectory() as folder:
+        fasta = Path(folder) / "made-up.fasta"
+        write_fasta(fasta, records)
+        ours = Ours(reader, "sequences")
+        readers = {"ours": ours.read, "SeqIO.parse": lambda path: their_sequences(path, False), "SimpleFastaParser": lambda path: their_sequences(path, True)}
+        seconds, residues = {name: [] for name in readers}, set()
+        for turn in range(rounds + 1):
+            for name, read in readers.items():
+                took, count = read(fasta)
+                residues.add(count)
+                if turn > 0:
+                    seconds[name].append(took)
+        ours.close()
+        assert len(residues) == 1, f"they read {residues} residues"
+        medians = {name: statistics.median(took) for name, took in seconds.items()}
+        print(f"{records:,} FASTA records, {residues.pop():,} residues, {fasta.stat().st_size / 1e6:.0f} MB; Biopython {Bio.__version__}; one core; {rounds} rounds")
+        for name, median in medians.items():
+            print(f"  {name:<18} {median:7.2f} s  {median / medians['ours']:5.1f} times ours  ({min(seconds[name]):.2f} to {max(seconds[name]):.2f})")
+        for what in ("made", "opened again"):
+            answer = subprocess.run([reader, "store", fasta, folder], check=True, text=True, stdout=subprocess.PIPE).stdout
+            print(f"  the task's file of sequences, {what}: {float(answer.split()[0]):.2f} s")
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench/parsing", description="Our reader of structures beside Biopython's.")
     parser.add_argument("--reader", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--structures", type=Path, required=True, help="a folder with PDB and mmCIF files")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sequences", type=int, metavar="N", help="in place of structures, a FASTA file of so many made-up records")
     arguments = parser.parse_args()
+    if arguments.sequences:
+        return compare_sequences(arguments.reader, arguments.sequences, arguments.rounds)
 
     warnings.simplefilter("ignore")
     paths = sorted(path for path in arguments.structures.resolve().rglob("*") if kind_of(path))

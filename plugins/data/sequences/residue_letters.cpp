@@ -7,36 +7,41 @@
 #include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::sequences {
-namespace {
 
 using namespace protein;
 
-constexpr uint8_t kBad = 16;
+struct LetterTable {
+  struct Letter {
+    uint8_t code = 0, is_residue = 0, met = ResidueLetters::kBad;
+  };
+  std::array<Letter, 256> letters{};
 
-struct Letter {
-  uint8_t code = 0, is_residue = 0, met = kBad;
+  constexpr LetterTable() {
+    for (size_t i = 0; i < kAminoAcids.size(); ++i) set(kAminoAcids[i], static_cast<uint8_t>(i), 0);
+    for (size_t i = 0; i < kRareLetters.size(); ++i)
+      set(kRareLetters[i], static_cast<uint8_t>(kFirstRare + static_cast<int64_t>(i)), 0);
+    set('X', kUnknown, 0);
+    set('J', kUnknown, ResidueLetters::kLeucineOrIsoleucine);
+    for (const char c : {'-', '.'}) at(c) = {0, 0, ResidueLetters::kGaps};
+    for (const char c : {' ', '\t', '\r', '\n', '\v', '\f'}) at(c) = {0, 0, 0};
+    at('*') = {0, 0, ResidueLetters::kStop};
+  }
+  constexpr Letter& at(char c) { return letters[static_cast<unsigned char>(c)]; }
+  constexpr const Letter& at(char c) const { return letters[static_cast<unsigned char>(c)]; }
+
+ private:
+  constexpr void set(char capital, uint8_t code, uint8_t met) {
+    if (std::string_view("ACGTUNX").find(capital) == std::string_view::npos)
+      met |= ResidueLetters::kNoNucleotide;
+    at(capital) = {code, 1, met};
+    at(static_cast<char>(capital - 'A' + 'a')) = {code, 1,
+                                                  static_cast<uint8_t>(met | ResidueLetters::kSmallLetters)};
+  }
 };
 
-constexpr std::array<Letter, 256> make_letters() {
-  std::array<Letter, 256> letters{};
-  const auto set = [&](char capital, uint8_t code, uint8_t met) {
-    letters[static_cast<unsigned char>(capital)] = {code, 1, met};
-    letters[static_cast<unsigned char>(capital - 'A' + 'a')] = {
-        code, 1, static_cast<uint8_t>(met | ResidueLetters::kSmallLetters)};
-  };
-  for (size_t i = 0; i < kAminoAcids.size(); ++i) set(kAminoAcids[i], static_cast<uint8_t>(i), 0);
-  for (size_t i = 0; i < kRareLetters.size(); ++i)
-    set(kRareLetters[i], static_cast<uint8_t>(kFirstRare + static_cast<int64_t>(i)), 0);
-  set('X', kUnknown, 0);
-  set('J', kUnknown, ResidueLetters::kLeucineOrIsoleucine);
-  for (const char c : {'-', '.'}) letters[static_cast<unsigned char>(c)] = {0, 0, ResidueLetters::kGaps};
-  for (const char c : {' ', '\t', '\r', '\n', '\v', '\f'}) letters[static_cast<unsigned char>(c)] = {0, 0, 0};
-  letters[static_cast<unsigned char>('*')] = {0, 0, ResidueLetters::kStop};
-  return letters;
-}
-constexpr std::array<Letter, 256> kLetters = make_letters();
+namespace {
 
-Letter letter(char c) { return kLetters[static_cast<unsigned char>(c)]; }
+constexpr LetterTable kTable;
 
 std::string shown(char c) {
   if (c > ' ' && c <= '~') return std::string("\"") + c + "\"";
@@ -60,7 +65,7 @@ void ResidueLetters::add(std::string_view letters) {
   uint8_t* out = codes_.data() + before;
   uint8_t met = 0;
   for (const char c : letters) {
-    const Letter one = letter(c);
+    const LetterTable::Letter one = kTable.at(c);
     *out = one.code;
     out += one.is_residue;
     met |= one.met;
@@ -70,10 +75,10 @@ void ResidueLetters::add(std::string_view letters) {
   if ((met & kStop) != 0 && stop_at_ == SIZE_MAX) {
     const std::string_view head = letters.substr(0, letters.find('*'));
     stop_at_ = before + static_cast<size_t>(
-                            std::ranges::count_if(head, [](char c) { return letter(c).is_residue != 0; }));
+                            std::ranges::count_if(head, [](char c) { return kTable.at(c).is_residue != 0; }));
   }
   if ((met & kBad) != 0 && bad_ == 0)
-    bad_ = *std::ranges::find_if(letters, [](char c) { return letter(c).met == kBad; });
+    bad_ = *std::ranges::find_if(letters, [](char c) { return kTable.at(c).met == kBad; });
 }
 
 std::string ResidueLetters::problem() const {

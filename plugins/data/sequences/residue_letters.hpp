@@ -24,8 +24,13 @@ class ResidueLetters {
   // What was met on the way.
   enum Oddity : uint8_t { kSmallLetters = 1, kGaps = 2, kStop = 4, kLeucineOrIsoleucine = 8 };
   uint8_t oddities() const { return met_ & (kSmallLetters | kGaps | kStop | kLeucineOrIsoleucine); }
+  // Whether all its letters are A, C, G, T, U, N or X.
+  bool may_be_nucleic() const { return (met_ & kNoNucleotide) == 0; }
 
  private:
+  static constexpr uint8_t kBad = 16, kNoNucleotide = 32;
+  friend struct LetterTable;
+
   std::vector<uint8_t> codes_;
   uint8_t met_ = 0;
   size_t stop_at_ = SIZE_MAX;  // the number of residues before the first stop

@@ -9,7 +9,6 @@
 #include "core/json/strict_json.hpp"
 #include "plugins/data/sequences/residue_letters.hpp"
 #include "plugins/data/structures/names.hpp"
-#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/text_pairs/input.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 
@@ -50,7 +49,8 @@ class Taker {
       return report_.add_drop(DropReason::kNoSequence, strict_json::excerpt(name), problem);
     ++report_.used;
     for (size_t i = 0; i < odd_.size(); ++i) odd_[i] += (letters_.oddities() >> i) & 1;
-    for (const uint8_t code : letters_.codes()) ++counts_[code];
+    residues_ += letters_.codes().size();
+    may_be_nucleic_ = may_be_nucleic_ && letters_.may_be_nucleic();
     const std::string numbered = name.empty() ? "sequence" + std::to_string(report_.records) : "";
     unnamed_ += name.empty() ? 1 : 0;
     const std::string valid = protein::utf8_name(name.empty() ? numbered : name);
@@ -70,18 +70,11 @@ class Taker {
     note(unnamed_, "no name: sequence1, sequence2, ... by their place in the file");
   }
 
-  // Nobody's proteins have four or five kinds of residues.
+  // Nobody's proteins have these alone.
   void require_proteins() const {
     constexpr uint64_t kEnough = 200;
-    constexpr std::string_view kNucleotides = "ACGTUNX";
-    uint64_t all = 0, nucleotides = 0;
-    for (size_t code = 0; code < counts_.size(); ++code) {
-      all += counts_[code];
-      if (kNucleotides.find(protein::letter_of(static_cast<uint8_t>(code))) != std::string_view::npos)
-        nucleotides += counts_[code];
-    }
-    if (all >= kEnough && nucleotides == all)
-      throw DataError(path_ + ": all its " + std::to_string(all) +
+    if (residues_ >= kEnough && may_be_nucleic_)
+      throw DataError(path_ + ": all its " + std::to_string(residues_) +
                       " letters are A, C, G, T, U and N: these are nucleic acids: translate them into "
                       "proteins first");
   }
@@ -90,11 +83,10 @@ class Taker {
   const std::string& path_;
   const std::function<void(const Sequence&)>& sink_;
   RecordReport& report_;
-  uint64_t most_, unnamed_ = 0;
+  uint64_t most_, unnamed_ = 0, residues_ = 0;
   ResidueLetters letters_;
-  bool is_too_long_ = false;
+  bool is_too_long_ = false, may_be_nucleic_ = true;
   std::array<uint64_t, 4> odd_{};  // by bit of Oddity
-  std::array<uint64_t, protein::kCodeCount> counts_{};
 };
 
 // The lines of a file, piece by piece where they are long.
