@@ -94,16 +94,5 @@ TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
   EXPECT_THAT(problem("id,mutation\nP1,A1G\n", "dms"), HasSubstr("no column \"dms\""));
 }
 
-TEST(Spearman, IsTheCorrelationOfRanks) {
-  const auto of = [](std::vector<double> a, std::vector<double> b) { return spearman(a, b); };
-  EXPECT_NEAR(*of({1, 2, 3, 4}, {10, 20, 30, 1000}), 1, 1e-12);
-  EXPECT_NEAR(*of({1, 2, 3, 4}, {4, 3, 2, 1}), -1, 1e-12);
-  // Pearson's correlation of the ranks 0, 1.5, 1.5, 3, 4 and 1, 0, 3.5, 3.5, 2: 3.75 / 9.5.
-  EXPECT_NEAR(*of({1, 2, 2, 3, 5}, {2, 1, 4, 4, 3}), 3.75 / 9.5, 1e-12);
-  EXPECT_EQ(of({1, 1}, {1, 2}), std::nullopt);
-  EXPECT_EQ(of({1}, {1}), std::nullopt);
-  EXPECT_EQ(of({}, {}), std::nullopt);
-}
-
 }  // namespace
 }  // namespace pipeline::protein

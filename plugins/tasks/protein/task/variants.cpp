@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 #include "plugins/data/sources/source_files.hpp"
@@ -57,20 +56,6 @@ Substitution substitution_of(std::string_view text, const std::string& chain, co
   if (there != from)
     throw fail("residue " + std::string(middle) + " is " + letter_of(there) + ", not " + letter_of(from));
   return {.place = *place, .from = from, .to = to};
-}
-
-std::vector<double> ranks_of(std::span<const double> values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, [&](size_t a, size_t b) { return values[a] < values[b]; });
-  std::vector<double> ranks(values.size());
-  for (size_t begin = 0; begin < order.size();) {
-    size_t end = begin;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    for (size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + end - 1) / 2;
-    begin = end;
-  }
-  return ranks;
 }
 
 }  // namespace
@@ -157,19 +142,6 @@ uint64_t Variants::rows_of_others(std::span<const std::string> names,
   }
   std::ranges::sort(others);
   return rows;
-}
-
-std::optional<double> spearman(std::span<const double> a, std::span<const double> b) {
-  const std::vector<double> x = ranks_of(a), y = ranks_of(b);
-  const double mean = (static_cast<double>(x.size()) - 1) / 2;
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    xy += (x[i] - mean) * (y[i] - mean);
-    xx += (x[i] - mean) * (x[i] - mean);
-    yy += (y[i] - mean) * (y[i] - mean);
-  }
-  if (xx == 0 || yy == 0) return std::nullopt;
-  return xy / std::sqrt(xx * yy);
 }
 
 }  // namespace pipeline::protein

@@ -64,8 +64,4 @@ class Variants {
   uint64_t size_ = 0;
 };
 
-// Spearman's rank correlation, ties with the mean of their ranks; nothing where one side is all the same, or
-// there are fewer than two.
-std::optional<double> spearman(std::span<const double> a, std::span<const double> b);
-
 }  // namespace pipeline::protein
