@@ -78,12 +78,22 @@ std::optional<Json> changes(const RunRecord& run) {
   return table(fmt::format("{}: changed on the way", run.name), std::move(rows));
 }
 
-}  // namespace
+// A file that a task made beside a result; nothing where it is none to show, or too large.
+std::optional<Json> side_panel(const std::string& run, const fs::path& file) {
+  std::error_code none;
+  if (fs::file_size(file, none) > kMostBytes || none) return std::nullopt;
+  const std::string title = fmt::format("{}: {}", run, file.filename().string()),
+                    kind = file.extension().string();
+  if (kind == ".csv") return table(title, cells_of(csv_rows(read_file(file))));
+  if (kind == ".html") return Json{{"title", title}, {"kind", "html"}, {"content", read_file(file)}};
+  if (kind != ".png" && kind != ".svg") return std::nullopt;
+  const char* const type = kind == ".png" ? "png" : "svg+xml";
+  return Json{{"title", title},
+              {"kind", "image"},
+              {"content", fmt::format("data:image/{};base64,{}", type, base64(read_file(file)))}};
+}
 
-std::vector<Json> panels_of(const RunRecord& run) {
-  std::vector<Json> panels;
-  if (!fs::is_directory(run.path)) return panels;
-  if (auto panel = changes(run)) panels.push_back(std::move(*panel));
+void add_evaluations(const RunRecord& run, std::vector<Json>& panels) {
   for (const fs::path& file : sorted_entries(run.path)) {
     const std::string name = file.stem().string();
     if (!name.starts_with("evaluation-") || file.extension() != ".json") continue;
@@ -92,21 +102,37 @@ std::vector<Json> panels_of(const RunRecord& run) {
     panels.push_back(
         figures(fmt::format("{}: {} after step {}", run.name, name, evaluation.value("step", uint64_t{0})),
                 evaluation));
-    for (const fs::path& side : sorted_entries(run.path / (name + "-files"))) {
-      std::error_code none;
-      if (fs::file_size(side, none) > kMostBytes || none) continue;
-      const std::string title = fmt::format("{}: {}", run.name, side.filename().string()),
-                        kind = side.extension().string();
-      if (kind == ".html")
-        panels.push_back({{"title", title}, {"kind", "html"}, {"content", read_file(side)}});
-      else if (kind == ".png")
-        panels.push_back({{"title", title},
-                          {"kind", "image"},
-                          {"content", "data:image/png;base64," + base64(read_file(side))}});
-      else if (kind == ".csv")
-        panels.push_back(table(title, cells_of(csv_rows(read_file(side)))));
-    }
+    for (const fs::path& side : sorted_entries(run.path / (name + "-files")))
+      if (auto panel = side_panel(run.name, side)) panels.push_back(std::move(*panel));
   }
+}
+
+// Predictions may have files for each of many samples: the pictures of the first few are shown, and none of
+// their tables.
+void add_predictions(const RunRecord& run, std::vector<Json>& panels) {
+  constexpr size_t kMostPictures = 12;
+  for (const fs::path& file : sorted_entries(run.path)) {
+    if (file.extension() != ".csv") continue;
+    std::vector<fs::path> pictures = sorted_entries(run.path / (file.stem().string() + "-files"));
+    std::erase_if(pictures, [](const fs::path& side) {
+      return side.extension() != ".svg" && side.extension() != ".png";
+    });
+    for (size_t i = 0; i < std::min(pictures.size(), kMostPictures); ++i)
+      if (auto panel = side_panel(run.name, pictures[i])) panels.push_back(std::move(*panel));
+    if (pictures.size() > kMostPictures)
+      panels.push_back(table(fmt::format("{}: {} more pictures", run.name, pictures.size() - kMostPictures),
+                             {{"folder"}, {pictures.front().parent_path().string()}}));
+  }
+}
+
+}  // namespace
+
+std::vector<Json> panels_of(const RunRecord& run) {
+  std::vector<Json> panels;
+  if (!fs::is_directory(run.path)) return panels;
+  if (auto panel = changes(run)) panels.push_back(std::move(*panel));
+  add_evaluations(run, panels);
+  add_predictions(run, panels);
   return panels;
 }
 

@@ -1,4 +1,5 @@
-// What tasks and verbs have left in a run's folder besides curves: tables, pages and pictures of evaluations.
+// What tasks and verbs have left in a run's folder besides curves: tables, pages and pictures of evaluations
+// and predictions.
 #pragma once
 
 #include <vector>

@@ -40,6 +40,23 @@ TEST(Panels, ShowWhatWasChangedOnTheWay) {
             R"([["after step","option","before","now"],["40","optimizer.lr","0.1","0.01"]])");
 }
 
+TEST(Panels, ShowTheFirstPicturesOfPredictions) {
+  const tests::FilesFolder folder;
+  folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");
+  folder.write("submission.csv", "id,residues\n");
+  std::filesystem::create_directories(folder / "submission-files");
+  for (char name = 'a'; name < 'a' + 15; ++name) {
+    folder.write(std::string("submission-files/") + name + ".svg", "<svg/>");
+    folder.write(std::string("submission-files/") + name + ".csv", "x\n1\n");
+  }
+  const auto panels = panels_of(read_run(folder.path(), "run"));
+  ASSERT_EQ(panels.size(), 13u);
+  EXPECT_EQ(panels[0]["title"], "run: a.svg");
+  EXPECT_EQ(panels[0]["content"], "data:image/svg+xml;base64,PHN2Zy8+");
+  EXPECT_EQ(panels[11]["title"], "run: l.svg");
+  EXPECT_EQ(panels[12]["title"], "run: 3 more pictures");
+}
+
 TEST(RunRecord, TheMedianIsTheThroughput) {
   const tests::FilesFolder folder;
   folder.write("metrics.jsonl",
