@@ -64,7 +64,7 @@ void ContentKeys::add(std::vector<uint64_t> keys) {
   std::ranges::sort(keys);
   std::vector<uint64_t> all;
   std::ranges::set_union(keys_, keys, std::back_inserter(all));
-  all.erase(std::ranges::unique(all).begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   all.erase(std::ranges::upper_bound(all, bound_), all.end());
   if (all.size() > kMost) {
     all.resize(kMost);

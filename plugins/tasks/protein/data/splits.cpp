@@ -45,7 +45,7 @@ PartTotals add_up(const std::vector<SplitRow>& rows, const Samples& samples, con
   }
   std::copy_n(counts.begin(), totals.amino_acids.size(), totals.amino_acids.begin());
   std::ranges::sort(clusters);
-  totals.clusters = static_cast<uint64_t>(std::ranges::unique(clusters).begin() - clusters.begin());
+  totals.clusters = static_cast<uint64_t>(std::unique(clusters.begin(), clusters.end()) - clusters.begin());
   return totals;
 }
 

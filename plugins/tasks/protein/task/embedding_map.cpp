@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_eigh.h>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
