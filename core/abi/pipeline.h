@@ -372,9 +372,13 @@ typedef struct pl_gradient_sink {
  *
  * Both are [collective]: every micro-batch of every rank enters and leaves the same units in the same
  * order, forward and backward. A model whose micro-batches use different units, e.g. text with or without
- * an image, also enters and leaves the units it does not use. */
+ * an image, also enters and leaves the units it does not use. A task with pl.global-outputs/1 also goes
+ * through them forward alone, between begin_step and the first micro-batch; a rank with fewer micro-batches
+ * than others goes through one a second time. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
+/* 1.8: a forward pass that no backward pass follows; who does not know it takes it as PL_PASS_FORWARD. */
+#define PL_PASS_FORWARD_ALONE 0x10001u
 
 typedef struct pl_unit_hooks {
   uint32_t struct_size;
@@ -420,6 +424,10 @@ typedef struct pl_train_args {
   uint64_t step; /* 0-based optimizer step */
   uint64_t micro_batch; /* index in the global batch */
   const pl_gradient_sink* gradients;
+  /* 1.8, for a task with pl.global-outputs/1: what pl_global_outputs.begin made room for, complete, and the
+   * row of this batch's first sample; borrowed-call. NULL: this batch is the whole step. */
+  const pl_tensor* outputs;
+  uint64_t first_row;
 } pl_train_args;
 
 typedef struct pl_evaluate_args {
@@ -1063,6 +1071,35 @@ typedef struct pl_conversation {
    * ends early when the run is cancelled (pl_host.cancelled). [main] */
   pl_error* (*reply)(pl_task* self, pl_str messages, const pl_reply_sink* sink);
 } pl_conversation;
+
+/* Extension of tasks (1.8): a loss of each sample that depends on what the model makes of all samples of the
+ * step, as in contrastive learning, whatever micro-batches and ranks these are in. Before the first
+ * micro-batch of a step is trained, the host has the outputs of all of them computed without gradients, a row
+ * a sample, and gathers the rows of all ranks. `train` then gets them all (Gao et al., arXiv 2101.06983). */
+#define PL_EXTENSION_GLOBAL_OUTPUTS "pl.global-outputs/1"
+
+typedef struct pl_outputs_args {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* As in pl_train_args of the same batch, so that dropout is the same. */
+  uint64_t seed;
+  uint64_t step;
+  uint64_t micro_batch;
+  uint64_t first_row; /* of the batch's samples, which come in the order of their ids */
+} pl_outputs_args;
+
+/* Not called where a step is one micro-batch. Both functions [main], between begin_step and the first
+ * micro-batch. */
+typedef struct pl_global_outputs {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Room for the outputs of a step's `rows` samples: (rows, K), float32, contiguous, on the run's device,
+   * with the same K > 0 on all ranks. The task owns it; borrowed until the next begin. */
+  pl_error* (*begin)(pl_task* self, uint64_t rows, pl_tensor* out);
+  /* Writes the rows of one batch, in stream order. Units are entered and left with PL_PASS_FORWARD_ALONE, the
+   * same ones on all ranks. May be called again for the same batch. */
+  pl_error* (*outputs)(pl_task* self, const pl_batch* batch, const pl_outputs_args* args);
+} pl_global_outputs;
 
 /* ------------------------------------------------------------------------------------------- the entry */
 

@@ -33,6 +33,10 @@ void Work::wait(std::chrono::duration<double> timeout) {
   check(communicator_->api->wait_host(communicator_->comm, std::exchange(handle_, nullptr), timeout.count()));
 }
 
+void Work::wait_on(pl_stream stream) {
+  check(communicator_->api->wait(communicator_->comm, std::exchange(handle_, nullptr), stream));
+}
+
 bool Work::is_done() const { return communicator_->api->is_done(communicator_->comm, handle_) != 0; }
 
 Communicator::Communicator(const Plugin& backend, const pl_context& context, const pl_config* config,

@@ -110,6 +110,9 @@ class Work {
 
   // Blocks until the work is done. Zero timeout: the group's. Throws Error. [any-thread]
   void wait(std::chrono::duration<double> timeout = {});
+  // Work queued on `stream` from now on sees the result; without one it returns when this thread does. The
+  // host does not wait for a device. Throws Error.
+  void wait_on(pl_stream stream);
   // False while wait() would block; true where the backend cannot tell. [any-thread]
   bool is_done() const;
 

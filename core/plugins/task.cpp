@@ -1,6 +1,9 @@
 #include "core/plugins/task.hpp"
 
+#include <span>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/abi_values.hpp"
 
@@ -94,6 +97,36 @@ Batch::~Batch() {
 
 void Batch::give_back() noexcept {
   task_->call_.cannot_fail("batch_free", [&] { task_->api_.batch_free(task_->self_, handle_); });
+}
+
+const pl_global_outputs* Task::global_outputs() const {
+  const auto* table =
+      static_cast<const pl_global_outputs*>(call_.plugin().query(PL_EXTENSION_GLOBAL_OUTPUTS));
+  return table != nullptr && PL_HAS(pl_global_outputs, table, outputs) ? table : nullptr;
+}
+
+pl_tensor Task::make_room(uint64_t rows) {
+  pl_tensor room{};
+  call_.main("begin", [&] { return global_outputs()->begin(self_, rows, &room); });
+  const pl_device device = call_.context().run_info().device;
+  const bool is_there =
+      room.data != nullptr && room.device.type == device.type && room.device.id == device.id;
+  const bool is_matrix =
+      room.ndim == 2 && room.strides == nullptr && room.dtype.code == PL_DTYPE_FLOAT && room.dtype.bits == 32;
+  if (!is_there || !is_matrix || room.shape[0] != static_cast<int64_t>(rows) || room.shape[1] < 1) {
+    const std::span shape(room.shape, room.data == nullptr ? 0u : static_cast<size_t>(room.ndim));
+    throw Error(fmt::format(
+        "{}: begin ({}) gave ({}) of {} on device {}:{} as room for the outputs of {} samples: expected "
+        "({}, K), K > 0, of float32, contiguous, on {}:{}",
+        call_.plugin().label(), PL_EXTENSION_GLOBAL_OUTPUTS, fmt::join(shape, ", "), dtype_name(room.dtype),
+        room.device.type, room.device.id, rows, rows, device.type, device.id));
+  }
+  return room;
+}
+
+void Task::write_outputs(const Batch& batch, pl_outputs_args args) {
+  args.struct_size = sizeof args;
+  call_.main("outputs", [&] { return global_outputs()->outputs(self_, batch.handle(), &args); });
 }
 
 pl_tensor Task::train(const Batch& batch, pl_train_args args) {

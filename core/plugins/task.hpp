@@ -156,6 +156,13 @@ class Task {
   bool has_unit_hooks() const { return api_.set_unit_hooks; }
   void set_unit_hooks(const pl_unit_hooks& hooks);
 
+  // Whether a sample's loss depends on the outputs of all samples of the step (pl.global-outputs/1).
+  bool has_global_outputs() const { return global_outputs() != nullptr; }
+  // Room for the outputs of `rows` samples, (rows, K), checked; valid until the next call.
+  pl_tensor make_room(uint64_t rows);
+  // Sets struct_size of `args` itself.
+  void write_outputs(const Batch& batch, pl_outputs_args args);
+
   // Returns a view of the loss sum, valid until the next train(). Sets struct_size of `args` itself.
   pl_tensor train(const Batch& batch, pl_train_args args);
   void evaluate(const Batch& batch, pl_evaluate_args args, const EvaluationSink& sink);
@@ -183,6 +190,7 @@ class Task {
   friend class Batch;
 
   const pl_conversation* conversation() const;
+  const pl_global_outputs* global_outputs() const;
 
   const pl_task_api& api_;
   Caller call_;

@@ -16,6 +16,8 @@ StepFacts sum(std::vector<MicroBatchFacts> facts) {
   total.flops = 0;
   for (const MicroBatchFacts& f : facts) {
     total.weight += f.weight;
+    total.samples.resize(f.index + 1);
+    total.samples[f.index] = f.samples;
     total.tokens += f.tokens;
     total.positions += f.positions;
     total.flops = total.flops && f.flops ? std::optional(*total.flops + *f.flops) : std::nullopt;
@@ -33,16 +35,17 @@ StepFacts sum_over_ranks(ProcessGroup& processes, std::span<const MicroBatchFact
   if (processes.world().size == 1) return sum({mine.begin(), mine.end()});
   nlohmann::json json = nlohmann::json::array();
   for (const MicroBatchFacts& f : mine)
-    json.push_back(
-        {f.index, f.weight, f.tokens, f.positions, f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
+    json.push_back({f.index, f.weight, f.samples, f.tokens, f.positions,
+                    f.flops ? nlohmann::json(*f.flops) : nlohmann::json()});
   std::vector<MicroBatchFacts> all;
   for (const nlohmann::json& rank : processes.exchange("step", json))
     for (const nlohmann::json& f : rank)
       all.push_back({.index = f[0],
                      .weight = f[1],
-                     .tokens = f[2],
-                     .positions = f[3],
-                     .flops = f[4].is_null() ? std::nullopt : std::optional<double>(f[4])});
+                     .samples = f[2],
+                     .tokens = f[3],
+                     .positions = f[4],
+                     .flops = f[5].is_null() ? std::nullopt : std::optional<double>(f[5])});
   return sum(std::move(all));
 }
 

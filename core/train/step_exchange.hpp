@@ -17,12 +17,13 @@ namespace pipeline::train {
 struct MicroBatchFacts {
   uint64_t index = 0;  // in the global batch
   double weight = 0;
-  uint64_t tokens = 0, positions = 0;
+  uint64_t samples = 0, tokens = 0, positions = 0;
   std::optional<double> flops;
 };
 
 struct StepFacts {
   double weight = 0;
+  std::vector<uint64_t> samples;  // of each micro-batch of the global batch, up to the last that has any
   uint64_t tokens = 0, positions = 0;
   std::optional<double> flops;  // nullopt: not known of all micro-batches
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "core/train/checkpointer.hpp"
 #include "core/train/data/prefetcher.hpp"
 #include "core/train/data/sampler.hpp"
+#include "core/train/global_outputs.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
 #include "core/train/run_forecast.hpp"
@@ -51,6 +53,8 @@ class Trainer {
   void start_loading();
   void start_monitor();
   Boundary agree_on_boundary();
+  std::optional<GlobalOutputs> global_outputs(std::span<const plugins::Batch> batches,
+                                              const StepFacts& facts);
   void train_step();
   StepReports::Ends report_ends();
   void note(const StepRecord& record);

@@ -1,18 +1,27 @@
 #include "core/train/training_step.hpp"
 
 #include "core/base/seed.hpp"
+#include "core/train/global_outputs.hpp"
 
 namespace pipeline::train {
 
+uint64_t dropout_seed(const Session& session, MicroBatchPlace place) {
+  return derive_seed(session.run_info().seed, "dropout", place.step, place.index);
+}
+
 void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
-                       const LossScale& loss_scale) {
+                       const LossScale& loss_scale, const GlobalOutputs* outputs) {
   plugins::Strategy& strategy = session.strategy();
   pl_train_args args{};
   args.scale = weight > 0 ? loss_scale.value() / weight : 0;
-  args.seed = derive_seed(session.run_info().seed, "dropout", place.step, place.index);
+  args.seed = dropout_seed(session, place);
   args.step = place.step;
   args.micro_batch = place.index;
   args.gradients = &strategy.gradient_sink();
+  if (outputs != nullptr) {
+    args.outputs = &outputs->all();
+    args.first_row = outputs->first_row(place.index);
+  }
   const pl_tensor loss = session.task().train(batch, args);
   strategy.end_micro_batch(&loss);
   batch = plugins::Batch();

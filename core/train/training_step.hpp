@@ -13,10 +13,15 @@ struct MicroBatchPlace {
   uint64_t step = 0, index = 0;  // in the step's global batch
 };
 
+uint64_t dropout_seed(const Session& session, MicroBatchPlace place);
+
+class GlobalOutputs;
+
 // Forward and backward: the strategy gets the gradients and the loss of `batch`, whose memory then goes,
-// before the next one needs some. `weight`: of the step's global batch.
+// before the next one needs some. `weight`: of the step's global batch. `outputs`: of all its samples, if the
+// task is to have them.
 void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
-                       const LossScale& loss_scale);
+                       const LossScale& loss_scale, const GlobalOutputs* outputs);
 
 // For the update at the end of a step.
 pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/train/global_outputs.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/train_state.hpp"
 
@@ -33,6 +34,10 @@ class TrialSteps {
                 const std::function<void()>& after_micro_batch = {});
 
  private:
+  std::vector<MicroBatchPlace> places(uint64_t each) const;
+  std::optional<GlobalOutputs> global_outputs(std::span<const plugins::Batch> batches,
+                                              std::span<const MicroBatchPlace> places);
+
   Session& session_;
   LossScale loss_scale_;
   uint64_t step_ = 0;

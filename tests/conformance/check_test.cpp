@@ -113,6 +113,21 @@ TEST(CheckPlugin, NoticesWhatGoesWrongInBf16) {
               HasSubstr("differ from those with the same weights in float32 by 0.5, where the largest is 1"));
 }
 
+TEST(CheckPlugin, NoticesOutputsThatAreNotThoseOfTraining) {
+  const std::string outputs = "outputs for the loss of a step are those of its training";
+  EXPECT_THAT(check_zoo("outputs_right").text, HasSubstr("  ok   " + outputs + "\n"));
+  EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  skip " + outputs));
+  EXPECT_THAT(
+      failure(check_zoo("outputs_nowhere"), outputs),
+      HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected (2, "
+                "K), K > 0"));
+  EXPECT_EQ(failure(check_zoo("outputs_new"), outputs),
+            "the same batch and seed gave other outputs the second time");
+  EXPECT_THAT(
+      failure(check_zoo("outputs_else"), outputs),
+      HasSubstr("gives another loss or other gradients with its outputs than without: they differ by 1"));
+}
+
 TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
   const std::string cut = "an update does not depend on how weights are cut",
                     changes = "an update changes weights",

@@ -18,7 +18,8 @@ std::vector<fs::path> built_plugins() {
   const fs::path build(PIPELINE_BUILD_DIR), tests = build / "tests/plugins";
   std::vector<fs::path> found{tests / "tasks/linear_regression.so", tests / "strategies/plain_sgd.so",
                               tests / "backends/fake.so", tests / "optimizers/sign_sgd.so"};
-  if (const fs::path signum = tests / "optimizers/signum.so"; fs::exists(signum)) found.push_back(signum);
+  for (const char* on_torch : {"optimizers/signum.so", "tasks/pairs.so"})
+    if (fs::exists(tests / on_torch)) found.push_back(tests / on_torch);
   for (const char* root : {"lib/pipeline/plugins", "tests/frozen_plugins"}) {
     for (const char* kind : {"tasks", "strategies", "backends"}) {
       const fs::path folder = build / root / kind;

@@ -140,8 +140,12 @@ std::vector<MicroBatchFacts> micro_batches() {
   const std::vector<double> weights{1e16, 1, 1, 1, 0.1, 1e-300, 1, 1};
   std::vector<MicroBatchFacts> facts;
   for (uint64_t i = 0; i < weights.size(); ++i)
-    facts.push_back(
-        {.index = i, .weight = weights[i], .tokens = i, .positions = 10 * i, .flops = weights[i] / 3});
+    facts.push_back({.index = i,
+                     .weight = weights[i],
+                     .samples = i == 4 ? 0 : 2 + i,
+                     .tokens = i,
+                     .positions = 10 * i,
+                     .flops = weights[i] / 3});
   return facts;
 }
 
@@ -158,6 +162,7 @@ StepFacts in_order() {
 void expect_the_sum(const StepFacts& sum) {
   EXPECT_EQ(sum.weight, in_order().weight);
   EXPECT_EQ(sum.flops, in_order().flops);
+  EXPECT_THAT(sum.samples, ElementsAre(2, 3, 4, 5, 0, 7, 8, 9));
   EXPECT_EQ(sum.tokens, 28u);
   EXPECT_EQ(sum.positions, 280u);
 }

@@ -15,6 +15,8 @@
 namespace pipeline::plugins {
 namespace {
 
+constexpr uint64_t kSeed = 42;  // of every batch's dropout
+
 double scalar(const pl_tensor& tensor) {
   if (tensor.dtype.code != PL_DTYPE_FLOAT || (tensor.dtype.bits != 32 && tensor.dtype.bits != 64))
     throw Error("the loss is neither float32 nor float64");
@@ -101,7 +103,14 @@ void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   task_.bind(index, value, gradient);
 }
 
-std::vector<float> OpenTask::train(const Batch& batch) {
+void OpenTask::write_outputs(const Batch& batch, uint64_t first_row) {
+  auto args = sized<pl_outputs_args>();
+  args.seed = kSeed;
+  args.first_row = first_row;
+  task_.write_outputs(batch, args);
+}
+
+std::vector<float> OpenTask::train(const Batch& batch, const pl_tensor* outputs) {
   for (Storage& storage : parameters_) {
     std::ranges::fill(storage.gradient, 0.0f);
     std::ranges::fill(storage.narrow_gradient, uint16_t{0});
@@ -113,8 +122,9 @@ std::vector<float> OpenTask::train(const Batch& batch) {
       (how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0) | (how_.hints ? 0x10000u : 0);
   auto args = sized<pl_train_args>();
   args.scale = 1;
-  args.seed = 42;
+  args.seed = kSeed;
   args.gradients = &sink;
+  args.outputs = outputs;
   loss_ = task_.train(batch, args);
   std::vector<float> result{loss()};
   for (const Storage& storage : parameters_) {

@@ -37,8 +37,11 @@ class OpenTask {
   // The first of a split's samples. Throws where there are none.
   std::vector<uint64_t> some_ids(uint32_t split = PL_SPLIT_TRAIN) const;
 
-  // Trains on one batch from zero gradients and returns the loss and all gradients.
-  std::vector<float> train(const Batch& batch);
+  // Trains on one batch from zero gradients and returns the loss and all gradients. `outputs`: of all samples
+  // of its step, of which the batch has the first; NULL: it is the whole step.
+  std::vector<float> train(const Batch& batch, const pl_tensor* outputs = nullptr);
+  // Of a batch that train() would take, from `first_row` on in the room for them.
+  void write_outputs(const Batch& batch, uint64_t first_row);
   float loss() const;                 // as the last train() left it
   std::vector<float> values() const;  // of all parameters
 

@@ -139,6 +139,38 @@ void takes_frozen_weights_in_bf16(const CheckArgs& args) {
         how + ": widen the weights, not what is computed with them");
 }
 
+// What a step's loss is computed from before its micro-batches are trained.
+void outputs_are_those_of_training(const CheckArgs& args) {
+  OpenTask open(args);
+  if (!open.task().has_global_outputs()) throw Skip{"its loss needs no other micro-batch's outputs"};
+  const std::vector<uint64_t> ids = open.some_ids();
+  const Batch batch = load(open, ids), last = load(open, {ids.back()});
+  pl_tensor room{};
+  const auto written = [&](const Batch& some, uint64_t first_row) {
+    open.write_outputs(some, first_row);
+    const auto* values = data_of<const float>(room);
+    return std::vector<float>(values, values + room.shape[0] * room.shape[1]);
+  };
+  room = open.task().make_room(ids.size());
+  const std::vector<float> outputs = written(batch, 0);
+  for (const float value : outputs)
+    if (!std::isfinite(value)) throw Error("outputs are not finite at the first step");
+  if (!same_bits(outputs, written(batch, 0)))
+    throw Error("the same batch and seed gave other outputs the second time");
+  const auto width = static_cast<ptrdiff_t>(room.shape[1]);
+  const std::vector<float> after = written(last, ids.size() - 1);
+  if (!same_bits({outputs.begin(), outputs.end() - width}, {after.begin(), after.end() - width}))
+    throw Error(fmt::format("outputs of one sample at row {} changed rows before it", ids.size() - 1));
+  const std::vector<float> alone = open.train(batch);
+  room = open.task().make_room(ids.size());
+  open.write_outputs(batch, 0);
+  if (const std::string how = difference(alone, open.train(batch, &room)); !how.empty())
+    throw Error(
+        "a batch that is the whole step gives another loss or other gradients with its outputs than without: "
+        "they differ by " +
+        how);
+}
+
 // As under a strategy that holds the values of one unit at a time.
 void units_hold_what_they_use(const CheckArgs& args) {
   OpenTask whole(args, {.gradients = Gradients::kHandedOver});
@@ -409,6 +441,7 @@ std::vector<Promise> task_promises() {
           {"gradients handed over equal gradients in place", gradients_can_be_handed_over, same},
           {"values of a unit are used only while it is open", units_hold_what_they_use, same},
           {"gradients in rows add up to the whole ones", gradients_can_come_in_rows, same},
+          {"outputs for the loss of a step are those of its training", outputs_are_those_of_training, same},
           {"a loss stays what it is until the next step", a_loss_lasts_until_the_next_step},
           {"initial values do not depend on the order", initial_values_come_in_any_order},
           {"flags and codes that may be ignored are", hints_are_ignored, same},

@@ -84,7 +84,7 @@ class Session {
     return backend_plugin_;
   }  // nullptr: one process talks to nobody
   const UpdateRules& rules() const { return *rules_; }
-  const plugins::Communicator* group() const {
+  plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
   // That, and those of some ranks that the strategy has opened.

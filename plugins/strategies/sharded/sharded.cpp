@@ -1,5 +1,6 @@
 #include "plugins/strategies/sharded/sharded.hpp"
 
+#include <optional>
 #include <utility>
 
 #include <pipeline/torch/runtime.hpp>
@@ -163,20 +164,23 @@ void Sharded::enter_unit(uint32_t unit, uint32_t pass) {
   }
   if (gathered_) return;
   unit_slots_->enter(unit);
-  unit_order_.add({unit, pass, true});
-  if (config().overlap) prefetch_next();
+  // A pass before the micro-batches is no part of the order of one.
+  if (pass != PL_PASS_FORWARD_ALONE) unit_order_.add({unit, pass, true});
+  if (config().overlap)
+    prefetch(pass == PL_PASS_FORWARD_ALONE ? unit_order_.after_forward(unit) : unit_order_.next());
 }
 
 void Sharded::leave_unit(uint32_t unit, uint32_t pass) {
   if (!has_unit_slots() || gathered_) return;
   const at::NoGradGuard no_grad;
   unit_slots_->leave(unit);
+  if (pass == PL_PASS_FORWARD_ALONE) return;
   unit_order_.add({unit, pass, false});
   if (pass == PL_PASS_BACKWARD && unit_order_.is_through(unit)) reducer_->end_unit(unit);
 }
 
-void Sharded::prefetch_next() {
-  if (const auto next = unit_order_.next()) unit_slots_->prefetch(*next);
+void Sharded::prefetch(std::optional<uint32_t> unit) {
+  if (unit) unit_slots_->prefetch(*unit);
 }
 
 void Sharded::begin_step(uint64_t micro_batches) {
@@ -217,7 +221,7 @@ void Sharded::end_micro_batch(const pl_tensor* loss) {
   reducer_->end_micro_batch(loss == nullptr);
   figures_.add(keep_loss(loss));
   unit_order_.end();
-  if (has_unit_slots() && config().overlap && !last) prefetch_next();
+  if (has_unit_slots() && config().overlap && !last) prefetch(unit_order_.next());
 }
 
 // The other ranks gather and send as they go through their units: so must this one.
@@ -257,7 +261,7 @@ void Sharded::update(double learning_rate, const GradientScale& scale) {
   if (values_ && !config().overlap) values_->wait_all();
   if (!has_unit_slots()) return;
   unit_slots_->invalidate();
-  if (config().overlap) prefetch_next();
+  if (config().overlap) prefetch(unit_order_.next());
 }
 
 pl_step_report Sharded::collect(uint64_t ticket) {

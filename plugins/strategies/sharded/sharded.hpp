@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,7 +98,7 @@ class Sharded : public Strategy<ShardedConfig> {
   template <class Place>
   void bind_to(const Place& place);
 
-  void prefetch_next();
+  void prefetch(std::optional<uint32_t> unit);
   void keep_step_without_micro_batch();
   void wait_for_units_without_hooks();
   void publish();

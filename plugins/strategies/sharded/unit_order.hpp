@@ -45,6 +45,18 @@ class UnitOrder {
     return std::nullopt;
   }
 
+  // The unit that is entered after `unit` in a forward pass, as far as is known: units that a forward pass
+  // enters twice are taken for their first time.
+  std::optional<uint32_t> after_forward(uint32_t unit) const {
+    bool is_after = false;
+    for (const Event& event : last_) {
+      if (!event.enter || event.pass != PL_PASS_FORWARD) continue;
+      if (is_after) return event.unit;
+      is_after = event.unit == unit;
+    }
+    return std::nullopt;
+  }
+
   // Of the last micro-batch.
   const std::vector<Event>& last() const { return last_; }
 

@@ -37,6 +37,9 @@ class Task : public Object<ConfigT> {
 
   // A task that calls its unit hooks redeclares this as true; only then is set_unit_hooks offered.
   static constexpr bool kHasUnits = false;
+  // A task whose samples' losses depend on all samples of the step redeclares this as true; only then are
+  // make_room and write_outputs offered. On LibTorch: pipeline/torch/global_loss.hpp.
+  static constexpr bool kHasGlobalLoss = false;
 
   // Reads options; touches no data.
   explicit Task(Setup setup) : Object<ConfigT>(std::move(setup)) {}
@@ -73,6 +76,13 @@ class Task : public Object<ConfigT> {
   virtual void bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) = 0;
   // (offered with kHasUnits) `hooks` is valid until this object is destroyed.
   virtual void set_unit_hooks(const pl_unit_hooks& /*hooks*/) {}
+
+  // (offered with kHasGlobalLoss) Called once a step, before its first train(), unless one batch is the whole
+  // step. Returns room for the outputs of its `rows` samples, (rows, K), float32, contiguous, on the run's
+  // device, which lasts until the next step's.
+  virtual pl_tensor make_room(uint64_t /*rows*/) { return {}; }
+  // (offered with kHasGlobalLoss) Writes the outputs of a batch, a row a sample, without gradients.
+  virtual void write_outputs(const Batch& /*batch*/, const OutputsArgs& /*args*/) {}
 
   // Work. Forward and backward; returns a view of the loss sum, valid until the next train().
   virtual pl_tensor train(const Batch& batch, const TrainArgs& args) = 0;

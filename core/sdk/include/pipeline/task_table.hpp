@@ -98,6 +98,18 @@ class TaskTable {
           }};
       if (extension == PL_EXTENSION_PREDICTED) return &table;
     }
+    if constexpr (T::kHasGlobalLoss) {
+      static const pl_global_outputs table{
+          .struct_size = sizeof(pl_global_outputs),
+          .reserved = 0,
+          .begin = [](pl_task* s, uint64_t rows,
+                      pl_tensor* out) { return guard([&] { *out = self(s).make_room(rows); }); },
+          .outputs =
+              [](pl_task* s, const pl_batch* b, const pl_outputs_args* args) {
+                return guard([&] { self(s).write_outputs(batch(b), OutputsArgs(receive_args(args))); });
+              }};
+      if (extension == PL_EXTENSION_GLOBAL_OUTPUTS) return &table;
+    }
     return nullptr;
   }
 

@@ -94,13 +94,30 @@ struct TrainArgs {
         seed(args.seed),
         step(args.step),
         micro_batch(args.micro_batch),
-        gradients(args.gradients) {}
+        gradients(args.gradients),
+        outputs(args.outputs),
+        first_row(args.first_row) {}
 
   double scale;          // backward starts from (loss sum x scale)
   uint64_t seed;         // for dropout
   uint64_t step;         // 0-based optimizer step
   uint64_t micro_batch;  // index in the global batch
   GradientSink gradients;
+  // With kHasGlobalLoss: the outputs of all samples of the step, and the row of this batch's first. Null:
+  // this batch is the whole step.
+  const pl_tensor* outputs;
+  uint64_t first_row;
+};
+
+// Of a batch whose outputs are asked for before the step is trained: as TrainArgs will be.
+struct OutputsArgs {
+  explicit OutputsArgs(const pl_outputs_args& args)
+      : seed(args.seed), step(args.step), micro_batch(args.micro_batch), first_row(args.first_row) {}
+
+  uint64_t seed;         // for dropout
+  uint64_t step;         // 0-based optimizer step
+  uint64_t micro_batch;  // index in the global batch
+  uint64_t first_row;    // of the batch's samples, in the order of their ids
 };
 
 // How an evaluation's value becomes a figure.

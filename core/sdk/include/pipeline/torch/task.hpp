@@ -117,6 +117,18 @@ class TorchTask : public Task<ConfigT, BatchT> {
     parameters_.deliver_rows(parameter, rows, values);
   }
 
+  // Runs `f` on a batch as train() would with this seed, but without gradients.
+  template <class F>
+  void without_backward(const Batch& batch, uint64_t seed, F&& f) {
+    prepare_pass(true);
+    seed_default_generators(device_, seed);
+    pass_.dropout_seed = seed;
+    const at::NoGradGuard no_grad;
+    const TraceScope trace("outputs");
+    const AutocastScope scope(autocast_);
+    on_device(batch, f);
+  }
+
   // ----------------------------------------------------------- implements Task; not called by authors
 
   void open() final {

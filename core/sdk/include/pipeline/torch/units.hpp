@@ -45,11 +45,12 @@ class Units {
   Tensors run_once(uint32_t unit, const LayerFn& layer, const Tensors& inputs) {
     const bool leaves = at::GradMode::is_enabled() && any_requires_grad(inputs);
     if (hooks_ == nullptr) return layer(leaves ? through<Sum>(unit, inputs, false) : inputs);
-    check(hooks_->enter(hooks_->user, unit, PL_PASS_FORWARD));
+    const uint32_t pass = at::GradMode::is_enabled() ? PL_PASS_FORWARD : PL_PASS_FORWARD_ALONE;
+    check(hooks_->enter(hooks_->user, unit, pass));
     Tensors outputs = layer(leaves ? through<Leave>(unit, inputs, false) : inputs);
     if (at::GradMode::is_enabled() && any_requires_grad(outputs))
       outputs = through<Enter>(unit, outputs, leaves);
-    check(hooks_->leave(hooks_->user, unit, PL_PASS_FORWARD));
+    check(hooks_->leave(hooks_->user, unit, pass));
     return outputs;
   }
 
