@@ -115,7 +115,7 @@ std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
   std::vector<int64_t> result = parameter;
   if (columns > 0) result.back() = columns;
   if (transposed) std::swap(result.front(), result.back());
-  result.front() += more_rows;
+  if (more_rows != 0) result.front() += more_rows;  // a scalar has no rows
   return folded.empty() ? result : folded;
 }
 

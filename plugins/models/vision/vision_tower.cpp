@@ -106,11 +106,21 @@ at::Tensor Tower::embedded(const at::Tensor& pixels, at::ScalarType compute) con
 
 at::Tensor Tower::features(const at::Tensor& pixels, const ForwardPass& pass,
                            const std::function<void(const Tensors& parameters)>& in_unit) const {
-  const int64_t pictures = pixels.size(0), tokens = config_.tokens(), patches = config_.patches();
+  return rows(pixels, config_.tokens() - config_.patches(), config_.patches(), pass, in_unit);
+}
+
+at::Tensor Tower::class_features(const at::Tensor& pixels, const ForwardPass& pass) const {
+  return rows(pixels, 0, 1, pass, nullptr);
+}
+
+// Of the last layer, rows first ... first + count - 1 of each picture.
+at::Tensor Tower::rows(const at::Tensor& pixels, int64_t first, int64_t count, const ForwardPass& pass,
+                       const std::function<void(const Tensors& parameters)>& in_unit) const {
+  const int64_t pictures = pixels.size(0), tokens = config_.tokens();
   transformer::Ragged rows;
   std::vector<int64_t> wanted;
   for (int64_t p = 0; p < pictures; ++p) {
-    for (int64_t i = tokens - patches; i < tokens; ++i) wanted.push_back(rows.rows() + i);
+    for (int64_t i = first; i < first + count; ++i) wanted.push_back(rows.rows() + i);
     rows.append(tokens);
   }
   const std::function<void(uint32_t)> enter = [in_unit, registry = place_.registry](uint32_t unit) {

@@ -53,12 +53,16 @@ class Tower {
   // called within each unit, with its parameters, which need not be in place elsewhere.
   at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass,
                       const std::function<void(const Tensors& parameters)>& in_unit = nullptr) const;
+  // The same of CLIP's class token: (B, hidden_size).
+  at::Tensor class_features(const at::Tensor& pixels, const ForwardPass& pass) const;
   // In place of features(), in a micro-batch without pictures; see Units::skip().
   at::Tensor skip(const ForwardPass& pass) const;
 
   double flops(int64_t pictures, bool with_backward) const;
 
  private:
+  at::Tensor rows(const at::Tensor& pixels, int64_t first, int64_t count, const ForwardPass& pass,
+                  const std::function<void(const Tensors& parameters)>& in_unit) const;
   at::Tensor embedded(const at::Tensor& pixels, at::ScalarType compute) const;
   bool is_trainable(uint32_t unit) const;
 

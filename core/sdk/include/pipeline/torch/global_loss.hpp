@@ -52,23 +52,24 @@ class GlobalLossTask : public TorchTask<ConfigT, ModelT, BatchT> {
   // The losses of all samples, (G), each of which may depend on all rows of (G, K), float32; differentiable.
   // In an evaluation of a batch's samples alone.
   virtual at::Tensor global_loss(const at::Tensor& outputs) = 0;
-  // The part of rows first ... first + count - 1. This one runs global_loss() and its gradient once a step,
-  // on all rows, on each rank; override it where that takes too long or too much memory.
-  virtual RowLoss row_loss(const at::Tensor& outputs, int64_t first, int64_t count) {
-    if (!losses_.defined()) {
-      const at::AutoGradMode on(true);
-      const at::Tensor leaf = outputs.detach().requires_grad_();
-      const at::Tensor losses = checked(global_loss(leaf), outputs.size(0));
-      gradient_ = torch::autograd::grad({losses.sum()}, {leaf})[0];
-      losses_ = losses.detach();
-    }
+  // What row_loss() needs of all rows: once a step, on each rank. This one runs global_loss() and its
+  // gradient; override both where these take too long, or (G, G) is too large.
+  virtual void begin_rows(const at::Tensor& outputs) {
+    const at::AutoGradMode on(true);
+    const at::Tensor leaf = outputs.detach().requires_grad_();
+    const at::Tensor losses = checked(global_loss(leaf), outputs.size(0));
+    gradient_ = torch::autograd::grad({losses.sum()}, {leaf})[0];
+    losses_ = losses.detach();
+  }
+  // Of rows first ... first + count - 1.
+  virtual RowLoss row_loss(const at::Tensor& /*outputs*/, int64_t first, int64_t count) {
     return {losses_.narrow(0, first, count).sum(), gradient_.narrow(0, first, count)};
   }
 
   // ------------------------------------------------------------ implements Task; not called by authors
 
   pl_tensor make_room(uint64_t rows) final {
-    losses_ = gradient_ = at::Tensor();
+    has_begun_ = false;
     room_ = at::empty({static_cast<int64_t>(rows), output_width()},
                       at::TensorOptions(this->device()).dtype(at::kFloat));
     return to_pl(room_);
@@ -91,9 +92,10 @@ class GlobalLossTask : public TorchTask<ConfigT, ModelT, BatchT> {
     const at::Tensor own = checked_outputs(batch).to(at::kFloat);
     AutocastScope in_float32({own.device().type(), false});
     if (!this->is_training()) return LossSum(checked(global_loss(own), own.size(0)).sum());
-    if (is_whole_step_) losses_ = gradient_ = at::Tensor();
-    const RowLoss part =
-        is_whole_step_ ? row_loss(own.detach(), 0, own.size(0)) : row_loss(room_, first_row_, own.size(0));
+    const at::Tensor all = is_whole_step_ ? own.detach() : room_;
+    if (is_whole_step_ || !has_begun_) begin_rows(all);
+    has_begun_ = !is_whole_step_;
+    const RowLoss part = row_loss(all, is_whole_step_ ? 0 : first_row_, own.size(0));
     return LossSum(part.sum, (own * part.gradient).sum() * this->pass().scale);
   }
 
@@ -114,7 +116,8 @@ class GlobalLossTask : public TorchTask<ConfigT, ModelT, BatchT> {
   }
 
   at::Tensor room_;               // of the step, all rows
-  at::Tensor losses_, gradient_;  // of all rows, once they are known
+  at::Tensor losses_, gradient_;  // of all rows
+  bool has_begun_ = false;        // with them
   int64_t first_row_ = 0;         // of the batch that is trained
   bool is_whole_step_ = false;
 };

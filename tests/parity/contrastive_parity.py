@@ -1,0 +1,143 @@
+"""Compares our two towers with transformers' CLIPModel and SiglipModel, live: logits, loss, every gradient of a step, and the folder
+that we save, for randomly initialised models.
+
+PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
+"""
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+
+from peer_packages import needed, use_their_python
+
+TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
+VISION = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
+TEXT = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, max_position_embeddings=24,
+            bos_token_id=129, eos_token_id=130, pad_token_id=130)
+MODELS = [
+    ("clip", VISION, TEXT, dict(projection_dim=20)),
+    ("clip", dict(VISION, hidden_act="gelu", layer_norm_eps=1e-6), dict(TEXT, hidden_act="gelu", num_hidden_layers=1),
+     dict(projection_dim=40, logit_scale_init_value=1.5)),
+    ("siglip", VISION, dict(TEXT, projection_size=32), {}),
+    ("siglip", dict(VISION, hidden_act="gelu", num_hidden_layers=1), dict(TEXT, hidden_size=30, projection_size=32), {}),
+]
+
+
+def check(what, ours, theirs):
+    """The relative difference, if it is small enough."""
+    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
+    norm = theirs.double().norm().item()
+    difference = (ours.double() - theirs.double()).norm().item() / norm
+    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
+    return difference
+
+
+def classes(kind):
+    import transformers as t
+
+    return (t.CLIPConfig, t.CLIPModel) if kind == "clip" else (t.SiglipConfig, t.SiglipModel)
+
+
+def make_model(kind, vision, text, options):
+    import torch
+
+    config, model = classes(kind)
+    model = model(config(vision_config=vision, text_config=text, **options)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():  # biases and norms that are not 0 and 1
+            if name.startswith("logit_"):
+                parameter.add_(0.3)
+                continue
+            parameter.mul_(3) if parameter.dim() >= 2 else None
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    return model
+
+
+def make_texts(kind, text, count):
+    """Of several lengths, the longest one too; SigLIP's are padded to it."""
+    import torch
+
+    longest, begin, end = text["max_position_embeddings"], text["bos_token_id"], text["eos_token_id"]
+    texts = []
+    for i in range(count):
+        length = longest - 2 if i == 0 else 1 + 5 * i % (longest - 2)
+        words = torch.randint(0, 128, (length,)).tolist()
+        texts.append([begin] + words + [end] if kind == "clip" else (words + [end] * longest)[:longest])
+    return texts
+
+
+def forward(model, texts, pixels, pad):
+    """Logits of each picture, and the loss."""
+    import torch
+
+    longest = max(map(len, texts))
+    ids = torch.tensor([text + [pad] * (longest - len(text)) for text in texts])
+    out = model(input_ids=ids, pixel_values=pixels, return_loss=True)
+    return out.logits_per_image, out.loss
+
+
+def compare(probe, kind, vision, text, options, seed):
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    torch.manual_seed(seed)
+    model = make_model(kind, vision, text, options)
+    count, pad = 7, text["pad_token_id"]
+    texts = make_texts(kind, text, count)
+    pixels = torch.randn(count, 3, vision["image_size"], vision["image_size"])
+    worst = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "source")
+        model.save_pretrained(source)
+        os.mkdir(os.path.join(source, "input"))
+        save_file({"pixels": pixels}, os.path.join(source, "input", "model.safetensors"))
+        request = {"texts": texts, "begin": text["bos_token_id"], "end": text["eos_token_id"]}
+        result = subprocess.run([probe, source, folder], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
+                                env={**os.environ, "OMP_NUM_THREADS": "1"})
+        answer = json.loads(result.stdout)
+        ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
+        gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
+        again, info = classes(kind)[1].from_pretrained(os.path.join(folder, "model"), output_loading_info=True)
+        for what, names in info.items():
+            assert not names, f"{what} in the folder that we saved: {names}"
+
+    logits, loss = forward(model, texts, pixels, pad)
+    loss.backward()
+    worst["logits"] = check("logits", ours, logits.detach())
+    worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))
+    with torch.no_grad():
+        worst["logits of the folder that we saved"] = check("logits of our folder", forward(again.eval(), texts, pixels, pad)[0], logits)
+    slopes = {}
+    for name, parameter in model.named_parameters():
+        mine, theirs = gradients[name], parameter.grad
+        if name.endswith("in_proj_bias"):  # of query, key and value; see below for the keys'
+            part = theirs.shape[0] // 3
+            mine, theirs = torch.cat([mine[:part], mine[2 * part:]]), torch.cat([theirs[:part], theirs[2 * part:]])
+        if name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
+            assert mine.abs().max() < 1e-5 and theirs.abs().max() < 1e-5, f"gradient of {name}: must be 0"
+            continue
+        slopes[name] = check(f"gradient of {name}", mine, theirs)
+    assert len(slopes) > 30, f"only {len(slopes)} gradients compared"
+    name = max(slopes, key=slopes.get)
+    worst[f"{len(slopes)} gradients up to (that of {name})"] = slopes[name]
+    print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+
+
+def main():
+    use_their_python()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--probe", required=True, help="the program contrastive_probe")
+    arguments = parser.parse_args()
+    with needed():
+        import torch
+        import transformers
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)  # small models: threads only wait for each other
+    for seed, (kind, vision, text, options) in enumerate(MODELS):
+        compare(arguments.probe, kind, vision, text, options, seed)
+        print(f"equal to transformers {transformers.__version__}: {kind} {vision} {text} {options}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+// What our two towers compute for a folder of CLIP or SigLIP, for tests/parity/contrastive_parity.py to
+// compare with transformers.
+//
+//   contrastive_probe FOLDER OUT_FOLDER < request.json > answer.json
+//
+// FOLDER has input/model.safetensors with `pixels` (B, 3, S, S) beside the model's files. The request has
+// `texts`, the tokens of each, and what they begin and end with. OUT_FOLDER receives `model`, the folder
+// written again, `gradients`, the same with gradients in place of weights, and logits.safetensors with those
+// of each picture.
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/safetensors/file.hpp"
+#include "core/safetensors/writer.hpp"
+#include "plugins/tasks/contrastive/model/folder.hpp"
+#include "plugins/tasks/contrastive/model/pair_loss.hpp"
+#include "tests/support/declared.hpp"
+
+using namespace pipeline::contrastive;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+at::Tensor read_pixels(const fs::path& folder) {
+  const auto files = pipeline::safetensors::Folder::open(folder.string());
+  const auto& view = files.at("pixels");
+  return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
+}
+
+void save(const fs::path& path, const std::string& name, const at::Tensor& values) {
+  const at::Tensor tensor = values.contiguous();
+  pipeline::safetensors::Writer writer(path.string());
+  writer.declare(name, pipeline::safetensors::Dtype::kF32, tensor.sizes().vec());
+  writer.write(name,
+               std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
+  writer.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: contrastive_probe FOLDER OUT_FOLDER < request.json\n";
+    return 2;
+  }
+  const auto request = nlohmann::json::parse(std::cin);
+  const fs::path folder = argv[1], out = argv[2];
+  TwoTowers model(read_config(folder.string()));
+  import_model(folder.string(), model);
+  pipeline::tests::initialize(model);
+  const TextEnds ends{.begin = request["begin"], .end = request["end"]};
+  fs::create_directory(out / "model");
+  export_model((out / "model").string(), model, ends);
+
+  PairBatch batch;
+  batch.pixels = read_pixels(folder / "input");
+  std::vector<std::vector<int64_t>> texts = request["texts"], targets;
+  for (const auto& text : texts) targets.emplace_back(text.size(), -1);
+  batch.texts = pipeline::transformer::pack(texts, targets);
+  const at::Tensor scaled = model.scaled(batch, {});
+  const at::Tensor rows = at::cat({scaled, at::ones({scaled.size(0), 1})}, 1);
+  const int64_t width = model.config().projection_dim;
+  save(out / "logits.safetensors", "logits",
+       (at::mm(rows.narrow(1, 0, width), rows.narrow(1, width + 1, width).t()) + rows.narrow(1, width, 1))
+           .detach());
+
+  PairLoss loss(model.config().is_clip() ? PairLoss::Kind::kSoftmax : PairLoss::Kind::kSigmoid);
+  loss.begin(rows.detach());
+  const pipeline::RowLoss part = loss.part(rows.detach(), 0, rows.size(0));
+  const auto count = static_cast<double>(rows.size(0));
+  ((rows * part.gradient).sum() / count).backward();
+  for (const at::Tensor& parameter : pipeline::tests::tensors(model)) {
+    const at::Tensor gradient = parameter.grad();
+    at::Tensor(parameter).set_data(gradient.defined() ? gradient : at::zeros_like(parameter));
+  }
+  fs::create_directory(out / "gradients");
+  export_model((out / "gradients").string(), model, ends);
+  std::cout << nlohmann::json{{"loss", part.sum.item<double>() / count}, {"flops", model.flops(batch)}}
+            << "\n";
+  return 0;
+}
