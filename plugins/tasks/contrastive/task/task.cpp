@@ -28,8 +28,16 @@ void say_lines(const std::string& text, const std::function<void(const std::stri
   for (std::string line; std::getline(lines, line);) say(line);
 }
 
-// A caption is what the assistant says of the picture; what was asked does not matter.
-const std::string& caption_of(const vlm::Conversation& pair) { return pair.turns.back().text; }
+// Throws where it is more than a picture and what it shows.
+const std::string& caption_of(const vlm::Conversation& pair) {
+  const bool is_caption =
+      !pair.image.empty() && pair.turns.size() == 2 && pair.turns[0].text == vlm::kImageMark;
+  if (!is_caption)
+    fail_with(PL_ERROR_CONFIG, "record ", printable(pair.id, ""), " is a conversation",
+              pair.image.empty() ? " without a picture" : "",
+              ": this task takes pictures with captions alone (task.data.image_column and caption_column)");
+  return pair.turns[1].text;
+}
 
 }  // namespace
 
