@@ -86,7 +86,7 @@ TEST_F(Contrastive, HasTheSameBitsUnderEveryStrategy) {
 
 TEST_F(Contrastive, IsThatOfTheWholeBatchInAnyMicroBatches) {
   const auto with = [](const std::string& micro_batch) {
-    return std::vector<std::string>{"--set", "optimizer.lr=1e-3", "--set",
+    return std::vector<std::string>{"--set", "optimizer.lr=1e-4", "--set",
                                     "train.micro_batch=" + micro_batch};
   };
   train({"single", 1}, with("8"), "whole");

@@ -64,4 +64,20 @@ def qwen2(vocab_size):
     return tokenizer
 
 
+def clip(vocab_size):
+    """CLIP's, of transformers: lower case, no white space, and the last token of a word differs from the same within."""
+    from transformers import CLIPTokenizer
+
+    rules = CLIPTokenizer(vocab={"<|startoftext|>": 0, "<|endoftext|>": 1}, merges=[]).backend_tokenizer
+    tokenizer = tokenizers.Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = rules.normalizer, rules.pre_tokenizer
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(samples.TRAINING, tokenizers.trainers.BpeTrainer(
+        vocab_size=vocab_size, min_frequency=2, show_progress=False, initial_alphabet=alphabet, end_of_word_suffix="</w>"))
+    merges = [tuple(merge) for merge in json.loads(tokenizer.to_str())["model"]["merges"]]
+    words = dict.fromkeys(alphabet + [character + "</w>" for character in alphabet] + ["".join(merge) for merge in merges])
+    vocab = {word: i for i, word in enumerate([*words, "<|startoftext|>", "<|endoftext|>"])}
+    return CLIPTokenizer(vocab=vocab, merges=merges)
+
+
 KINDS = {"smol_lm": smol_lm, "llama3": llama3, "qwen2": qwen2}

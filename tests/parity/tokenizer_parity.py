@@ -168,6 +168,39 @@ def compare_kind(report, tool, tokenizers, kind, theirs, folder, texts):
     report.compare(f"{kind}: vocabulary after our saving", [kind], [read.get_vocab()], [theirs.get_vocab()])
 
 
+# Letters with case since Unicode 16 and 17, which are not in the tables that we make letters small with.
+CASED_SINCE_16 = {*range(0x10D50, 0x10D86), *range(0x16EA0, 0x16ED4), *range(0xA7CB, 0xA7DD), 0x1C89, 0x1C8A}
+
+
+def compare_clip(report, tool, texts):
+    """CLIP's, in both forms of its files; what we save of it, read by transformers."""
+    import tokenizer_kinds
+    from transformers import CLIPTokenizer
+
+    theirs = tokenizer_kinds.clip(900)
+    texts = texts + ["\u0130stanbul \u03a3\u0391\u03a3 A\u0301", "A PHOTO of a Cat, isn't it? 123 1\u00bd", " leading", "trailing  ", "x\u00a0y"]
+    texts += [f"A{chr(c)} {chr(c)}s" for c in range(0x30000) if not 0xD800 <= c < 0xE000 and c not in CASED_SINCE_16]
+    texts = [text for text in texts if "<|" not in text]
+    data, expected = [text.encode() for text in texts], [e.ids for e in theirs.backend_tokenizer.encode_batch(texts, add_special_tokens=False)]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as pair, tempfile.TemporaryDirectory() as saved:
+        theirs.save_pretrained(folder)
+        ours = tool.encode(folder, data)
+        report.compare("CLIP: ids", texts, ours, expected)
+        # Python's strip() takes some control characters for white space, which here stay.
+        report.compare("CLIP: decoded texts", ours, [text.decode().strip() for text in tool.decode(folder, ours)],
+                       [theirs.decode(ids, clean_up_tokenization_spaces=False) for ids in ours])
+        model = json.loads(theirs.backend_tokenizer.to_str())["model"]
+        with open(os.path.join(pair, "vocab.json"), "w") as file:
+            json.dump(model["vocab"], file)
+        with open(os.path.join(pair, "merges.txt"), "w") as file:
+            file.write("#version: 0.2\n" + "".join(" ".join(merge) + "\n" for merge in model["merges"]))
+        report.compare("CLIP: ids of vocab.json and merges.txt", texts, tool.encode(pair, data), expected)
+        tool.ask(["save", pair, saved], [])
+        again = CLIPTokenizer.from_pretrained(saved)
+        report.compare("CLIP: ids with what they add, after our saving", texts[:5000], again(texts[:5000])["input_ids"],
+                       theirs(texts[:5000])["input_ids"])
+
+
 def added_tokens(tokenizers):
     """Of all kinds that we read: special or not, in each other, next to and with white space."""
     token = tokenizers.AddedToken
@@ -339,6 +372,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             compare_kind(report, tool, tokenizers, kind, make(600), folder, samples.AWKWARD + texts)
         compare_added(report, tool, tokenizers, kind, json.loads(make(600).to_str()), texts)
+    compare_clip(report, tool, texts)
     with tempfile.TemporaryDirectory() as folder:
         compare_training(report, tool, tokenizers, "a few sentences", folder, samples.TRAINING, 512, 2)
         compare_training(report, tool, tokenizers, "random texts", folder, samples.random_texts(20000, seed=2), 4096, 2)

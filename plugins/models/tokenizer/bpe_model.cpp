@@ -15,14 +15,18 @@ constexpr int32_t kNoToken = -1;
 
 }  // namespace
 
-BpeModel::BpeModel(const Vocabulary& vocabulary) : pairs_(vocabulary.merges) {
+BpeModel::BpeModel(const Vocabulary& vocabulary)
+    : pairs_(vocabulary.merges), ends_words_(vocabulary.ends_words()) {
   byte_ids_.fill(kNoToken);
+  last_ids_.fill(kNoToken);
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     const std::string& token = vocabulary.tokens[i];
     const auto id = static_cast<int32_t>(i);
     const bool added = is_added(vocabulary, i);
     if (token.size() == 1)
       if (int32_t& known = byte_ids_[static_cast<uint8_t>(token[0])]; !added || known == kNoToken) known = id;
+    if (ends_words_ && !added && token.size() == 2 && token[1] == ' ')
+      last_ids_[static_cast<uint8_t>(token[0])] = id;
     if (vocabulary.ignore_merges && !added) wholes_.emplace(token, id);
   }
 }
@@ -34,6 +38,7 @@ void BpeModel::encode_append(std::string_view piece, std::vector<int32_t>& ids) 
       return;
     }
   }
+  if (ends_words_) return encode_word(piece, ids);
   piece.size() <= kShortBytes ? encode_short(piece, ids) : encode_long(piece, ids);
 }
 
@@ -81,6 +86,13 @@ void BpeModel::encode_long(std::string_view piece, std::vector<int32_t>& ids) co
     const int32_t id = byte_ids_[static_cast<uint8_t>(byte)];
     if (id != kNoToken) tokens.push_back(id);
   }
+  merge_all(pairs_, tokens, ids);
+}
+
+void BpeModel::encode_word(std::string_view piece, std::vector<int32_t>& ids) const {
+  std::vector<int32_t> tokens;
+  for (const char byte : piece) tokens.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+  tokens.back() = last_ids_[static_cast<uint8_t>(piece.back())];
   merge_all(pairs_, tokens, ids);
 }
 

@@ -74,9 +74,12 @@ class BpeModel {
  private:
   void encode_short(std::string_view piece, std::vector<int32_t>& ids) const;
   void encode_long(std::string_view piece, std::vector<int32_t>& ids) const;
+  void encode_word(std::string_view piece, std::vector<int32_t>& ids) const;
 
   PairTable pairs_;
-  std::array<int32_t, 256> byte_ids_;                     // kNoToken: none
+  std::array<int32_t, 256> byte_ids_;  // kNoToken: none
+  bool ends_words_;                    // the last byte of a piece has another token:
+  std::array<int32_t, 256> last_ids_;
   std::unordered_map<std::string_view, int32_t> wholes_;  // where merges are ignored: tokens by their bytes
 };
 

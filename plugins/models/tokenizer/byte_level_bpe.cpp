@@ -41,6 +41,11 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
   return hash.value();
 }
 
+bool begins_with_space(std::string_view piece) {
+  return character_class(decode_utf8(piece.data(), piece.data() + piece.size()).value) ==
+         CharacterClass::kSpace;
+}
+
 uint32_t next_owner() {
   static std::atomic<uint32_t> last{0};
   return ++last;
@@ -114,8 +119,11 @@ void ByteLevelBpe::encode_append(std::string_view text, std::vector<int32_t>& id
 
 void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids) const {
   WordCache& cache = WordCache::of_this_thread();
-  for (PieceScanner scanner(text, state_->vocabulary.pre_tokenizer); scanner.next();) {
+  const bool ends_words = state_->vocabulary.ends_words();
+  const std::string lower = ends_words ? lowered(text) : std::string();
+  for (PieceScanner scanner(ends_words ? lower : text, state_->vocabulary.pre_tokenizer); scanner.next();) {
     const std::string_view piece = scanner.piece();
+    if (ends_words && begins_with_space(piece)) continue;
     if (piece.size() > WordCache::kMaxBytes) {
       state_->model.encode_append(piece, ids);
       continue;
@@ -146,7 +154,9 @@ std::string ByteLevelBpe::decode_bytes(std::span<const int32_t> ids) const {
 }
 
 std::string ByteLevelBpe::decode(std::span<const int32_t> ids) const {
-  return replace_invalid_utf8(decode_bytes(ids));
+  std::string bytes = decode_bytes(ids);
+  if (state_->vocabulary.ends_words() && bytes.ends_with(' ')) bytes.pop_back();  // the last word's end
+  return replace_invalid_utf8(bytes);
 }
 
 const Vocabulary& ByteLevelBpe::vocabulary() const { return state_->vocabulary; }

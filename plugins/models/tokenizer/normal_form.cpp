@@ -8,6 +8,8 @@
 #include <memory>
 #include <new>
 
+#include "core/base/utf8.hpp"
+
 namespace pipeline::text {
 
 std::string_view composed(std::string_view text, std::string& kept) {
@@ -23,6 +25,25 @@ std::string_view composed(std::string_view text, std::string& kept) {
   if (size < 0) return text;
   kept.assign(reinterpret_cast<const char*>(made), static_cast<size_t>(size));
   return kept;
+}
+
+std::string lowered(std::string_view text) {
+  constexpr uint32_t kDottedI = 0x130;  // becomes two characters
+  std::string result;
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p != end;) {
+    const CodePoint character = decode_utf8(p, end);
+    const auto lower =
+        static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(character.value)));
+    if (character.value == kDottedI)
+      result += "i\u0307";
+    else if (lower != character.value)
+      append_utf8(lower, result);
+    else
+      result.append(p, character.bytes);
+    p += character.bytes;
+  }
+  return result;
 }
 
 }  // namespace pipeline::text

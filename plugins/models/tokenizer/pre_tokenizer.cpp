@@ -175,6 +175,14 @@ const char* llama3_piece_end(const char* p, const char* end) {
   return without_last(p, end, spaces);
 }
 
+const char* clip_piece_end(const char* p, const char* end) {
+  if (*p == '\'') {
+    if (const size_t bytes = contraction_bytes(p, end)) return p + bytes;
+  }
+  const Character first = character_at(p, end);
+  return first.type == CharacterClass::kNumber ? p + first.bytes : run_end(p, end, first);
+}
+
 }  // namespace
 
 CharacterClass character_class(uint32_t code_point) {
@@ -190,6 +198,8 @@ PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
       return llama3_piece_end<3>;
     case PreTokenizer::kQwen2:
       return llama3_piece_end<1>;
+    case PreTokenizer::kClip:
+      return clip_piece_end;
     case PreTokenizer::kGpt2:
       break;
   }

@@ -22,6 +22,7 @@ CharacterClass character_class(uint32_t code_point);
 // Llama 3:  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
 //           |\s*[\r\n]+|\s+(?!\S)|\s+
 // Qwen2:    the same with \p{N} in place of \p{N}{1,3}
+// CLIP:     's|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+, and \s+, which CLIP leaves out
 //
 // The pieces are non-empty and together are the text. Bytes that are not UTF-8 belong to [^\s\p{L}\p{N}].
 //

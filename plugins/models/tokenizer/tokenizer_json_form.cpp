@@ -94,18 +94,23 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
 Vocabulary parse_object(const Section& file) {
   const Section model(file.get("model"), file.place("model"));
   model.require("type", {"BPE"});  // first: what another kind has around it does not matter
+  model.require("end_of_word_suffix", {"", kWordEnd});
+  const bool is_clip = model.get("end_of_word_suffix") == kWordEnd;
   const bool is_composed = !file.get("normalizer").is_null();
-  if (is_composed) file.part("normalizer").require_given("type", {"NFC"});
+  if (is_clip)
+    require_clip_parts(file);
+  else if (is_composed)
+    file.part("normalizer").require_given("type", {"NFC"});
   require_byte_level(file, "decoder");
-  const std::string begin = read_post_processor(file);
+  const auto [begin, end] =
+      is_clip ? read_clip_post_processor(file) : std::pair(read_post_processor(file), std::string());
 
   model.require("dropout", {0.0});
   model.require("continuing_subword_prefix", {""});
-  model.require("end_of_word_suffix", {""});
   model.require("byte_fallback", {false});
   model.require("ignore_merges", {false, true});
 
-  VocabularyBuilder builder(read_pre_tokenizer(file));
+  VocabularyBuilder builder(is_clip ? PreTokenizer::kClip : read_pre_tokenizer(file));
   add_added_tokens(file, builder);
   add_vocab(model.get("vocab"), model.place("vocab"), builder);
   if (!builder.has_all_bytes()) model.require("unk_token", {});
@@ -113,13 +118,17 @@ Vocabulary parse_object(const Section& file) {
   Vocabulary vocabulary = builder.finish();
   vocabulary.ignore_merges = model.get("ignore_merges") == true;
   vocabulary.is_composed = is_composed;
+  const auto added = [&, &file = file](const std::string& token) {
+    const int32_t id = special_token(vocabulary, token);
+    if (id < 0)
+      throw Error(file.place("post_processor") + ": adds " + excerpt(token) +
+                  ", which is not among the added_tokens");
+    return id;
+  };
+  if (!end.empty()) vocabulary.end_of_text = added(end);
   if (begin.empty()) return vocabulary;
-  vocabulary.begin_of_text = special_token(vocabulary, begin);
+  vocabulary.begin_of_text = added(begin);
   vocabulary.adds_begin_of_text = true;
-  if (vocabulary.begin_of_text < 0) {
-    throw Error(file.place("post_processor") + ": adds " + excerpt(begin) +
-                ", which is not among the added_tokens");
-  }
   return vocabulary;
 }
 
@@ -144,12 +153,16 @@ std::string format_tokenizer_json(const Vocabulary& vocabulary) {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   // Written in the order that Hugging Face writes it; the offsets' options are those of its GPT-2.
   return R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": )" + added.dump() +
-         R"(, "normalizer": )" + (vocabulary.is_composed ? R"({"type": "NFC"})" : "null") +
+         R"(, "normalizer": )" +
+         (vocabulary.ends_words()  ? clip_normalizer().dump()
+          : vocabulary.is_composed ? R"({"type": "NFC"})"
+                                   : "null") +
          R"(, "pre_tokenizer": )" + format_pre_tokenizer(vocabulary.pre_tokenizer).dump() +
          R"(, "post_processor": )" + format_post_processor(vocabulary).dump() + R"(, "decoder": )" +
          decoder.dump() +
          R"(, "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", )" +
-         R"("end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": false, "ignore_merges": )" +
+         R"("end_of_word_suffix": ")" + (vocabulary.ends_words() ? kWordEnd : "") +
+         R"(", "fuse_unk": false, "byte_fallback": false, "ignore_merges": )" +
          (vocabulary.ignore_merges ? "true" : "false") + R"(, "vocab": )" + format_vocab_json(vocabulary) +
          R"(, "merges": [)" + merges + "]}}";
 }

@@ -29,7 +29,53 @@ std::string read_template(const Section& part) {
               ": must be the text, or one special token and then the text: no other template is read here");
 }
 
+json clip_pre_tokenizer() {
+  constexpr const char* kPieces =
+      R"(<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
+  return {{"type", "Split"}, {"pattern", {{"Regex", kPieces}}}, {"behavior", "Removed"}, {"invert", true}};
+}
+
+// A list of as many parts.
+Section part_of(const Section& whole, const char* key, size_t index, size_t count) {
+  const json& parts = whole.get(key);
+  if (!parts.is_array() || parts.size() != count)
+    throw Error(whole.place(key) + " = " + excerpt(parts) + ": must be a list of " + std::to_string(count));
+  return {parts[index], whole.place(std::string(key) + "[" + std::to_string(index) + "]")};
+}
+
 }  // namespace
+
+json clip_normalizer() {
+  return {
+      {"type", "Sequence"},
+      {"normalizers", json::array({{{"type", "NFC"}},
+                                   {{"type", "Replace"}, {"pattern", {{"Regex", "\\s+"}}}, {"content", " "}},
+                                   {{"type", "Lowercase"}}})}};
+}
+
+void require_clip_parts(const Section& file) {
+  file.require_given("normalizer", {clip_normalizer()});
+  const Section pieces = file.part("pre_tokenizer");
+  pieces.require_given("type", {"Sequence"});
+  const Section split = part_of(pieces, "pretokenizers", 0, 2),
+                bytes = part_of(pieces, "pretokenizers", 1, 2);
+  const json ours = clip_pre_tokenizer();
+  for (const auto& [key, value] : ours.items()) split.require_given(key.c_str(), {value});
+  bytes.require_given("type", {"ByteLevel"});
+  bytes.require("add_prefix_space", {false});
+}
+
+std::pair<std::string, std::string> read_clip_post_processor(const Section& file) {
+  const Section part = file.part("post_processor");
+  part.require_given("type", {"RobertaProcessing"});
+  const auto token = [&](const char* key) {
+    const json& value = part.get(key);
+    if (!value.is_array() || value.size() != 2 || !value[0].is_string())
+      throw Error(part.place(key) + " = " + excerpt(value) + ": must be a token and its id");
+    return value[0].get<std::string>();
+  };
+  return {token("cls"), token("sep")};
+}
 
 Matching read_matching(const Section& token) {
   token.require("single_word", {false});  // what a word is, is said by more tables of Unicode than are here
@@ -98,6 +144,8 @@ json format_pre_tokenizer(PreTokenizer kind) {
       return sequence(
           {{"type", "Split"}, {"pattern", pattern_of(kind)}, {"behavior", "Isolated"}, {"invert", false}},
           byte_level(false));
+    case PreTokenizer::kClip:
+      return sequence(clip_pre_tokenizer(), byte_level(true));
     case PreTokenizer::kGpt2:
       break;
   }
@@ -125,6 +173,16 @@ std::string read_post_processor(const Section& file) {
 }
 
 json format_post_processor(const Vocabulary& vocabulary) {
+  if (vocabulary.ends_words()) {
+    const auto token = [&](int32_t id) {
+      return json::array({vocabulary.tokens[static_cast<size_t>(id)], id});
+    };
+    return {{"type", "RobertaProcessing"},
+            {"sep", token(end_of_text(vocabulary))},
+            {"cls", token(vocabulary.begin_of_text)},
+            {"trim_offsets", false},
+            {"add_prefix_space", false}};
+  }
   json offsets = {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   if (!vocabulary.adds_begin_of_text) return offsets;

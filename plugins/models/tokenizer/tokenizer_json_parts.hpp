@@ -17,7 +17,7 @@ class Section {
  public:
   // `limit`: why options are refused.
   Section(const nlohmann::json& value, std::string place,
-          const char* limit = "only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here")
+          const char* limit = "only the byte-level BPE of GPT-2, SmolLM, Llama 3, Qwen and CLIP is read here")
       : value_(value), place_(std::move(place)), limit_(limit) {
     if (!value_.is_object())
       throw Error(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");
@@ -64,6 +64,11 @@ class Section {
 Matching read_matching(const Section& token);
 nlohmann::json format_added(int32_t id, std::string_view text, const Matching& how);
 
+// CLIP's own parts, around a model with the suffix of a word's end: throws Error unless all are as they are
+// there.
+void require_clip_parts(const Section& file);
+nlohmann::json clip_normalizer();
+
 // What cuts a text into pieces: `pre_tokenizer`.
 PreTokenizer read_pre_tokenizer(const Section& file);
 nlohmann::json format_pre_tokenizer(PreTokenizer kind);
@@ -71,6 +76,8 @@ nlohmann::json format_pre_tokenizer(PreTokenizer kind);
 // What is added to the tokens of a text: `post_processor`. Nothing (an empty string), or a special token
 // before it.
 std::string read_post_processor(const Section& file);
+// The same of CLIP's: the token that begins a text, and the one that ends it.
+std::pair<std::string, std::string> read_clip_post_processor(const Section& file);
 nlohmann::json format_post_processor(const Vocabulary& vocabulary);
 
 }  // namespace pipeline::text

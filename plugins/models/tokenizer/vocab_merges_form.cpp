@@ -66,19 +66,36 @@ void add_merge_text(std::string_view text, const std::function<std::string()>& p
 }
 
 Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merges) {
-  VocabularyBuilder builder;
   const json object = parse_tokenizer_file(vocab);
+  const auto has = [&](const std::string& token) { return object.is_object() && object.contains(token); };
+  const bool is_clip = has(kClipBegin) && has(std::string("!") + kWordEnd);
+  VocabularyBuilder builder(is_clip ? PreTokenizer::kClip : PreTokenizer::kGpt2);
+  if (is_clip && object[kClipBegin].is_number_unsigned())
+    builder.add_added(kClipBegin, id_of(object[kClipBegin]), {}, vocab.path);
   if (object.is_object() && object.contains(kEndOfText) && object[kEndOfText].is_number_unsigned()) {
     builder.add_added(kEndOfText, id_of(object[kEndOfText]), {}, vocab.path);
   }
   add_vocab(object, vocab.path, builder);
   add_merges(merges, builder);
-  return builder.finish();
+  Vocabulary vocabulary = builder.finish();
+  if (is_clip) {
+    vocabulary.is_composed = true;
+    vocabulary.begin_of_text = special_token(vocabulary, kClipBegin);
+    vocabulary.end_of_text = special_token(vocabulary, kEndOfText);
+    vocabulary.adds_begin_of_text = true;
+    if (vocabulary.begin_of_text < 0 || vocabulary.end_of_text < 0)
+      throw Error(vocab.path + ": " + kClipBegin + " and " + kEndOfText + " must both be tokens of CLIP's");
+  }
+  return vocabulary;
 }
 
 std::vector<std::string> token_texts(const Vocabulary& vocabulary) {
   std::vector<std::string> texts;
-  for (const std::string& token : vocabulary.tokens) texts.push_back(to_alphabet(token));
+  for (const std::string& token : vocabulary.tokens) {
+    const bool ends_word = vocabulary.ends_words() && token.size() > 1 && token.ends_with(' ');
+    texts.push_back(ends_word ? to_alphabet(std::string_view(token).substr(0, token.size() - 1)) + kWordEnd
+                              : to_alphabet(token));
+  }
   for (const Added& token : vocabulary.added) texts[static_cast<size_t>(token.id)] = token.text;
   return texts;
 }

@@ -26,7 +26,7 @@ struct Added {
 };
 
 // Which regular expression cuts texts into pieces: see PieceScanner.
-enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3, kQwen2 };
+enum class PreTokenizer : uint8_t { kGpt2, kSmolLm, kLlama3, kQwen2, kClip };
 
 // What a byte-level BPE tokenizer's files hold, checked: every byte has a token of its own (SmolLM: every
 // printable ASCII character), no two tokens but added ones are the same, merges are distinct pairs of them.
@@ -43,7 +43,13 @@ struct Vocabulary {
   int32_t end_of_text = -1;
   int32_t begin_of_text = -1;
   bool adds_begin_of_text = false;  // before each text that Hugging Face's encode() is given
+
+  // CLIP's: texts become lower case, white space is no part of any piece, and what ends a piece is another
+  // token than the same bytes within. Files write it "cat</w>"; its bytes here are those and a space.
+  bool ends_words() const { return pre_tokenizer == PreTokenizer::kClip; }
 };
+inline constexpr const char* kWordEnd = "</w>";
+inline constexpr const char* kClipBegin = "<|startoftext|>";
 
 inline constexpr const char* kEndOfText = "<|endoftext|>";
 inline constexpr const char* kLlama3EndOfText = "<|end_of_text|>";

@@ -106,7 +106,7 @@ void VocabularyBuilder::add_added(const std::string& content, int64_t id, const 
 }
 
 void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std::string& place) {
-  auto bytes = from_alphabet(text);
+  auto bytes = bytes_of(text);
   const auto known = tokens_.find(text);
   if (known != tokens_.end()) {
     // "é" is found as it is written, and stands for the byte that the alphabet writes so.
@@ -119,6 +119,15 @@ void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std
     throw Error(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
   }
   insert(text, std::move(*bytes), id, place);
+}
+
+std::optional<std::string> VocabularyBuilder::bytes_of(std::string_view text) const {
+  const std::string_view end = kWordEnd;
+  if (!vocabulary_.ends_words() || !text.ends_with(end) || text.size() == end.size())
+    return from_alphabet(text);
+  auto bytes = from_alphabet(text.substr(0, text.size() - end.size()));
+  if (bytes) *bytes += ' ';
+  return bytes;
 }
 
 void VocabularyBuilder::check_tokens(const std::string& place) {
@@ -146,6 +155,10 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
   }
   for (const uint8_t byte : alphabet_order()) {
     const std::string bytes(1, static_cast<char>(byte));
+    if (vocabulary_.ends_words() && !all.contains(bytes + " "))
+      throw Error(place + ": byte " + std::to_string(byte) + ", written " +
+                  excerpt(to_alphabet(bytes) + kWordEnd) +
+                  " where it ends a word, has no token: not the vocabulary of CLIP's tokenizer?");
     if (all.contains(bytes)) continue;
     has_all_bytes_ = false;  // SmolLM's own lacks bytes that no text has, or few
     if (vocabulary_.pre_tokenizer != PreTokenizer::kSmolLm || (byte >= ' ' && byte <= '~')) {

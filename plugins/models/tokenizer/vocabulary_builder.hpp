@@ -54,6 +54,7 @@ class VocabularyBuilder {
     std::string bytes;
     int32_t id;
   };
+  std::optional<std::string> bytes_of(std::string_view text) const;  // of a token as files write it
   void insert(const std::string& text, std::string bytes, int64_t id, const std::string& place);
   int32_t id_of(const std::string& text, const std::function<std::string()>& place) const;
 

@@ -206,7 +206,8 @@ TEST(MergesTxt, DefectsAreNamedWithTheirLine) {
 }
 
 TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
-  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here";
+  const std::string remedy =
+      ": only the byte-level BPE of GPT-2, SmolLM, Llama 3, Qwen and CLIP is read here";
   EXPECT_EQ(json_error([](json& f) {
               f["normalizer"] = {{"type", "NFKC"}};
             }),
@@ -236,8 +237,8 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: model.type = \"WordPiece\": must be \"BPE\"" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["model"]["dropout"] = 0.1; }),
             "t.json: model.dropout = 0.1: must be 0.0" + remedy);
-  EXPECT_EQ(json_error([](json& f) { f["model"]["end_of_word_suffix"] = "</w>"; }),
-            "t.json: model.end_of_word_suffix = \"</w>\": must be \"\"" + remedy);
+  EXPECT_EQ(json_error([](json& f) { f["model"]["end_of_word_suffix"] = "##"; }),
+            "t.json: model.end_of_word_suffix = \"##\": must be \"\" or \"</w>\"" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["model"]["byte_fallback"] = true; }),
             "t.json: model.byte_fallback = true: must be false" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["added_tokens"][0]["single_word"] = true; }),
@@ -247,7 +248,8 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
 }
 
 TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
-  const std::string remedy = ": only the byte-level BPE of GPT-2, SmolLM, Llama 3 and Qwen is read here";
+  const std::string remedy =
+      ": only the byte-level BPE of GPT-2, SmolLM, Llama 3, Qwen and CLIP is read here";
   const auto error = [](const char* kind, auto change) {
     json file = json::parse(read_all(fixture(std::string("kinds/") + kind + "/tokenizer.json")));
     change(file);

@@ -2,6 +2,7 @@
 // split.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
 
 #include <cstdio>
@@ -15,6 +16,15 @@ namespace pipeline::contrastive {
 namespace {
 
 constexpr const char* kPairRecord = "pair";
+
+// How many pairs are each other's nearest, of (pictures, texts); one that is so in one direction counts half.
+double nearest_share(const at::Tensor& similar, const at::Tensor& valid) {
+  const at::Tensor pairs = at::mm(valid, valid.t()), own = similar.diagonal();
+  const auto nearest = [&](const at::Tensor& logits) {
+    return ((logits >= own.unsqueeze(1)) * pairs).sum(1) == 1;
+  };
+  return (nearest(similar).sum() + nearest(similar.t()).sum()).item<double>() / 2;
+}
 
 std::string percent_line(const char* what, const Recall& recall) {
   std::string line;
@@ -34,12 +44,13 @@ std::string percent_line(const char* what, const Recall& recall) {
 
 void ContrastiveTask::evaluate(const ContrastiveBatch& batch, EvaluationSink& sink) {
   const at::Tensor rows = outputs(batch).to(at::kFloat);
+  const int64_t width = config().projection_dim;
+  const at::Tensor pictures = rows.narrow(1, 0, width), texts = rows.narrow(1, width + 1, width);
   {
     const AutocastScope in_float32({rows.device().type(), false});
     sink.value("loss", global_loss(rows).sum().item<double>(), batch.pairs);
+    sink.value("accuracy", nearest_share(at::mm(pictures, texts.t()), batch.valid), batch.pairs);
   }
-  const int64_t width = config().projection_dim;
-  const at::Tensor pictures = rows.narrow(1, 0, width), texts = rows.narrow(1, width + 1, width);
   const at::Tensor embedded = at::stack({pictures / pictures.norm(2, 1, true), texts}, 1).cpu().contiguous(),
                    valid = batch.valid.cpu();
   for (size_t i = 0; i < batch.ids.size(); ++i) {
@@ -55,8 +66,12 @@ void ContrastiveTask::evaluate(const ContrastiveBatch& batch, EvaluationSink& si
 }
 
 std::vector<Metric> ContrastiveTask::metrics() {
-  return {{.name = "loss",
-           .help = "of a pair among those of its evaluation batch (train.micro_batch samples), in nats"}};
+  return {
+      {.name = "loss",
+       .help = "of a pair among those of its evaluation batch (train.micro_batch samples), in nats"},
+      {.name = "accuracy",
+       .help = "share of pictures whose own text is the nearest in that batch, and of texts whose picture is",
+       .better = PL_BETTER_HIGHER}};
 }
 
 void ContrastiveTask::report(const Report& report, const ReportSink& sink) {
