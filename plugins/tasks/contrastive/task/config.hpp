@@ -56,10 +56,6 @@ struct DataConfig : sources::SplitOptions {
         .max(1);
     o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
   }
-  void validate(const ConfigErrors& errors) const {
-    SplitOptions::validate(errors);
-    require_train(errors);
-  }
 };
 
 struct VisionOptions {
