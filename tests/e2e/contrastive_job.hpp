@@ -16,9 +16,10 @@ reproducible = true
 [task]
 plugin = "contrastive"
 projection_dim = 16
+logit_scale = 0.5
 data = { train = "train.jsonl", val = "val.jsonl", test = "test.jsonl", max_broken_share = 0.1 }
-vision = { image_size = 16, patch_size = 8, hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 2, intermediate_size = 32, resize = "pad" }
-text = { max_position_embeddings = 20, hidden_size = 24, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32 }
+vision = { image_size = 16, patch_size = 8, hidden_size = 16, num_hidden_layers = 2, num_attention_heads = 2, intermediate_size = 32, initializer_range = 0.2, resize = "pad" }
+text = { max_position_embeddings = 20, hidden_size = 24, num_hidden_layers = 2, num_attention_heads = 4, intermediate_size = 32, initializer_range = 0.2 }
 tokenizer.vocab_size = 300
 )";
 

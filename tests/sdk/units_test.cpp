@@ -278,11 +278,13 @@ TEST(UnitsSkipped, AreEnteredAndLeftInTheSameOrder) {
   hooks.struct_size = sizeof hooks;
   hooks.user = &calls;
   hooks.enter = [](void* user, uint32_t unit, uint32_t pass) -> pl_error* {
-    *static_cast<std::string*>(user) += "+" + std::to_string(unit) + (PL_CODE(pass) == PL_PASS_FORWARD ? "f " : "b ");
+    *static_cast<std::string*>(user) +=
+        "+" + std::to_string(unit) + (PL_CODE(pass) == PL_PASS_FORWARD ? "f " : "b ");
     return nullptr;
   };
   hooks.leave = [](void* user, uint32_t unit, uint32_t pass) -> pl_error* {
-    *static_cast<std::string*>(user) += "-" + std::to_string(unit) + (PL_CODE(pass) == PL_PASS_FORWARD ? "f " : "b ");
+    *static_cast<std::string*>(user) +=
+        "-" + std::to_string(unit) + (PL_CODE(pass) == PL_PASS_FORWARD ? "f " : "b ");
     return nullptr;
   };
   pipeline::Units units;

@@ -118,7 +118,7 @@ Vocabulary parse_object(const Section& file) {
   Vocabulary vocabulary = builder.finish();
   vocabulary.ignore_merges = model.get("ignore_merges") == true;
   vocabulary.is_composed = is_composed;
-  const auto added = [&, &file = file](const std::string& token) {
+  const auto added = [&](const std::string& token) {
     const int32_t id = special_token(vocabulary, token);
     if (id < 0)
       throw Error(file.place("post_processor") + ": adds " + excerpt(token) +
