@@ -126,6 +126,79 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
               1e-5);
 }
 
+// Two pictures in a turn and one in a later one, beside conversations without.
+TEST_F(Vlm, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
+  const auto conversations = [](int first, int count) {
+    std::string text;
+    for (int i = first; i < first + count; ++i) {
+      if (first == 0 && i % 4 == 3) {
+        text += R"({"messages":[{"role":"user","content":"none?"},{"role":"assistant","content":"no"}]})"
+                "\n";
+        continue;
+      }
+      const auto picture = [&](int k) {
+        return "\"drawings/" + std::to_string(first + (i + k) % count) + ".png\"";
+      };
+      text += R"({"id":"s)" + std::to_string(i) + R"(","images":[)" + picture(0) + "," + picture(1) + "," +
+              picture(2) + R"(],"messages":[{"role":"user","content":[{"type":"image"},{"type":"image"},)" +
+              R"({"type":"text","text":"Same?"}]},{"role":"assistant","content":"no"},)" +
+              R"({"role":"user","content":"<image> this?"},{"role":"assistant","content":")" + colour_of(i) +
+              "\"}]}\n";
+    }
+    return text;
+  };
+  write_text(path("several.jsonl"), conversations(0, 40));
+  write_text(path("several-val.jsonl"), conversations(100, 8));
+  const std::vector<std::string> data{"--set", "task.data.train=several.jsonl",
+                                      "--set", "task.data.val=several-val.jsonl",
+                                      "--set", "task.data.test=several-val.jsonl"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), data.begin(), data.end());
+    return more;
+  };
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const auto uncached = call("run", with({"--set", "run.dir=again", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(uncached.code, 0) << uncached.err;
+  EXPECT_EQ(curve("again"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call("run", with({"--set", "run.dir=sharded", "--set", "strategy.plugin=sharded",
+                                           "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  EXPECT_EQ(curve("sharded"), curve("run"));
+
+  ASSERT_EQ(call("evaluate", with({})).code, 0);
+  const std::string page = read_text(path("run/evaluation-test-files/answers.html"));
+  size_t pictures = 0, answers = 0;
+  for (size_t at = 0; (at = page.find("<img ", at)) != page.npos; ++at) ++pictures;
+  for (size_t at = 0; (at = page.find("<article", at)) != page.npos; ++at) ++answers;
+  EXPECT_EQ(answers, 8u);
+  EXPECT_EQ(pictures, 16u) << "all of the first question's";
+
+  const Result asked = call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
+                                             "--question", "Is <image> as <image>?"}));
+  ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
+  EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("100.png,Is  as ?,"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png"})).code, 0);
+  EXPECT_THAT(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
+                                    "--question", "<image>?"}))
+                  .err,
+              HasSubstr("has <image> 1 times for 2 pictures"));
+  write_text(path("ask.jsonl"), R"({"image":["drawings/100.png","drawings/101.png"],"question":"Same?"})"
+                                "\n");
+  ASSERT_EQ(call("predict", with({"--set", "task.data.test=ask.jsonl", "--output", "several.csv"})).code, 0);
+  EXPECT_THAT(read_lines(path("several.csv")).at(1), testing::StartsWith("1,Same?,"));
+
+  // A limit cuts at a turn, and says so.
+  const Result cut = call("run", with({"--set", "run.dir=cut", "--set", "task.chat.max_tokens=36"}));
+  ASSERT_EQ(cut.code, 0) << cut.out << cut.err;
+  EXPECT_THAT(
+      cut.out + cut.err,
+      AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: it is "
+                                   "cut at a turn, with the pictures behind that"),
+            testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
+                                   "[0-9]+ times it was cut at a turn, 0 times")));
+}
+
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
   write_text(path("train.toml"), config() + kStages);
   ASSERT_EQ(call("run", {"--set", "run.dir=undisturbed"}).code, 0);

@@ -1,18 +1,20 @@
 // Reading captions and conversations, and keeping them.
 #include "plugins/tasks/vlm/data/conversation.hpp"
 
-#include <array>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <test_paths.hpp>
 #include "plugins/tasks/vlm/data/pictures.hpp"
+
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::vlm {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class Conversations : public testing::Test {
  protected:
@@ -44,12 +46,12 @@ TEST_F(Conversations, AreReadInLlavasFormat) {
     {"conversations": [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}], "image": null}])");
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].id, "x");
-  EXPECT_EQ(all[0].image, "p/1.jpg");
+  EXPECT_THAT(all[0].images, ElementsAre("p/1.jpg"));
   ASSERT_EQ(all[0].turns.size(), 4u);
   EXPECT_EQ(all[0].turns[1].text, "A \"cat\" 🐈.");
   EXPECT_TRUE(all[0].turns[1].is_assistant() && !all[0].turns[2].is_assistant());
   EXPECT_EQ(all[1].id, "7");
-  EXPECT_EQ(all[1].image, "");
+  EXPECT_THAT(all[1].images, IsEmpty());
   EXPECT_EQ(all[2].id, "3") << "numbered where there is none";
   EXPECT_EQ(report_.table("a.json"), "");
 }
@@ -69,7 +71,7 @@ TEST_F(Conversations, AreReadInOtherForms) {
                       "\n");
   ASSERT_EQ(lines.size(), 3u) << report_.table("a.jsonl");
   for (const Conversation& one : lines) {
-    EXPECT_EQ(one.image, "p.jpg");
+    EXPECT_THAT(one.images, ElementsAre("p.jpg"));
     ASSERT_EQ(one.turns.size(), 2u);
     EXPECT_EQ(one.turns[0].text, "<image>\nWhat?");
     EXPECT_EQ(one.turns[1].text, "red");
@@ -94,10 +96,80 @@ TEST_F(Conversations, PartsAreJoinedAsTheyAre) {
   EXPECT_EQ(read_text(question(text + "," + picture)), "What?\n<image>");
   EXPECT_EQ(read_text(question(picture, same)), "<image>");
   EXPECT_EQ(read("a.json", question(picture)).at(0).turns.at(1).text, "red\n");
-  EXPECT_EQ(reason(question(picture, another)), "several pictures: a conversation may have one");
-  EXPECT_EQ(reason(question(picture + R"(,{"type":"image","image":"q.jpg"})")),
-            "several pictures: a conversation may have one");
+  EXPECT_EQ(reason(question(picture, another)), "more pictures than <image> in the text");
   EXPECT_EQ(reason(question("7")), "a part that is a number, must be an object");
+}
+
+// Each stands where its turn has it, whichever way it is named there.
+TEST_F(Conversations, MayHaveSeveralPicturesInAnyTurn) {
+  const auto names = [&](const std::string& record) {
+    const auto all = read("a.jsonl", record + "\n");
+    std::string text;
+    for (const auto& picture : all.at(0).images) text += picture.name + " ";
+    for (const Turn& turn : all.at(0).turns) text += "| " + turn.text + " ";
+    return text;
+  };
+  const std::string gpt = R"({"from":"gpt","value":"a"})";
+  EXPECT_EQ(names(R"({"image":["1.png","2.png","3.png"],"conversations":[{"from":"human","value":)"
+                  R"("<image> or <image>?"},)" +
+                  gpt + R"(,{"from":"human","value":"none"},)" + gpt +
+                  R"(,{"from":"human","value":"and\n<image>"},)" + gpt + "]}"),
+            "1.png 2.png 3.png | <image> or <image>? | a | none | a | and\n<image> | a ");
+  const auto parts = [](const std::string& list) {
+    return R"({"role":"user","content":[)" + list + R"(]},{"role":"assistant","content":"a"})";
+  };
+  const std::string plain = R"({"type":"image"})", text = R"({"type":"text","text":"which?"})";
+  EXPECT_EQ(
+      names(R"({"images":["1.png","2.png"],"messages":[)" + parts(plain + "," + plain + "," + text) + "]}"),
+      "1.png 2.png | <image>\n<image>\nwhich? | a ");
+  const std::string by_path = R"({"type":"image","path":"p.png"})",
+                    by_url = R"({"type":"image","url":"u.png"})",
+                    by_image = R"({"type":"image","image":"i.png"})";
+  EXPECT_EQ(
+      names(R"({"messages":[)" + parts(text + "," + by_path + "," + by_url) + "," + parts(by_image) + "]}"),
+      "p.png u.png i.png | which?<image>\n<image> | a | <image> | a ");
+  // Those of the list stand at the other marks; one that is named twice is one.
+  EXPECT_EQ(names(R"({"images":["1.png","i.png","2.png"],"messages":[)" + parts(plain) + "," +
+                  parts(by_image) + "," + parts(by_path + "," + plain) + "]}"),
+            "1.png i.png p.png 2.png | <image> | a | <image> | a | <image>\n<image> | a ");
+  const auto within =
+      read("b.jsonl", R"({"id":"x","images":["data:;base64,AAAA",{"bytes":"data:;base64,AAAB"}],)"
+                      R"("messages":[)" +
+                          parts(plain + "," + plain) + "]}\n" + R"({"id":"y","messages":[)" +
+                          parts(R"({"type":"image","base64":"AAAC"})") + "]}\n");
+  ASSERT_EQ(within.size(), 2u) << report_.table("b.jsonl");
+  EXPECT_EQ(within[0].images.at(0).name, "(picture 1 in the record x)");
+  EXPECT_EQ(within[0].images.at(1).bytes, std::string("\0\0\1", 3));
+  EXPECT_EQ(within[1].images.at(0).bytes, std::string("\0\0\2", 3));
+  const Conversation again = Conversation::unpack(within[0].pack());
+  EXPECT_EQ(again.images, within[0].images);
+  EXPECT_EQ(again.turns.size(), 2u);
+  EXPECT_EQ(pictures_until(within[0], 0), 2u);
+  EXPECT_EQ(reason(R"({"messages":[)" + parts(R"({"type":"image","image":["a.png","b.png"]})") + "]}"),
+            "several pictures in one part of a turn: each is a part of its own");
+  EXPECT_EQ(reason(R"({"images":["a.png"],"messages":[)" + parts(plain + "," + plain) + "]}"),
+            "more <image> in the text than pictures");
+}
+
+TEST_F(Conversations, CaptionsMayBeOfSeveralPictures) {
+  const auto all =
+      read("a.jsonl", R"({"image":["1.png","2.png"],"caption":"both"})"
+                      "\n"
+                      R"({"image":[{"path":"1.png"},{"path":"2.png"}],"question":"Same?","caption":"no"})"
+                      "\n"
+                      R"({"image":["1.png","2.png"],"question":"Is <image> as <image>?","caption":"no"})"
+                      "\n"
+                      R"({"image":["1.png","2.png"],"question":"What is <image>?","caption":"a"})"
+                      "\n"
+                      R"({"image":[],"caption":"nothing"})"
+                      "\n");
+  ASSERT_EQ(all.size(), 3u) << report_.table("a.jsonl");
+  EXPECT_EQ(all[0].turns.at(0).text, "<image>\n<image>");
+  EXPECT_EQ(all[1].turns.at(0).text, "<image>\n<image>\nSame?");
+  EXPECT_EQ(all[2].turns.at(0).text, "Is <image> as <image>?");
+  for (const Conversation& one : all) EXPECT_THAT(one.images, ElementsAre("1.png", "2.png"));
+  EXPECT_THAT(report_.table("a.jsonl"), AllOf(HasSubstr("1: more pictures than <image> in the text"),
+                                              HasSubstr("1: no picture as \"image\"")));
 }
 
 TEST_F(Conversations, AKeyThatStandsTwiceIsNoChoice) {
@@ -118,13 +190,13 @@ TEST_F(Conversations, WordsOfTheDataAreQuotedInTheLog) {
 
 TEST_F(Conversations, OnePictureIsInOnePartHoweverItIsNamed) {
   const auto content = [&](const std::string& image) {
-    return shared_content({.id = {}, .image = image, .turns = {}}, "/data/p");
+    return shared_content({.id = {}, .images = {image}, .turns = {}}, "/data/p");
   };
   for (const char* name :
        {"a.jpg", "./a.jpg", "x/../a.jpg", ".//a.jpg", "/data/p/a.jpg", "/data//q/../p/./a.jpg"})
     EXPECT_EQ(content(name), "a.jpg") << name;
   EXPECT_EQ(content("../a.jpg"), "../a.jpg");
-  EXPECT_EQ(shared_content({.id = {}, .image = {}, .turns = {{"user", "./q"}}}, ""), "./q");
+  EXPECT_EQ(shared_content({.id = {}, .images = {}, .turns = {{"user", "./q"}}}, ""), "./q");
 }
 
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
@@ -140,7 +212,7 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
             "a picture, and no <image> in the text");
   EXPECT_EQ(
       reason(R"({"image":"a.png","conversations":[)" + marked + "," + gpt + "," + marked + "," + gpt + "]}"),
-      "several <image>");
+      "more <image> in the text than pictures");
   const std::string system = R"({"from":"system","value":"a"},)";
   EXPECT_THAT(reason(turns(system + human + "," + gpt)),
               HasSubstr("a system turn, for which task.chat.template has no place"));
@@ -153,7 +225,9 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   const std::string rest = R"(,"conversations":[)" + marked + "," + gpt + "]}";
   EXPECT_EQ(reason(R"({"id":[[1]])" + rest), "\"id\" is a list, must be text or a number");
   EXPECT_EQ(reason(R"({"image":[["a.png"]])" + rest), "\"image\" is a list, must be a picture's path");
-  EXPECT_EQ(reason(R"({"image":["a.png","b.png"])" + rest), "several pictures: a conversation may have one");
+  EXPECT_EQ(reason(R"({"image":["a.png","b.png"])" + rest), "more pictures than <image> in the text");
+  EXPECT_EQ(reason(R"({"image":["a.png",{"bytes":null,"path":null}])" + rest),
+            "a picture of \"image\" has neither bytes nor a path");
   EXPECT_EQ(reason(R"({"image":{"byte":""})" + rest), "\"image\" is an object, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":"https://example.org/a.png")" + rest),
             "the picture is a web address: download it, and name the file");
@@ -176,13 +250,12 @@ TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
   options.most_broken = 3;
   options.warn = [&](const std::string& line) { warning = line; };
   const Pictures pictures(options);
-  std::array<float, 3> pixels{};
-  EXPECT_TRUE(pictures.load("a.png", pixels.data()));
-  EXPECT_TRUE(pictures.load(folder_ / "a.png", pixels.data())) << warning;
+  EXPECT_TRUE(pictures.load("a.png"));
+  EXPECT_TRUE(pictures.load(folder_ / "a.png")) << warning;
   for (const std::string& outside :
        {folder_.path() + ".png", folder_ / "../a.png", std::string("../a.png")}) {
     warning.clear();
-    EXPECT_FALSE(pictures.load(outside, pixels.data())) << outside;
+    EXPECT_FALSE(pictures.load(outside)) << outside;
     EXPECT_THAT(warning, HasSubstr("leads out of the pictures' folder")) << outside;
   }
 }
@@ -203,8 +276,8 @@ TEST_F(Conversations, MayHaveTheirPictureWithin) {
                           data + R"(","path":"b.png"}],)" + turns + "}\n" + url + "\n" +
                           R"({"image":"data:image/png;base64,????",)" + turns + "}\n");
   ASSERT_EQ(all.size(), 3u) << report_.table("a.jsonl");
-  EXPECT_EQ(all[0].image.name, "(in the record x)");
-  EXPECT_EQ(all[1].image.name, "b.png");
+  EXPECT_EQ(all[0].images.at(0).name, "(in the record x)");
+  EXPECT_EQ(all[1].images.at(0).name, "b.png");
   EXPECT_EQ(report_.drops.begin()->first,
             "the picture within the record is not what \"data:image/...;base64,\" says");
   Pictures::Options options;
@@ -212,14 +285,14 @@ TEST_F(Conversations, MayHaveTheirPictureWithin) {
   options.resize.size = 1;
   const Pictures pictures(options);
   folder_.write("c.png", images::encode_png({1, 1, {255, 0, 0}}));
-  std::array<float, 3> expected{};
-  ASSERT_TRUE(pictures.load("c.png", expected.data()));
+  const auto expected = pictures.load("c.png");
+  ASSERT_TRUE(expected);
   for (const Conversation& one : all) {
     const Conversation kept = Conversation::unpack(one.pack());
-    EXPECT_EQ(kept.image, one.image);
-    std::array<float, 3> pixels{};
-    EXPECT_TRUE(pictures.load(kept.image, pixels.data()));
-    EXPECT_EQ(pixels, expected);
+    EXPECT_EQ(kept.images, one.images);
+    const auto loaded = pictures.load(kept.images.at(0));
+    ASSERT_TRUE(loaded);
+    EXPECT_EQ(loaded->pixels, expected->pixels);
   }
 }
 
@@ -228,10 +301,48 @@ TEST_F(Conversations, CaptionsMayHaveTheirPictureWithin) {
        {R"("data:image/png;base64,AAAA")", R"({"bytes":"data:;base64,AAAA","path":null})"}) {
     const auto all = read("a.jsonl", R"({"image":)" + image + R"(,"caption":"a cat","id":7})" + "\n");
     ASSERT_EQ(all.size(), 1u) << report_.table("a.jsonl");
-    EXPECT_EQ(all[0].image.bytes, std::string(3, '\0'));
+    EXPECT_EQ(all[0].images.at(0).bytes, std::string(3, '\0'));
     EXPECT_EQ(all[0].id, "7");
     EXPECT_EQ(all[0].turns.at(1).text, "a cat");
   }
+}
+
+// As tests/parity/record_picture_tables.py has written them: bytes, lists of these, and lists of structs.
+TEST_F(Conversations, AndSoMayTheRowsOfParquet) {
+  const auto rows = [&](const std::string& name) {
+    std::vector<Conversation> all;
+    report_ = {};
+    read_conversations(
+        sources::find(PIPELINE_SOURCE_DIR "/tests/tasks/vlm/fixtures/" + name), {},
+        [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
+    return all;
+  };
+  Pictures::Options options;
+  options.resize = {.size = 1, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
+  const Pictures pictures(options);
+  const auto colours = [&](const Conversation& one) {
+    std::string text;
+    for (const messages::Picture& picture : one.images) {
+      const auto loaded = pictures.load(picture);
+      text += !loaded ? "?" : loaded->pixels.at(0) > 0.5f ? "r" : loaded->pixels.at(1) > 0.5f ? "g" : "x";
+    }
+    return text;
+  };
+  const auto turns = rows("messages.parquet");
+  ASSERT_EQ(turns.size(), 2u) << report_.table("messages.parquet");
+  EXPECT_EQ(colours(turns[0]), "rg");
+  EXPECT_EQ(turns[0].turns.at(0).text, "<image>\nor<image>");
+  EXPECT_EQ(turns[0].images.at(1).name, "green.png");
+  EXPECT_THAT(turns[1].images, IsEmpty());
+  EXPECT_THAT(report_.table("m"), HasSubstr("1: more <image> in the text than pictures; the first is row 3"));
+  const auto bytes = rows("bytes.parquet");
+  ASSERT_EQ(bytes.size(), 2u);
+  EXPECT_EQ(colours(bytes[0]) + colours(bytes[1]), "rg");
+  const auto lists = rows("lists.parquet");
+  ASSERT_EQ(lists.size(), 2u);
+  EXPECT_EQ(colours(lists[0]), "rg");
+  EXPECT_EQ(lists[0].turns.at(0).text, "<image>\n<image>\nSame?");
+  EXPECT_EQ(colours(lists[1]), "g");
 }
 
 TEST_F(Conversations, AFileThatIsNoneIsAnError) {
@@ -252,7 +363,7 @@ TEST_F(Conversations, AFileThatIsNoneIsAnError) {
 TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
   const auto all = read("c.csv", "image,caption\na.png,\"one, two\"\nb.png,three\n");
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(all[0].image, "a.png");
+  EXPECT_THAT(all[0].images, ElementsAre("a.png"));
   EXPECT_EQ(all[0].turns.at(0).text, "<image>");
   EXPECT_EQ(all[0].turns.at(1).text, "one, two");
   CaptionColumns columns;
@@ -318,7 +429,7 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
   for (int times = 0; times < 2; ++times) {  // made, then opened
     const ConversationStore store(cache, source_of(sources::find_and_hash(path, cache, {}), {}, {}), {});
     ASSERT_EQ(store.size(), 2u);
-    EXPECT_EQ(store[0].image, "i.png");
+    EXPECT_THAT(store[0].images, ElementsAre("i.png"));
     EXPECT_EQ(store[1].id, "y");
     EXPECT_EQ(store[1].turns.at(1).text, "b");
     EXPECT_THAT(store.report(), HasSubstr("1: no turns"));

@@ -88,7 +88,7 @@ void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
     if (sink.purpose() == Purpose::kValidate || one.id >= kShown) continue;
-    const ShownAnswer shown{one.name, "", one.question, one.truth, one.answer, "", score.exact == 1};
+    const ShownAnswer shown{one.name, {}, one.question, one.truth, one.answer, "", score.exact == 1};
     sink.record(one.id, kAnswerRecord, shown.pack());
   }
 }

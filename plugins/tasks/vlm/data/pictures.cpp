@@ -102,18 +102,22 @@ std::string Pictures::png(const messages::Picture& picture) const {
   }
 }
 
-bool Pictures::load(const messages::Picture& picture, float* out,
-                    const std::function<bool(const files::Hash128& content)>& is_known) const {
+std::optional<Pictures::Loaded> Pictures::load(
+    const messages::Picture& picture,
+    const std::function<bool(const files::Hash128& content)>& is_known) const {
   const std::string& name = picture.name;
   std::string problem;
   std::vector<std::byte> file;
   try {
     file = bytes(picture);
-    if (is_known && is_known(files::hash128(text_of(file)))) return true;
+    if (is_known && is_known(files::hash128(text_of(file)))) return Loaded();
     images::DecodeOptions decode = options_.decode;
     decode.note = [&](const std::string& text) { note(name, text); };
-    images::resize_image(images::decode_image(file, decode), options_.resize, out);
-    return true;
+    const images::Image image = images::decode_image(file, decode);
+    Loaded loaded{.width = image.width, .height = image.height, .pixels = {}};
+    loaded.pixels.resize(static_cast<size_t>(3 * options_.resize.size * options_.resize.size));
+    images::resize_image(image, options_.resize, loaded.pixels.data());
+    return loaded;
   } catch (const images::ImageError& error) {
     const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
     problem = shown(name) + ": " + (what.empty() ? error.what() : what);
@@ -123,14 +127,14 @@ bool Pictures::load(const messages::Picture& picture, float* out,
   if (options_.is_asked) throw files::DataError(problem);
   const std::lock_guard lock(said_->mutex);
   const std::string known = picture.bytes.empty() ? name : name + " " + files::hash128(picture.bytes).hex();
-  if (!said_->broken.insert(known).second) return false;
+  if (!said_->broken.insert(known).second) return std::nullopt;
   const uint64_t count = said_->broken.size();
   if (count > options_.most_broken)
     throw files::DataError(problem + ": " + std::to_string(count) + (count == 1 ? " picture" : " pictures") +
                            " cannot be used, and " + std::to_string(options_.most_broken) +
                            " may be: mend them, or raise task.data.max_broken_share");
   options_.warn(problem + ": its sample is skipped");
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace pipeline::vlm

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,15 @@ class Pictures {
   // Throws DataError for an archive that cannot be read, or Cancelled.
   explicit Pictures(Options options, const files::Hooks& hooks = {});
 
-  // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
-  // many. `is_known` (optional) is asked with the hash of the file's content: true, and the picture is not
-  // decoded.
-  bool load(const messages::Picture& picture, float* out,
-            const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
+  struct Loaded {
+    int64_t width = 0, height = 0;  // of the picture, upright
+    std::vector<float> pixels;      // (3, S, S)
+  };
+  // Nothing for one that cannot be used. Throws DataError for one too many. `known` (optional) is asked with
+  // the hash of the file's content: true, and the picture is not decoded.
+  std::optional<Loaded> load(
+      const messages::Picture& picture,
+      const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
 
   // What the model sees of it, as a PNG file; empty for one that cannot be used.
   std::string png(const messages::Picture& picture) const;

@@ -57,34 +57,37 @@ at::Tensor Vlm::encoded(const at::Tensor& pixels, const ForwardPass& pass) const
   return result;
 }
 
-// The vision encoder's features of the pictures: (pictures * patches, hidden_size).
+// The vision encoder's features of the squares: (squares * patches, hidden_size).
 at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.keys.empty()) return vision_->features(batch.pixels, pass);
+  if (batch.cached.empty()) return vision_->features(batch.pixels, pass);
   std::vector<at::Tensor> found;
-  std::vector<int64_t> missing, rows;
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    const int64_t place = batch.places[i];
+  std::vector<size_t> missing;
+  std::vector<int64_t> rows;
+  for (const VlmBatch::Cached& one : batch.cached) {
     // One that was not there when the batch was made may be by now.
-    found.push_back(place < 0 ? batch.known[-place - 1] : cache_->find(batch.keys[i]));
+    found.push_back(one.place < 0 ? batch.known.narrow(0, -one.place - 1, one.squares)
+                                  : cache_->find(one.key).squares);
     if (found.back().defined()) continue;
-    missing.push_back(static_cast<int64_t>(i));
-    rows.push_back(place);
+    missing.push_back(found.size() - 1);
+    for (int64_t square = 0; square < one.squares; ++square) rows.push_back(one.place + square);
   }
   cache_->count(found.size() - missing.size(), missing.size());
   if (missing.empty()) {
     vision_->skip(pass);  // a strategy counts on every unit
   } else {
     const auto chosen = batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device()));
-    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(missing.size()), -1});
-    for (size_t m = 0; m < missing.size(); ++m) {
-      const auto i = static_cast<size_t>(missing[m]);
-      found[i] = made[static_cast<int64_t>(m)];
-      cache_->put(batch.keys[i], found[i]);
+    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(rows.size()), -1});
+    int64_t first = 0;
+    for (const size_t i : missing) {
+      const VlmBatch::Cached& one = batch.cached[i];
+      found[i] = made.narrow(0, first, one.squares);
+      first += one.squares;
+      cache_->put(one.key, {.squares = found[i], .width = one.width, .height = one.height});
     }
   }
   for (at::Tensor& features : found)
     features = transformer::to_device(features, batch.packed.tokens.device());
-  return at::cat(found);
+  return at::cat(found).flatten(0, 1);
 }
 
 at::Tensor Vlm::features(const VlmBatch& batch, const ForwardPass& pass) const {
@@ -96,7 +99,10 @@ at::Tensor Vlm::features(const VlmBatch& batch, const ForwardPass& pass) const {
 
 // A micro-batch without pictures passes through the same units, with no rows.
 transformer::Inserted Vlm::inserted(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.has_pictures()) return {batch.picture_rows, features(batch, pass)};
+  if (batch.has_pictures()) {
+    const at::Tensor all = features(batch, pass);
+    return {batch.picture_rows, batch.shown.defined() ? all.index_select(0, batch.shown) : all};
+  }
   at::Tensor seen = vision_->skip(pass);
   if (pass.units != nullptr) seen = pass.units->skip(projector_unit(), seen, first_.weight.requires_grad());
   return {at::empty({0}, batch.packed.tokens.options()), seen.view({0, language_->width()})};
@@ -113,12 +119,12 @@ at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const Forw
 }
 
 double Vlm::flops(const VlmBatch& batch) const {
-  const int64_t pictures = batch.has_pictures() ? batch.picture_rows.numel() / config_.vision.patches() : 0;
-  const auto rows = static_cast<double>(pictures * config_.vision.patches());
+  const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0,
+                squares = computed + (batch.known.defined() ? batch.known.size(0) : 0);
+  const auto rows = static_cast<double>(squares * config_.vision.patches());
   const auto from = static_cast<double>(config_.vision.hidden_size),
              to = static_cast<double>(language_->width());
   const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
-  const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0;
   return vision_->flops(computed, !vision_is_frozen()) + projector + language_->flops(batch.packed);
 }
 

@@ -25,25 +25,39 @@ struct VlmConfig {
   void check() const;
 };
 
-// Sequences in which some rows are a picture's patches instead of tokens.
-struct VlmBatch {
-  transformer::PackedBatch packed;  // where a patch is, the token is 0
-  at::Tensor pixels;                // (B, 3, S, S); undefined: none are needed
-  at::Tensor picture_rows;          // (pictures * patches) int64: the rows of packed that they take, in order
-  // With a cache of features: what identifies each picture, and where it is, at an index of pixels or, with a
-  // minus and one less, of `known`. Without: empty, and all are in pixels, in order.
-  std::vector<files::Hash128> keys;
-  std::vector<int64_t> places;
-  at::Tensor known;  // (K, patches, hidden_size): features of pictures; undefined: none
+// In an arrangement of rows of features: the learnt one that ends a line of a picture of several squares.
+inline constexpr int64_t kNewline = -1;
 
-  bool has_pictures() const { return picture_rows.defined() && picture_rows.numel() > 0; }
+// Sequences in which some rows are features of pictures instead of tokens. The vision encoder sees a picture
+// as one square or several.
+struct VlmBatch {
+  transformer::PackedBatch packed;  // where a row of features is, the token is 0
+  at::Tensor pixels;                // (T, 3, S, S): squares of pictures; undefined: none are needed
+  // (F) int64: the rows of features(), each the index of a row of the projected squares, or their number for
+  // the newline; undefined: all of them, in order.
+  at::Tensor arranged;
+  at::Tensor picture_rows;  // (R) int64: the rows of packed that have features
+  at::Tensor shown;         // (R) int64: which rows of features() are there; undefined: all, in order
+  // With a cache of features: of each picture what identifies it, its size, how many squares it is, and the
+  // place of the first one, an index of pixels or, with a minus and one less, of `known`. Without: empty, and
+  // all are in pixels, in order.
+  struct Cached {
+    files::Hash128 key;
+    int64_t width = 0, height = 0, squares = 1, place = 0;
+  };
+  std::vector<Cached> cached;
+  at::Tensor known;  // (K, patches, hidden_size): features of squares; undefined: none
+
+  bool has_pictures() const { return pixels.defined() || known.defined(); }
 
   template <class V>
   void tensors(V&& visit) {
     packed.tensors(visit);
     visit(pixels);
     visit(known);
+    visit(arranged);
     visit(picture_rows);
+    visit(shown);
   }
 };
 
@@ -70,7 +84,7 @@ class Vlm {
                const language::LossDetails& details = {}) const;
   // Logits of the given rows, (R, vocabulary) fp32. No gradients.
   at::Tensor logits(const VlmBatch& batch, const at::Tensor& rows, const ForwardPass& pass) const;
-  // What the language model sees of the batch's pictures: (pictures * patches, C).
+  // What the language model sees of the batch's pictures: (F, C).
   at::Tensor features(const VlmBatch& batch, const ForwardPass& pass) const;
   double flops(const VlmBatch& batch) const;
 

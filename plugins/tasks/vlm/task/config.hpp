@@ -161,13 +161,24 @@ struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples 
 
 struct AskOptions {
   std::filesystem::path image;
+  std::vector<std::filesystem::path> images;
   std::string question;
 
   void describe(Options& o) {
     o("image", image, "predict: a picture to ask about, instead of the test file").may_change();
+    o("images", images,
+      "predict: several pictures to ask about; <image> in the question says where each stands, else they "
+      "come "
+      "before it")
+        .may_change();
     o("question", question, "predict: what to ask").may_change();
   }
-  bool any() const { return !image.empty() || !question.empty(); }
+  bool any() const { return !image.empty() || !images.empty() || !question.empty(); }
+  std::vector<std::filesystem::path> pictures() const {
+    std::vector<std::filesystem::path> all = images;
+    if (!image.empty()) all.insert(all.begin(), image);
+    return all;
+  }
 };
 
 struct VlmTaskConfig {
