@@ -199,6 +199,51 @@ TEST_F(Vlm, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
                                    "[0-9]+ times it was cut at a turn, 0 times")));
 }
 
+// LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.
+TEST_F(Vlm, PicturesInGridsAreLearntKeptAndExported) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", R"(task.vision.grids=["1x2", "2x1", "2x2"])", "--set",
+                             "task.vision.resize=squash"});
+    return more;
+  };
+  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1x2"])"}).err,
+              HasSubstr("must be \"squash\" with task.vision.grids"));
+  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1*2"])"}).err,
+              HasSubstr("\"1*2\" is no grid: must be rows x columns, such as 2x3"));
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 24 rows a picture"));
+  EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
+  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call(
+      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
+                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  EXPECT_EQ(curve("sharded"), curve("single"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
+  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+  EXPECT_THAT(read_text(path("run/evaluation-val-files/answers.html")), HasSubstr("<img "));
+
+  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
+  const auto config_json = nlohmann::json::parse(read_text(path("run/export/config.json")));
+  EXPECT_EQ(config_json["model_type"], "llava_next");
+  EXPECT_EQ(config_json["image_grid_pinpoints"], nlohmann::json::parse("[[16,32],[32,16],[32,32]]"));
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["image_processor_type"],
+      "LlavaNextImageProcessor");
+  // The folder is a start that brings its grids.
+  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                                    "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
+                                    "train.max_steps=1", "--set", "task.vision.resize=squash"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
+              1e-5);
+}
+
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
   write_text(path("train.toml"), config() + kStages);
   ASSERT_EQ(call("run", {"--set", "run.dir=undisturbed"}).code, 0);

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from transformers import LlavaImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/images")
@@ -245,9 +246,16 @@ def record_squares():
                                                                  resample=Image.Resampling.BICUBIC)}[fit]()
             made = square(image, **plain)["pixel_values"][0].astype(np.uint8).transpose(1, 2, 0)
             squares.append({"from": size, "fit": fit, "shortest_edge": edge, **pixels(Image.fromarray(made))})
+    tiles = []
+    for size in ((40, 30), (7, 9), (1, 5), (64, 3), (15, 70), (5, 5), (23, 11)):
+        for grids in ([[1, 2], [2, 1], [2, 2]], [[3, 1], [1, 3], [1, 1]]):
+            pinpoints = [[rows * 4, columns * 4] for rows, columns in grids]
+            next_ = LlavaNextImageProcessorPil(size={"shortest_edge": 4}, crop_size={"height": 4, "width": 4}, image_grid_pinpoints=pinpoints)
+            made = next_(Image.fromarray(patterned(*size)), **plain)["pixel_values"][0].astype(np.uint8).transpose(0, 2, 3, 1)
+            tiles.append({"from": size, "grids": grids, "squares": [square.tobytes().hex() for square in made]})
     side = {"size": {"shortest_edge": 4}, "crop_size": {"height": 4, "width": 4}, "return_tensors": "np"}
     numbers = CLIPImageProcessorPil()(Image.fromarray(patterned(9, 7)), **side)["pixel_values"][0]
-    return {"resized": resized, "squares": squares, "normalized": [float(v) for v in numbers.reshape(-1)]}
+    return {"resized": resized, "squares": squares, "tiles": tiles, "normalized": [float(v) for v in numbers.reshape(-1)]}
 
 
 def main():

@@ -69,10 +69,11 @@ Config read_tower(const ConfigFile& file) {
 }  // namespace
 
 Config read_config(const ConfigFile& file) {
-  const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
+  const std::string type =
+      file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava", "llava_next"});
   if (type.ends_with("_vision_model")) return read_tower(file);
   const ConfigFile part = file.part("vision_config");
-  if (type == "llava") return read_tower(part);
+  if (type.starts_with("llava")) return read_tower(part);
   hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
                             Config());
   // An old form of vision_config, which goes first in transformers.

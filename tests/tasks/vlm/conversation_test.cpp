@@ -246,7 +246,7 @@ TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
   std::string warning;
   Pictures::Options options;
   options.folder = folder_.path();
-  options.resize.size = 1;
+  options.tiles.square.size = 1;
   options.most_broken = 3;
   options.warn = [&](const std::string& line) { warning = line; };
   const Pictures pictures(options);
@@ -282,7 +282,7 @@ TEST_F(Conversations, MayHaveTheirPictureWithin) {
             "the picture within the record is not what \"data:image/...;base64,\" says");
   Pictures::Options options;
   options.folder = folder_.path();
-  options.resize.size = 1;
+  options.tiles.square.size = 1;
   const Pictures pictures(options);
   folder_.write("c.png", images::encode_png({1, 1, {255, 0, 0}}));
   const auto expected = pictures.load("c.png");
@@ -318,7 +318,7 @@ TEST_F(Conversations, AndSoMayTheRowsOfParquet) {
     return all;
   };
   Pictures::Options options;
-  options.resize = {.size = 1, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
+  options.tiles.square = {.size = 1, .mean = {0, 0, 0}, .deviation = {1, 1, 1}};
   const Pictures pictures(options);
   const auto colours = [&](const Conversation& one) {
     std::string text;

@@ -36,9 +36,9 @@ json with(json processor, const char* key, json value) {
   return processor;
 }
 
-images::ResizeOptions options_of(bool is_clip, int64_t size = 224) {
-  images::ResizeOptions options{.size = size};
-  if (!is_clip) options.mean = options.deviation = {0.5, 0.5, 0.5};
+images::TileOptions options_of(bool is_clip, int64_t size = 224, std::vector<images::Grid> grids = {}) {
+  images::TileOptions options{.square = {.size = size}, .grids = std::move(grids)};
+  if (!is_clip) options.square.mean = options.square.deviation = {0.5, 0.5, 0.5};
   return options;
 }
 
@@ -60,6 +60,33 @@ TEST(ImageProcessor, WhatTransformersWritesIsFollowed) {
   EXPECT_EQ(read(with(kClip, "size", {{"height", 224}, {"width", 224}})), "squash bicubic");
   EXPECT_EQ(read(json::object()), "crop bicubic") << "the defaults of the class";
   EXPECT_EQ(read(json::object(), false), "squash bicubic");
+}
+
+TEST(ImageProcessor, GridsAreThoseOfTheModel) {
+  const auto read_next = [](const json& processor, std::vector<images::Grid> grids) {
+    const tests::FilesFolder folder;
+    folder.write("preprocessor_config.json", processor.dump());
+    return read_image_processor(folder.path(), options_of(true, 224, std::move(grids)), true)->resize;
+  };
+  json next = with(kClip, "image_processor_type", "LlavaNextImageProcessorFast");
+  next["do_pad"] = true;
+  next["image_grid_pinpoints"] = {{224, 448}, {448, 448}};
+  EXPECT_EQ(read_next(next, {{1, 2}, {2, 2}}), "squash");
+  EXPECT_EQ(read_next(next, {}), "squash") << "of an encoder alone";
+  EXPECT_THAT(
+      tests::message_of<Error>([&] {
+        read_next(next, {{1, 2}});
+      }),
+      HasSubstr("image_grid_pinpoints = [[224,448],[448,448]]: must be [[224,448]], as config.json has it"));
+  next.erase("image_grid_pinpoints");
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                read_next(next, {{1, 2}});
+              }),
+              HasSubstr("image_grid_pinpoints is missing: must be [[224,448]]"));
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                read_next(kClip, {{1, 2}});
+              }),
+              HasSubstr("must be LlavaNextImageProcessor"));
 }
 
 TEST(ImageProcessor, TheNewerFormIsReadFirst) {

@@ -96,7 +96,7 @@ void Pictures::note(const std::string& name, const std::string& text) const {
 std::string Pictures::png(const messages::Picture& picture) const {
   try {
     return images::encode_png(
-        images::squared(images::decode_image(bytes(picture), options_.decode), options_.resize));
+        images::seen_of(images::decode_image(bytes(picture), options_.decode), options_.tiles));
   } catch (const std::runtime_error&) {
     return {};  // load() has named it
   }
@@ -114,10 +114,8 @@ std::optional<Pictures::Loaded> Pictures::load(
     images::DecodeOptions decode = options_.decode;
     decode.note = [&](const std::string& text) { note(name, text); };
     const images::Image image = images::decode_image(file, decode);
-    Loaded loaded{.width = image.width, .height = image.height, .pixels = {}};
-    loaded.pixels.resize(static_cast<size_t>(3 * options_.resize.size * options_.resize.size));
-    images::resize_image(image, options_.resize, loaded.pixels.data());
-    return loaded;
+    return Loaded{
+        .width = image.width, .height = image.height, .pixels = images::numbers_of(image, options_.tiles)};
   } catch (const images::ImageError& error) {
     const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
     problem = shown(name) + ": " + (what.empty() ? error.what() : what);

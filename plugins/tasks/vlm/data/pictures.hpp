@@ -11,7 +11,7 @@
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/images/image.hpp"
-#include "plugins/data/images/resize.hpp"
+#include "plugins/data/images/tiles.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
 
@@ -29,7 +29,7 @@ class Pictures {
     std::filesystem::path folder;
     std::vector<std::filesystem::path> archives;  // in which pictures are looked for first
     images::DecodeOptions decode;
-    images::ResizeOptions resize;
+    images::TileOptions tiles;
     uint64_t most_broken = 0;                           // pictures
     bool is_asked = false;                              // there is one alone, which somebody has named
     std::function<void(const std::string& line)> warn;  // [any-thread]
@@ -39,7 +39,7 @@ class Pictures {
 
   struct Loaded {
     int64_t width = 0, height = 0;  // of the picture, upright
-    std::vector<float> pixels;      // (3, S, S)
+    std::vector<float> pixels;      // (squares, 3, S, S)
   };
   // Nothing for one that cannot be used. Throws DataError for one too many. `known` (optional) is asked with
   // the hash of the file's content: true, and the picture is not decoded.

@@ -21,7 +21,7 @@ using hugging_face::NameMap;
 using hugging_face::Piece;
 using nlohmann::json;
 
-constexpr const char* kLlava = "llava";
+constexpr const char *kLlava = "llava", *kNext = "llava_next";
 constexpr std::string_view kVision = "vision.", kProjector = "projector.", kLanguage = "language.";
 
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
@@ -32,7 +32,7 @@ std::string replaced(std::string name, std::string_view from, std::string_view t
 
 // LLaVA's names since transformers 4.52, in which "model." has all but the head, as they were before.
 std::string old_name(const std::string& name) {
-  for (const std::string_view part : {"vision_tower.", "multi_modal_projector."})
+  for (const std::string_view part : {"vision_tower.", "multi_modal_projector.", "image_newline"})
     if (name.starts_with("model." + std::string(part))) return after(name, "model.");
   if (name.starts_with("model.language_model."))
     return "language_model." + replaced(name, "language_model.", "");
@@ -47,6 +47,7 @@ std::string new_name(const std::string& name) {
 }
 
 std::vector<Piece> projector_pieces(const Parameter& parameter) {
+  if (parameter.name == "projector.image_newline") return {{.name = "image_newline"}};
   return {{.name = "multi_modal_projector." + after(parameter.name, kProjector),
            .transposed = parameter.name.ends_with(".weight")}};
 }
@@ -95,7 +96,7 @@ bool takes_pictures(const language::Config& config) {
 bool is_llava(const std::string& folder) {
   std::string type;
   ConfigFile(folder + "/config.json").read("model_type", type);
-  return type == kLlava;
+  return type == kLlava || type == kNext;
 }
 
 vision::Config read_vision_folder(const std::string& folder) {
@@ -111,6 +112,12 @@ int64_t read_image_token(const std::string& folder) {
   int64_t token = 32000;  // transformers' default
   ConfigFile(folder + "/config.json").read("image_token_index", token);
   return token;
+}
+
+bool pads_pictures(const std::string& folder) {
+  std::string ratio;
+  ConfigFile(folder + "/config.json").read("image_aspect_ratio", ratio);
+  return ratio == "pad";
 }
 
 void import_vision(const std::string& folder, Vlm& model) {
@@ -157,6 +164,9 @@ const hugging_face::Fields<VlmConfig>& llava_fields() {
       {"vision_feature_layer", kReadElsewhere},
       {"vision_feature_select_strategy", kReadElsewhere},
       {"image_seq_length", kReadElsewhere},
+      {"image_grid_pinpoints", kReadElsewhere},
+      {"image_aspect_ratio", kReadElsewhere},         // LLaVA's own
+      {"use_image_newline_parameter", only({true})},  // old
       {"image_token_index", kReadElsewhere},
       {"tie_word_embeddings", kReadElsewhere},
       {"projector_hidden_act", only({"gelu"})},
@@ -173,6 +183,10 @@ void check_llava_fields(const ConfigFile& file, const vision::Config& vision, co
   // Without the class token, which SigLIP does not have.
   check_only(file, "vision_feature_select_strategy",
              {{vision.is_clip() ? "default" : "full"}, /*is_required=*/!vision.is_clip()});
+  std::string type;
+  file.read("model_type", type);
+  if (file.find("image_aspect_ratio") != nullptr)
+    check_only(file, "image_aspect_ratio", type == kNext ? only({"anyres"}) : only({"square", "pad"}));
   // transformers' default, whatever the tower; it uses the tower's own.
   check_only(file, "image_seq_length", only({vision.patches(), 576}));
   bool tied = text.tie_word_embeddings;
@@ -184,14 +198,41 @@ void check_llava_fields(const ConfigFile& file, const vision::Config& vision, co
 
 }  // namespace
 
+namespace {
+
+// Of "image_grid_pinpoints", heights and widths in pixels.
+std::vector<images::Grid> read_grids(const ConfigFile& file, int64_t side) {
+  constexpr const char* kKey = "image_grid_pinpoints";
+  const json usual = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};  // transformers' default
+  const json* const found = file.find(kKey);
+  std::vector<images::Grid> grids;
+  const std::string problem = concat("must be a list of [height, width], multiples of the ", side,
+                                     " pixels of image_size in vision_config");
+  const json& all = found == nullptr ? usual : *found;
+  for (const json& size : all.is_array() ? all : json::array({0})) {
+    const bool is_size =
+        size.is_array() && size.size() == 2 && size[0].is_number_unsigned() && size[1].is_number_unsigned();
+    const int64_t height = is_size ? size[0].get<int64_t>() : 0, width = is_size ? size[1].get<int64_t>() : 0;
+    if (height < 1 || width < 1 || height % side != 0 || width % side != 0)
+      found == nullptr ? file.fail_missing(kKey, problem) : file.fail(kKey, problem);
+    grids.push_back({height / side, width / side});
+  }
+  if (grids.empty()) file.fail(kKey, problem);
+  return grids;
+}
+
+}  // namespace
+
 VlmConfig read_llava_config(const std::string& folder) {
   const ConfigFile file(folder + "/config.json");
-  file.type({"llava"});
+  const bool has_grids = file.type({kLlava, kNext}) == kNext;
   const language::Config text = language::read_config(file.part("text_config"));
   if (!takes_pictures(text))
     file.part("text_config").fail("model_type", "pictures of this model are not as transformers has them");
   VlmConfig config{.vision = vision::read_config(file), .language = text, .projector_layers = 2};
-  config = hugging_face::read_fields(file, llava_fields(), "LlavaConfig", config);
+  config =
+      hugging_face::read_fields(file, llava_fields(), has_grids ? "LlavaNextConfig" : "LlavaConfig", config);
+  if (has_grids) config.grids = read_grids(file, config.vision.image_size);
   check_llava_fields(file, config.vision, text);
   int64_t layer = -2;
   file.read("vision_feature_layer", layer);
@@ -203,6 +244,16 @@ VlmConfig read_llava_config(const std::string& folder) {
   return config;
 }
 
+namespace {
+
+std::vector<std::string> names_of(const std::vector<images::Grid>& grids) {
+  std::vector<std::string> names;
+  for (const images::Grid& grid : grids) names.push_back(images::name_of(grid));
+  return names;
+}
+
+}  // namespace
+
 int64_t import_llava(const std::string& folder, Vlm& model) {
   const VlmConfig theirs = read_llava_config(folder);
   const language::Config& ours = model.config().language;
@@ -210,6 +261,7 @@ int64_t import_llava(const std::string& folder, Vlm& model) {
   hugging_face::Differences differences;
   vision::compare(model.config().vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
   differences.compare("task.projector.layers", model.config().projector_layers, theirs.projector_layers);
+  differences.compare("task.vision.grids", names_of(model.config().grids), names_of(theirs.grids));
   language::compare(ours, theirs.language, differences);
   differences.raise(folder);
   hugging_face::import_weights(folder, model.parameters(), llava_map(model, more));
@@ -237,18 +289,23 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
                                {{norm + "weight", one}, {norm + "bias", zero}});
   json text = language::config_json(language);
   text["vocab_size"] = language.vocab_size + more_tokens;
-  const json values = {{"model_type", "llava"},
-                       {"architectures", {"LlavaForConditionalGeneration"}},
-                       {"projector_hidden_act", "gelu"},
-                       {"multimodal_projector_bias", true},
-                       {"vision_feature_layer", -1},
-                       {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
-                       {"image_token_index", image_token.value_or(language.vocab_size)},
-                       {"image_seq_length", vision.patches()},
-                       {"tie_word_embeddings", language.tie_word_embeddings},
-                       {"torch_dtype", "float32"},
-                       {"text_config", text},
-                       {"vision_config", vision::config_json(vision)}};
+  const std::vector<images::Grid>& grids = model.config().grids;
+  json values = {{"model_type", grids.empty() ? kLlava : kNext},
+                 {"architectures",
+                  {grids.empty() ? "LlavaForConditionalGeneration" : "LlavaNextForConditionalGeneration"}},
+                 {"projector_hidden_act", "gelu"},
+                 {"multimodal_projector_bias", true},
+                 {"vision_feature_layer", -1},
+                 {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
+                 {"image_token_index", image_token.value_or(language.vocab_size)},
+                 {"image_seq_length", vision.patches()},
+                 {"tie_word_embeddings", language.tie_word_embeddings},
+                 {"torch_dtype", "float32"},
+                 {"text_config", text},
+                 {"vision_config", vision::config_json(vision)}};
+  for (const images::Grid& grid : grids)
+    values["image_grid_pinpoints"].push_back(
+        {grid.rows * vision.image_size, grid.columns * vision.image_size});
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
 }
 

@@ -25,6 +25,10 @@ language::Config read_language_folder(const std::string& folder);
 // The token that stands for a picture in a folder of LLaVA.
 int64_t read_image_token(const std::string& folder);
 
+// Whether pictures are padded to squares there, as LLaVA's own code does it: "image_aspect_ratio" of
+// config.json.
+bool pads_pictures(const std::string& folder);
+
 // The model of a folder of LLaVA. Throws Error for what we do not compute.
 VlmConfig read_llava_config(const std::string& folder);
 
@@ -34,9 +38,10 @@ int64_t import_llava(const std::string& folder, Vlm& model);
 // Whether a folder's config.json says that it is LLaVA's.
 bool is_llava(const std::string& folder);
 
-// What transformers loads as LlavaForConditionalGeneration. `image_token` stands for a patch there; without,
-// it is one more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2:
-// transformers cannot give one a picture.
+// What transformers loads as LlavaForConditionalGeneration, or with grids as
+// LlavaNextForConditionalGeneration. `image_token` stands for a patch there; without, it is one more than our
+// vocabulary has, at its end. Throws Error where the language model is a GPT-2: transformers cannot give one
+// a picture.
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
 
 // As PEFT's adapters of LLaVA are: additions to the language model, and what else is trained.

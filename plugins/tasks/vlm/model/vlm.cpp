@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "hugging_face/config_file.hpp"
 #include "transformer/gelu.hpp"
@@ -15,6 +16,11 @@ void VlmConfig::check() const {
   vision.check();
   language.check();
   hugging_face::check_range("projector_layers", projector_layers, 1, 2);
+  for (const images::Grid& grid : grids) {
+    constexpr int64_t kMost = 64;
+    hugging_face::check_range("rows of a grid", grid.rows, 1, kMost);
+    hugging_face::check_range("columns of a grid", grid.columns, 1, kMost);
+  }
 }
 
 Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config) {
@@ -29,12 +35,22 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);
   if (config_.projector_layers == 2)
     second_ = transformer::add_linear(*registry_, "projector.linear_2", to, to, unit, deviation);
+  if (!config_.grids.empty())
+    newline_ =
+        registry_->add({.name = "projector.image_newline", .shape = {to}, .decay = false, .unit = unit},
+                       normal(1 / std::sqrt(static_cast<double>(to))));
 }
 
 at::Tensor Vlm::projected(const at::Tensor& features) const {
   const at::Tensor x = transformer::linear(features, first_);
   if (config_.projector_layers == 1) return x;
   return transformer::linear(transformer::gelu(x, transformer::Gelu::kExact), second_);
+}
+
+at::Tensor Vlm::arranged(const at::Tensor& projected, const VlmBatch& batch) const {
+  if (!batch.arranged.defined()) return projected;
+  const at::Tensor newlines = newline_.to(projected.scalar_type()).expand({batch.newlines, -1});
+  return at::cat({projected, newlines}).index_select(0, batch.arranged);
 }
 
 bool Vlm::vision_is_frozen() const {
@@ -93,7 +109,9 @@ at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
 at::Tensor Vlm::features(const VlmBatch& batch, const ForwardPass& pass) const {
   return pass.run_once(
       projector_unit(),
-      [&](const Tensors& in) { return Tensors{projected(in[0].to(pass.compute)).to(in[0].scalar_type())}; },
+      [&](const Tensors& in) {
+        return Tensors{arranged(projected(in[0].to(pass.compute)), batch).to(in[0].scalar_type())};
+      },
       {seen(batch, pass)})[0];
 }
 

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "language/language_model.hpp"
+#include "plugins/data/images/tiles.hpp"
 #include "plugins/models/vision/vision_tower.hpp"
 #include "plugins/tasks/vlm/model/feature_cache.hpp"
 
@@ -21,6 +22,8 @@ struct VlmConfig {
   language::Config language;
   adapters::LoraConfig lora = {};
   int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
+  // Not empty: pictures are seen as a whole and, larger, in a grid of squares, one of these (LLaVA-NeXT).
+  std::vector<images::Grid> grids = {};
 
   void check() const;
 };
@@ -33,9 +36,10 @@ inline constexpr int64_t kNewline = -1;
 struct VlmBatch {
   transformer::PackedBatch packed;  // where a row of features is, the token is 0
   at::Tensor pixels;                // (T, 3, S, S): squares of pictures; undefined: none are needed
-  // (F) int64: the rows of features(), each the index of a row of the projected squares, or their number for
-  // the newline; undefined: all of them, in order.
+  // (F) int64: the rows of features(), each the index of a row of the projected squares or, from their number
+  // on, of so many newlines; undefined: all of them, in order.
   at::Tensor arranged;
+  int64_t newlines = 0;
   at::Tensor picture_rows;  // (R) int64: the rows of packed that have features
   at::Tensor shown;         // (R) int64: which rows of features() are there; undefined: all, in order
   // With a cache of features: of each picture what identifies it, its size, how many squares it is, and the
@@ -62,7 +66,8 @@ struct VlmBatch {
 };
 
 // LLaVA (Liu et al., arXiv:2304.08485): a picture's patch features go through the projector into the language
-// model's sequence, in place of one placeholder. Parameters are named "vision.", "projector.", "language.";
+// model's sequence, in place of one placeholder. LLaVA-NeXT: those of a grid follow the whole's, line by
+// line, each line with a learnt vector at its end. Parameters are named "vision.", "projector.", "language.";
 // units are the vision tower's, the projector, the language model's, in this order.
 class Vlm {
  public:
@@ -96,6 +101,7 @@ class Vlm {
   transformer::Inserted inserted(const VlmBatch& batch, const ForwardPass& pass) const;
   uint32_t projector_unit() const { return vision_->units(); }
   at::Tensor projected(const at::Tensor& features) const;
+  at::Tensor arranged(const at::Tensor& projected, const VlmBatch& batch) const;
   at::Tensor seen(const VlmBatch& batch, const ForwardPass& pass) const;
   at::Tensor encoded(const at::Tensor& pixels, const ForwardPass& pass) const;
 
@@ -103,6 +109,7 @@ class Vlm {
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<vision::Tower> vision_;
   transformer::Linear first_, second_;  // of the projector
+  at::Tensor newline_;                  // (C); undefined: pictures have no grids
   std::optional<language::LanguageModel> language_;
   std::shared_ptr<FeatureCache> cache_;
 };

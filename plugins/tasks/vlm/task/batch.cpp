@@ -20,7 +20,7 @@ int64_t features_in(const std::vector<int64_t>& tokens) {
 
 }  // namespace
 
-int64_t SamplePicture::rows() const { return features_in(tokens); }
+int64_t SamplePicture::rows() const { return features_in(shape.tokens); }
 
 chat::PictureTokens PicturesOfBatch::tokens_of(size_t sample) const {
   const auto first = tokens.begin() + static_cast<std::ptrdiff_t>(samples[sample].first);
@@ -57,7 +57,7 @@ void BatchBuilder::add(chat::Sequence&& sequence, std::vector<SamplePicture>&& p
   }
   for (SamplePicture& picture : pictures) {
     features_ += picture.rows();
-    of_samples_.tokens.push_back(picture.tokens);
+    of_samples_.tokens.push_back(picture.shape.tokens);
     pictures_.push_back(std::move(picture));
   }
   tokens_.push_back(std::move(sequence.tokens));
@@ -72,10 +72,11 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
   if (static_cast<int64_t>(shown_.size()) != features_) batch.shown = at::tensor(shown_, at::kLong);
 
   int64_t decoded = 0, found = 0, squares = 0;
-  for (const SamplePicture& picture : pictures_) (picture.is_known() ? found : decoded) += picture.squares;
-  const bool is_arranged =
-      std::any_of(pictures_.begin(), pictures_.end(), [](const auto& p) { return !p.arranged.empty(); });
-  const int64_t newline = (decoded + found) * patches_;
+  for (const SamplePicture& picture : pictures_)
+    (picture.is_known() ? found : decoded) += picture.shape.squares;
+  const bool is_arranged = std::any_of(pictures_.begin(), pictures_.end(),
+                                       [](const auto& p) { return !p.shape.arranged.empty(); });
+  const int64_t rows = (decoded + found) * patches_;
   std::vector<int64_t> arranged;
   std::vector<at::Tensor> known;
   if (decoded > 0) batch.pixels = at::empty({decoded, 3, side_, side_}, at::kFloat);
@@ -86,19 +87,20 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
       batch.cached.push_back({.key = picture.key,
                               .width = picture.features.width,
                               .height = picture.features.height,
-                              .squares = picture.squares,
+                              .squares = picture.shape.squares,
                               .place = is_known ? -found - 1 : decoded});
     if (is_known)
       known.push_back(picture.features.squares);
     else
       std::copy(picture.pixels.begin(), picture.pixels.end(),
                 batch.pixels.mutable_data_ptr<float>() + decoded * 3 * side_ * side_);
-    (is_known ? found : decoded) += picture.squares;
+    (is_known ? found : decoded) += picture.shape.squares;
     const int64_t first = squares * patches_;
-    squares += picture.squares;
+    squares += picture.shape.squares;
     if (!is_arranged) continue;
-    for (const int64_t row : picture.arranged) arranged.push_back(row == kNewline ? newline : first + row);
-    for (int64_t row = 0; picture.arranged.empty() && row < picture.squares * patches_; ++row)
+    for (const int64_t row : picture.shape.arranged)
+      arranged.push_back(row == kNewline ? rows + batch.newlines++ : first + row);
+    for (int64_t row = 0; picture.shape.arranged.empty() && row < picture.shape.squares * patches_; ++row)
       arranged.push_back(first + row);
   }
   if (!known.empty()) batch.known = at::cat(known);

@@ -9,14 +9,13 @@
 
 #include "plugins/models/chat/sequence.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
+#include "plugins/tasks/vlm/task/picture_layout.hpp"
 
 namespace pipeline::vlm {
 
 // A picture of a sample as the model is given it.
 struct SamplePicture {
-  std::vector<int64_t> tokens;    // what it takes of the sequence, kPatch for a row of its features
-  std::vector<int64_t> arranged;  // see PictureShape; empty: all rows of the squares, in order
-  int64_t squares = 1;
+  PictureShape shape;
   files::Hash128 key;         // with a cache of features
   PictureFeatures features;   // from there, or the picture's size alone
   std::vector<float> pixels;  // (squares, 3, S, S), where these are not

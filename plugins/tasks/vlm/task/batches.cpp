@@ -9,7 +9,7 @@ namespace pipeline::vlm {
 double VlmTask::sample_cost(Split split, uint64_t id) const {
   const auto bytes = sources_[static_cast<size_t>(split)].with(
       0, id, [](const VlmSource& source, uint64_t i) { return source.conversations.bytes(i); });
-  return static_cast<double>(bytes) / 4 + static_cast<double>(config().vision.vision.patches());
+  return static_cast<double>(bytes) / 4 + static_cast<double>(layout_->most_rows());
 }
 
 // Nothing where it cannot be used.
@@ -27,7 +27,7 @@ std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
     result.features = {.squares = {}, .width = loaded->width, .height = loaded->height};
     result.pixels = std::move(loaded->pixels);
   }
-  result.tokens.assign(static_cast<size_t>(config().vision.vision.patches()), ChatTokens::kPatch);
+  result.shape = layout_->of(result.features.width, result.features.height);
   return result;
 }
 
@@ -49,7 +49,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
       auto one = picture_of(pictures(request.split, request.ids[i]), conversation.images[p]);
       is_broken = !one;
       if (is_broken) break;
-      tokens.push_back(one->tokens);
+      tokens.push_back(one->shape.tokens);
       found.push_back(std::move(*one));
     }
     if (is_broken) found.clear(), tokens.clear();

@@ -17,6 +17,7 @@
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/task/picture_layout.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
@@ -70,6 +71,7 @@ struct VisionOptions {
   vision::Config vision;
   double lr_multiplier = 1;
   std::string resize = "crop", resample = "bicubic";
+  std::vector<std::string> grids;
   std::filesystem::path init_from;
   int64_t cache_bytes = int64_t{4} << 30;
 
@@ -99,6 +101,11 @@ struct VisionOptions {
     o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear")
         .choices({"bicubic", "bilinear"})
         .follows();
+    o("grids", grids,
+      "LLaVA-NeXT's tiles: a picture is seen as a whole and, larger, in a grid of such squares; of these, "
+      "rows by "
+      "columns, the one that fits it best: [\"1x2\", \"2x1\", \"2x2\"]; empty: as a whole alone")
+        .of_model();
     o("cache_bytes", cache_bytes,
       "what a frozen encoder makes of pictures is kept in run.cache_dir for other epochs, stages and runs, "
       "up "
@@ -108,6 +115,9 @@ struct VisionOptions {
         .may_change();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
+
+  images::TileOptions tiles() const;
+  PictureLayout layout() const { return {tiles(), vision.image_size / vision.patch_size}; }
 };
 
 struct ProjectorOptions {
@@ -223,10 +233,18 @@ struct VlmTaskConfig {
     if (chat.max_tokens > language.max_position_embeddings)
       errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
                                        language.max_position_embeddings, ")"));
-    if (v.patches() + generate.max_tokens >= chat.max_tokens)
+    for (const std::string& grid : vision.grids)
+      if (!images::grid_named(grid))
+        return errors("vision.grids",
+                      concat("\"", grid, "\" is no grid: must be rows x columns, such as 2x3"));
+    if (!vision.grids.empty() && vision.resize != "squash")
+      errors("vision.resize",
+             "must be \"squash\" with task.vision.grids: so the whole of a picture becomes a "
+             "square, beside the grid, which keeps its shape");
+    if (const int64_t rows = vision.layout().most_rows(); rows + generate.max_tokens >= chat.max_tokens)
       errors("chat.max_tokens",
-             concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",
-                    generate.max_tokens, ") together"));
+             concat("must be more than a picture's ", rows, vision.grids.empty() ? " patches" : " rows",
+                    " and task.generate.max_tokens (", generate.max_tokens, ") together"));
   }
 
   // What the folder of a LLaVA says, or of the towers; lengths are made to fit a picture and a conversation.
@@ -237,7 +255,8 @@ struct VlmTaskConfig {
     return {.vision = vision.vision,
             .language = language.model(vocabulary),
             .lora = language.lora,
-            .projector_layers = projector.layers};
+            .projector_layers = projector.layers,
+            .grids = vision.tiles().grids};
   }
 };
 

@@ -4,14 +4,17 @@
 
 namespace pipeline::vlm {
 
-images::ResizeOptions resize_options(const VisionOptions& vision) {
-  images::ResizeOptions options;
-  options.size = vision.vision.image_size;
-  options.mode = vision.resize == "crop"     ? images::ResizeMode::kCrop
-                 : vision.resize == "squash" ? images::ResizeMode::kSquash
+images::TileOptions VisionOptions::tiles() const {
+  images::TileOptions options;
+  options.square.size = vision.image_size;
+  options.square.mode = resize == "crop"     ? images::ResizeMode::kCrop
+                        : resize == "squash" ? images::ResizeMode::kSquash
                                              : images::ResizeMode::kPad;
-  options.filter = vision.resample == "bilinear" ? images::Filter::kBilinear : images::Filter::kBicubic;
-  if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
+  options.square.filter = resample == "bilinear" ? images::Filter::kBilinear : images::Filter::kBicubic;
+  if (!vision.is_clip()) options.square.mean = options.square.deviation = {0.5f, 0.5f, 0.5f};
+  for (const std::string& grid : grids)
+    if (const auto named = images::grid_named(grid))
+      options.grids.push_back(*named);  // validate() has seen all
   return options;
 }
 
@@ -28,25 +31,30 @@ json object_in(const text::Files& files, const char* name) {
 }
 
 json image_processor(const VisionOptions& vision) {
-  const images::ResizeOptions options = resize_options(vision);
+  const images::TileOptions tiles = vision.tiles();
+  const images::ResizeOptions& options = tiles.square;
   const json square = {{"height", options.size}, {"width", options.size}};
   const bool squashes = options.mode == images::ResizeMode::kSquash,
              pads = options.mode == images::ResizeMode::kPad;
-  json values = {{"image_processor_type", pads                      ? "LlavaImageProcessor"
+  const bool has_grids = !tiles.grids.empty();
+  json values = {{"image_processor_type", has_grids                 ? "LlavaNextImageProcessor"
+                                          : pads                    ? "LlavaImageProcessor"
                                           : vision.vision.is_clip() ? "CLIPImageProcessor"
                                                                     : "SiglipImageProcessor"},
                  {"do_convert_rgb", true},
                  {"do_resize", true},
-                 {"size", squashes ? square : json{{"shortest_edge", options.size}}},
+                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", options.size}}},
                  {"resample", options.filter == images::Filter::kBilinear ? 2 : 3},  // Pillow's numbers
-                 {"do_center_crop", !squashes},
+                 {"do_center_crop", !squashes || has_grids},
                  {"crop_size", square},
                  {"do_rescale", true},
                  {"rescale_factor", 1.0 / 255},
                  {"do_normalize", true},
                  {"image_mean", options.mean},
                  {"image_std", options.deviation}};
-  if (pads) values["do_pad"] = true;
+  if (pads || has_grids) values["do_pad"] = true;
+  for (const images::Grid& grid : tiles.grids)
+    values["image_grid_pinpoints"].push_back({grid.rows * options.size, grid.columns * options.size});
   return values;
 }
 
@@ -73,7 +81,7 @@ text::Files processor_files(const VisionOptions& vision, const text::Files& carr
   if (is_nested) whole[kNested] = images;
   if (!image_token.empty()) whole["image_token"] = image_token;
   const bool is_clip = vision.vision.is_clip();  // which has a class token that is not used
-  whole.update({{"processor_class", "LlavaProcessor"},
+  whole.update({{"processor_class", vision.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
                 {"patch_size", vision.vision.patch_size},
                 {"vision_feature_select_strategy", is_clip ? "default" : "full"},
                 {"num_additional_image_tokens", is_clip ? 1 : 0}});

@@ -4,14 +4,12 @@
 #include <string>
 
 #include "plugins/data/images/image.hpp"
-#include "plugins/data/images/resize.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "tokenizer/folder_files.hpp"
 
 namespace pipeline::vlm {
 
 images::DecodeOptions decode_options(const DataConfig& data);
-images::ResizeOptions resize_options(const VisionOptions& vision);
 
 // preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
 // many tokens of them: those that were `carried` from the model's folder, with the configuration's values.

@@ -80,7 +80,7 @@ VlmSource VlmTask::open_source(Split split, const std::string& named, const file
       Pictures::Options{.folder = images,
                         .archives = std::move(archives),
                         .decode = decode_options(data),
-                        .resize = resize_options(config().vision),
+                        .tiles = config().vision.tiles(),
                         .most_broken = static_cast<uint64_t>(
                             data.max_broken_share * static_cast<double>(source.conversations.size())),
                         .is_asked = asked,
@@ -188,12 +188,14 @@ void VlmTask::open_data() {
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
   chat_.emplace(config().chat.style, tokenizer_, config().chat.max_tokens);
+  layout_.emplace(config().vision.layout());
   cut_ = std::make_shared<CutConversations>(config().chat.max_tokens, context());
   find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test samples; ",
-                 config().vision.vision.patches(), " patches a picture; vocabulary of ",
+                 config().vision.grids.empty() ? "" : "up to ", layout_->most_rows(),
+                 config().vision.grids.empty() ? " patches" : " rows", " a picture; vocabulary of ",
                  tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
   for (const std::string& line : training().lines()) context().info(line);
 }
@@ -290,12 +292,14 @@ void VlmTask::open_features(Vlm& model) {
   if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
   const VisionOptions& options = config().vision;
   const vision::Config& v = options.vision;
+  std::string grids;
+  for (const std::string& grid : options.grids) grids += grid + " ";
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
                          v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
                          v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
-                         config().data.background, " ", at::toString(compute), " ",
+                         grids, config().data.background, " ", at::toString(compute), " ",
                          device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },

@@ -124,6 +124,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   text::TokenizerPtr tokenizer_;
   std::array<sources::Mixed<VlmSource>, 3> sources_;
   std::optional<Chat> chat_;
+  std::optional<PictureLayout> layout_;
   std::shared_ptr<CutConversations> cut_;
   std::vector<int64_t> ends_;                                      // of what is generated
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
