@@ -199,6 +199,28 @@ TEST_F(Vlm, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
                                    "[0-9]+ times it was cut at a turn, 0 times")));
 }
 
+TEST_F(Vlm, PicturesAreTalkedAbout) {
+  ASSERT_EQ(call("run").code, 0);
+  const auto talk = [&](const std::string& lines) {
+    write_text(path("lines"), lines);
+    std::string command = "cd '" + folder().string() + "' && ";
+    for (const std::string& word : pipeline_command({"chat", "train.toml", "--set", "observe.console=off"}))
+      command += "'" + word + "' ";
+    EXPECT_EQ(std::system((command + "< lines > said 2> error").c_str()), 0) << read_text(path("error"));
+    return std::pair(read_lines(path("said")), read_text(path("error")));
+  };
+  const auto [said, error] = talk(
+      "/image drawings/203.png\nWhat colour?\nWhat shape?\n/image drawings/201.png\n/image "
+      "drawings/202.png\nSame?\n"
+      "/new\nWhat is 3?\n");
+  EXPECT_EQ(said.size(), 4u) << "an answer a line";
+  EXPECT_EQ(error, "");
+  const auto [none, problem] = talk("/image none.png\nWhat?\nWhat <image>?\nWhat is 3?\n");
+  EXPECT_EQ(none.size(), 1u);
+  EXPECT_THAT(problem,
+              AllOf(HasSubstr("none.png: No such file"), HasSubstr("<image> in the text, and no picture")));
+}
+
 // LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.
 TEST_F(Vlm, PicturesInGridsAreLearntKeptAndExported) {
   const auto with = [](std::vector<std::string> more) {

@@ -9,9 +9,7 @@
 #include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {
-namespace {
 
-// Why a conversation cannot be used; empty: it can.
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";
   size_t marks = 0;
@@ -31,6 +29,8 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
          : marks > pictures ? "more <image> in the text than pictures"
                             : "more pictures than <image> in the text";
 }
+
+namespace {
 
 void read_captions(const sources::SourceFiles& source, const CaptionColumns& columns,
                    messages::Collector& collector, const ReadHooks& hooks) {

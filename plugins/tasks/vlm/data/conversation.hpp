@@ -59,6 +59,9 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
 // Pictures with their caption, or with a question and its answer. Throws DataError with the reason why not.
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
 
+// Why a conversation cannot be used; empty: it can.
+std::string problem_of(const Conversation& conversation, bool answer_required);
+
 // A conversation of a record with turns, as this task can use it. Throws DataError with the reason why not.
 Conversation conversation_about_pictures(const nlohmann::ordered_json& object);
 

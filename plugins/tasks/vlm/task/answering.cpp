@@ -1,7 +1,15 @@
 // Answers that the model writes.
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
 #include "core/base/utf8.hpp"
+#include "files/data_errors.hpp"
 #include "generation/generate.hpp"
+#include "plugins/models/chat/answer_stream.hpp"
+#include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
+#include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "plugins/tasks/vlm/task/task.hpp"
 
 namespace pipeline::vlm {
@@ -60,6 +68,58 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
     sink.row(batch.ids[i], {plain_question(question.text), written[i]});
     if (is_asked()) context().info(written[i]);
   }
+}
+
+// What a user shows of pictures is named by paths of files.
+void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
+  const GenerateOptions& wanted = config().generate;
+  VlmTaskBatch batch;
+  Conversation conversation;
+  files::with_data_errors([&] {
+    conversation = conversation_about_pictures({{"messages", nlohmann::ordered_json::parse(messages)}});
+    if (const std::string problem = problem_of(conversation, false); !problem.empty())
+      throw DataError(problem);
+    for (messages::Picture& picture : conversation.images)
+      if (picture.bytes.empty()) picture.name = std::filesystem::absolute(picture.name).string();
+    const Pictures pictures({.folder = "/",
+                             .archives = {},
+                             .decode = decode_options(config().data),
+                             .tiles = config().vision.tiles(),
+                             .most_broken = 0,
+                             .is_asked = true,
+                             .warn = [&](const std::string& line) { context().warn(line); }});
+    const vision::Config& vision = config().vision.vision;
+    BatchBuilder builder(vision.image_size, vision.patches(), features_ != nullptr, true);
+    std::vector<SamplePicture> shown;
+    for (const messages::Picture& picture : conversation.images)
+      shown.push_back(*picture_of(pictures, picture));
+    builder.add({.tokens = {0}, .targets = {-1}}, std::move(shown), false);  // for the pictures alone
+    builder.finish(batch, batch.pictures);
+  });
+  batch.tensors([&](at::Tensor& t) {
+    if (t.defined()) t = transformer::to_device(t, device());
+  });
+  const size_t question = last_question(conversation);
+  const generation::Prompt prompt{
+      .tokens = chat_->prompt(conversation, question, wanted.max_tokens, batch.pictures.tokens_of(0))};
+  if (prompt.tokens.empty())
+    fail_with(PL_ERROR_CONFIG,
+              "the question is too long for task.chat.max_tokens = ", config().chat.max_tokens,
+              ", with its pictures and an answer of ", wanted.max_tokens);
+  at::Tensor seen;
+  if (batch.has_pictures())
+    seen = rows_of(batch, model().features(batch, pass()), {conversation}, {{0, question}});
+  auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
+  options.beams = 1;
+  chat::AnswerStream stream(chat_->format(), [&](std::string_view text) { sink.text(text); });
+  options.on_token = [&](int64_t token) {
+    stream.add(token);
+    return !context().cancelled();
+  };
+  static_cast<void>(generation::generate(SeeingDecoder(model().language(), seen), {prompt}, options));
+  stream.finish();
+  if (stream.tokens() == wanted.max_tokens)
+    context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 
 }  // namespace pipeline::vlm

@@ -72,6 +72,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
   std::string sample_name(Split split, uint64_t id) const override { return conversation(split, id).id; }
   void predict(const VlmTaskBatch& batch, const PredictionSink& sink) override;
+  void reply(std::string_view messages, const ReplySink& sink) override;
   double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
 
  private:
