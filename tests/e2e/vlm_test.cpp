@@ -266,6 +266,50 @@ TEST_F(Vlm, PicturesInGridsAreLearntKeptAndExported) {
               1e-5);
 }
 
+// Idefics3 and SmolVLM: parts of a picture with words that say where they are, the whole, and patches joined.
+TEST_F(Vlm, PicturesThatAreCutAreLearntKeptAndExported) {
+  const auto with = [](std::vector<std::string> more) {
+    for (const char* set :
+         {"task.vision.kind=idefics3", "task.vision.resize=squash", "task.vision.resample=lanczos",
+          "task.vision.hidden_act=gelu_pytorch_tanh", "task.vision.longest_edge=32",
+          "task.projector.layers=1", "task.projector.bias=false", "task.projector.scale_factor=2",
+          "task.chat.max_tokens=900", "task.language.max_position_embeddings=900"})
+      more.insert(more.end(), {"--set", set});
+    return more;
+  };
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 5 rows a picture"));
+  EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
+  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call(
+      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
+                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  EXPECT_EQ(curve("sharded"), curve("single"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
+  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+
+  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(read_text(path("run/export/config.json")))["model_type"], "idefics3");
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["size"]["longest_edge"],
+      32);
+  // The folder is a start that brings all this.
+  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
+  const Result again =
+      call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                   "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
+                   "train.max_steps=1", "--set", "task.vision.resize=squash", "--set",
+                   "task.chat.max_tokens=900", "--set", "task.language.max_position_embeddings=900"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
+              1e-5);
+}
+
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
   write_text(path("train.toml"), config() + kStages);
   ASSERT_EQ(call("run", {"--set", "run.dir=undisturbed"}).code, 0);

@@ -65,7 +65,10 @@ VISION = dict(
         "layer_norm_eps": (0.001, "vision.layer_norm_eps"), "initializer_range": (0.5, "vision.initializer_range")},
     no_effect={"projection_dim": 64, "initializer_factor": 2.0, "vision_use_head": False},
     refused={"num_channels": 1, "attention_dropout": 0.1})
-LLAVAS = ("LlavaConfig", "LlavaNextConfig")
+LLAVAS = ("LlavaConfig", "LlavaNextConfig", "Idefics3Config", "SmolVLMConfig")
+IDEFICS = dict(follows={"scale_factor": (1, "projector.scale_factor")}, no_effect={"vocab_size": 3, "image_seq_len": 4},
+               refused={"image_token_id": 5, "tie_word_embeddings": True, "vision_config": {"model_type": "idefics3_vision", "num_channels": 1},
+                        "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}})
 LLAVA_REFUSED = {"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
                  "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
                  "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}
@@ -96,6 +99,8 @@ CLASSES = {
                  "image_grid_pinpoints": ([[32, 96]], "vision.grids", ["1x3"])},
         no_effect={"use_image_newline_parameter": True, "image_aspect_ratio": "anyres"},
         refused={**LLAVA_REFUSED, "image_aspect_ratio": "pad", "use_image_newline_parameter": False, "image_grid_pinpoints": [[32, 48]]}),
+    "Idefics3Config": IDEFICS,
+    "SmolVLMConfig": IDEFICS,
     "EsmConfig": dict(
         follows={
             "hidden_size": (48, "esm2.hidden_dim"), "num_hidden_layers": (2, "esm2.num_layers"),
@@ -148,6 +153,9 @@ def make_folders(work):
         "SiglipConfig": t.SiglipModel(t.SiglipConfig(vision_config=vision, text_config=words)),
         "LlavaConfig": t.LlavaForConditionalGeneration(llava),
         "LlavaNextConfig": t.LlavaNextForConditionalGeneration(llava_next),
+        **{name + "Config": getattr(t, name + "ForConditionalGeneration")(getattr(t, name + "Config")(
+            vision_config=vision, text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}), image_token_id=vocabulary))
+           for name in ("Idefics3", "SmolVLM")},
         "EsmConfig": t.EsmForMaskedLM(t.EsmConfig(vocab_size=33, mask_token_id=32, pad_token_id=1, hidden_size=32, num_hidden_layers=1,
                                                  num_attention_heads=2, intermediate_size=64, position_embedding_type="rotary",
                                                  emb_layer_norm_before=False, token_dropout=True)),
@@ -185,12 +193,17 @@ def write_processor(folder, name):
     """How pictures are prepared, as transformers writes it, and what the options are then."""
     from transformers import LlavaImageProcessorPil
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
     from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+    from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
     square = {"height": 32, "width": 32}
     edge = {"size": {"shortest_edge": 32}, "crop_size": square}
+    cut = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
     processor, resize = ((SiglipImageProcessorPil(size=square), "squash") if "Siglip" in name else
+                         (Idefics3ImageProcessorPil(**cut), "squash") if "Idefics3" in name else
+                         (SmolVLMImageProcessorPil(**cut), "squash") if "SmolVLM" in name else
                          (LlavaNextImageProcessorPil(image_grid_pinpoints=[[32, 64]], **edge), "squash") if "Next" in name else
                          (LlavaImageProcessorPil(do_pad=True, **edge), "pad") if "Llava" in name else
                          (CLIPImageProcessorPil(**edge), "crop"))
@@ -288,7 +301,7 @@ def main():
             walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
             if name == "EsmConfig":
                 continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
-            if any(part in name for part in ("CLIP", "Siglip", "Llava")):
+            if any(part in name for part in ("CLIP", "Siglip", "Llava", "Idefics3", "SmolVLM")):
                 resize = write_processor(os.path.join(work, name), name)
                 code, out = folders.check(name, {})
                 assert code == 0 and folders.option(out, "vision.resize") == resize, out

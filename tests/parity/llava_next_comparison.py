@@ -140,7 +140,8 @@ def compare(probe, model_of, seed):
             "logits of our folder", forward(again, samples, pixels, SIZES, image_token)[0], logits)
         for sample, written in zip(prompts, answer["generated"], strict=True):
             given = inputs(sample, pixels, SIZES, image_token)
-            theirs = model.generate(**given, max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0,
+            seen = torch.ones(1, len(sample["tokens"]), dtype=torch.long)
+            theirs = model.generate(**given, attention_mask=seen, max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=None, pad_token_id=0,
                                     suppress_tokens=[image_token])[0, len(sample["tokens"]):].tolist()
             assert theirs == written, f"greedy answer: ours {written}, transformers {theirs}"
     worst.update(vlm_parity.check_gradients(model, gradients, language["vocab_size"]))

@@ -1,4 +1,4 @@
-"""Compares our vision-language model with transformers' LlavaForConditionalGeneration and LlavaNextForConditionalGeneration, live:
+"""Compares our vision-language model with transformers' LlavaForConditionalGeneration, LlavaNextForConditionalGeneration, Idefics3ForConditionalGeneration and SmolVLMForConditionalGeneration, live:
 pixels and rows of pictures, logits, loss, every gradient, greedy answers, and the folder that we save, for randomly initialised models;
 and the tokens of conversations with its processor's.
 
@@ -22,7 +22,7 @@ MODELS = [
     ("clip", CLIP, LLAMA, dict(vision_feature_layer=-2, vision_feature_select_strategy="default")),
     ("clip", dict(CLIP, hidden_act="gelu", layer_norm_eps=1e-6), dict(LLAMA, num_key_value_heads=6, tie_word_embeddings=True, head_dim=12),
      dict(vision_feature_layer=-1, vision_feature_select_strategy="default")),
-    ("siglip", dict(CLIP, image_size=16), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
+    ("siglip", dict(CLIP, image_size=19), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}), dict(vision_feature_layer=-1, vision_feature_select_strategy="full")),
 ]
 
@@ -107,11 +107,12 @@ def check_gradients(model, gradients, vocabulary):
             plain = "language_model.model." + plain.removeprefix("language_model.")
         if plain == "lm_head.weight":
             plain = "language_model.lm_head.weight"
-        mine = gradients[plain.replace("vision_tower.", "vision_tower.vision_model.")]
+        plain = plain.replace("vision_tower.", "vision_tower.vision_model.")
+        mine = gradients[name] if name in gradients else gradients[plain]  # by the names before transformers 4.52
         theirs = parameter.grad
         if mine.shape[0] == vocabulary:  # the row of the patches' token is no parameter of ours
             mine, theirs = mine[:-1], theirs[:-1]
-        if "vision_tower" in name and name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
+        if "vision_" in name and name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
             assert mine.abs().max() < 1e-5 and theirs.abs().max() < 1e-5, f"gradient of {name}: must be 0"
             continue
         slopes[name] = check(f"gradient of {name}", mine, theirs)
@@ -204,6 +205,7 @@ def main():
         import transformers
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import chat_comparison
+    import idefics_comparison
     import llava_next_comparison
 
     transformers.logging.set_verbosity_error()
@@ -215,6 +217,7 @@ def main():
         print(f"equal to transformers {transformers.__version__}: {kind} {vision} {language} {options}")
     compare_adapter(arguments.probe, seed=7)
     llava_next_comparison.main(arguments.probe)
+    idefics_comparison.main(arguments.probe, arguments.chat_probe)
 
 
 if __name__ == "__main__":

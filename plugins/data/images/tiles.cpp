@@ -37,6 +37,64 @@ Image tile_of(const Image& image, int64_t left, int64_t top, int64_t side) {
   return tile;
 }
 
+struct Size {
+  int64_t width = 0, height = 0;
+};
+
+// As Python has them: a product or quotient of floating-point numbers, and what is left of it.
+int64_t whole_part(double value) { return static_cast<int64_t>(value); }
+
+// Until the longest edge is `edge`, and the other one even; transformers' get_resize_output_image_size().
+Size with_longest_edge(Size size, int64_t edge) {
+  constexpr int64_t kMost = 4096;
+  const auto even = [](int64_t side) { return std::max<int64_t>(side + side % 2, 1); };
+  const auto aspect = [&] { return static_cast<double>(size.width) / static_cast<double>(size.height); };
+  if (size.width >= size.height)
+    size = {edge, even(whole_part(static_cast<double>(edge) / aspect()))};
+  else
+    size = {even(whole_part(static_cast<double>(edge) * aspect())), edge};
+  if (size.width >= size.height && size.width > kMost)
+    size = {kMost, std::max<int64_t>(whole_part(static_cast<double>(kMost) / aspect()), 1)};
+  else if (size.height > size.width && size.height > kMost)
+    size = {std::max<int64_t>(whole_part(static_cast<double>(kMost) * aspect()), 1), kMost};
+  return size;
+}
+
+// resize_for_vision_encoder().
+Size in_whole_squares(Size size, int64_t side) {
+  const double aspect = static_cast<double>(size.width) / static_cast<double>(size.height);
+  const auto up = [&](int64_t length) { return (length + side - 1) / side * side; };
+  if (size.width >= size.height) {
+    const int64_t width = up(size.width);
+    return {width, up(whole_part(static_cast<double>(width) / aspect))};
+  }
+  const int64_t height = up(size.height);
+  return {up(whole_part(static_cast<double>(height) * aspect)), height};
+}
+
+Image resized(const Image& image, Size size, Filter filter) {
+  return resample(image, size.width, size.height, {0, 0, size.width, size.height}, filter);
+}
+
+void add_tiles(const Image& image, const Grid& grid, int64_t side, std::vector<Image>& squares) {
+  for (int64_t row = 0; row < grid.rows; ++row)
+    for (int64_t column = 0; column < grid.columns; ++column)
+      squares.push_back(tile_of(image, column * side, row * side, side));
+}
+
+std::vector<Image> split(const Image& image, const TileOptions& options) {
+  const int64_t side = options.square.size;
+  const Filter filter = options.square.filter;
+  const Image first =
+      resized(image, with_longest_edge({image.width, image.height}, options.longest_edge), filter);
+  if (!options.splits) return {resized(first, {side, side}, filter)};
+  const Image large = resized(first, in_whole_squares({first.width, first.height}, side), filter);
+  std::vector<Image> squares;
+  add_tiles(large, grid_of(options, image.width, image.height), side, squares);
+  squares.push_back(resized(large, {side, side}, filter));
+  return squares;
+}
+
 }  // namespace
 
 std::optional<Grid> grid_named(std::string_view name) {
@@ -57,6 +115,12 @@ std::string name_of(const Grid& grid) {
 }
 
 Grid grid_of(const TileOptions& options, int64_t width, int64_t height) {
+  if (options.longest_edge > 0 && options.splits) {
+    const int64_t side = options.square.size;
+    const Size size = in_whole_squares(with_longest_edge({width, height}, options.longest_edge), side);
+    const Grid grid{.rows = size.height / side, .columns = size.width / side};
+    return grid.tiles() > 1 ? grid : Grid();
+  }
   Grid best;
   int64_t most_seen = 0, least_wasted = std::numeric_limits<int64_t>::max();
   for (const Grid& grid : options.grids) {
@@ -73,6 +137,7 @@ Grid grid_of(const TileOptions& options, int64_t width, int64_t height) {
 }
 
 std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
+  if (options.longest_edge > 0) return split(image, options);
   const int64_t side = options.square.size;
   const Grid grid = grid_of(options, image.width, image.height);
   std::vector<Image> squares{squared(image, options.square)};
@@ -80,9 +145,7 @@ std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
   const int64_t width = grid.columns * side, height = grid.rows * side;
   const Image large =
       in_the_middle_of_black(scaled_into(image, width, height, options.square.filter), width, height);
-  for (int64_t row = 0; row < grid.rows; ++row)
-    for (int64_t column = 0; column < grid.columns; ++column)
-      squares.push_back(tile_of(large, column * side, row * side, side));
+  add_tiles(large, grid, side, squares);
   return squares;
 }
 

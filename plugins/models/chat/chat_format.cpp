@@ -349,6 +349,23 @@ std::vector<int64_t> ChatFormat::prompt(const ordered_json& conversation,
   return encode(render(guarded(conversation), true).text, {}, pictures).tokens;
 }
 
+std::vector<int64_t> ChatFormat::picture_tokens(std::string_view text) const {
+  constexpr std::string_view kMark = "<image>";
+  std::vector<int64_t> tokens;
+  text::TextPlace place = tokenizer_->after_special();
+  const auto add = [&](std::string_view part) {
+    for (const int32_t id : tokenizer_->encode(part, text::SpecialTokens::kRecognize, place))
+      tokens.push_back(id);
+    place = tokenizer_->after_special();
+  };
+  for (size_t mark; (mark = text.find(kMark)) != text.npos; text.remove_prefix(mark + kMark.size())) {
+    add(text.substr(0, mark));
+    tokens.push_back(ChatTokens::kPatch);
+  }
+  add(text);
+  return tokens;
+}
+
 ChatTokens ChatFormat::text_tokens(std::string_view text) const {
   ChatTokens result;
   if (tokenizer_->adds_bos()) result.tokens.push_back(*tokenizer_->bos());

@@ -52,6 +52,9 @@ class ChatFormat {
   std::vector<int64_t> prompt(const nlohmann::ordered_json& conversation,
                               const PictureTokens& pictures = {}) const;
 
+  // The tokens of what a picture takes, of which each <image> is kPatch.
+  std::vector<int64_t> picture_tokens(std::string_view text) const;
+
   // The tokens of a text by itself: what begins a text, where the tokenizer says so, and its end.
   ChatTokens text_tokens(std::string_view text) const;
 

@@ -18,7 +18,9 @@ TEST(Resample, PixelsArePillows) {
     SCOPED_TRACE(record.at("from").dump() + " to " + record.at("width").dump() + ", " +
                  record.at("height").dump() + ", " + record.at("filter").dump());
     const int64_t width = record.at("width"), height = record.at("height");
-    const Filter filter = record.at("filter") == "bilinear" ? Filter::kBilinear : Filter::kBicubic;
+    const Filter filter = record.at("filter") == "bilinear"  ? Filter::kBilinear
+                          : record.at("filter") == "lanczos" ? Filter::kLanczos
+                                                             : Filter::kBicubic;
     const Image resized =
         resample(patterned_as(record.at("from")), width, height, {0, 0, width, height}, filter);
     EXPECT_EQ(resized, (Image{width, height, from_hex(record.at("pixels"))}));

@@ -27,6 +27,23 @@ TEST(Tiles, SquaresAreThoseOfLlavaNext) {
   }
 }
 
+TEST(Tiles, SquaresAreThoseOfIdefics3) {
+  const auto records = tests::recorded("squares.json");
+  for (const auto& record : records.at("split")) {
+    SCOPED_TRACE(record.at("from").dump() + ", " + record.at("longest_edge").dump());
+    TileOptions options = with_grids(4, {});
+    options.square.filter = Filter::kLanczos;
+    options.longest_edge = record.at("longest_edge");
+    options.splits = record.at("split");
+    const int64_t width = record.at("from").at(0), height = record.at("from").at(1);
+    const std::vector<Image> squares = squares_of(tests::patterned(width, height), options);
+    ASSERT_EQ(squares.size(), record.at("squares").size());
+    EXPECT_EQ(static_cast<size_t>(1 + grid_of(options, width, height).tiles()), squares.size());
+    for (size_t i = 0; i < squares.size(); ++i)
+      EXPECT_EQ(squares[i], (Image{4, 4, tests::from_hex(record.at("squares").at(i))})) << i;
+  }
+}
+
 TEST(Tiles, TheGridIsTheSmallestInWhichMostIsSeen) {
   const std::vector<Grid> grids{{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
   const auto chosen = [&](int64_t width, int64_t height) {

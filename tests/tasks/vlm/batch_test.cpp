@@ -61,6 +61,30 @@ TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
   EXPECT_EQ(layout({{1, 2}, {2, 2}}).most_rows(), 4 + 4 * 5);
 }
 
+// As Idefics3's processor writes it; each letter is a token here, and 1 stands for each <image>.
+TEST(PictureLayout, WordsSayWhereASquareIs) {
+  std::string said;
+  images::TileOptions tiles{.square = {.size = 4, .mode = images::ResizeMode::kSquash}, .grids = {}};
+  const auto words = [&](const std::string& text) {
+    said = text;
+    std::vector<int64_t> tokens{7};
+    for (size_t at = 0; (at = text.find("<image>", at)) != text.npos; ++at) tokens.push_back(kPatch);
+    return tokens;
+  };
+  const PictureShape one = PictureLayout(tiles, 2, words).of(3, 3);
+  EXPECT_EQ(said, "<fake_token_around_image><global-img><image><fake_token_around_image>");
+  EXPECT_THAT(one.tokens, ElementsAre(7, kPatch, kPatch, kPatch, kPatch));
+  tiles.longest_edge = 8;
+  const PictureShape cut = PictureLayout(tiles, 1, words).of(8, 3);
+  EXPECT_EQ(said,
+            "<fake_token_around_image><row_1_col_1><image><fake_token_around_image><row_1_col_2><image>\n\n"
+            "<fake_token_around_image><global-img><image><fake_token_around_image>");
+  EXPECT_EQ(cut.squares, 3);
+  EXPECT_THAT(cut.tokens, ElementsAre(7, kPatch, kPatch, kPatch));
+  EXPECT_TRUE(cut.arranged.empty());
+  EXPECT_EQ(PictureLayout(tiles, 2, words).most_rows(), 5 * 4);
+}
+
 TEST(BatchBuilder, RowsOfFeaturesStandWhereTheirTokensDo) {
   const PictureShape one = layout({}).of(4, 4);
   BatchBuilder builder(4, 4, false, false);

@@ -89,6 +89,43 @@ TEST(ImageProcessor, GridsAreThoseOfTheModel) {
               HasSubstr("must be LlavaNextImageProcessor"));
 }
 
+// Of HuggingFaceTB/SmolVLM-Instruct, but for the sizes.
+TEST(ImageProcessor, Idefics3AndSmolVlmScaleByTheLongestEdge) {
+  json smol = {{"do_convert_rgb", true},
+               {"do_image_splitting", true},
+               {"do_normalize", true},
+               {"do_pad", true},
+               {"do_rescale", true},
+               {"do_resize", true},
+               {"image_mean", {0.5, 0.5, 0.5}},
+               {"image_processor_type", "SmolVLMImageProcessor"},
+               {"image_std", {0.5, 0.5, 0.5}},
+               {"max_image_size", {{"longest_edge", 224}}},
+               {"processor_class", "SmolVLMProcessor"},
+               {"resample", 1},
+               {"rescale_factor", 0.00392156862745098},
+               {"size", {{"longest_edge", 896}}}};
+  const auto found = [](const json& processor) {
+    const tests::FilesFolder folder;
+    folder.write("preprocessor_config.json", processor.dump());
+    return *read_image_processor(folder.path(), options_of(false), false);
+  };
+  const ImageProcessor read = found(smol);
+  EXPECT_EQ(read.resize + " " + read.resample, "squash lanczos");
+  EXPECT_EQ(read.longest_edge, 896);
+  EXPECT_TRUE(read.split);
+  EXPECT_FALSE(found(with(smol, "do_image_splitting", false)).split);
+  EXPECT_EQ(found(with(smol, "image_processor_type", "Idefics3ImageProcessorFast")).longest_edge, 896);
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                found(with(smol, "max_image_size", {{"longest_edge", 364}}));
+              }),
+              HasSubstr("max_image_size = {\"longest_edge\":364}: must have the 224 pixels of image_size"));
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                found(with(smol, "size", {{"shortest_edge", 364}}));
+              }),
+              HasSubstr("must be {\"longest_edge\": pixels}, up to 4096"));
+}
+
 TEST(ImageProcessor, TheNewerFormIsReadFirst) {
   const tests::FilesFolder folder;
   EXPECT_FALSE(read_image_processor(folder.path(), options_of(true), true));
@@ -123,7 +160,7 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
               HasSubstr("do_center_crop = false: must be true"));
   EXPECT_THAT(problem(with(kClip, "do_pad", true)), HasSubstr("do_pad = true: only false"));
   EXPECT_THAT(problem(with(kClip, "resample", 0)),
-              HasSubstr("resample = 0: only 2 (bilinear) and 3 (bicubic)"));
+              HasSubstr("resample = 0: only 1 (lanczos), 2 (bilinear) and 3 (bicubic)"));
   EXPECT_THAT(problem(with(kClip, "rescale_factor", 1)), HasSubstr("rescale_factor = 1: only 1/255"));
   for (const char* key : {"do_resize", "do_rescale", "do_normalize"})
     EXPECT_THAT(problem(with(kClip, key, false)), HasSubstr(key + std::string(" = false: only true")));

@@ -8,9 +8,11 @@
 // none. In place of files FOLDER may have input/model.safetensors beside the model's files, with `pixels` (B,
 // 3, S, S), one square a picture. OUT_FOLDER receives `model`, the folder written again, `gradients`, the
 // same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
-// with what was made of the files. `prompts` {tokens, pictures} are gone on with, greedily, by `new_tokens`.
-// With the folder of a PEFT adapter in the request, the vision encoder is frozen, `model` has the additions
-// merged, and there is an `adapter` instead of the gradients.
+// with what was made of the files. With a `tokenizer`'s folder pictures take what Idefics3 writes around
+// them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
+// pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
+// the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
+// gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -48,9 +50,20 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
                                          const VlmConfig& config) {
   const int64_t side = config.vision.image_size;
   pipeline::images::TileOptions tiles{.square = {.size = side}, .grids = config.grids};
-  if (!config.grids.empty()) tiles.square.mode = pipeline::images::ResizeMode::kSquash;
+  if (!config.grids.empty() || config.vision.has_last_norm())
+    tiles.square.mode = pipeline::images::ResizeMode::kSquash;
+  tiles.longest_edge = request.value("longest_edge", 0);
+  tiles.splits = request.value("split", true);
+  if (tiles.longest_edge > 0) tiles.square.filter = pipeline::images::Filter::kLanczos;
   if (!config.vision.is_clip()) tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
-  const PictureLayout layout(tiles, side / config.vision.patch_size);
+  PictureWords words;
+  if (request.contains("tokenizer")) {
+    const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
+        "{{ eos_token }}", "probe", pipeline::text::load_tokenizer(request["tokenizer"].get<std::string>()),
+        0);
+    words = [format](const std::string& text) { return format->picture_tokens(text); };
+  }
+  const PictureLayout layout(tiles, side / config.vision.patch_size / config.scale_factor, words);
   std::vector<SamplePicture> pictures;
   if (!request.contains("pictures")) {
     for (const at::Tensor& square : read_pixels(folder / "input").unbind())
@@ -78,7 +91,7 @@ struct Batch {
 // Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
 Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
                  const VlmConfig& config) {
-  BatchBuilder builder(config.vision.image_size, config.vision.patches(), false, false);
+  BatchBuilder builder(config.vision.image_size, config.rows_of_square(), false, false);
   size_t next = 0;
   for (const auto& sample : samples) {
     pipeline::chat::Sequence sequence{.tokens = sample["tokens"], .targets = {}};
@@ -141,7 +154,8 @@ int main(int argc, char** argv) {
   if (!adapter.empty()) pipeline::adapters::start_from_adapter(adapter, model.parameters(), adapted);
   pipeline::tests::initialize(model);
   fs::create_directory(out / "model");
-  export_llava((out / "model").string(), model);
+  const bool is_smol = request.value("smol", false);
+  export_llava((out / "model").string(), model, {}, is_smol);
 
   const std::vector<SamplePicture> pictures = read_pictures(request, folder, config);
   const VlmBatch batch = read_batch(request["sequences"], pictures, config).batch;
@@ -154,8 +168,12 @@ int main(int argc, char** argv) {
                                        folder.string());
     return 0;
   }
-  std::vector<size_t> rows;
-  for (const SamplePicture& picture : pictures) rows.push_back(static_cast<size_t>(picture.rows()));
+  std::vector<int64_t> rows;
+  std::vector<std::vector<int64_t>> taken;
+  for (const SamplePicture& picture : pictures) {
+    rows.push_back(picture.rows());
+    taken.push_back(picture.shape.tokens);
+  }
   const auto generated = written(request, model, pictures);
   const auto loss = model.loss(batch, {});
   loss.scaled.backward();
@@ -164,10 +182,11 @@ int main(int argc, char** argv) {
     at::Tensor(parameter).set_data(gradient.defined() ? gradient : at::zeros_like(parameter));
   }
   fs::create_directory(out / "gradients");
-  export_llava((out / "gradients").string(), model);
+  export_llava((out / "gradients").string(), model, {}, is_smol);
   std::cout << nlohmann::json{{"loss", loss.sum.item<double>()},
                               {"flops", model.flops(batch)},
                               {"rows", rows},
+                              {"tokens", taken},
                               {"generated", generated}}
             << "\n";
   return 0;

@@ -16,6 +16,11 @@ void VlmConfig::check() const {
   vision.check();
   language.check();
   hugging_face::check_range("projector_layers", projector_layers, 1, 2);
+  const int64_t side = vision.image_size / vision.patch_size;
+  hugging_face::check_range("scale_factor", scale_factor, 1, side);
+  if (side % scale_factor != 0)
+    fail_with(PL_ERROR_CONFIG, "scale_factor = ", scale_factor, ": must divide the ", side,
+              " patches along a picture's side");
   for (const images::Grid& grid : grids) {
     constexpr int64_t kMost = 64;
     hugging_face::check_range("rows of a grid", grid.rows, 1, kMost);
@@ -30,19 +35,34 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   const uint32_t unit = projector_unit();
   language_.emplace(config_.language, language::ParameterPlace{registry_, "language.", unit + 1},
                     config_.lora);
-  const int64_t from = config_.vision.hidden_size, to = language_->width();
+  const int64_t factor = config_.scale_factor, from = config_.vision.hidden_size * factor * factor,
+                to = language_->width();
   const double deviation = config_.vision.initializer_range;
-  first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);
-  if (config_.projector_layers == 2)
-    second_ = transformer::add_linear(*registry_, "projector.linear_2", to, to, unit, deviation);
+  const auto add = [&](const std::string& name, int64_t in) -> transformer::Linear {
+    if (config_.projector_bias) return transformer::add_linear(*registry_, name, in, to, unit, deviation);
+    return {transformer::add_matrix(*registry_, name, in, to, unit, deviation), {}};
+  };
+  first_ = add("projector.linear_1", from);
+  if (config_.projector_layers == 2) second_ = add("projector.linear_2", to);
   if (!config_.grids.empty())
     newline_ =
         registry_->add({.name = "projector.image_newline", .shape = {to}, .decay = false, .unit = unit},
                        normal(1 / std::sqrt(static_cast<double>(to))));
 }
 
+// Of each factor x factor patches of a square one row, row by row of them: pixel_shuffle() of transformers'
+// modeling_idefics3.py.
+at::Tensor Vlm::joined(const at::Tensor& features) const {
+  const int64_t factor = config_.scale_factor, width = features.size(1),
+                side = config_.vision.image_size / config_.vision.patch_size / factor;
+  if (factor == 1) return features;
+  return features.view({-1, side, factor, side, factor, width})
+      .permute({0, 1, 3, 2, 4, 5})
+      .reshape({-1, factor * factor * width});
+}
+
 at::Tensor Vlm::projected(const at::Tensor& features) const {
-  const at::Tensor x = transformer::linear(features, first_);
+  const at::Tensor x = transformer::linear(joined(features), first_);
   if (config_.projector_layers == 1) return x;
   return transformer::linear(transformer::gelu(x, transformer::Gelu::kExact), second_);
 }
@@ -139,8 +159,9 @@ at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const Forw
 double Vlm::flops(const VlmBatch& batch) const {
   const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0,
                 squares = computed + (batch.known.defined() ? batch.known.size(0) : 0);
-  const auto rows = static_cast<double>(squares * config_.vision.patches());
-  const auto from = static_cast<double>(config_.vision.hidden_size),
+  const auto rows = static_cast<double>(squares * config_.rows_of_square());
+  const auto from = static_cast<double>(config_.vision.hidden_size * config_.scale_factor *
+                                        config_.scale_factor),
              to = static_cast<double>(language_->width());
   const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
   return vision_->flops(computed, !vision_is_frozen()) + projector + language_->flops(batch.packed);

@@ -24,6 +24,10 @@ struct VlmConfig {
   int64_t projector_layers = 2;  // 1: linear; 2: a GELU between two
   // Not empty: pictures are seen as a whole and, larger, in a grid of squares, one of these (LLaVA-NeXT).
   std::vector<images::Grid> grids = {};
+  int64_t scale_factor = 1;  // of Idefics3's pixel shuffle: so many patches a side become one row of features
+  bool projector_bias = true;
+
+  int64_t rows_of_square() const { return vision.patches() / (scale_factor * scale_factor); }
 
   void check() const;
 };
@@ -67,8 +71,9 @@ struct VlmBatch {
 
 // LLaVA (Liu et al., arXiv:2304.08485): a picture's patch features go through the projector into the language
 // model's sequence, in place of one placeholder. LLaVA-NeXT: those of a grid follow the whole's, line by
-// line, each line with a learnt vector at its end. Parameters are named "vision.", "projector.", "language.";
-// units are the vision tower's, the projector, the language model's, in this order.
+// line, each line with a learnt vector at its end. Idefics3: neighbouring patches are joined to one row
+// before the projector, a matrix. Parameters are named "vision.", "projector.", "language."; units are the
+// vision tower's, the projector, the language model's, in this order.
 class Vlm {
  public:
   static constexpr bool kOwnPrecision = true;
@@ -100,6 +105,7 @@ class Vlm {
  private:
   transformer::Inserted inserted(const VlmBatch& batch, const ForwardPass& pass) const;
   uint32_t projector_unit() const { return vision_->units(); }
+  at::Tensor joined(const at::Tensor& features) const;
   at::Tensor projected(const at::Tensor& features) const;
   at::Tensor arranged(const at::Tensor& projected, const VlmBatch& batch) const;
   at::Tensor seen(const VlmBatch& batch, const ForwardPass& pass) const;

@@ -76,7 +76,7 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
     (picture.is_known() ? found : decoded) += picture.shape.squares;
   const bool is_arranged = std::any_of(pictures_.begin(), pictures_.end(),
                                        [](const auto& p) { return !p.shape.arranged.empty(); });
-  const int64_t rows = (decoded + found) * patches_;
+  const int64_t rows = (decoded + found) * of_square_;
   std::vector<int64_t> arranged;
   std::vector<at::Tensor> known;
   if (decoded > 0) batch.pixels = at::empty({decoded, 3, side_, side_}, at::kFloat);
@@ -95,12 +95,12 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
       std::copy(picture.pixels.begin(), picture.pixels.end(),
                 batch.pixels.mutable_data_ptr<float>() + decoded * 3 * side_ * side_);
     (is_known ? found : decoded) += picture.shape.squares;
-    const int64_t first = squares * patches_;
+    const int64_t first = squares * of_square_;
     squares += picture.shape.squares;
     if (!is_arranged) continue;
     for (const int64_t row : picture.shape.arranged)
       arranged.push_back(row == kNewline ? rows + batch.newlines++ : first + row);
-    for (int64_t row = 0; picture.shape.arranged.empty() && row < picture.shape.squares * patches_; ++row)
+    for (int64_t row = 0; picture.shape.arranged.empty() && row < picture.shape.squares * of_square_; ++row)
       arranged.push_back(first + row);
   }
   if (!known.empty()) batch.known = at::cat(known);

@@ -42,10 +42,10 @@ struct PicturesOfBatch {
 
 class BatchBuilder {
  public:
-  // `side`: of a square, which has so many `patches`. `keeps_all`: also those pictures that a sequence was
-  // cut before, for prompts.
-  BatchBuilder(int64_t side, int64_t patches, bool has_cache, bool keeps_all)
-      : side_(side), patches_(patches), has_cache_(has_cache), keeps_all_(keeps_all) {}
+  // `side`: of a square, which has so many `rows` of features. `keeps_all`: also those pictures that a
+  // sequence was cut before, for prompts.
+  BatchBuilder(int64_t side, int64_t rows, bool has_cache, bool keeps_all)
+      : side_(side), of_square_(rows), has_cache_(has_cache), keeps_all_(keeps_all) {}
 
   // The sequence is of the tokens of these pictures, or of the first few of them.
   void add(chat::Sequence&& sequence, std::vector<SamplePicture>&& pictures, bool is_broken);
@@ -53,7 +53,7 @@ class BatchBuilder {
   void finish(VlmBatch& batch, PicturesOfBatch& pictures);
 
  private:
-  int64_t side_, patches_;
+  int64_t side_, of_square_;
   bool has_cache_, keeps_all_;
   PicturesOfBatch of_samples_;
   std::vector<std::vector<int64_t>> tokens_, targets_;

@@ -37,8 +37,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   batch.ids = {request.ids.begin(), request.ids.end()};
   batch.split = request.split;
   if (features_) features_->begin_epoch(request.epoch);
-  const vision::Config& vision = config().vision.vision;
-  BatchBuilder builder(vision.image_size, vision.patches(), features_ != nullptr,
+  BatchBuilder builder(config().vision.vision.image_size, model_rows(), features_ != nullptr,
                        request.purpose != Purpose::kTrain);
   for (size_t i = 0; i < conversations.size(); ++i) {
     const Conversation& conversation = conversations[i];

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 struct Processor {};  // without members: what has a value is read by code
 
-// Of the four image processors, in transformers 5 and before, and of CLIP's older form.
+// Of the six image processors, in transformers 5 and before, and of CLIP's older form.
 const hugging_face::Fields<Processor>& processor_fields() {
   using namespace hugging_face;
   static const Fields<Processor> kFields{
@@ -26,6 +26,9 @@ const hugging_face::Fields<Processor>& processor_fields() {
       {"do_center_crop", kReadElsewhere},
       {"do_pad", kReadElsewhere},
       {"image_grid_pinpoints", kReadElsewhere},
+      {"max_image_size", kReadElsewhere},
+      {"do_image_splitting", kReadElsewhere},
+      {"video_sampling", kWithoutEffect},  // SmolVLM's
       {"resample", kReadElsewhere},
       {"rescale_factor", kReadElsewhere},
       {"image_mean", kReadElsewhere},
@@ -61,13 +64,13 @@ std::string class_of(const ConfigFile& file, const std::string& usual) {
     std::string name;
     file.read(key, name);
     if (name.empty()) continue;
-    for (const char* known : {"CLIP", "Siglip", "Llava", "LlavaNext"})
+    for (const char* known : {"CLIP", "Siglip", "Llava", "LlavaNext", "Idefics3", "SmolVLM"})
       for (const char* rest :
            {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
         if (name == std::string(known) + rest) return known;
-    file.fail(
-        key,
-        "must be CLIPImageProcessor, SiglipImageProcessor, LlavaImageProcessor or LlavaNextImageProcessor");
+    file.fail(key,
+              "must be CLIPImageProcessor, SiglipImageProcessor, LlavaImageProcessor, "
+              "LlavaNextImageProcessor, Idefics3ImageProcessor or SmolVLMImageProcessor");
   }
   return usual;
 }
@@ -112,6 +115,24 @@ void check_grids(const ConfigFile& file, const images::TileOptions& ours) {
     refuse(file, "image_grid_pinpoints", "must be " + expected.dump() + ", as config.json has it");
 }
 
+// Idefics3's and SmolVLM's, which scale by the longest edge.
+void read_splitting(const ConfigFile& file, int64_t side, ImageProcessor& result) {
+  constexpr const char* kEdge = "longest_edge";
+  const auto edge_of = [&](const char* key, int64_t usual) {
+    const json* const found = file.find(key);
+    if (found == nullptr) return usual;
+    if (!found->is_object() || found->size() != 1 || !found->contains(kEdge) ||
+        !(*found)[kEdge].is_number_unsigned() || (*found)[kEdge] < 1 || (*found)[kEdge] > 4096)
+      file.fail(key, "must be {\"longest_edge\": pixels}, up to 4096");
+    return (*found)[kEdge].get<int64_t>();
+  };
+  if (edge_of("max_image_size", 364) != side)
+    refuse(file, "max_image_size", concat("must have the ", side, " pixels of image_size in config.json"));
+  result.longest_edge = edge_of("size", 4 * 364);
+  file.read("do_image_splitting", result.split);
+  result.resize = "squash";
+}
+
 }  // namespace
 
 std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::TileOptions& tiles,
@@ -123,11 +144,23 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
   const ConfigFile& file = *opened;
   const std::string kind = class_of(file, is_clip ? "CLIP" : "Siglip");
   hugging_face::read_fields(file, processor_fields(), kind + "ImageProcessor", Processor());
-  const bool is_own_class = is_clip == (kind != "Siglip");
+  const bool splits = kind == "Idefics3" || kind == "SmolVLM";
+  const bool is_own_class = is_clip == (kind != "Siglip" && !splits);
   check_channels(file, "image_mean", ours.mean, is_own_class);
   check_channels(file, "image_std", ours.deviation, is_own_class);
   if (const json* factor = file.find("rescale_factor"); factor != nullptr && !is_near(*factor, 1.0 / 255))
     file.fail("rescale_factor", "only 1/255 is supported");
+
+  constexpr int64_t kLanczos = 1, kBilinear = 2, kBicubic = 3;  // Pillow's numbers
+  int64_t resample = splits ? kLanczos : kBicubic;
+  file.read("resample", resample);
+  if (resample < kLanczos || resample > kBicubic)
+    file.fail("resample", "only 1 (lanczos), 2 (bilinear) and 3 (bicubic) are supported");
+  result.resample = resample == kLanczos ? "lanczos" : resample == kBilinear ? "bilinear" : "bicubic";
+  if (splits) {
+    read_splitting(file, ours.size, result);
+    return result;
+  }
 
   bool crops = kind != "Siglip", pads = false;
   file.read("do_center_crop", crops);
@@ -144,13 +177,6 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
     refuse(file, "do_center_crop", "must be true where size is that of the shortest edge alone");
   if (pads && !by_edge && !has_grids) refuse(file, "size", "must be a shortest_edge where do_pad is true");
   result.resize = has_grids ? "squash" : pads ? "pad" : by_edge ? "crop" : "squash";
-
-  constexpr int64_t kBilinear = 2, kBicubic = 3;  // Pillow's numbers
-  int64_t resample = kBicubic;
-  file.read("resample", resample);
-  if (resample != kBilinear && resample != kBicubic)
-    file.fail("resample", "only 2 (bilinear) and 3 (bicubic) are supported");
-  result.resample = resample == kBilinear ? "bilinear" : "bicubic";
   return result;
 }
 

@@ -12,6 +12,8 @@ namespace pipeline::vlm {
 struct ImageProcessor {
   std::filesystem::path file;
   std::string resize, resample;  // as in task.vision
+  int64_t longest_edge = 0;      // the same
+  bool split = true;
 };
 
 // What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <pipeline/error.hpp>
+
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 
@@ -46,22 +48,44 @@ std::vector<int64_t> arranged(const Grid& grid, int64_t patches, int64_t width, 
   return result;
 }
 
+// What Idefics3Processor of transformers writes, with one <image> for each square.
+std::string words_of(const Grid& grid) {
+  const std::string around = "<fake_token_around_image>", whole = around + "<global-img><image>" + around;
+  if (grid.tiles() == 0) return whole;
+  std::string text;
+  for (int64_t row = 1; row <= grid.rows; ++row) {
+    for (int64_t column = 1; column <= grid.columns; ++column)
+      text += concat(around, "<row_", row, "_col_", column, "><image>");
+    text += "\n";
+  }
+  return text + "\n" + whole;
+}
+
 }  // namespace
 
 PictureShape PictureLayout::of(int64_t width, int64_t height) const {
   PictureShape shape;
   const Grid grid = images::grid_of(tiles_, width, height);
+  const auto in_square = static_cast<size_t>(side_ * side_);
   shape.squares = 1 + grid.tiles();
-  if (grid.tiles() > 0) shape.arranged = arranged(grid, patches_, width, height);
-  const auto rows = grid.tiles() > 0 ? shape.arranged.size() : static_cast<size_t>(patches_ * patches_);
+  if (words_) {
+    for (const int64_t token : words_(words_of(grid)))
+      shape.tokens.insert(shape.tokens.end(), token == chat::ChatTokens::kPatch ? in_square : 1, token);
+    return shape;
+  }
+  if (!tiles_.grids.empty()) shape.arranged = arranged(grid, side_, width, height);
+  const size_t rows =
+      shape.arranged.empty() ? static_cast<size_t>(shape.squares) * in_square : shape.arranged.size();
   shape.tokens.assign(rows, chat::ChatTokens::kPatch);
   return shape;
 }
 
 int64_t PictureLayout::most_rows() const {
-  int64_t most = patches_ * patches_;
+  int64_t most = side_ * side_;
+  if (tiles_.longest_edge > 0)  // a picture as high as wide has most
+    most *= 1 + images::grid_of(tiles_, tiles_.longest_edge, tiles_.longest_edge).tiles();
   for (const Grid& grid : tiles_.grids)
-    most = std::max(most, patches_ * patches_ + grid.rows * patches_ * (grid.columns * patches_ + 1));
+    most = std::max(most, side_ * side_ + grid.rows * side_ * (grid.columns * side_ + 1));
   return most;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,10 +19,15 @@ struct PictureShape {
       arranged;  // those rows: each one of the squares' rows, or kNewline; empty: all, in order
 };
 
+// The tokens of words around pictures, of which each <image> is kPatch.
+using PictureWords = std::function<std::vector<int64_t>(const std::string& text)>;
+
 class PictureLayout {
  public:
-  // `patches`: along a square's side.
-  PictureLayout(images::TileOptions tiles, int64_t patches) : tiles_(std::move(tiles)), patches_(patches) {}
+  // `side`: rows of features along a square's side. `words`: of Idefics3, which says of each square where it
+  // is; null: nothing stands around pictures.
+  PictureLayout(images::TileOptions tiles, int64_t side, PictureWords words = nullptr)
+      : tiles_(std::move(tiles)), side_(side), words_(std::move(words)) {}
 
   PictureShape of(int64_t width, int64_t height) const;
   // The most rows of features that a picture may have.
@@ -28,7 +35,8 @@ class PictureLayout {
 
  private:
   images::TileOptions tiles_;
-  int64_t patches_;
+  int64_t side_;
+  PictureWords words_;
 };
 
 }  // namespace pipeline::vlm

@@ -188,15 +188,20 @@ void VlmTask::open_data() {
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
   chat_.emplace(config().chat.style, tokenizer_, config().chat.max_tokens);
-  layout_.emplace(config().vision.layout());
+  const bool has_words = config().vision.vision.has_last_norm();  // Idefics3's
+  layout_.emplace(config().vision.layout(
+      config().projector.scale_factor,
+      has_words ? [this](const std::string& text) { return chat_->format().picture_tokens(text); }
+                : PictureWords()));
   cut_ = std::make_shared<CutConversations>(config().chat.max_tokens, context());
   find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test samples; ",
-                 config().vision.grids.empty() ? "" : "up to ", layout_->most_rows(),
-                 config().vision.grids.empty() ? " patches" : " rows", " a picture; vocabulary of ",
-                 tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+                 config().vision.has_tiles() ? "up to " : "", layout_->most_rows(),
+                 config().vision.has_tiles() || config().projector.scale_factor > 1 ? " rows" : " patches",
+                 " a picture; vocabulary of ", tokenizer_->vocab_size(),
+                 kept_tokenizer_ ? ", as the weights have it" : "");
   for (const std::string& line : training().lines()) context().info(line);
 }
 
@@ -294,6 +299,7 @@ void VlmTask::open_features(Vlm& model) {
   const vision::Config& v = options.vision;
   std::string grids;
   for (const std::string& grid : options.grids) grids += grid + " ";
+  if (options.longest_edge > 0) grids += concat(options.longest_edge, options.split ? " split " : " whole ");
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
@@ -325,9 +331,10 @@ void VlmTask::export_model(const fs::path& folder) {
                              adapted_llava(model().config().language, model().config().vision),
                              lora.base_model);
   } else {
-    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
-    for (const auto& [name, text] : processor_files(
-             config().vision, files, tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
+    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark), is_smol(files));
+    for (const auto& [name, text] :
+         processor_files(config().vision, config().projector.scale_factor, files,
+                         tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
       hugging_face::write_text((folder / name).string(), text);
   }
   tokenizer_->save(folder.string());

@@ -117,6 +117,11 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
                        EvaluationSink& sink);
   const MajorityAnswers& majority();
   const std::vector<uint64_t>& retrieved(Split split);
+  // Of features, that a square has in the sequence.
+  int64_t model_rows() const {
+    const int64_t factor = config().projector.scale_factor;
+    return config().vision.vision.patches() / (factor * factor);
+  }
   std::optional<SamplePicture> picture_of(const Pictures& pictures, const messages::Picture& picture) const;
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
