@@ -19,6 +19,14 @@ std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
   const auto is_known = [&](const files::Hash128& content) {
     result.key = content;
     if (features_) result.features = features_->find(content);
+    if (!result.is_known()) return false;
+    // Of this very form, whatever is in the cache.
+    const PictureFeatures& found = result.features;
+    const vision::Config& vision = config().vision.vision;
+    if (found.width < 1 || found.height < 1 || found.squares.size(1) != vision.patches() ||
+        found.squares.size(2) != vision.hidden_size ||
+        found.squares.size(0) != layout_->of(found.width, found.height).squares)
+      result.features = {};
     return result.is_known();
   };
   auto loaded = pictures.load(picture, is_known);
