@@ -64,18 +64,31 @@ void talk(const train::Reply& reply, const std::string& system) {
     return messages;
   };
   ordered_json messages = begin();
-  if (is_terminal) put("Ask, a line each; /new begins another conversation, Ctrl-D ends.\n");
+  if (is_terminal)
+    put("Ask, a line each; /image FILE shows a picture with the next question, /new begins another "
+        "conversation, "
+        "Ctrl-D ends.\n");
+  ordered_json pictures = ordered_json::array();  // parts of the next question
   Lines lines;
   for (std::string line;;) {
     if (is_terminal) put("> ");
     if (!lines.next(line)) break;
     if (line == "/new") {
       messages = begin();
+      pictures.clear();
+      continue;
+    }
+    constexpr std::string_view kImage = "/image ";
+    if (line.starts_with(kImage)) {
+      pictures.push_back({{"type", "image"}, {"path", line.substr(kImage.size())}});
       continue;
     }
     line = replace_invalid_utf8(line);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    messages.push_back({{"role", "user"}, {"content", line}});
+    if (!pictures.empty()) pictures.push_back({{"type", "text"}, {"text", line}});
+    messages.push_back({{"role", "user"},
+                        {"content", pictures.empty() ? ordered_json(line)
+                                                     : std::exchange(pictures, ordered_json::array())}});
     std::string answer;
     try {
       reply(messages.dump(), [&](std::string_view piece) {

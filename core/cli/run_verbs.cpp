@@ -1,10 +1,14 @@
 // The verbs that work in the folder of a run.
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/error.hpp"
 #include "core/cli/model_folder.hpp"
@@ -78,7 +82,9 @@ void add_run(CLI::App& app, Action& action) {
 namespace {
 
 // What a verb does not know is an option of the task's `ask` table: --image cat.png sets task.ask.image.
+// Given several times, it is a list, whose name is the plural: task.ask.images.
 void ask(const std::vector<std::string>& words, ConfigArgs& args) {
+  std::map<std::string, std::vector<std::string>> values;
   for (size_t i = 0; i < words.size(); i += 2) {
     const std::string name = words[i].substr(std::min<size_t>(2, words[i].size()));
     if (!words[i].starts_with("--") || i + 1 == words.size()) {
@@ -92,8 +98,11 @@ void ask(const std::vector<std::string>& words, ConfigArgs& args) {
     std::string value;
     for (const char c : words[i + 1])
       value += c == '\\' || c == '"' ? std::string{'\\', c} : c == '\n' ? "\\n" : std::string{c};
-    args.sets.push_back("task.ask." + name + "=\"" + value + "\"");
+    values[name].push_back("\"" + value + "\"");
   }
+  for (const auto& [name, given] : values)
+    args.sets.push_back("task.ask." + name +
+                        (given.size() == 1 ? "=" + given[0] : fmt::format("s=[{}]", fmt::join(given, ", "))));
 }
 
 // evaluate, predict and export take the same arguments.

@@ -15,6 +15,7 @@ CONVERSATIONS = [
     ["<image>\nWhat is this?", "A cat."], ["<image>", "a cat on a mat"], ["<image>What's in it?\n", "Words; 12 of them."],
     ["Which text?\n<image>", "über 猫 👍🏽"], ["Look: <image> Well?", "It's text.", "And\nnow?", "Nothing, as before."],
     ["No picture", "None.", "<image>\nHere", "the tokenizer cuts a text"],
+    ["<image>\n<image>\nWhich is larger?", "The first.", "And this: <image>", "is the largest"],
 ]
 
 
@@ -59,7 +60,7 @@ def processor(tokenizer):
 def theirs(process, text, **options):
     from PIL import Image
 
-    ids = process(text=text, images=[Image.new("RGB", (SIDE, SIDE))], **options)["input_ids"][0]
+    ids = process(text=text, images=[Image.new("RGB", (SIDE, SIDE))] * text.count("<image>"), **options)["input_ids"][0]
     image = process.tokenizer.convert_tokens_to_ids("<image>")
     return [-1 if token == image else int(token) for token in ids]
 

@@ -65,6 +65,13 @@ VISION = dict(
         "layer_norm_eps": (0.001, "vision.layer_norm_eps"), "initializer_range": (0.5, "vision.initializer_range")},
     no_effect={"projection_dim": 64, "initializer_factor": 2.0, "vision_use_head": False},
     refused={"num_channels": 1, "attention_dropout": 0.1})
+LLAVAS = ("LlavaConfig", "LlavaNextConfig", "Idefics3Config", "SmolVLMConfig")
+IDEFICS = dict(follows={"scale_factor": (1, "projector.scale_factor")}, no_effect={"vocab_size": 3, "image_seq_len": 4},
+               refused={"image_token_id": 5, "tie_word_embeddings": True, "vision_config": {"model_type": "idefics3_vision", "num_channels": 1},
+                        "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}})
+LLAVA_REFUSED = {"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
+                 "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
+                 "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}
 CLASSES = {
     "GPT2Config": dict(
         follows={
@@ -85,10 +92,15 @@ CLASSES = {
     "SiglipConfig": dict(follows={}, no_effect={"initializer_factor": 2.0, "text_config": {"x": 1}},
                          refused={"vision_config": {"model_type": "siglip_vision_model", "num_channels": 1}}),
     "LlavaConfig": dict(
-        follows={"vision_feature_layer": (-1, "vision.num_hidden_layers", 2)}, no_effect={"ignore_index": 3},
-        refused={"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
-                 "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
-                 "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}),
+        follows={"vision_feature_layer": (-1, "vision.num_hidden_layers", 2), "image_aspect_ratio": ("pad", "vision.resize")},
+        no_effect={"ignore_index": 3}, refused={**LLAVA_REFUSED, "image_aspect_ratio": "anyres"}),
+    "LlavaNextConfig": dict(
+        follows={"vision_feature_layer": (-1, "vision.num_hidden_layers", 2),
+                 "image_grid_pinpoints": ([[32, 96]], "vision.grids", ["1x3"])},
+        no_effect={"use_image_newline_parameter": True, "image_aspect_ratio": "anyres"},
+        refused={**LLAVA_REFUSED, "image_aspect_ratio": "pad", "use_image_newline_parameter": False, "image_grid_pinpoints": [[32, 48]]}),
+    "Idefics3Config": IDEFICS,
+    "SmolVLMConfig": IDEFICS,
     "EsmConfig": dict(
         follows={
             "hidden_size": (48, "esm2.hidden_dim"), "num_hidden_layers": (2, "esm2.num_layers"),
@@ -130,6 +142,8 @@ def make_folders(work):
     words = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1,
                  bos_token_id=2, eos_token_id=3)
     llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
+    llava_next = t.LlavaNextConfig(vision_config=t.CLIPVisionConfig(**vision), image_grid_pinpoints=[[32, 64]],
+                                   text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     models = {
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
         **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
@@ -138,6 +152,10 @@ def make_folders(work):
         "CLIPConfig": t.CLIPModel(t.CLIPConfig(vision_config=vision, text_config=words)),
         "SiglipConfig": t.SiglipModel(t.SiglipConfig(vision_config=vision, text_config=words)),
         "LlavaConfig": t.LlavaForConditionalGeneration(llava),
+        "LlavaNextConfig": t.LlavaNextForConditionalGeneration(llava_next),
+        **{name + "Config": getattr(t, name + "ForConditionalGeneration")(getattr(t, name + "Config")(
+            vision_config=vision, text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}), image_token_id=vocabulary))
+           for name in ("Idefics3", "SmolVLM")},
         "EsmConfig": t.EsmForMaskedLM(t.EsmConfig(vocab_size=33, mask_token_id=32, pad_token_id=1, hidden_size=32, num_hidden_layers=1,
                                                  num_attention_heads=2, intermediate_size=64, position_embedding_type="rotary",
                                                  emb_layer_norm_before=False, token_dropout=True)),
@@ -145,7 +163,7 @@ def make_folders(work):
     for name, model in models.items():
         folder = os.path.join(work, name)
         model.save_pretrained(folder)
-        if name in ("GPT2Config", *LANGUAGE, "LlavaConfig"):
+        if name in ("GPT2Config", *LANGUAGE, *LLAVAS):
             write_tokenizer(folder, [p["document"] for p in pairs])
     with open(os.path.join(work, "pairs.jsonl"), "w") as file:
         file.writelines(json.dumps(p) + "\n" for p in pairs)
@@ -161,10 +179,11 @@ def make_folders(work):
                        "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
                        "num_attention_heads = 2\nintermediate_size = 64\n")
     tasks["GPT2Config"] = '[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
-    tasks["LlavaConfig"] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
+    for name in LLAVAS:
+        tasks[name] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
     tasks["EsmConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
     for name, task in tasks.items():
-        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", "LlavaConfig", "EsmConfig") else ""
+        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", *LLAVAS, "EsmConfig") else ""
         with open(os.path.join(work, name + ".toml"), "w") as file:
             file.write(f'[run]\ndir = "run-{name}"\ncache_dir = "cache"\n' + task + steps + whole)
     return models
@@ -174,11 +193,18 @@ def write_processor(folder, name):
     """How pictures are prepared, as transformers writes it, and what the options are then."""
     from transformers import LlavaImageProcessorPil
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+    from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
     square = {"height": 32, "width": 32}
     edge = {"size": {"shortest_edge": 32}, "crop_size": square}
+    cut = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
     processor, resize = ((SiglipImageProcessorPil(size=square), "squash") if "Siglip" in name else
+                         (Idefics3ImageProcessorPil(**cut), "squash") if "Idefics3" in name else
+                         (SmolVLMImageProcessorPil(**cut), "squash") if "SmolVLM" in name else
+                         (LlavaNextImageProcessorPil(image_grid_pinpoints=[[32, 64]], **edge), "squash") if "Next" in name else
                          (LlavaImageProcessorPil(do_pad=True, **edge), "pad") if "Llava" in name else
                          (CLIPImageProcessorPil(**edge), "crop"))
     processor.save_pretrained(folder)
@@ -275,7 +301,7 @@ def main():
             walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
             if name == "EsmConfig":
                 continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
-            if any(part in name for part in ("CLIP", "Siglip", "Llava")):
+            if any(part in name for part in ("CLIP", "Siglip", "Llava", "Idefics3", "SmolVLM")):
                 resize = write_processor(os.path.join(work, name), name)
                 code, out = folders.check(name, {})
                 assert code == 0 and folders.option(out, "vision.resize") == resize, out

@@ -16,6 +16,8 @@ import numpy as np
 from PIL import Image, ImageOps
 from transformers import LlavaImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/images")
@@ -231,7 +233,7 @@ def record_squares():
     for size, to in (((40, 30), (16, 12)), ((7, 5), (20, 13)), ((1, 9), (4, 4)), ((9, 1), (5, 7)), ((1, 1), (3, 2)),
                      ((33, 17), (33, 5)), ((17, 33), (5, 33)), ((12, 11), (12, 11)), ((200, 3), (7, 7)),
                      ((640, 480), (9, 7)), ((31, 29), (30, 30)), ((5, 64), (64, 5)), ((20, 90), (13, 40)), ((50, 40), (1, 1))):
-        for how in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR):
+        for how in (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS):
             image = Image.fromarray(patterned(*size)).resize(to, how)
             resized.append({"from": size, "filter": how.name.lower(), **pixels(image)})
     plain = {"do_rescale": False, "do_normalize": False, "return_tensors": "np"}
@@ -245,9 +247,22 @@ def record_squares():
                                                                  resample=Image.Resampling.BICUBIC)}[fit]()
             made = square(image, **plain)["pixel_values"][0].astype(np.uint8).transpose(1, 2, 0)
             squares.append({"from": size, "fit": fit, "shortest_edge": edge, **pixels(Image.fromarray(made))})
+    tiles = []
+    for size in ((40, 30), (7, 9), (1, 5), (64, 3), (15, 70), (5, 5), (23, 11)):
+        for grids in ([[1, 2], [2, 1], [2, 2]], [[3, 1], [1, 3], [1, 1]]):
+            pinpoints = [[rows * 4, columns * 4] for rows, columns in grids]
+            next_ = LlavaNextImageProcessorPil(size={"shortest_edge": 4}, crop_size={"height": 4, "width": 4}, image_grid_pinpoints=pinpoints)
+            made = next_(Image.fromarray(patterned(*size)), **plain)["pixel_values"][0].astype(np.uint8).transpose(0, 2, 3, 1)
+            tiles.append({"from": size, "grids": grids, "squares": [square.tobytes().hex() for square in made]})
+    split = []
+    for size in ((40, 30), (7, 9), (1, 5), (64, 3), (15, 70), (5, 5), (23, 11), (4, 4)):
+        for edge, splits in ((12, True), (9, True), (4, True), (10, False)):
+            cutter = Idefics3ImageProcessorPil(size={"longest_edge": edge}, max_image_size={"longest_edge": 4}, do_image_splitting=splits)
+            made = cutter(Image.fromarray(patterned(*size)), **plain)["pixel_values"][0].astype(np.uint8).transpose(0, 2, 3, 1)
+            split.append({"from": size, "longest_edge": edge, "split": splits, "squares": [square.tobytes().hex() for square in made]})
     side = {"size": {"shortest_edge": 4}, "crop_size": {"height": 4, "width": 4}, "return_tensors": "np"}
     numbers = CLIPImageProcessorPil()(Image.fromarray(patterned(9, 7)), **side)["pixel_values"][0]
-    return {"resized": resized, "squares": squares, "normalized": [float(v) for v in numbers.reshape(-1)]}
+    return {"resized": resized, "squares": squares, "tiles": tiles, "split": split, "normalized": [float(v) for v in numbers.reshape(-1)]}
 
 
 def main():

@@ -1,5 +1,6 @@
-"""Compares our vision-language model with transformers' LlavaForConditionalGeneration, live: logits, loss, every gradient, and the
-folder that we save, for randomly initialised models; and the tokens of conversations with its processor's.
+"""Compares our vision-language model with transformers' LlavaForConditionalGeneration, LlavaNextForConditionalGeneration, Idefics3ForConditionalGeneration and SmolVLMForConditionalGeneration, live:
+pixels and rows of pictures, logits, loss, every gradient, greedy answers, and the folder that we save, for randomly initialised models;
+and the tokens of conversations with its processor's.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
@@ -21,7 +22,7 @@ MODELS = [
     ("clip", CLIP, LLAMA, dict(vision_feature_layer=-2, vision_feature_select_strategy="default")),
     ("clip", dict(CLIP, hidden_act="gelu", layer_norm_eps=1e-6), dict(LLAMA, num_key_value_heads=6, tie_word_embeddings=True, head_dim=12),
      dict(vision_feature_layer=-1, vision_feature_select_strategy="default")),
-    ("siglip", dict(CLIP, image_size=16), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
+    ("siglip", dict(CLIP, image_size=19), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}), dict(vision_feature_layer=-1, vision_feature_select_strategy="full")),
 ]
 
@@ -36,19 +37,24 @@ def check(what, ours, theirs):
 
 
 def make_model(kind, vision, language, options):
-    import torch
     from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, SiglipVisionConfig
 
     towers = {"clip": CLIPVisionConfig, "siglip": SiglipVisionConfig}
     text = LlamaConfig(**language)
     config = LlavaConfig(vision_config=towers[kind](**vision), text_config=text, image_token_index=language["vocab_size"] - 1,
                          tie_word_embeddings=language.get("tie_word_embeddings", False), **options)
-    model = LlavaForConditionalGeneration(config).eval()
+    return shake(LlavaForConditionalGeneration(config))
+
+
+def shake(model):
+    """Biases and norms that are not 0 and 1."""
+    import torch
+
     with torch.no_grad():
-        for parameter in model.parameters():  # biases and norms that are not 0 and 1
+        for parameter in model.parameters():
             parameter.mul_(3) if parameter.dim() >= 2 else None
             parameter.add_(torch.randn_like(parameter) * 0.05)
-    return model
+    return model.eval()
 
 
 def make_sequences(patches, vocabulary):
@@ -82,14 +88,37 @@ def forward(model, sequences, pixels, image_token):
 
 def check_export(model, saved, kept_layers):
     """transformers loads what we saved with nothing missing, and computes the same."""
-    from transformers import LlavaForConditionalGeneration
-
-    again, info = LlavaForConditionalGeneration.from_pretrained(saved, output_loading_info=True)
+    again, info = type(model).from_pretrained(saved, output_loading_info=True)
     for kind, names in info.items():
         names = [name for name in names if "vision_model.head" not in name and ".vision_tower.head" not in name]
         assert not names, f"{kind} in the folder that we saved: {names}"
     assert again.config.vision_config.num_hidden_layers == kept_layers
     return again.eval()
+
+
+def check_gradients(model, gradients, vocabulary):
+    """Of every parameter that has one."""
+    slopes = {}
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:  # behind the layer whose output is used
+            continue
+        plain = name.removeprefix("model.").replace("vision_tower.vision_model.", "vision_tower.")
+        if plain.startswith("language_model."):
+            plain = "language_model.model." + plain.removeprefix("language_model.")
+        if plain == "lm_head.weight":
+            plain = "language_model.lm_head.weight"
+        plain = plain.replace("vision_tower.", "vision_tower.vision_model.")
+        mine = gradients[name] if name in gradients else gradients[plain]  # by the names before transformers 4.52
+        theirs = parameter.grad
+        if mine.shape[0] == vocabulary:  # the row of the patches' token is no parameter of ours
+            mine, theirs = mine[:-1], theirs[:-1]
+        if "vision_" in name and name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
+            assert mine.abs().max() < 1e-5 and theirs.abs().max() < 1e-5, f"gradient of {name}: must be 0"
+            continue
+        slopes[name] = check(f"gradient of {name}", mine, theirs)
+    assert len(slopes) > 30, f"only {len(slopes)} gradients compared"
+    name = max(slopes, key=slopes.get)
+    return {f"{len(slopes)} gradients up to (that of {name})": slopes[name]}
 
 
 def compare(probe, kind, vision, language, options, seed):
@@ -122,26 +151,7 @@ def compare(probe, kind, vision, language, options, seed):
     worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))
     with torch.no_grad():
         worst["logits of the folder that we saved"] = check("logits of our folder", forward(again, sequences, pixels, image_token)[0], logits)
-    slopes = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is None:  # behind the layer whose output is used
-            continue
-        plain = name.removeprefix("model.").replace("vision_tower.vision_model.", "vision_tower.")
-        if plain.startswith("language_model."):
-            plain = "language_model.model." + plain.removeprefix("language_model.")
-        if plain == "lm_head.weight":
-            plain = "language_model.lm_head.weight"
-        mine = gradients[plain.replace("vision_tower.", "vision_tower.vision_model.")]
-        theirs = parameter.grad
-        if mine.shape[0] == language["vocab_size"]:  # the row of the patches' token is no parameter of ours
-            mine, theirs = mine[:-1], theirs[:-1]
-        if name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
-            assert mine.abs().max() < 1e-5 and theirs.abs().max() < 1e-5, f"gradient of {name}: must be 0"
-            continue
-        slopes[name] = check(f"gradient of {name}", mine, theirs)
-    assert len(slopes) > 30, f"only {len(slopes)} gradients compared"
-    name = max(slopes, key=slopes.get)
-    worst[f"{len(slopes)} gradients up to (that of {name})"] = slopes[name]
+    worst.update(check_gradients(model, gradients, language["vocab_size"]))
     print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
@@ -195,6 +205,8 @@ def main():
         import transformers
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import chat_comparison
+    import idefics_comparison
+    import llava_next_comparison
 
     transformers.logging.set_verbosity_error()
     warnings.filterwarnings("error", message="Found missing adapter keys")
@@ -204,6 +216,8 @@ def main():
         compare(arguments.probe, kind, vision, language, options, seed)
         print(f"equal to transformers {transformers.__version__}: {kind} {vision} {language} {options}")
     compare_adapter(arguments.probe, seed=7)
+    llava_next_comparison.main(arguments.probe)
+    idefics_comparison.main(arguments.probe, arguments.chat_probe)
 
 
 if __name__ == "__main__":

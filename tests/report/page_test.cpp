@@ -150,7 +150,7 @@ TEST_F(Page, OfEachKindFitsATelephone) {
           in_telephone("report", page(compare({run}, 0), name, false)) +
           in_telephone("find-lr", page_over(run, "learning_rate", name, "suggestion: " + name)) +
           in_telephone("live", page_with(live.dump(), name)) +
-          in_telephone("answers", answers::answer_page({{name, "", name, name, name, name, true}}, name)),
+          in_telephone("answers", answers::answer_page({{name, {}, name, name, name, name, true}}, name)),
       1200);
   for (const char* const kind : {"compare", "report", "find-lr", "live", "answers"})
     EXPECT_THAT(

@@ -62,8 +62,9 @@ void add_line(std::string& page, const char* what, const std::string& text) {
 }  // namespace
 
 std::string ShownAnswer::pack() const {
-  const json values{id,   json::binary({picture.begin(), picture.end()}), question, truth, answer, blind,
-                    right};
+  json files = json::array();
+  for (const std::string& picture : pictures) files.push_back(json::binary({picture.begin(), picture.end()}));
+  const json values{id, files, question, truth, answer, blind, right};
   std::string bytes;
   json::to_cbor(values, bytes);
   return bytes;
@@ -71,8 +72,12 @@ std::string ShownAnswer::pack() const {
 
 ShownAnswer ShownAnswer::unpack(std::string_view bytes) {
   const json values = json::from_cbor(bytes);
-  const auto& picture = values[1].get_binary();
-  return {values[0], {picture.begin(), picture.end()}, values[2], values[3], values[4], values[5], values[6]};
+  std::vector<std::string> pictures;
+  for (const json& file : values[1]) {
+    const auto& picture = file.get_binary();
+    pictures.emplace_back(picture.begin(), picture.end());
+  }
+  return {values[0], std::move(pictures), values[2], values[3], values[4], values[5], values[6]};
 }
 
 std::string answer_page(const std::vector<ShownAnswer>& answers, const std::string& title) {
@@ -84,14 +89,14 @@ std::string answer_page(const std::vector<ShownAnswer>& answers, const std::stri
       std::to_string(answers.size()) + " are right.</p>\n<main>\n";
   for (const ShownAnswer& shown : answers) {
     page += std::string("<article class=\"") + (shown.right ? "right" : "wrong") + "\">";
-    if (!shown.picture.empty())
+    for (const std::string& picture : shown.pictures)
       page += "<img alt=\"picture of " + escaped(shown.id) + "\" src=\"data:image/png;base64," +
-              base64(shown.picture) + "\">";
+              base64(picture) + "\">";
     page += "<div class=\"id\">" + escaped(shown.id) + "</div><dl>";
     if (!shown.question.empty()) add_line(page, "question", shown.question);
     add_line(page, "truth", shown.truth);
     add_line(page, "answer", shown.answer);
-    if (!shown.picture.empty()) add_line(page, "unseen", shown.blind);
+    if (!shown.pictures.empty()) add_line(page, "unseen", shown.blind);
     page += "</dl></article>\n";
   }
   return page + "</main></body></html>\n";

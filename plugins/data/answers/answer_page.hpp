@@ -8,9 +8,10 @@
 namespace pipeline::answers {
 
 struct ShownAnswer {
-  std::string id, picture;  // a PNG file; empty: none
+  std::string id;
+  std::vector<std::string> pictures;  // PNG files
   std::string question, truth, answer;
-  std::string blind;  // the answer without the picture
+  std::string blind;  // the answer without the pictures
   bool right = false;
 
   std::string pack() const;

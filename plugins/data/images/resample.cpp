@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,6 +32,27 @@ double bicubic(double x) {
   return 0.0;
 }
 
+double sinc(double x) { return x == 0.0 ? 1.0 : std::sin(x * std::numbers::pi) / (x * std::numbers::pi); }
+
+double lanczos(double x) { return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3) : 0.0; }
+
+struct Form {
+  double (*weight_at)(double x);
+  double support;
+};
+
+Form form_of(Filter filter) {
+  switch (filter) {
+    case Filter::kBilinear:
+      return {bilinear, 1.0};
+    case Filter::kLanczos:
+      return {lanczos, 3.0};
+    case Filter::kBicubic:
+      break;
+  }
+  return {bicubic, 2.0};
+}
+
 // Which inputs make each output along one side, and how much of each.
 struct Taps {
   int64_t begin = 0, end = 0;         // the inputs that are used at all
@@ -40,9 +62,9 @@ struct Taps {
 
   // Of `outputs` of them, from the given one on, of a side that goes from `in` to `out` pixels.
   Taps(int64_t in, int64_t out, int64_t first_output, int64_t outputs, Filter filter) {
-    const auto weight_at = filter == Filter::kBilinear ? bilinear : bicubic;
+    const Form form = form_of(filter);
     const double scale = static_cast<double>(in) / static_cast<double>(out), wide = std::max(scale, 1.0);
-    const double support = (filter == Filter::kBilinear ? 1.0 : 2.0) * wide;
+    const double support = form.support * wide;
     stride = static_cast<int64_t>(std::ceil(support)) * 2 + 2;  // even: the kernel takes two at a time
     weights.resize(static_cast<size_t>(outputs * stride));
     std::vector<double> exact(static_cast<size_t>(stride));
@@ -52,7 +74,7 @@ struct Taps {
       const int64_t to = std::min(static_cast<int64_t>(std::floor(center + support + 0.5)), in);
       double sum = 0.0;
       for (int64_t x = from; x < to; ++x) {
-        const double weight = weight_at((static_cast<double>(x) - center + 0.5) * (1.0 / wide));
+        const double weight = form.weight_at((static_cast<double>(x) - center + 0.5) * (1.0 / wide));
         exact[static_cast<size_t>(x - from)] = weight;
         sum += weight;
       }

@@ -9,7 +9,7 @@ struct Window {
   int64_t left = 0, top = 0, width = 0, height = 0;
 };
 
-enum class Filter : uint8_t { kBicubic, kBilinear };
+enum class Filter : uint8_t { kBicubic, kBilinear, kLanczos };
 
 // Pillow's image.resize((width, height), filter), bit for bit; of the result only the window, and only its
 // pixels are computed.

@@ -69,9 +69,8 @@ Image squared(const Image& image, const ResizeOptions& options) {
   return cropped(image, options);
 }
 
-void resize_image(const Image& image, const ResizeOptions& options, float* out) {
+void normalize(const Image& square, const ResizeOptions& options, float* out) {
   const auto pixels = static_cast<size_t>(options.size * options.size);
-  const Image square = squared(image, options);
   for (size_t c = 0; c < 3; ++c) {
     // Rounded where transformers rounds. There are no more than 256 answers.
     std::array<float, 256> normalized;
@@ -83,6 +82,10 @@ void resize_image(const Image& image, const ResizeOptions& options, float* out) 
     float* const plane = out + c * pixels;
     for (size_t i = 0; i < pixels; ++i) plane[i] = normalized[square.pixels[3 * i + c]];
   }
+}
+
+void resize_image(const Image& image, const ResizeOptions& options, float* out) {
+  normalize(squared(image, options), options, out);
 }
 
 }  // namespace pipeline::images

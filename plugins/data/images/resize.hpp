@@ -29,7 +29,10 @@ struct ResizeOptions {
 // is smaller it lies in the middle of black. Throws ImageError if padding makes the picture too large.
 Image squared(const Image& image, const ResizeOptions& options);
 
-// The same as (3, size, size) numbers, each (value / 255 - mean) / deviation.
+// A square's pixels as (3, size, size) numbers, each (value / 255 - mean) / deviation.
+void normalize(const Image& square, const ResizeOptions& options, float* out);
+
+// The picture's square as such numbers.
 void resize_image(const Image& image, const ResizeOptions& options, float* out);
 
 }  // namespace pipeline::images

@@ -31,6 +31,13 @@ void add_members(ordered_json& object, const std::string& more) {
 
 }  // namespace
 
+size_t marks_in(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = text.find(kImageMark); at != std::string_view::npos; at = text.find(kImageMark, at + 1))
+    ++count;
+  return count;
+}
+
 ordered_json Conversation::variables() const {
   ordered_json messages = ordered_json::array();
   for (const Turn& turn : turns) {
@@ -45,7 +52,11 @@ ordered_json Conversation::variables() const {
 
 std::string Conversation::pack() const {
   std::string out;
-  for (const std::string* text : {&id, &image.name, &image.bytes, &more}) put(out, *text);
+  for (const std::string* text : {&id, &more}) put(out, *text);
+  const uint64_t pictures = images.size();
+  out.append(files::bytes_of(pictures));
+  for (const Picture& image : images)
+    for (const std::string* text : {&image.name, &image.bytes}) put(out, *text);
   for (const Turn& turn : turns) {
     for (const std::string* text : {&turn.role, &turn.text, &turn.more}) put(out, *text);
     out += turn.is_learnt ? '1' : '0';
@@ -55,8 +66,14 @@ std::string Conversation::pack() const {
 
 Conversation Conversation::unpack(std::string_view bytes) {
   Conversation result;
-  for (std::string* text : {&result.id, &result.image.name, &result.image.bytes, &result.more})
-    *text = take_text(bytes);
+  for (std::string* text : {&result.id, &result.more}) *text = take_text(bytes);
+  uint64_t pictures = 0;
+  if (!files::take(bytes, pictures)) take_text(bytes);  // throws
+  for (uint64_t i = 0; i < pictures; ++i) {
+    Picture image;
+    for (std::string* text : {&image.name, &image.bytes}) *text = take_text(bytes);
+    result.images.push_back(std::move(image));
+  }
   while (!bytes.empty()) {
     Turn turn{.role = take_text(bytes), .text = take_text(bytes), .more = take_text(bytes)};
     char is_learnt = 0;

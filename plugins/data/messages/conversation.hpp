@@ -1,6 +1,7 @@
 // Conversations: who said what.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -17,6 +18,7 @@ using files::DataError;
 
 // Where a picture stands in a turn's text.
 inline constexpr std::string_view kImageMark = "<image>";
+size_t marks_in(std::string_view text);
 
 // A text by itself, which no chat template stands around, is one turn of this role.
 inline constexpr std::string_view kPlainText = "text";
@@ -43,7 +45,7 @@ struct Picture {
 
 struct Conversation {
   std::string id;
-  Picture image;  // empty: none
+  std::vector<Picture> images;  // in the order of their marks in the turns
   std::vector<Turn> turns;
   std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
 

@@ -81,7 +81,7 @@ void read_table(const sources::SourceFiles& source, const TextOptions& options, 
   const auto make = [columns](text_pairs::Pair&& pair) {
     const bool is_system = columns.context == "system";
     Conversation one{.id = std::move(pair.id),
-                     .image = {},
+                     .images = {},
                      .turns = turns_of(columns, std::move(pair.first), is_system ? "" : pair.extra,
                                        std::move(pair.second))};
     if (is_system && !pair.extra.empty())
@@ -119,8 +119,11 @@ Conversation conversation_in(const JsonText& record, const Parse& parse) {
   Conversation conversation = parse(object);
   if (conversation.id.empty()) conversation.id = record.id;
   if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
-  Picture& image = conversation.image;
-  if (!image.bytes.empty() && image.name.empty()) image.name = "(in the record " + conversation.id + ")";
+  const bool is_one = conversation.images.size() == 1;
+  for (size_t i = 0; i < conversation.images.size(); ++i)
+    if (Picture& image = conversation.images[i]; !image.bytes.empty() && image.name.empty())
+      image.name = "(" + (is_one ? "" : "picture " + std::to_string(i + 1) + " ") + "in the record " +
+                   conversation.id + ")";
   return conversation;
 }
 
@@ -149,7 +152,8 @@ bool has_turns(const sources::SourceFiles& source) {
 
 bool has_pictures_within(const sources::SourceFiles& source, const std::string& key) {
   return std::ranges::any_of(first_fields(source, {key}).fields, [](const auto& field) {
-    return field.state == text_pairs::JsonField::kObject || field.text.starts_with("data:");
+    return field.state == text_pairs::JsonField::kObject || field.state == text_pairs::JsonField::kList ||
+           field.text.starts_with("data:");
   });
 }
 

@@ -25,7 +25,7 @@ using Parse = std::function<Conversation(const nlohmann::ordered_json&)>;
 
 // Whether the first record that can be read, of a source of JSON or Parquet, has a list of turns.
 bool has_turns(const sources::SourceFiles& source);
-// Whether what it has under this key is more than the name of a picture: see picture_of().
+// Whether what it has under this key is more than the name of a picture: see pictures_of().
 bool has_pictures_within(const sources::SourceFiles& source, const std::string& key);
 
 // Reads JSON files, a list or an object a line, or Parquet files, of which these columns, in order. Memory is

@@ -1,6 +1,7 @@
 #include "plugins/data/messages/message_records.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -51,18 +52,50 @@ std::string bytes_within(const std::string& data) {
   return std::move(*bytes);
 }
 
-// A record has one, which may be named more than once.
-void take_picture(Picture&& given, Picture& image) {
-  if (!image.empty() && !given.empty() && given != image)
-    throw DataError("several pictures: a conversation may have one");
-  if (!given.empty()) image = std::move(given);
+// The marks of pictures as turns are read: at each the picture that the turn itself names there, if any.
+using Places = std::vector<Picture>;
+
+// Where a turn names none, the next of the record's own stands; one that is named twice is that one.
+std::vector<Picture> pictures_at(Places&& places, std::vector<Picture>&& listed) {
+  std::vector<Picture> result;
+  auto next = listed.begin();
+  for (Picture& named : places) {
+    if (next != listed.end() && (named.empty() || named == *next))
+      result.push_back(std::move(*next++));
+    else if (!named.empty())
+      result.push_back(std::move(named));
+  }
+  std::move(next, listed.end(), std::back_inserter(result));
+  return result;
+}
+
+// The picture that a part of a turn names, if any: under its type, or as chat templates have it.
+Picture picture_in(const json& part, const std::string& type) {
+  if (const json* const base64 = find(part, "base64"); base64 != nullptr && find(part, type) == nullptr) {
+    Picture picture;
+    picture.bytes = bytes_within("data:;base64," + optional_text(part, "base64"));
+    return picture;
+  }
+  for (const char* const key : {type.c_str(), "url", "path"}) {
+    const json* const given = find(part, key);
+    if (given == nullptr) continue;
+    std::vector<Picture> found = pictures_of(*given, key);
+    if (found.size() > 1)
+      throw DataError("several pictures in one part of a turn: each is a part of its own");
+    if (!found.empty()) return std::move(found.front());
+  }
+  return {};
 }
 
 // Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
 // picture. What follows that is on a line of its own.
-std::string content_of(const json& turn, Picture& image) {
+std::string content_of(const json& turn, Places& places) {
   const json* const content = find(turn, "content");
-  if (content == nullptr || !content->is_array()) return text_at(turn, "content");
+  if (content == nullptr || !content->is_array()) {
+    std::string text = text_at(turn, "content");
+    places.resize(places.size() + marks_in(text));
+    return text;
+  }
   std::string text;
   bool follows_picture = false;
   for (const json& part : *content) {
@@ -75,8 +108,10 @@ std::string content_of(const json& turn, Picture& image) {
     if (follows_picture && !more.empty()) text += '\n';
     text += more;
     follows_picture = is_picture || (follows_picture && more.empty());
-    if (const json* const picture = find(part, type); is_picture && picture != nullptr)
-      take_picture(picture_of(*picture, type.c_str()), image);
+    if (is_picture)
+      places.push_back(picture_in(part, type));
+    else
+      places.resize(places.size() + marks_in(more));
   }
   return text;
 }
@@ -112,14 +147,17 @@ std::string more_of(const json& message) {
   return more.empty() ? "" : more.dump();
 }
 
-Turn turn_of(const json& given, Picture& image) {
+Turn turn_of(const json& given, Places& places) {
   if (!given.is_object()) throw DataError("a turn that is " + kind_of(given) + ", must be an object");
   if (!given.contains("role") && !given.contains("from")) throw DataError("a turn without \"role\"");
-  if (!given.contains("role"))
-    return {.role = role_of(text_at(given, "from")), .text = text_at(given, "value")};
+  if (!given.contains("role")) {
+    Turn turn{.role = role_of(text_at(given, "from")), .text = text_at(given, "value")};
+    places.resize(places.size() + marks_in(turn.text));
+    return turn;
+  }
   Turn turn{.role = role_of(text_at(given, "role")), .text = {}, .more = more_of(given)};
   if (find(given, "content") != nullptr || find(given, "tool_calls") == nullptr)
-    turn.text = content_of(given, image);
+    turn.text = content_of(given, places);
   if (const json* const weight = find(given, "weight"); weight != nullptr) {
     if (*weight != 0 && *weight != 1)
       throw DataError("\"weight\" is " + strict_json::excerpt(*weight) + ", must be 0 or 1");
@@ -129,11 +167,12 @@ Turn turn_of(const json& given, Picture& image) {
 }
 
 // A prompt or a completion may be a list of messages, too.
-void append_turns(const json& object, const std::string& key, const char* role, Conversation& result) {
+void append_turns(const json& object, const std::string& key, const char* role, Conversation& result,
+                  Places& places) {
   const json* const value = find(object, key);
   if (value == nullptr) return;
   if (value->is_array())
-    for (const json& turn : *value) result.turns.push_back(turn_of(turn, result.image));
+    for (const json& turn : *value) result.turns.push_back(turn_of(turn, places));
   else
     result.turns.push_back({.role = role, .text = optional_text(object, key)});
 }
@@ -173,12 +212,15 @@ void add_system_turn(const json& object, std::vector<Turn>& turns) {
 }
 
 Conversation without_turns(const json& object) {
-  Conversation result{.id = {}, .image = {}, .turns = {}, .more = variables_of(object)};
+  Conversation result{.id = {}, .images = {}, .turns = {}, .more = variables_of(object)};
   if (const json* const id = find(object, "id"); id != nullptr)
     result.id = id->is_string() ? id->get<std::string>() : number_or_bool(*id);
-  for (const char* const key : {"image", "images"})
-    if (const json* const image = find(object, key); image != nullptr)
-      take_picture(picture_of(*image, key), result.image);
+  for (const char* const key : {"image", "images"}) {
+    const json* const given = find(object, key);
+    if (given == nullptr) continue;
+    std::vector<Picture> found = pictures_of(*given, key);
+    if (found != result.images) std::move(found.begin(), found.end(), std::back_inserter(result.images));
+  }
   return result;
 }
 
@@ -219,10 +261,9 @@ std::string optional_text(const json& object, const std::string& key) {
   return value->get<std::string>();
 }
 
-Picture picture_of(const json& given, const char* key) {
-  if (given.is_array() && given.size() > 1) throw DataError("several pictures: a conversation may have one");
-  if (given.is_array() && given.empty()) return {};
-  const json& value = given.is_array() ? given[0] : given;
+namespace {
+
+Picture picture_of(const json& value, const char* key) {
   if (value.is_object() && (value.contains("bytes") || value.contains("path") || value.contains("url"))) {
     Picture picture = optional_text(value, value.contains("url") ? "url" : "path");
     picture.bytes = optional_text(value, "bytes");
@@ -240,6 +281,23 @@ Picture picture_of(const json& given, const char* key) {
   else
     picture.name = name;
   return picture;
+}
+
+}  // namespace
+
+std::vector<Picture> pictures_of(const json& given, const char* key) {
+  std::vector<Picture> result;
+  if (!given.is_array()) {
+    Picture one = picture_of(given, key);
+    if (!one.empty()) result.push_back(std::move(one));
+    return result;
+  }
+  for (const json& value : given) {
+    result.push_back(picture_of(value, key));
+    if (result.back().empty())
+      throw DataError("a picture of \"" + std::string(key) + "\" has neither bytes nor a path");
+  }
+  return result;
 }
 
 std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted) {
@@ -278,7 +336,9 @@ Conversation conversation_of_turns(const json& object) {
   const json* const turns = turns_in(object);
   if (turns == nullptr || !turns->is_array())
     throw DataError("no list of turns as \"conversations\" or \"messages\"");
-  for (const json& turn : *turns) result.turns.push_back(turn_of(turn, result.image));
+  Places places;
+  for (const json& turn : *turns) result.turns.push_back(turn_of(turn, places));
+  result.images = pictures_at(std::move(places), std::move(result.images));
   add_system_turn(object, result.turns);
   return result;
 }
@@ -293,15 +353,17 @@ Conversation conversation_of(const json& object, const Columns& wanted) {
     throw DataError("neither \"messages\" nor " +
                     (wanted.question.empty() ? known_columns() : "\"" + wanted.question + "\""));
   Conversation result = without_turns(object);
+  Places places;
   append_history(object, result.turns);
   if (object[columns->question].is_array()) {
-    append_turns(object, columns->question, "user", result);
+    append_turns(object, columns->question, "user", result, places);
   } else {
     const std::string context = columns->context.empty() ? "" : optional_text(object, columns->context);
     for (Turn& turn : turns_of(*columns, optional_text(object, columns->question), context, ""))
       result.turns.push_back(std::move(turn));
   }
-  if (!columns->answer.empty()) append_turns(object, columns->answer, "assistant", result);
+  if (!columns->answer.empty()) append_turns(object, columns->answer, "assistant", result, places);
+  result.images = pictures_at(std::move(places), std::move(result.images));
   add_system_turn(object, result.turns);
   return result;
 }

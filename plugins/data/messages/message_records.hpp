@@ -38,7 +38,9 @@ nlohmann::ordered_json parse_record(std::string_view text);
 // Whether an object has a list of turns.
 bool has_turns(const nlohmann::ordered_json& object);
 
-// These throw DataError, whose message is a reason for ReadReport, for an object of another form.
+// These throw DataError, whose message is a reason for ReadReport, for an object of another form. Pictures
+// are in the order of their marks: those that a part of a turn names, and at the other marks those of the
+// record's "image" and "images", in order; any that are left come last.
 Conversation conversation_of_turns(const nlohmann::ordered_json& object);
 // With turns, or with texts under names that columns_among() knows.
 Conversation conversation_of(const nlohmann::ordered_json& object, const Columns& wanted);
@@ -47,9 +49,9 @@ Conversation conversation_of(const nlohmann::ordered_json& object, const Columns
 std::vector<Turn> turns_of(const Columns& columns, std::string question, const std::string& context,
                            std::string answer);
 
-// The picture that a value names, or is: a path, "data:image/png;base64,...", an object of both, as Hugging
-// Face's data sets have it, or a list of one of these. Throws DataError for anything else.
-Picture picture_of(const nlohmann::ordered_json& given, const char* key);
+// The pictures that a value names, or is: a path, "data:image/png;base64,...", an object of both, as Hugging
+// Face's data sets have it, or a list of these. Throws DataError for anything else.
+std::vector<Picture> pictures_of(const nlohmann::ordered_json& given, const char* key);
 
 // The text under a key; empty where there is none, or null. Throws DataError for anything else.
 std::string optional_text(const nlohmann::ordered_json& object, const std::string& key);

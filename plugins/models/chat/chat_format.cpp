@@ -97,13 +97,11 @@ std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, 
 
 }  // namespace
 
-ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date,
-                       int64_t patches)
+ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date)
     : source_(std::move(source)),
       name_(std::move(name)),
       tokenizer_(std::move(tokenizer)),
       date_(date),
-      patches_(patches),
       template_(source_, name_),
       special_tokens_(special_tokens_of(*tokenizer_)),
       adds_space_(tokenizer_->encode("A", text::SpecialTokens::kAsText, tokenizer_->after_special()) !=
@@ -270,8 +268,10 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
   return spans;
 }
 
-ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& spans) const {
+ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& spans,
+                              const PictureTokens& pictures) const {
   ChatTokens result;
+  size_t picture = 0;
   const auto add = [&](int64_t id, size_t begin, size_t end) {
     const auto found =
         std::ranges::find_if(spans, [&](const Span& s) { return begin < s.end && end > s.begin; });
@@ -279,11 +279,15 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     result.answer_of.push_back(found == spans.end() ? -1 : static_cast<int32_t>(found->message));
   };
   const auto add_picture = [&] {
-    for (int64_t i = 0; i < patches_; ++i) add(ChatTokens::kPatch, 0, 0);
+    if (picture == pictures.size())
+      fail_with(PL_ERROR_CONFIG, name_, ": writes more pictures than the conversation has, ",
+                pictures.size());
+    for (const int64_t token : pictures[picture]) add(token, 0, 0);
+    ++picture;
   };
-  const std::optional<int32_t> picture = patches_ > 0 ? tokenizer_->special_token("<image>") : std::nullopt;
+  const std::optional<int32_t> mark = pictures.empty() ? std::nullopt : tokenizer_->special_token("<image>");
   const auto add_token = [&](int32_t id, size_t begin, size_t end) {
-    if (id == picture) return add_picture();  // which a template for pictures writes
+    if (id == mark) return add_picture();  // which a template for pictures writes
     add(id, begin, end);
   };
   text::TextPlace place = text::TextPlace::kStart;
@@ -294,8 +298,8 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     return ids;
   };
   for (size_t begin = 0; begin < text.size();) {
-    const size_t guard = text.find(kGuard, begin), mark = text.find(kPictureMark, begin);
-    const size_t end = std::min({guard, mark, text.size()});
+    const size_t guard = text.find(kGuard, begin), here = text.find(kPictureMark, begin);
+    const size_t end = std::min({guard, here, text.size()});
     const text::TextPlace place_of_part = place;
     const std::vector<int32_t> ids = end > begin ? encode_part(begin, end) : std::vector<int32_t>();
     if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
@@ -311,20 +315,24 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
       for (size_t i = 0; i + 1 < cuts.size(); ++i)
         for (const int32_t id : encode_part(cuts[i], cuts[i + 1])) add_token(id, cuts[i], cuts[i + 1]);
     }
-    if (end == mark && end < text.size()) {
+    if (end == here && end < text.size()) {
       add_picture();
       place = tokenizer_->after_special();
     }
     begin = end + kGuard.size();
   }
+  if (picture < pictures.size())
+    fail_with(
+        PL_ERROR_CONFIG, name_, ": writes ", picture, " of a conversation's ", pictures.size(),
+        " pictures: it must write <image>, which the tokenizer has, for each part of the type \"image\"");
   return result;
 }
 
-ChatTokens ChatFormat::tokens(const ordered_json& conversation) const {
+ChatTokens ChatFormat::tokens(const ordered_json& conversation, const PictureTokens& pictures) const {
   const ordered_json messages = guarded(conversation);
   const Rendered whole = render(messages, false);
   const std::vector<Span> spans = answers(messages, whole);
-  ChatTokens result = encode(whole.text, spans);
+  ChatTokens result = encode(whole.text, spans, pictures);
   if (!spans.empty() && !spans.back().is_ended && spans.back().message + 1 == messages["messages"].size()) {
     while (!result.answer_of.empty() && result.answer_of.back() < 0) {  // a line's end
       result.tokens.pop_back();
@@ -336,8 +344,26 @@ ChatTokens ChatFormat::tokens(const ordered_json& conversation) const {
   return result;
 }
 
-std::vector<int64_t> ChatFormat::prompt(const ordered_json& conversation) const {
-  return encode(render(guarded(conversation), true).text, {}).tokens;
+std::vector<int64_t> ChatFormat::prompt(const ordered_json& conversation,
+                                        const PictureTokens& pictures) const {
+  return encode(render(guarded(conversation), true).text, {}, pictures).tokens;
+}
+
+std::vector<int64_t> ChatFormat::picture_tokens(std::string_view text) const {
+  constexpr std::string_view kMark = "<image>";
+  std::vector<int64_t> tokens;
+  text::TextPlace place = tokenizer_->after_special();
+  const auto add = [&](std::string_view part) {
+    for (const int32_t id : tokenizer_->encode(part, text::SpecialTokens::kRecognize, place))
+      tokens.push_back(id);
+    place = tokenizer_->after_special();
+  };
+  for (size_t mark; (mark = text.find(kMark)) != text.npos; text.remove_prefix(mark + kMark.size())) {
+    add(text.substr(0, mark));
+    tokens.push_back(ChatTokens::kPatch);
+  }
+  add(text);
+  return tokens;
 }
 
 ChatTokens ChatFormat::text_tokens(std::string_view text) const {

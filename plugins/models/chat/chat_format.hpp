@@ -29,25 +29,31 @@ struct ChatTokens {
   std::vector<int32_t> answer_of;
 };
 
+// Of each picture of a conversation, in order, the tokens that it takes: kPatch for a row of its features,
+// and what stands between these. None: there are no pictures.
+using PictureTokens = std::vector<std::vector<int64_t>>;
+
 // Conversations are template variables: {"messages": [{"role", "content", ...}, ...], "tools": [...], ...}.
 // What people wrote never becomes a special token, whatever they wrote; but for that, the tokens are those of
 // transformers.apply_chat_template. Const: for any thread. These throw an Error (PL_ERROR_CONFIG) for a
 // template that cannot be read, and for a conversation that it refuses.
 class ChatFormat {
  public:
-  // `source`: a template, of the file `name`. `date`: what strftime_now() tells. `patches`: tokens that a
-  // picture takes.
-  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date,
-             int64_t patches = 0);
+  // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
+  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date);
 
   // The whole conversation. Where the template does not end the last answer, the end of text does. What the
   // assistant wrote stands between {% generation %} and {% endgeneration %}; without these it is what the
   // template makes of a message's content with what comes after add_generation_prompt's text before it, and
   // with the token that ends it.
-  ChatTokens tokens(const nlohmann::ordered_json& conversation) const;
+  ChatTokens tokens(const nlohmann::ordered_json& conversation, const PictureTokens& pictures = {}) const;
 
   // The conversation so far with what comes before the assistant's next answer.
-  std::vector<int64_t> prompt(const nlohmann::ordered_json& conversation) const;
+  std::vector<int64_t> prompt(const nlohmann::ordered_json& conversation,
+                              const PictureTokens& pictures = {}) const;
+
+  // The tokens of what a picture takes, of which each <image> is kPatch.
+  std::vector<int64_t> picture_tokens(std::string_view text) const;
 
   // The tokens of a text by itself: what begins a text, where the tokenizer says so, and its end.
   ChatTokens text_tokens(std::string_view text) const;
@@ -89,12 +95,12 @@ class ChatFormat {
                              size_t message, size_t earliest) const;
   std::optional<Span> answer_by_parts(const nlohmann::ordered_json& conversation, std::string_view whole,
                                       size_t message) const;
-  ChatTokens encode(std::string_view text, const std::vector<Span>& spans) const;
+  ChatTokens encode(std::string_view text, const std::vector<Span>& spans,
+                    const PictureTokens& pictures) const;
 
   std::string source_, name_;
   text::TokenizerPtr tokenizer_;
   std::time_t date_;
-  int64_t patches_;
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
   std::string answer_prompt_;              // what add_generation_prompt adds

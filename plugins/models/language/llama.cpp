@@ -50,8 +50,10 @@ const Architecture& llama() {
           {"mlp_bias", &Config::mlp_bias},
           {"partial_rotary_factor", only({1.0})},
           {"sliding_window", only({nullptr})},
-          {"pretraining_tp", kWithoutEffect},  // in how many slices a product was computed
-          {"is_llama_config", kWithoutEffect},
+          {"pretraining_tp", kWithoutEffect},        // in how many slices a product was computed
+          {"is_llama_config", kWithoutEffect},       // what Idefics3's text_config has of its makers' own
+          {"pixel_shuffle_factor", kWithoutEffect},  // the same
+          {"perceiver_config", kWithoutEffect},      // the same
       }),
       .written = {{"hidden_act", "silu"}},
       .names = {.plain =

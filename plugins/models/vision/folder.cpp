@@ -36,6 +36,9 @@ const hugging_face::Fields<Config>& fields() {
       {"vision_use_head", kWithoutEffect},  // SigLIP's pooling: only patches are used
       {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
       {"tie_word_embeddings", kWithoutEffect},
+      {"size", kWithoutEffect},             // Idefics3's: its image processor's count
+      {"max_image_size", kWithoutEffect},   // the same
+      {"use_base_siglip", kWithoutEffect},  // the same, of old
   };
   return kFields;
 }
@@ -54,25 +57,37 @@ const hugging_face::Fields<Config>& contrastive_fields() {
 
 Config read_tower(const ConfigFile& file) {
   Config config;
-  config.kind =
-      file.type({"clip_vision_model", "siglip_vision_model"}) == "clip_vision_model" ? "clip" : "siglip";
+  const std::string type =
+      file.type({"clip_vision_model", "siglip_vision_model", "idefics3_vision", "smolvlm_vision", "idefics3",
+                 "smolvlm"});  // the last two in older files
+  config.kind = type == "clip_vision_model" ? "clip" : type == "siglip_vision_model" ? "siglip" : "idefics3";
   if (!config.is_clip()) {  // transformers' defaults
     config.hidden_act = "gelu_pytorch_tanh";
     config.patch_size = 16;
     config.layer_norm_eps = 1e-6;
   }
+  if (config.has_last_norm()) {
+    config.hidden_size = 1152;
+    config.patch_size = 32;
+    config.num_attention_heads = 16;
+  }
   config = hugging_face::read_fields(file, fields(),
-                                     config.is_clip() ? "CLIPVisionConfig" : "SiglipVisionConfig", config);
+                                     config.is_clip()         ? "CLIPVisionConfig"
+                                     : config.has_last_norm() ? "Idefics3VisionConfig"
+                                                              : "SiglipVisionConfig",
+                                     config);
   return file.checked(config);
 }
 
 }  // namespace
 
 Config read_config(const ConfigFile& file) {
-  const std::string type = file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava"});
-  if (type.ends_with("_vision_model")) return read_tower(file);
+  const std::string type =
+      file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava", "llava_next",
+                 "idefics3", "idefics3_vision", "smolvlm", "smolvlm_vision"});
+  if (type.ends_with("_vision_model") || type.ends_with("_vision")) return read_tower(file);
   const ConfigFile part = file.part("vision_config");
-  if (type == "llava") return read_tower(part);
+  if (type.starts_with("llava") || type == "idefics3" || type == "smolvlm") return read_tower(part);
   hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
                             Config());
   // An old form of vision_config, which goes first in transformers.
@@ -87,7 +102,9 @@ Config read_config(const ConfigFile& file) {
 }
 
 json config_json(const Config& config) {
-  return {{"model_type", config.is_clip() ? "clip_vision_model" : "siglip_vision_model"},
+  return {{"model_type", config.is_clip()         ? "clip_vision_model"
+                         : config.has_last_norm() ? "idefics3_vision"
+                                                  : "siglip_vision_model"},
           {"num_channels", 3},
           {"image_size", config.image_size},
           {"patch_size", config.patch_size},
@@ -136,8 +153,10 @@ std::vector<Piece> pieces(const std::string& plain, const Parameter& parameter, 
   return {{.name = name, .transposed = is_product}};
 }
 
-bool is_unused(const std::string& name, int64_t layers) {
-  for (const char* part : {"post_layernorm.", "head.", "embeddings.position_ids"})
+bool is_unused(const std::string& name, const Config& config) {
+  const int64_t layers = config.num_hidden_layers;
+  if (name.starts_with("post_layernorm.")) return !config.has_last_norm();
+  for (const char* part : {"head.", "embeddings.position_ids"})
     if (name.starts_with(part)) return true;
   constexpr std::string_view kLayer = "encoder.layers.";
   if (!name.starts_with(kLayer)) return false;
@@ -147,7 +166,8 @@ bool is_unused(const std::string& name, int64_t layers) {
 }
 
 std::optional<std::string> plain_name(const std::string& name, bool whole) {
-  for (const std::string_view prefix : {"vision_tower.vision_model.", "vision_tower.", "vision_model."})
+  for (const std::string_view prefix :
+       {"vision_tower.vision_model.", "vision_tower.", "model.vision_model.", "vision_model."})
     if (name.starts_with(prefix)) return name.substr(prefix.size());
   if (whole || name.starts_with("text_model.") || name.starts_with("logit_") ||
       name.ends_with("_projection.weight"))

@@ -14,8 +14,8 @@
 
 namespace pipeline::vision {
 
-// Of config.json: a vision model's own, or what a CLIP, SigLIP or LLaVA says of its part. Throws an Error
-// that names file, key and value for what we do not compute.
+// Of config.json: a vision model's own, or what a CLIP, SigLIP, LLaVA or Idefics3 says of its part. Throws an
+// Error that names file, key and value for what we do not compute.
 Config read_config(const hugging_face::ConfigFile& file);
 nlohmann::json config_json(const Config& config);
 
@@ -30,7 +30,7 @@ std::vector<hugging_face::Piece> pieces(const std::string& plain, const Paramete
 // of a folder in which others have names that could be the encoder's.
 std::optional<std::string> plain_name(const std::string& name, bool whole);
 // Whether an encoder's folder has it besides what is used: norms and poolings at its end, position numbers,
-// the layers from `layers` on.
-bool is_unused(const std::string& plain, int64_t layers);
+// the layers behind those of `config`.
+bool is_unused(const std::string& plain, const Config& config);
 
 }  // namespace pipeline::vision

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "hugging_face/config_file.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::vision {
 namespace {
@@ -22,9 +23,37 @@ Gelu gelu_named(const std::string& name) {
 // channel, row by row.
 at::Tensor patches_of(const at::Tensor& pixels, int64_t patch) {
   const int64_t count = pixels.size(0), channels = pixels.size(1), side = pixels.size(2) / patch;
-  return pixels.reshape({count, channels, side, patch, side, patch})
+  const at::Tensor whole = pixels.narrow(2, 0, side * patch).narrow(3, 0, side * patch);
+  return whole.reshape({count, channels, side, patch, side, patch})
       .permute({0, 2, 4, 1, 3, 5})
       .reshape({count * side * side, channels * patch * patch});
+}
+
+// The place of each of a side's patches among its positions. Of a whole square it would be its own, but for
+// the rounding of the fractions that Idefics3VisionEmbeddings in transformers compares, which is repeated
+// here.
+std::vector<int64_t> places_along(int64_t patches) {
+  const double step = 1.0 / static_cast<double>(patches);
+  const float share = 1.0f / static_cast<float>(patches);
+  std::vector<float> bounds;
+  for (int64_t i = 0; step + static_cast<double>(i) * step < 1.0; ++i)
+    bounds.push_back(static_cast<float>(step + static_cast<double>(i) * step));
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < patches; ++i) {
+    const float at = std::min(static_cast<float>(i) * share, static_cast<float>(1.0 - 1e-6));
+    places.push_back(std::upper_bound(bounds.begin(), bounds.end(), at) - bounds.begin());
+  }
+  return places;
+}
+
+std::vector<int64_t> places_of(int64_t patches) {
+  const std::vector<int64_t> along = places_along(patches);
+  std::vector<int64_t> places;
+  for (const int64_t row : along)
+    for (const int64_t column : along) places.push_back(row * patches + column);
+  for (size_t i = 0; i < places.size(); ++i)
+    if (places[i] != static_cast<int64_t>(i)) return places;
+  return {};
 }
 
 }  // namespace
@@ -32,8 +61,8 @@ at::Tensor patches_of(const at::Tensor& pixels, int64_t patch) {
 void Config::check() const {
   using namespace hugging_face;
   constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
-  if (kind != "clip" && kind != "siglip")
-    fail_with(PL_ERROR_CONFIG, "kind = \"", kind, "\": must be \"clip\" or \"siglip\"");
+  if (kind != "clip" && kind != "siglip" && kind != "idefics3")
+    fail_with(PL_ERROR_CONFIG, "kind = \"", kind, "\": must be \"clip\", \"siglip\" or \"idefics3\"");
   check_range("image_size", image_size, 1, kMostPixels);
   check_range("patch_size", patch_size, 1, kMostPixels);
   check_range("hidden_size", hidden_size, 1, kMostWidth);
@@ -42,8 +71,9 @@ void Config::check() const {
   check_range("intermediate_size", intermediate_size, 1, kMostWidth);
   check_positive("layer_norm_eps", layer_norm_eps);
   check_positive("initializer_range", initializer_range);
-  if (image_size % patch_size != 0)
-    fail_with(PL_ERROR_CONFIG, "patch_size = ", patch_size, ": must divide image_size (", image_size, ")");
+  if (image_size < patch_size)
+    fail_with(PL_ERROR_CONFIG, "patch_size = ", patch_size, ": must not exceed image_size (", image_size,
+              ")");
   if (hidden_size % num_attention_heads != 0)
     fail_with(PL_ERROR_CONFIG, "num_attention_heads = ", num_attention_heads, ": must divide hidden_size (",
               hidden_size, ")");
@@ -90,11 +120,17 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
         registry, name("encoder.layers." + std::to_string(i)), first + 1 + static_cast<uint32_t>(i), shape,
         {"layer_norm1", "self_attn.qkv", "self_attn.out_proj", "layer_norm2", "mlp.fc1", "mlp.fc2"}));
   }
+  if (!config_.has_last_norm()) return;
+  last_norm_ = transformer::add_norm(registry, name("post_layernorm"), width, first + units() - 1,
+                                     config_.layer_norm_eps);
+  places_ = places_of(config_.image_size / config_.patch_size);
 }
 
 at::Tensor Tower::embedded(const at::Tensor& pixels, at::ScalarType compute) const {
   const int64_t pictures = pixels.size(0), width = config_.hidden_size, patches = config_.patches();
-  const at::Tensor place = positions_.narrow(0, config_.tokens() - patches, patches);
+  const at::Tensor place =
+      places_.empty() ? positions_.narrow(0, config_.tokens() - patches, patches)
+                      : positions_.index_select(0, transformer::to_device(places_, positions_.device()));
   const at::Tensor x = transformer::linear_residual(
       patches_of(pixels, config_.patch_size).to(compute), patches_,
       place.unsqueeze(0).expand({pictures, patches, width}).reshape({pictures * patches, width}), {});
@@ -137,7 +173,16 @@ at::Tensor Tower::rows(const at::Tensor& pixels, int64_t first, int64_t count, c
                                        return Tensors{embedded(pixels, pass.compute)};
                                      },
                                      {})[0];
-  return transformer::run_layers(layers_, x, layers, pass, *place_.registry, wanted);
+  const at::Tensor seen = transformer::run_layers(layers_, x, layers, pass, *place_.registry, wanted);
+  if (!config_.has_last_norm()) return seen;
+  const uint32_t last = place_.first_unit + units() - 1;
+  return pass.run_once(last,
+                       [&](const Tensors& in) {
+                         enter(last);
+                         return Tensors{at::layer_norm(in[0], {config_.hidden_size}, last_norm_.weight,
+                                                       last_norm_.bias, last_norm_.eps)};
+                       },
+                       {seen})[0];
 }
 
 bool Tower::is_trainable(uint32_t unit) const {

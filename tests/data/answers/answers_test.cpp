@@ -18,14 +18,15 @@ TEST(AnswerScore, ComparesWordsAsSquadDoes) {
 }
 
 TEST(AnswerPage, ShowsWhatItIsGiven) {
-  const ShownAnswer shown{"a<b", std::string("\x89PNG\0x", 6), "What & why?", "<t>", "", "blind", true};
+  const ShownAnswer shown{"a<b", {std::string("\x89PNG\0x", 6), "two"}, "What & why?", "<t>", "", "blind",
+                          true};
   const ShownAnswer again = ShownAnswer::unpack(shown.pack());
-  EXPECT_EQ(again.picture, shown.picture);
+  EXPECT_EQ(again.pictures, shown.pictures);
   EXPECT_EQ(again.id, shown.id);
   EXPECT_TRUE(again.right);
   const std::string page = answer_page({again}, "Title");
   for (const char* text : {"a&lt;b", "What &amp; why?", "&lt;t&gt;", "(nothing)", "blind", "class=\"right\"",
-                           "src=\"data:image/png;base64,iVBORwB4\""})
+                           "src=\"data:image/png;base64,iVBORwB4\"", "src=\"data:image/png;base64,dHdv\""})
     EXPECT_NE(page.find(text), std::string::npos) << text;
 }
 

@@ -35,6 +35,19 @@ inline std::vector<uint8_t> from_hex(const std::string& text) {
   return bytes;
 }
 
+// The same formula as in tests/parity/record_images.py.
+inline images::Image patterned(int64_t width, int64_t height) {
+  images::Image image{width, height, {}};
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      for (int64_t c = 0; c < 3; ++c) {
+        image.pixels.push_back(static_cast<uint8_t>(x * 37 + y * 101 + c * 59 + x * y % 7 * 31));
+      }
+    }
+  }
+  return image;
+}
+
 inline int largest_difference(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
   if (a.size() != b.size()) return 256;
   int largest = 0;

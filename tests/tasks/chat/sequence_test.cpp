@@ -28,7 +28,7 @@ const ChatFormat& letters() {
 }
 
 Conversation conversation(const std::vector<std::pair<std::string, std::string>>& turns) {
-  Conversation one{.id = "c", .image = {}, .turns = {}};
+  Conversation one{.id = "c", .images = {}, .turns = {}};
   for (const auto& [role, text] : turns) one.turns.push_back({.role = role, .text = text});
   return one;
 }
@@ -126,7 +126,7 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
   call.turns[1].more = R"({"tool_calls": [{}]})";
   EXPECT_EQ(problem(call), "an answer of which the chat template writes nothing");
   Conversation picture = two();
-  picture.image = "a.png";
+  picture.images = {"a.png"};
   EXPECT_EQ(problem(picture), "a picture, which this task does not see: the task vlm does");
 }
 

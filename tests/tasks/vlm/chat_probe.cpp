@@ -2,7 +2,7 @@
 //
 //   vlm_chat_probe TEMPLATE TOKENIZER PATCHES < [[turn, ...], ...] > [[token, ...], ...]
 //
-// A conversation is its turns in order, a question first; a token of -1 is a patch of its picture.
+// A conversation is its turns in order, a question first; a token of -1 is a patch of one of its pictures.
 #include <iostream>
 #include <string>
 #include <vector>
@@ -17,13 +17,15 @@ int main(int argc, char** argv) {
     std::cerr << "usage: vlm_chat_probe TEMPLATE TOKENIZER PATCHES < conversations.json\n";
     return 2;
   }
-  const Chat chat(argv[1], pipeline::text::load_tokenizer(argv[2]), std::stoll(argv[3]), 100000);
+  const Chat chat(argv[1], pipeline::text::load_tokenizer(argv[2]), 100000);
+  const std::vector<int64_t> patches(std::stoul(argv[3]), ChatTokens::kPatch);
   auto answers = nlohmann::json::array();
   for (const auto& turns : nlohmann::json::parse(std::cin)) {
-    Conversation conversation{.id = "c", .image = "p.png", .turns = {}};
+    Conversation conversation{.id = "c", .images = {}, .turns = {}};
     for (size_t i = 0; i < turns.size(); ++i)
       conversation.turns.push_back({i % 2 == 1 ? "assistant" : "user", turns[i]});
-    Sequence sequence = chat.sequence(conversation);
+    const size_t pictures = pictures_until(conversation, last_question(conversation));
+    Sequence sequence = chat.sequence(conversation, PictureTokens(pictures, patches));
     sequence.tokens.push_back(sequence.targets.back());  // the end, which nothing comes after
     answers.push_back(sequence.tokens);
   }

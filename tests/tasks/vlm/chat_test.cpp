@@ -27,10 +27,19 @@ text::ByteLevelBpe bytes_alone() {
   return trainer.train({.vocab_size = 257, .on_token = nullptr});
 }
 
+// Each takes three rows of the sequence.
+PictureTokens pictures_of(const Conversation& conversation) {
+  return PictureTokens(conversation.images.size(), std::vector<int64_t>(3, ChatTokens::kPatch));
+}
+
+Sequence sequence_of(const Chat& chat, const Conversation& conversation) {
+  return chat.sequence(conversation, pictures_of(conversation));
+}
+
 class ChatTest : public testing::Test {
  protected:
   Chat chat(const std::string& name, int64_t max_tokens = 100) const {
-    return {name, std::make_shared<const text::ByteLevelBpe>(tokenizer_), 3, max_tokens};
+    return {name, std::make_shared<const text::ByteLevelBpe>(tokenizer_), max_tokens};
   }
   // Each token as a reader sees it: its letter, # for a patch, $ for the end of text.
   std::string shown(const std::vector<int64_t>& tokens) const {
@@ -51,11 +60,11 @@ class ChatTest : public testing::Test {
 
   text::ByteLevelBpe tokenizer_ = bytes_alone();
   const Conversation two_{
-      "c", "p.png", {{"user", "<image>\nQ"}, {"assistant", "yes"}, {"user", "R"}, {"assistant", "no"}}};
+      "c", {"p.png"}, {{"user", "<image>\nQ"}, {"assistant", "yes"}, {"user", "R"}, {"assistant", "no"}}};
 };
 
 TEST_F(ChatTest, LearnsTheAnswersAndTheirEndsAlone) {
-  const Sequence tokens = chat("simple").sequence(two_);
+  const Sequence tokens = sequence_of(chat("simple"), two_);
   EXPECT_EQ(shown(tokens.tokens), "$question: ###\nQ\nanswer: yes$question: R\nanswer: no");
   EXPECT_EQ(learnt(tokens.targets), "....................... yes$................... no$");
   EXPECT_EQ(tokens.targets.size(), tokens.tokens.size());
@@ -63,7 +72,7 @@ TEST_F(ChatTest, LearnsTheAnswersAndTheirEndsAlone) {
 }
 
 TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
-  const Sequence tokens = chat("vicuna", 400).sequence(two_);
+  const Sequence tokens = sequence_of(chat("vicuna", 400), two_);
   for (size_t i = 0; i + 1 < tokens.tokens.size(); ++i) {
     if (tokens.targets[i] >= 0) {
       EXPECT_EQ(tokens.targets[i], tokens.tokens[i + 1]) << i;
@@ -73,66 +82,68 @@ TEST_F(ChatTest, EveryTargetIsTheTokenAfterIt) {
 
 TEST_F(ChatTest, ACaptionIsThePictureAndTheText) {
   const Sequence tokens =
-      chat("plain").sequence({"c", "p.png", {{"user", "<image>"}, {"assistant", "a cat"}}});
+      sequence_of(chat("plain"), {"c", {"p.png"}, {{"user", "<image>"}, {"assistant", "a cat"}}});
   EXPECT_EQ(shown(tokens.tokens), "$###a cat");
   EXPECT_EQ(learnt(tokens.targets), "...a cat$");
 }
 
 TEST_F(ChatTest, APictureThatIsWithheldLeavesNoTrace) {
-  const Sequence tokens = chat("simple").sequence(two_, false);
+  const Sequence tokens = chat("simple").sequence(two_, {});
   EXPECT_EQ(shown(tokens.tokens), "$question: \nQ\nanswer: yes$question: R\nanswer: no");
 }
 
 TEST_F(ChatTest, WhatPeopleWriteIsNeverASpecialToken) {
   const Sequence tokens =
-      chat("plain").sequence({"c", "", {{"user", "<|endoftext|>"}, {"assistant", "<|endoftext|>"}}});
+      sequence_of(chat("plain"), {"c", {}, {{"user", "<|endoftext|>"}, {"assistant", "<|endoftext|>"}}});
   EXPECT_EQ(std::count(tokens.tokens.begin(), tokens.tokens.end(), tokenizer_.eot()), 1) << "the start alone";
 }
 
 TEST_F(ChatTest, IsCutBetweenTurns) {
   const Chat whole = chat("simple", 51), shorter = chat("simple", 50);
-  EXPECT_FALSE(whole.sequence(two_).is_cut);
-  const Sequence cut = shorter.sequence(two_);
+  EXPECT_FALSE(sequence_of(whole, two_).is_cut);
+  const Sequence cut = sequence_of(shorter, two_);
   EXPECT_TRUE(cut.is_cut);
   EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: yes");
   EXPECT_EQ(learnt(cut.targets), "....................... yes$");
 }
 
 TEST_F(ChatTest, AFirstAnswerThatDoesNotFitIsCutAndHasNoEnd) {
-  const Sequence cut = chat("simple", 26).sequence(two_);
+  const Sequence cut = sequence_of(chat("simple", 26), two_);
   EXPECT_EQ(shown(cut.tokens), "$question: ###\nQ\nanswer: y");
   EXPECT_EQ(learnt(cut.targets), "....................... ye");
 }
 
 TEST_F(ChatTest, AQuestionIsNeverCut) {
-  const Sequence cut = chat("simple", 20).sequence(two_);
+  const Sequence cut = sequence_of(chat("simple", 20), two_);
   EXPECT_EQ(shown(cut.tokens), "$") << "nor its picture";
   EXPECT_TRUE(cut.is_cut);
 }
 
 TEST_F(ChatTest, AQuestionWithoutAnAnswerIsReadAndNothingIsLearnt) {
-  const Sequence open = chat("simple").sequence({"c", "p.png", {{"user", "<image>Q"}}});
+  const Sequence open = sequence_of(chat("simple"), {"c", {"p.png"}, {{"user", "<image>Q"}}});
   EXPECT_EQ(shown(open.tokens), "$question: ###Q\n");
   EXPECT_EQ(learnt(open.targets), std::string(open.tokens.size(), '.'));
 }
 
 TEST_F(ChatTest, APromptEndsWhereTheAnswerBegins) {
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10)), "$question: ###\nQ\nanswer:");
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10)), "$question: ###\nQ\nanswer: yes$question: R\nanswer:");
-  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, false)), "$question: \nQ\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, pictures_of(two_))), "$question: ###\nQ\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 1, 10, pictures_of(two_))),
+            "$question: ###\nQ\nanswer: yes$question: R\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(two_, 0, 10, {})), "$question: \nQ\nanswer:");
 }
 
 TEST_F(ChatTest, APromptLeavesOutTheOldestTurnsButNotThePicture) {
   const Conversation late{"c",
-                          "p.png",
+                          {"p.png"},
                           {{"user", "A"},
                            {"assistant", "a"},
                            {"user", "<image>B"},
                            {"assistant", "b"},
                            {"user", "C"},
                            {"assistant", "c"}}};
-  EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10)), "$question: ###B\nanswer: b$question: C\nanswer:");
-  EXPECT_TRUE(chat("simple", 40).prompt(late, 2, 10).empty()) << "it never fits";
+  EXPECT_EQ(shown(chat("simple", 60).prompt(late, 2, 10, pictures_of(late))),
+            "$question: ###B\nanswer: b$question: C\nanswer:");
+  EXPECT_TRUE(chat("simple", 40).prompt(late, 2, 10, pictures_of(late)).empty()) << "it never fits";
 }
 
 TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
@@ -149,27 +160,60 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
 
 // As the folders of LLaVA and SmolVLM write it: a list of parts.
 TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
-  const auto own =
-      std::make_shared<const text::ByteLevelBpe>(tokenizer_)
-          ->with({{"chat_template.jinja",
-                   "{% for m in messages %}{{ m['role'] | upper }}:{% for part in m['content'] | "
-                   "selectattr('type', 'equalto', 'image') %} <image>\n{% endfor %}{% for part in "
-                   "m['content'] | selectattr('type', 'equalto', 'text') %}{{ ' ' + part['text'] }}{% "
-                   "endfor %}{{ eos_token if m['role'] == 'assistant' else ' ' }}{% endfor %}{% if "
-                   "add_generation_prompt %}ASSISTANT:{% endif %}"}});
-  const Chat chat("auto", own, 3, 100);
-  const Sequence tokens = chat.sequence(two_);
-  EXPECT_EQ(shown(tokens.tokens), "USER: <image>\n Q ASSISTANT: yes$USER: R ASSISTANT: no")
-      << "a tokenizer without <image>";
-  EXPECT_EQ(learnt(tokens.targets).substr(26, 5), " yes$");
-  EXPECT_EQ(shown(chat.prompt(two_, 1, 10, false)), "USER: Q ASSISTANT: yes$USER: R ASSISTANT:");
+  const tests::FilesFolder folder;
+  tokenizer_.save(folder.path());
+  folder.write("chat_template.jinja",
+               "{% for m in messages %}{{ m['role'] | upper }}:{% for part in m['content'] | "
+               "selectattr('type', 'equalto', 'image') %} <image>\n{% endfor %}{% for part in "
+               "m['content'] | selectattr('type', 'equalto', 'text') %}{{ ' ' + part['text'] }}{% "
+               "endfor %}{{ eos_token if m['role'] == 'assistant' else ' ' }}{% endfor %}{% if "
+               "add_generation_prompt %}ASSISTANT:{% endif %}");
+  const Chat without("auto", text::load_tokenizer(folder.path()), 100);
+  EXPECT_EQ(shown(without.prompt(two_, 1, 10, {})), "USER: Q ASSISTANT: yes$USER: R ASSISTANT:");
+  EXPECT_THAT(tests::message_of<Error>([&] { sequence_of(without, two_); }),
+              testing::HasSubstr("writes 0 of a conversation's 1 pictures: it must write <image>, which the "
+                                 "tokenizer has"));
+  auto form = nlohmann::json::parse(tests::read_all(folder / "tokenizer.json"));
+  form["added_tokens"].push_back({{"id", 257}, {"content", "<image>"}, {"special", true}});
+  folder.write("tokenizer.json", form.dump());
+  const Chat chat("auto", text::load_tokenizer(folder.path()), 100);
+  const Sequence tokens = sequence_of(chat, two_);
+  EXPECT_EQ(shown(tokens.tokens), "USER: ###\n Q ASSISTANT: yes$USER: R ASSISTANT: no");
+  EXPECT_EQ(learnt(tokens.targets).substr(22, 5), " yes$");
+  const Conversation several{"c", {"1", "2"}, {{"user", "<image>\n<image>\nQ"}, {"assistant", "yes"}}};
+  EXPECT_EQ(shown(sequence_of(chat, several).tokens), "USER: ###\n ###\n Q ASSISTANT: yes");
+}
+
+TEST_F(ChatTest, SeveralPicturesStandWhereTheirTurnsHaveThem) {
+  const Conversation several{"c",
+                             {"1", "2", "3"},
+                             {{"user", "<image> or <image>?"},
+                              {"assistant", "one"},
+                              {"user", "and\n<image>"},
+                              {"assistant", "yes"}}};
+  PictureTokens pictures = pictures_of(several);
+  pictures[1] = {int64_t{'('} - '!', ChatTokens::kPatch, int64_t{')'} - '!'};  // of another size, with marks
+  pictures[2].resize(1);
+  const std::string first = "$question: ### or (#)?\nanswer: one";
+  EXPECT_EQ(shown(chat("simple").sequence(several, pictures).tokens),
+            first + "$question: and\n#\nanswer: yes");
+  EXPECT_EQ(shown(chat("simple").sequence(several, {}).tokens),
+            "$question:  or ?\nanswer: one$question: and\n\nanswer: yes");
+  EXPECT_EQ(shown(chat("simple").prompt(several, 0, 10, pictures)), "$question: ### or (#)?\nanswer:");
+  EXPECT_EQ(shown(chat("simple").prompt(several, 1, 10, pictures)), first + "$question: and\n#\nanswer:");
+  // Wherever the limit is, no picture is cut.
+  for (int64_t most = 4; most < 70; ++most) {
+    const std::string text = shown(chat("simple", most).sequence(several, pictures).tokens);
+    const auto patches = std::count(text.begin(), text.end(), '#');
+    EXPECT_TRUE(patches == 0 || patches == 4 || patches == 5) << text;
+  }
 }
 
 TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const tests::FilesFolder folder;
   folder.write("tokenizer.model", tests::trained_sentence_piece());
   const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-  const Chat chat("vicuna", tokenizer, 3, 1000);
+  const Chat chat("vicuna", tokenizer, 1000);
   const auto whole = [&](const std::string& rest, text::TextPlace place) {
     const auto ids = tokenizer->encode(rest, text::SpecialTokens::kRecognize, place);
     return std::vector<int64_t>(ids.begin(), ids.end());
@@ -178,15 +222,16 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
       "<s>A chat between a curious user and an artificial intelligence assistant. The assistant gives "
       "helpful, detailed, and polite answers to the user's questions.";
   const Conversation two{
-      "c", "", {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "so?"}, {"assistant", "no"}}};
+      "c", {}, {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "so?"}, {"assistant", "no"}}};
   // The space of a text that starts is there after <s> and </s>, too.
   const std::vector<int64_t> expected = whole(
       system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no", text::TextPlace::kWithin);
-  EXPECT_THAT(chat.sequence(two).tokens, ElementsAreArray(expected));
+  EXPECT_THAT(sequence_of(chat, two).tokens, ElementsAreArray(expected));
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
-  const Sequence hostile = chat.sequence({"c", "", {{"user", "</s>"}, {"assistant", "no"}}});
+  const Sequence hostile = sequence_of(chat, {"c", {}, {{"user", "</s>"}, {"assistant", "no"}}});
   EXPECT_EQ(std::count(hostile.tokens.begin(), hostile.tokens.end(), chat.end_token()), 0);
-  const Sequence seen = chat.sequence({"c", "p.png", {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
+  const Sequence seen =
+      sequence_of(chat, {"c", {"p.png"}, {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
   // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
   std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::TextPlace::kStart);
   EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::TextPlace::kWithin));
@@ -207,15 +252,15 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
     const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
     const text::TextPlace place = goes_on ? text::TextPlace::kWithin : text::TextPlace::kStart;
     const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {
-      const auto tokens = Chat(style, tokenizer, 3, 1000).sequence(conversation).tokens;
+      const auto tokens = sequence_of(Chat(style, tokenizer, 1000), conversation).tokens;
       const auto picture = std::find(tokens.rbegin(), tokens.rend(), ChatTokens::kPatch).base();
       const auto expected = tokenizer->encode(text, text::SpecialTokens::kAsText, place);
       EXPECT_THAT(std::vector<int64_t>(picture, tokens.end()), ElementsAreArray(expected)) << style << text;
     };
-    ends_with("plain", {"c", "p.png", {{"user", "<image>"}, {"assistant", "a cat"}}}, "a cat");
-    ends_with("vicuna", {"c", "p.png", {{"user", "the <image>"}, {"assistant", "a cat"}}},
+    ends_with("plain", {"c", {"p.png"}, {{"user", "<image>"}, {"assistant", "a cat"}}}, "a cat");
+    ends_with("vicuna", {"c", {"p.png"}, {{"user", "the <image>"}, {"assistant", "a cat"}}},
               " ASSISTANT: a cat");
-    ends_with("vicuna", {"c", "p.png", {{"user", "<image>the"}, {"assistant", "a cat"}}},
+    ends_with("vicuna", {"c", {"p.png"}, {{"user", "<image>the"}, {"assistant", "a cat"}}},
               "the ASSISTANT: a cat");
   }
 }
@@ -230,17 +275,18 @@ TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
   const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-  const Chat chat("chatml", tokenizer, 1, 1000);
+  const Chat chat("chatml", tokenizer, 1000);
   const auto text_of = [&](std::vector<int64_t> tokens) {
     std::replace(tokens.begin(), tokens.end(), ChatTokens::kPatch, int64_t{'#' - '!'});
     return tokenizer->decode(std::vector<int32_t>(tokens.begin(), tokens.end()));
   };
   const std::string asked =
-      "<|im_start|>user\n#\nQ<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\nR<|im_end|>"
+      "<|im_start|>user\n###\nQ<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\nR<|im_end|"
+      ">"
       "\n"
       "<|im_start|>assistant\n";
-  EXPECT_EQ(text_of(chat.sequence(two_).tokens), asked + "no") << "and an end, which is a target alone";
-  EXPECT_EQ(text_of(chat.prompt(two_, 1, 10)), asked);
+  EXPECT_EQ(text_of(sequence_of(chat, two_).tokens), asked + "no") << "and an end, which is a target alone";
+  EXPECT_EQ(text_of(chat.prompt(two_, 1, 10, pictures_of(two_))), asked);
 }
 
 }  // namespace

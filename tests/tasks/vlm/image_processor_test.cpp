@@ -36,9 +36,9 @@ json with(json processor, const char* key, json value) {
   return processor;
 }
 
-images::ResizeOptions options_of(bool is_clip, int64_t size = 224) {
-  images::ResizeOptions options{.size = size};
-  if (!is_clip) options.mean = options.deviation = {0.5, 0.5, 0.5};
+images::TileOptions options_of(bool is_clip, int64_t size = 224, std::vector<images::Grid> grids = {}) {
+  images::TileOptions options{.square = {.size = size}, .grids = std::move(grids)};
+  if (!is_clip) options.square.mean = options.square.deviation = {0.5, 0.5, 0.5};
   return options;
 }
 
@@ -60,6 +60,70 @@ TEST(ImageProcessor, WhatTransformersWritesIsFollowed) {
   EXPECT_EQ(read(with(kClip, "size", {{"height", 224}, {"width", 224}})), "squash bicubic");
   EXPECT_EQ(read(json::object()), "crop bicubic") << "the defaults of the class";
   EXPECT_EQ(read(json::object(), false), "squash bicubic");
+}
+
+TEST(ImageProcessor, GridsAreThoseOfTheModel) {
+  const auto read_next = [](const json& processor, std::vector<images::Grid> grids) {
+    const tests::FilesFolder folder;
+    folder.write("preprocessor_config.json", processor.dump());
+    return read_image_processor(folder.path(), options_of(true, 224, std::move(grids)), true)->resize;
+  };
+  json next = with(kClip, "image_processor_type", "LlavaNextImageProcessorFast");
+  next["do_pad"] = true;
+  next["image_grid_pinpoints"] = {{224, 448}, {448, 448}};
+  EXPECT_EQ(read_next(next, {{1, 2}, {2, 2}}), "squash");
+  EXPECT_EQ(read_next(next, {}), "squash") << "of an encoder alone";
+  EXPECT_THAT(
+      tests::message_of<Error>([&] {
+        read_next(next, {{1, 2}});
+      }),
+      HasSubstr("image_grid_pinpoints = [[224,448],[448,448]]: must be [[224,448]], as config.json has it"));
+  next.erase("image_grid_pinpoints");
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                read_next(next, {{1, 2}});
+              }),
+              HasSubstr("image_grid_pinpoints is missing: must be [[224,448]]"));
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                read_next(kClip, {{1, 2}});
+              }),
+              HasSubstr("must be LlavaNextImageProcessor"));
+}
+
+// Of HuggingFaceTB/SmolVLM-Instruct, but for the sizes.
+TEST(ImageProcessor, Idefics3AndSmolVlmScaleByTheLongestEdge) {
+  json smol = {{"do_convert_rgb", true},
+               {"do_image_splitting", true},
+               {"do_normalize", true},
+               {"do_pad", true},
+               {"do_rescale", true},
+               {"do_resize", true},
+               {"image_mean", {0.5, 0.5, 0.5}},
+               {"image_processor_type", "SmolVLMImageProcessor"},
+               {"image_std", {0.5, 0.5, 0.5}},
+               {"max_image_size", {{"longest_edge", 224}}},
+               {"processor_class", "SmolVLMProcessor"},
+               {"resample", 1},
+               {"rescale_factor", 0.00392156862745098},
+               {"size", {{"longest_edge", 896}}}};
+  const auto found = [](const json& processor) {
+    const tests::FilesFolder folder;
+    folder.write("preprocessor_config.json", processor.dump());
+    return *read_image_processor(folder.path(), options_of(false), false);
+  };
+  const ImageProcessor read = found(smol);
+  EXPECT_EQ(read.resize + " " + read.resample, "squash lanczos");
+  EXPECT_EQ(read.longest_edge, 896);
+  EXPECT_TRUE(read.split);
+  EXPECT_FALSE(found(with(smol, "do_image_splitting", false)).split);
+  EXPECT_EQ(found(with(smol, "image_processor_type", "Idefics3ImageProcessorFast")).longest_edge, 896);
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                found(with(smol, "max_image_size", {{"longest_edge", 364}}));
+              }),
+              HasSubstr("max_image_size = {\"longest_edge\":364}: must have the 224 pixels of image_size"));
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                found(with(smol, "size", {{"shortest_edge", 364}}));
+              }),
+              HasSubstr("must be {\"longest_edge\": pixels}, up to 4096"));
 }
 
 TEST(ImageProcessor, TheNewerFormIsReadFirst) {
@@ -96,7 +160,7 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
               HasSubstr("do_center_crop = false: must be true"));
   EXPECT_THAT(problem(with(kClip, "do_pad", true)), HasSubstr("do_pad = true: only false"));
   EXPECT_THAT(problem(with(kClip, "resample", 0)),
-              HasSubstr("resample = 0: only 2 (bilinear) and 3 (bicubic)"));
+              HasSubstr("resample = 0: only 1 (lanczos), 2 (bilinear) and 3 (bicubic)"));
   EXPECT_THAT(problem(with(kClip, "rescale_factor", 1)), HasSubstr("rescale_factor = 1: only 1/255"));
   for (const char* key : {"do_resize", "do_rescale", "do_normalize"})
     EXPECT_THAT(problem(with(kClip, key, false)), HasSubstr(key + std::string(" = false: only true")));

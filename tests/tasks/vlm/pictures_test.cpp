@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <array>
-
 #include "tests/data/images/pictures.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -24,12 +22,11 @@ class UnusablePictures : public testing::Test {
     const Pictures pictures({.folder = folder_.path(),
                              .archives = tar_archives(folder_.path()),
                              .decode = {},
-                             .resize = {.size = 1},
+                             .tiles = {.square = {.size = 1}, .grids = {}},
                              .most_broken = 1,
                              .is_asked = false,
                              .warn = [&](const std::string& line) { warning = line; }});
-    std::array<float, 3> pixels{};
-    const bool is_loaded = pictures.load(name, pixels.data());
+    const bool is_loaded = pictures.load(name).has_value();
     EXPECT_EQ(is_loaded, warning.empty());
     return warning;
   }
@@ -50,6 +47,39 @@ TEST_F(UnusablePictures, AreNamedForWhatTheyAre) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe.png").c_str(), 0600), 0);
   EXPECT_EQ(said("pipe.png"),
             folder_ / "pipe.png: is a pipe (FIFO), must be a regular file: its sample is skipped");
+}
+
+// What is kept of a picture belongs to its content, whatever its file is called, and however long it is.
+TEST_F(UnusablePictures, AnotherPictureOfTheSameNameAndSizeIsAnother) {
+  const auto bitmap = [](uint8_t red) { return images::encode_png({1, 1, {red, 1, 1}}); };
+  ASSERT_EQ(bitmap(255).size(), bitmap(254).size());
+  const Pictures pictures({.folder = folder_.path(),
+                           .archives = {},
+                           .decode = {},
+                           .tiles = {.square = {.size = 1}, .grids = {}},
+                           .most_broken = 0,
+                           .is_asked = false,
+                           .warn = {}});
+  std::vector<files::Hash128> contents;
+  std::vector<std::vector<float>> pixels;
+  const auto see = [&](const messages::Picture& picture) {
+    const auto loaded = pictures.load(picture, [&](const files::Hash128& content) {
+      contents.push_back(content);
+      return false;
+    });
+    pixels.push_back(loaded->pixels);
+  };
+  for (const uint8_t red : {255, 254}) {
+    folder_.write("a.png", bitmap(red));
+    see("a.png");
+  }
+  messages::Picture within("b.png");
+  within.bytes = bitmap(255);
+  see(within);
+  EXPECT_NE(contents.at(0), contents.at(1));
+  EXPECT_NE(pixels.at(0), pixels.at(1));
+  EXPECT_EQ(contents.at(0), contents.at(2)) << "and one content is one picture";
+  EXPECT_EQ(pixels.at(0), pixels.at(2));
 }
 
 TEST_F(UnusablePictures, AnArchiveThatIsReadForThemSaysWhy) {

@@ -10,7 +10,7 @@ namespace {
 TEST(MajorityAnswers, AreTheMostFrequentOfTheQuestion) {
   MajorityAnswers majority;
   const auto add = [&](const std::string& question, const std::string& answer) {
-    majority.add({"", "", {{"user", question}, {"assistant", answer}}});
+    majority.add({"", {}, {{"user", question}, {"assistant", answer}}});
   };
   add("<image>\nWhat?", "b");
   add("What?\n<image>", "c");

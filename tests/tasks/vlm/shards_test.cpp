@@ -195,15 +195,15 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   const auto all = read(folder_ / "shards");
   ASSERT_EQ(all.size(), 4u);
   EXPECT_EQ(all[0].id, "000");
-  EXPECT_EQ(all[0].image, "0.tar/000.jpg");
+  EXPECT_THAT(all[0].images, ElementsAre("0.tar/000.jpg"));
   EXPECT_EQ(all[0].turns.at(0).text, "<image>");
   EXPECT_EQ(all[0].turns.at(1).text, "a cat");
   EXPECT_EQ(all[1].id, "sub/001");
-  EXPECT_EQ(all[1].image, "0.tar/sub/001.PNG");
+  EXPECT_THAT(all[1].images, ElementsAre("0.tar/sub/001.PNG"));
   EXPECT_EQ(all[1].turns.at(1).text, "a dog");
-  EXPECT_EQ(all[2].image, "1.tar/002.webp");
+  EXPECT_THAT(all[2].images, ElementsAre("1.tar/002.webp"));
   EXPECT_EQ(all[2].turns.at(0).text, "<image> What?");
-  EXPECT_EQ(all[3].image, "1.tar/009.gif");
+  EXPECT_THAT(all[3].images, ElementsAre("1.tar/009.gif"));
   EXPECT_EQ(all[3].turns.at(1).text, "or that?");
   EXPECT_EQ(report_.records, 11u);
   std::vector<std::string> reasons;
@@ -249,7 +249,7 @@ TEST_F(Shards, ASampleMayHaveTurnsInAnyForm) {
   put("3\n.txt", "caf\xe9");
   const auto all = read(pack("q.tar", "--format=gnu"));
   ASSERT_EQ(all.size(), 1u) << report_.table("q.tar");
-  EXPECT_EQ(all[0].image, "q.tar/1.png");
+  EXPECT_THAT(all[0].images, ElementsAre("q.tar/1.png"));
   EXPECT_EQ(all[0].turns.at(0).text, "<image>\nWhat?");
   EXPECT_EQ(all[0].turns.at(1).text, "A cat.");
   EXPECT_THAT(report_.table("q.tar"), HasSubstr("2: its JSON: key \"caption\" stands twice in one object"));

@@ -3,20 +3,30 @@
 //
 //   vlm_probe FOLDER OUT_FOLDER < request.json > answer.json
 //
-// FOLDER has input/model.safetensors with `pixels` (B, 3, S, S) beside the model's files. The request has
-// sequences {tokens, targets}: a token of -1 is a patch of the next picture, a target of -1 none. OUT_FOLDER
-// receives `model`, the folder written again, `gradients`, the same with gradients in place of weights, and
-// logits.safetensors with those of all rows. With the folder of a PEFT adapter in the request, the vision
-// encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the gradients.
+// The request has `pictures`, paths of files, and `sequences` {tokens, targets, pictures}: a token of -1 is a
+// row of features of the next picture, of which those with these numbers follow each other; a target of -1 is
+// none. In place of files FOLDER may have input/model.safetensors beside the model's files, with `pixels` (B,
+// 3, S, S), one square a picture. OUT_FOLDER receives `model`, the folder written again, `gradients`, the
+// same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
+// with what was made of the files. With a `tokenizer`'s folder pictures take what Idefics3 writes around
+// them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
+// pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
+// the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
+// gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
+#include "generation/generate.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
+#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
+#include "plugins/tasks/vlm/task/batch.hpp"
 #include "tests/support/declared.hpp"
 
 using namespace pipeline::vlm;
@@ -31,22 +41,86 @@ at::Tensor read_pixels(const fs::path& folder) {
   return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
 }
 
-VlmBatch read_batch(const nlohmann::json& request, const at::Tensor& pixels) {
-  std::vector<std::vector<int64_t>> tokens, targets;
-  std::vector<int64_t> rows;
-  int64_t row = 0;
-  for (const auto& sequence : request["sequences"]) {
-    tokens.push_back(sequence["tokens"]);
-    targets.push_back(sequence["targets"]);
-    for (int64_t& token : tokens.back()) {
-      if (token < 0) rows.push_back(row), token = 0;
-      ++row;
-    }
+std::vector<float> values(const at::Tensor& tensor) {
+  const float* const first = tensor.const_data_ptr<float>();
+  return {first, first + tensor.numel()};
+}
+
+std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
+                                         const VlmConfig& config) {
+  const int64_t side = config.vision.image_size;
+  pipeline::images::TileOptions tiles{.square = {.size = side}, .grids = config.grids};
+  if (!config.grids.empty() || config.vision.has_last_norm())
+    tiles.square.mode = pipeline::images::ResizeMode::kSquash;
+  tiles.longest_edge = request.value("longest_edge", 0);
+  tiles.splits = request.value("split", true);
+  if (tiles.longest_edge > 0) tiles.square.filter = pipeline::images::Filter::kLanczos;
+  if (!config.vision.is_clip()) tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
+  PictureWords words;
+  if (request.contains("tokenizer")) {
+    const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
+        "{{ eos_token }}", "probe", pipeline::text::load_tokenizer(request["tokenizer"].get<std::string>()),
+        0);
+    words = [format](const std::string& text) { return format->picture_tokens(text); };
   }
+  const PictureLayout layout(tiles, side / config.vision.patch_size / config.scale_factor, words);
+  std::vector<SamplePicture> pictures;
+  if (!request.contains("pictures")) {
+    for (const at::Tensor& square : read_pixels(folder / "input").unbind())
+      pictures.push_back(
+          {.shape = layout.of(side, side), .key = {}, .features = {}, .pixels = values(square)});
+    return pictures;
+  }
+  for (const std::string path : request["pictures"]) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    const auto image = pipeline::images::decode_image(std::as_bytes(std::span(bytes)));
+    pictures.push_back({.shape = layout.of(image.width, image.height),
+                        .key = {},
+                        .features = {},
+                        .pixels = pipeline::images::numbers_of(image, tiles)});
+  }
+  return pictures;
+}
+
+struct Batch {
   VlmBatch batch;
-  batch.packed = pipeline::transformer::pack(tokens, targets);
-  if (!rows.empty()) batch.pixels = pixels, batch.picture_rows = at::tensor(rows, at::kLong);
-  return batch;
+  PicturesOfBatch pictures;
+};
+
+// Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
+Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
+                 const VlmConfig& config) {
+  BatchBuilder builder(config.vision.image_size, config.rows_of_square(), false, false);
+  size_t next = 0;
+  for (const auto& sample : samples) {
+    pipeline::chat::Sequence sequence{.tokens = sample["tokens"], .targets = {}};
+    sequence.targets = sample.contains("targets") ? sample["targets"].get<std::vector<int64_t>>()
+                                                  : std::vector<int64_t>(sequence.tokens.size(), -1);
+    std::vector<SamplePicture> mine;
+    int64_t rows = std::count(sequence.tokens.begin(), sequence.tokens.end(), -1);
+    if (sample.contains("pictures")) {
+      for (const size_t number : sample["pictures"]) mine.push_back(pictures.at(number));
+    } else {
+      for (; rows > 0; rows -= mine.back().rows()) mine.push_back(pictures.at(next++));
+    }
+    builder.add(std::move(sequence), std::move(mine), false);
+  }
+  Batch result;
+  builder.finish(result.batch, result.pictures);
+  return result;
+}
+
+std::vector<std::vector<int64_t>> written(const nlohmann::json& request, const Vlm& model,
+                                          const std::vector<SamplePicture>& pictures) {
+  const auto prompts = request.value("prompts", nlohmann::json::array());
+  if (prompts.empty()) return {};
+  const Batch seen = read_batch(prompts, pictures, model.config());
+  std::vector<pipeline::generation::Prompt> starts;
+  for (const auto& prompt : prompts) starts.push_back({.id = starts.size(), .tokens = prompt["tokens"]});
+  const SeeingDecoder decoder(model.language(), model.features(seen.batch, {}));
+  return pipeline::generation::generate(decoder, starts,
+                                        {.max_new_tokens = request["new_tokens"], .eos_token_ids = {}});
 }
 
 void save(const fs::path& path, const std::string& name, const at::Tensor& tensor) {
@@ -80,9 +154,12 @@ int main(int argc, char** argv) {
   if (!adapter.empty()) pipeline::adapters::start_from_adapter(adapter, model.parameters(), adapted);
   pipeline::tests::initialize(model);
   fs::create_directory(out / "model");
-  export_llava((out / "model").string(), model);
+  const bool is_smol = request.value("smol", false);
+  export_llava((out / "model").string(), model, {}, is_smol);
 
-  const VlmBatch batch = read_batch(request, read_pixels(folder / "input"));
+  const std::vector<SamplePicture> pictures = read_pictures(request, folder, config);
+  const VlmBatch batch = read_batch(request["sequences"], pictures, config).batch;
+  if (batch.pixels.defined()) save(out / "pixels.safetensors", "pixels", batch.pixels);
   save(out / "logits.safetensors", "logits",
        model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
   if (!adapter.empty()) {
@@ -91,6 +168,13 @@ int main(int argc, char** argv) {
                                        folder.string());
     return 0;
   }
+  std::vector<int64_t> rows;
+  std::vector<std::vector<int64_t>> taken;
+  for (const SamplePicture& picture : pictures) {
+    rows.push_back(picture.rows());
+    taken.push_back(picture.shape.tokens);
+  }
+  const auto generated = written(request, model, pictures);
   const auto loss = model.loss(batch, {});
   loss.scaled.backward();
   for (const at::Tensor& parameter : pipeline::tests::tensors(model)) {
@@ -98,7 +182,12 @@ int main(int argc, char** argv) {
     at::Tensor(parameter).set_data(gradient.defined() ? gradient : at::zeros_like(parameter));
   }
   fs::create_directory(out / "gradients");
-  export_llava((out / "gradients").string(), model);
-  std::cout << nlohmann::json{{"loss", loss.sum.item<double>()}, {"flops", model.flops(batch)}} << "\n";
+  export_llava((out / "gradients").string(), model, {}, is_smol);
+  std::cout << nlohmann::json{{"loss", loss.sum.item<double>()},
+                              {"flops", model.flops(batch)},
+                              {"rows", rows},
+                              {"tokens", taken},
+                              {"generated", generated}}
+            << "\n";
   return 0;
 }

@@ -76,7 +76,7 @@ std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, 
 }
 
 std::string problem_of(const Conversation& conversation, bool answer_required, const ChatFormat* format) {
-  if (!conversation.image.empty()) return "a picture, which this task does not see: the task vlm does";
+  if (!conversation.images.empty()) return "a picture, which this task does not see: the task vlm does";
   if (conversation.turns.empty()) return "no turns";
   for (const Turn& turn : conversation.turns) {
     for (const std::string_view mark : {kGuard, kAnswerMark, kPictureMark})

@@ -107,7 +107,7 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
                                 [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
     open_format(kept != nullptr);
     if (!config_.ask.prompt.empty() && context_.run().purpose == PL_PURPOSE_PREDICT) {
-      asked_ = {.id = "prompt", .image = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
+      asked_ = {.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
       if (!config_.ask.system.empty())
         asked_.turns.insert(asked_.turns.begin(), {.role = "system", .text = config_.ask.system});
       if (const std::string problem = problem_of(asked_, false, format_.get()); !problem.empty())

@@ -7,6 +7,7 @@
 #include "generation/generate.hpp"
 #include "plugins/data/answers/answer_page.hpp"
 #include "plugins/data/answers/answer_score.hpp"
+#include "plugins/models/chat/answer_stream.hpp"
 #include "plugins/tasks/chat/task/task.hpp"
 
 namespace pipeline::chat {
@@ -24,17 +25,6 @@ std::string one_line(std::string text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   if (text.size() > kMost) text = std::string(utf8_prefix(text, kMost)) + " ...";
   return text.empty() ? "(nothing)" : text;
-}
-
-// Bytes of the text without a character at its end that is not complete yet.
-size_t whole_characters(std::string_view text) {
-  size_t begin = text.size();
-  while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin - 1]) & 0xc0) == 0x80)
-    --begin;
-  if (begin == 0) return text.size();
-  const auto first = static_cast<unsigned char>(text[begin - 1]);
-  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
-  return text.size() - begin + 1 < bytes ? begin - 1 : text.size();
 }
 
 }  // namespace
@@ -88,7 +78,7 @@ void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
     if (sink.purpose() == Purpose::kValidate || one.id >= kShown) continue;
-    const ShownAnswer shown{one.name, "", one.question, one.truth, one.answer, "", score.exact == 1};
+    const ShownAnswer shown{one.name, {}, one.question, one.truth, one.answer, "", score.exact == 1};
     sink.record(one.id, kAnswerRecord, shown.pack());
   }
 }
@@ -141,6 +131,8 @@ void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
 void Chat::reply(std::string_view messages, const ReplySink& sink) {
   const Conversation conversation =
       messages::conversation_of_turns({{"messages", nlohmann::ordered_json::parse(messages)}});
+  if (!conversation.images.empty())
+    fail_with(PL_ERROR_CONFIG, "a picture, which this task does not see: the task vlm does");
   const GenerateOptions& wanted = config().generate;
   generation::Prompt prompt{.tokens = make_prompt(conversation, conversation.turns.size(), corpus_->format(),
                                                   config().chat.max_tokens, wanted.max_tokens)};
@@ -150,23 +142,14 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
               " and an answer of ", wanted.max_tokens);
   auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
-  std::vector<int64_t> tokens;
-  std::string said;  // what has been sent
-  const auto send = [&](bool is_all) {
-    const std::string bytes = corpus_->format().answer_bytes(tokens);
-    if (corpus_->format().may_be_start(bytes) && !is_all) return;
-    const std::string text = replace_invalid_utf8(is_all ? bytes : bytes.substr(0, whole_characters(bytes)));
-    if (text.size() > said.size()) sink.text(std::string_view(text).substr(said.size()));
-    said = text;
-  };
+  AnswerStream stream(corpus_->format(), [&](std::string_view text) { sink.text(text); });
   options.on_token = [&](int64_t token) {
-    tokens.push_back(token);
-    send(false);
+    stream.add(token);
     return !context().cancelled();
   };
   static_cast<void>(generation::generate(model(), {prompt}, options));
-  send(true);
-  if (static_cast<int64_t>(tokens.size()) == wanted.max_tokens)
+  stream.finish();
+  if (stream.tokens() == wanted.max_tokens)
     context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 

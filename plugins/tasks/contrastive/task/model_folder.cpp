@@ -92,7 +92,8 @@ void ContrastiveTaskConfig::read_model(const ContrastiveTaskConfig& config, cons
   ContrastiveTaskConfig as_there = config;
   as_there.kind = v.kind;
   as_there.vision.vision = v;
-  if (const auto pictures = vlm::read_image_processor(init_from, as_there.resize_options(), v.is_clip())) {
+  if (const auto pictures =
+          vlm::read_image_processor(init_from, {.square = as_there.resize_options()}, v.is_clip())) {
     say("vision.resize", pictures->resize, pictures->file);
     say("vision.resample", pictures->resample, pictures->file);
   }

@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "core/base/utf8.hpp"
@@ -31,10 +32,10 @@ void say_lines(const std::string& text, const std::function<void(const std::stri
 // Throws where it is more than a picture and what it shows.
 const std::string& caption_of(const vlm::Conversation& pair) {
   const bool is_caption =
-      !pair.image.empty() && pair.turns.size() == 2 && pair.turns[0].text == vlm::kImageMark;
+      pair.images.size() == 1 && pair.turns.size() == 2 && pair.turns[0].text == vlm::kImageMark;
   if (!is_caption)
     fail_with(PL_ERROR_CONFIG, "record ", printable(pair.id, ""), " is a conversation",
-              pair.image.empty() ? " without a picture" : "",
+              pair.images.empty() ? " without a picture" : "",
               ": this task takes pictures with captions alone (task.data.image_column and caption_column)");
   return pair.turns[1].text;
 }
@@ -83,7 +84,7 @@ CaptionSource ContrastiveTask::open_source(Split split, const std::string& named
       vlm::Pictures::Options{.folder = images,
                              .archives = std::move(archives),
                              .decode = config().decode_options(),
-                             .resize = config().resize_options(),
+                             .tiles = {.square = config().resize_options()},
                              .most_broken = static_cast<uint64_t>(
                                  data.max_broken_share * static_cast<double>(source.captions.size())),
                              .warn = [&](const std::string& line) { context().warn(line); }},
@@ -211,18 +212,19 @@ ContrastiveBatch ContrastiveTask::make_batch(const LoadRequest& request) const {
     batch.valid = at::ones({count, 1}, at::kFloat);
     std::vector<std::vector<int64_t>> tokens, targets;
     for (int64_t i = 0; i < count; ++i) {
-      const bool has =
-          with(request.split, request.ids[static_cast<size_t>(i)], request.epoch,
-               [&](const CaptionSource& source, uint64_t record) {
-                 const vlm::Conversation pair = source.captions[record];
-                 tokens.push_back(tokens_of(pair));
-                 return !pair.image.empty() &&
-                        source.pictures->load(pair.image, batch.pixels[i].mutable_data_ptr<float>());
-               });
+      const bool has = with(request.split, request.ids[static_cast<size_t>(i)], request.epoch,
+                            [&](const CaptionSource& source, uint64_t record) {
+                              const vlm::Conversation pair = source.captions[record];
+                              tokens.push_back(tokens_of(pair));
+                              const auto loaded = source.pictures->load(pair.images.front());
+                              if (loaded)
+                                std::ranges::copy(loaded->pixels, batch.pixels[i].mutable_data_ptr<float>());
+                              return loaded.has_value();
+                            });
       if (has)
         ++batch.pairs;
       else
-        batch.pixels[i].zero_(), batch.valid[i].zero_();
+        batch.valid[i].zero_();
       targets.emplace_back(tokens.back().size(), -1);
     }
     batch.texts = transformer::pack(tokens, targets);

@@ -9,16 +9,7 @@
 #include "plugins/tasks/vlm/data/shards.hpp"
 
 namespace pipeline::vlm {
-namespace {
 
-size_t marks_in(std::string_view text) {
-  size_t count = 0;
-  for (size_t at = text.find(kImageMark); at != std::string_view::npos; at = text.find(kImageMark, at + 1))
-    ++count;
-  return count;
-}
-
-// Why a conversation cannot be used; empty: it can.
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";
   size_t marks = 0;
@@ -31,9 +22,15 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
     marks += here;
   }
   if (answer_required && !conversation.turns.back().is_assistant()) return "no answer to the last question";
-  if (conversation.image.empty()) return marks == 0 ? "" : "<image> in the text, and no picture";
-  return marks == 1 ? "" : marks == 0 ? "a picture, and no <image> in the text" : "several <image>";
+  const size_t pictures = conversation.images.size();
+  if (pictures == marks) return "";
+  return pictures == 0      ? "<image> in the text, and no picture"
+         : marks == 0       ? "a picture, and no <image> in the text"
+         : marks > pictures ? "more <image> in the text than pictures"
+                            : "more pictures than <image> in the text";
 }
+
+namespace {
 
 void read_captions(const sources::SourceFiles& source, const CaptionColumns& columns,
                    messages::Collector& collector, const ReadHooks& hooks) {
@@ -50,30 +47,40 @@ void read_captions(const sources::SourceFiles& source, const CaptionColumns& col
       columns.quotes,
       [](text_pairs::Pair&& pair) {
         return Conversation{.id = std::move(pair.id),
-                            .image = std::move(pair.first),
-                            .turns = turns_about_picture(pair.extra, std::move(pair.second))};
+                            .images = {std::move(pair.first)},
+                            .turns = turns_about_pictures(pair.extra, 1, std::move(pair.second))};
       },
       collector, hooks);
 }
 
 }  // namespace
 
-std::string ask_about_picture(const std::string& question) {
-  if (question.empty()) return std::string(kImageMark);
-  return marks_in(question) > 0 ? question : std::string(kImageMark) + "\n" + question;
+std::string ask_about_pictures(const std::string& question, size_t pictures) {
+  if (marks_in(question) > 0) return question;
+  std::string text;
+  for (size_t i = 0; i < pictures; ++i) text.append(i == 0 ? "" : "\n").append(kImageMark);
+  return question.empty() || text.empty() ? text + question : text + "\n" + question;
 }
 
-std::vector<Turn> turns_about_picture(const std::string& question, std::string answer) {
-  std::vector<Turn> turns{{.role = "user", .text = ask_about_picture(question)}};
+std::vector<Turn> turns_about_pictures(const std::string& question, size_t pictures, std::string answer) {
+  std::vector<Turn> turns{{.role = "user", .text = ask_about_pictures(question, pictures)}};
   if (!answer.empty()) turns.push_back({.role = "assistant", .text = std::move(answer)});
   return turns;
 }
 
+size_t pictures_until(const Conversation& conversation, size_t question) {
+  size_t count = 0;
+  for (size_t i = 0; i <= 2 * question && i < conversation.turns.size(); ++i)
+    count += marks_in(conversation.turns[i].text);
+  return count;
+}
+
 std::string shared_content(const Conversation& conversation, const std::filesystem::path& images) {
-  if (conversation.image.empty()) return conversation.turns.front().text;
-  if (!conversation.image.bytes.empty()) return conversation.image.bytes;
-  const std::filesystem::path name = name_within(images, conversation.image.name);
-  return name.empty() ? conversation.image.name : name.string();
+  if (conversation.images.empty()) return conversation.turns.front().text;
+  const messages::Picture& first = conversation.images.front();
+  if (!first.bytes.empty()) return first.bytes;
+  const std::filesystem::path name = name_within(images, first.name);
+  return name.empty() ? first.name : name.string();
 }
 
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
@@ -88,17 +95,19 @@ Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColum
     result.id = found->is_string() ? found->get<std::string>() : found->dump();
   const auto image = object.find(columns.image);
   if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
-  result.image = messages::picture_of(*image, columns.image.c_str());
+  result.images = messages::pictures_of(*image, columns.image.c_str());
+  if (result.images.empty()) throw DataError("no picture as \"" + columns.image + "\"");
   std::string caption = text(columns.caption);
   if (caption.empty() && columns.answer_required)
     throw DataError("no \"" + columns.caption + "\", or one without text");
   const bool has_question =
       columns.question != columns.image && columns.question != columns.caption && columns.question != id;
-  result.turns = turns_about_picture(has_question ? text(columns.question) : "", std::move(caption));
+  result.turns = turns_about_pictures(has_question ? text(columns.question) : "", result.images.size(),
+                                      std::move(caption));
   return result;
 }
 
-Conversation conversation_about_picture(const nlohmann::ordered_json& object) {
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object) {
   Conversation conversation = messages::conversation_of_turns(object);
   std::erase_if(conversation.turns,
                 [](const Turn& turn) { return turn.role == "system" && text_pairs::is_blank(turn.text); });
@@ -123,7 +132,7 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
     read_shards(source, columns, collector, hooks);
   else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
            messages::has_turns(source))
-    messages::read_objects(source, messages::record_keys({}), conversation_about_picture, collector, hooks);
+    messages::read_objects(source, messages::record_keys({}), conversation_about_pictures, collector, hooks);
   else if (source.format == sources::Format::kParquet ||
            (source.format == sources::Format::kJson && messages::has_pictures_within(source, columns.image)))
     messages::read_objects(

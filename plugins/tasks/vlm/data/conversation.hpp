@@ -14,19 +14,23 @@ using messages::Conversation;
 using messages::ConversationStore;
 using messages::DataError;
 using messages::kImageMark;
+using messages::marks_in;
 using messages::ReadHooks;
 using messages::ReadReport;
 using messages::Turn;
 
 // Here turns of user and assistant alternate, the user's first; the last is the assistant's, or a question to
-// be answered. Exactly one of the user's turns has the mark where there is a picture, none where there is
-// not. A caption is a conversation in which the user says nothing but the mark.
+// be answered. The user's turns have a mark for each picture, in order. A caption is a conversation in which
+// the user says nothing but marks.
 
 // Its turn is 2 * this.
 inline size_t last_question(const Conversation& conversation) { return (conversation.turns.size() - 1) / 2; }
 
-// What conversations that belong to one part of the data have in common: the picture, however its path in the
-// folder `images` is written, else the first question.
+// How many pictures there are up to that question.
+size_t pictures_until(const Conversation& conversation, size_t question);
+
+// What conversations that belong to one part of the data have in common: the first picture, however its path
+// in the folder `images` is written, else the first question.
 std::string shared_content(const Conversation& conversation, const std::filesystem::path& images);
 
 // What the columns of captions are called, and what must be there.
@@ -39,10 +43,10 @@ struct CaptionColumns {
   text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
 };
 
-// What the user says of a picture, the mark, and before a question that does not have it; and the answer,
-// unless it is empty.
-std::vector<Turn> turns_about_picture(const std::string& question, std::string answer);
-std::string ask_about_picture(const std::string& question);
+// What the user says of pictures, the marks, and before a question that has none; and the answer, unless it
+// is empty.
+std::vector<Turn> turns_about_pictures(const std::string& question, size_t pictures, std::string answer);
+std::string ask_about_pictures(const std::string& question, size_t pictures);
 
 // Reads a source in order. JSON holds conversations such as LLaVA's {"id", "image", "conversations":
 // [{"from": "human" | "gpt", "value"}]}, or captions and questions, as tables do; *.tar is WebDataset's form
@@ -52,11 +56,14 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
                         const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});
 
-// A picture with its caption, or with a question and its answer. Throws DataError with the reason why not.
+// Pictures with their caption, or with a question and its answer. Throws DataError with the reason why not.
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
 
+// Why a conversation cannot be used; empty: it can.
+std::string problem_of(const Conversation& conversation, bool answer_required);
+
 // A conversation of a record with turns, as this task can use it. Throws DataError with the reason why not.
-Conversation conversation_about_picture(const nlohmann::ordered_json& object);
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object);
 
 // Such a source for a ConversationStore. `images`: the folder of the pictures.
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,

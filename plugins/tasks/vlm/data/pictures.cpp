@@ -96,24 +96,26 @@ void Pictures::note(const std::string& name, const std::string& text) const {
 std::string Pictures::png(const messages::Picture& picture) const {
   try {
     return images::encode_png(
-        images::squared(images::decode_image(bytes(picture), options_.decode), options_.resize));
+        images::seen_of(images::decode_image(bytes(picture), options_.decode), options_.tiles));
   } catch (const std::runtime_error&) {
     return {};  // load() has named it
   }
 }
 
-bool Pictures::load(const messages::Picture& picture, float* out,
-                    const std::function<bool(const files::Hash128& content)>& is_known) const {
+std::optional<Pictures::Loaded> Pictures::load(
+    const messages::Picture& picture,
+    const std::function<bool(const files::Hash128& content)>& is_known) const {
   const std::string& name = picture.name;
   std::string problem;
   std::vector<std::byte> file;
   try {
     file = bytes(picture);
-    if (is_known && is_known(files::hash128(text_of(file)))) return true;
+    if (is_known && is_known(files::hash128(text_of(file)))) return Loaded();
     images::DecodeOptions decode = options_.decode;
     decode.note = [&](const std::string& text) { note(name, text); };
-    images::resize_image(images::decode_image(file, decode), options_.resize, out);
-    return true;
+    const images::Image image = images::decode_image(file, decode);
+    return Loaded{
+        .width = image.width, .height = image.height, .pixels = images::numbers_of(image, options_.tiles)};
   } catch (const images::ImageError& error) {
     const std::string what = foreign::content(text_of(file).substr(0, foreign::kStart));
     problem = shown(name) + ": " + (what.empty() ? error.what() : what);
@@ -123,14 +125,14 @@ bool Pictures::load(const messages::Picture& picture, float* out,
   if (options_.is_asked) throw files::DataError(problem);
   const std::lock_guard lock(said_->mutex);
   const std::string known = picture.bytes.empty() ? name : name + " " + files::hash128(picture.bytes).hex();
-  if (!said_->broken.insert(known).second) return false;
+  if (!said_->broken.insert(known).second) return std::nullopt;
   const uint64_t count = said_->broken.size();
   if (count > options_.most_broken)
     throw files::DataError(problem + ": " + std::to_string(count) + (count == 1 ? " picture" : " pictures") +
                            " cannot be used, and " + std::to_string(options_.most_broken) +
                            " may be: mend them, or raise task.data.max_broken_share");
   options_.warn(problem + ": its sample is skipped");
-  return false;
+  return std::nullopt;
 }
 
 }  // namespace pipeline::vlm

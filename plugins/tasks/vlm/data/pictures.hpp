@@ -5,12 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/images/image.hpp"
-#include "plugins/data/images/resize.hpp"
+#include "plugins/data/images/tiles.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/tasks/vlm/data/tar_archive.hpp"
 
@@ -28,7 +29,7 @@ class Pictures {
     std::filesystem::path folder;
     std::vector<std::filesystem::path> archives;  // in which pictures are looked for first
     images::DecodeOptions decode;
-    images::ResizeOptions resize;
+    images::TileOptions tiles;
     uint64_t most_broken = 0;                           // pictures
     bool is_asked = false;                              // there is one alone, which somebody has named
     std::function<void(const std::string& line)> warn;  // [any-thread]
@@ -36,11 +37,15 @@ class Pictures {
   // Throws DataError for an archive that cannot be read, or Cancelled.
   explicit Pictures(Options options, const files::Hooks& hooks = {});
 
-  // Writes a (3, S, S) picture to `out`; false for one that cannot be used. Throws DataError for one too
-  // many. `is_known` (optional) is asked with the hash of the file's content: true, and the picture is not
-  // decoded.
-  bool load(const messages::Picture& picture, float* out,
-            const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
+  struct Loaded {
+    int64_t width = 0, height = 0;  // of the picture, upright
+    std::vector<float> pixels;      // (squares, 3, S, S)
+  };
+  // Nothing for one that cannot be used. Throws DataError for one too many. `known` (optional) is asked with
+  // the hash of the file's content: true, and the picture is not decoded.
+  std::optional<Loaded> load(
+      const messages::Picture& picture,
+      const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
 
   // What the model sees of it, as a PNG file; empty for one that cannot be used.
   std::string png(const messages::Picture& picture) const;

@@ -43,16 +43,17 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
       if (columns.question != columns.caption) question = messages::optional_text(object, columns.question);
       if (text_pairs::is_blank(question)) question.clear();
     } else {
-      result = conversation_about_picture(object);
+      result = conversation_about_pictures(object);
     }
   }
   if (is_caption) {
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (text_pairs::is_blank(sample.text)) sample.text.clear();
-    result.turns = turns_about_picture(question, std::move(sample.text));
+    result.turns = turns_about_pictures(question, 1, std::move(sample.text));
   }
   result.id = std::move(sample.key);
-  result.image = std::move(sample.image);
+  result.images.clear();
+  if (!sample.image.empty()) result.images.emplace_back(std::move(sample.image));
   return result;
 }
 

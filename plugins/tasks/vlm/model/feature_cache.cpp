@@ -16,27 +16,43 @@ namespace fs = std::filesystem;
 using files::Hash128;
 
 constexpr records::Kind kFeatures{
-    .name = "PLVLFEAT", .version = 2, .remedy = "the pictures are encoded again"};
+    .name = "PLVLFEAT", .version = 3, .remedy = "the pictures are encoded again"};
 constexpr uint64_t kLeastFresh = uint64_t{1} << 23;  // bytes held in memory before the files are read again
 constexpr uint64_t kFreshShare = 16;                 // and of what the files have one in so many
 
 // Before a record's values.
 struct Head {
-  int64_t dtype, patches, width;
+  int64_t dtype, squares, patches, hidden_size;
+  int64_t width, height;  // of the picture
 };
 
-std::string packed(const at::Tensor& features) {
-  const Head head{static_cast<int64_t>(features.scalar_type()), features.size(0), features.size(1)};
+std::string packed(const PictureFeatures& features) {
+  const at::Tensor& squares = features.squares;
+  const Head head{.dtype = static_cast<int64_t>(squares.scalar_type()),
+                  .squares = squares.size(0),
+                  .patches = squares.size(1),
+                  .hidden_size = squares.size(2),
+                  .width = features.width,
+                  .height = features.height};
   std::string bytes(files::bytes_of(head));
-  return bytes.append(static_cast<const char*>(features.const_data_ptr()), features.nbytes());
+  return bytes.append(static_cast<const char*>(squares.const_data_ptr()), squares.nbytes());
 }
 
-at::Tensor unpacked(std::string_view bytes) {
+PictureFeatures unpacked(std::string_view bytes) {
   Head head{};
-  if (!files::take(bytes, head)) return {};
-  const at::Tensor features = at::empty({head.patches, head.width}, static_cast<at::ScalarType>(head.dtype));
-  if (bytes.size() != features.nbytes()) return {};
-  std::copy(bytes.begin(), bytes.end(), static_cast<char*>(features.mutable_data_ptr()));
+  if (!files::take(bytes, head) || head.squares < 1 || head.patches < 1 || head.hidden_size < 1) return {};
+  const auto dtype = static_cast<at::ScalarType>(head.dtype);
+  if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf) return {};
+  uint64_t left = bytes.size();  // memory is taken for what is there
+  for (const int64_t size : {static_cast<int64_t>(c10::elementSize(dtype)), head.hidden_size, head.patches}) {
+    if (left % static_cast<uint64_t>(size) != 0) return {};
+    left /= static_cast<uint64_t>(size);
+  }
+  if (left != static_cast<uint64_t>(head.squares)) return {};
+  PictureFeatures features{.squares = at::empty({head.squares, head.patches, head.hidden_size}, dtype),
+                           .width = head.width,
+                           .height = head.height};
+  std::copy(bytes.begin(), bytes.end(), static_cast<char*>(features.squares.mutable_data_ptr()));
   return features;
 }
 
@@ -102,7 +118,7 @@ void FeatureCache::begin_epoch(uint64_t epoch) {
   if (open_ && epoch_.exchange(epoch) != epoch) reopen();
 }
 
-at::Tensor FeatureCache::find(const Hash128& picture) const {
+PictureFeatures FeatureCache::find(const Hash128& picture) const {
   std::shared_ptr<const Stores> stores;
   {
     const std::lock_guard lock(mutex_);
@@ -118,13 +134,14 @@ at::Tensor FeatureCache::find(const Hash128& picture) const {
   return {};
 }
 
-void FeatureCache::put(const Hash128& picture, const at::Tensor& features) {
-  Waiting mine{.picture = picture, .host = {}, .copied = {}};
+void FeatureCache::put(const Hash128& picture, const PictureFeatures& made) {
+  Waiting mine{.picture = picture, .host = made, .copied = {}};
+  const at::Tensor& features = made.squares;
   if (features.is_cpu()) {
-    mine.host = features.detach().clone();
+    mine.host.squares = features.detach().clone();
   } else {
-    mine.host = at::empty(features.sizes(), features.options().device(at::kCPU).pinned_memory(true));
-    mine.host.copy_(features.detach(), /*non_blocking=*/true);
+    mine.host.squares = at::empty(features.sizes(), features.options().device(at::kCPU).pinned_memory(true));
+    mine.host.squares.copy_(features.detach(), /*non_blocking=*/true);
     mine.copied.emplace(features.device().type());
     mine.copied->record(c10::impl::VirtualGuardImpl(features.device().type()).getStream(features.device()));
   }
@@ -149,7 +166,7 @@ void FeatureCache::keep(const Waiting& waiting) {
   bool many = false;
   {
     const std::lock_guard writing(files_mutex_);
-    if (!writer_ || find(waiting.picture).defined()) return;
+    if (!writer_ || find(waiting.picture).squares.defined()) return;
     const std::string record = records::make_record(waiting.picture, packed(waiting.host));
     const uint64_t written = bytes();
     if (written + record.size() > options_.most_bytes)

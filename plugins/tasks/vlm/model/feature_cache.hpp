@@ -21,6 +21,12 @@
 
 namespace pipeline::vlm {
 
+// A picture of one square or several as the encoder sees it.
+struct PictureFeatures {
+  at::Tensor squares;             // (squares, patches, hidden_size)
+  int64_t width = 0, height = 0;  // of the picture itself
+};
+
 // Files of records, one for each process that writes at the same time, named after the encoder: of its
 // weights, how it computes, and how it is given pictures. All of them are read. What is damaged, or was cut
 // off when a process was killed, is as if it were not there. Where nothing can be written, nothing is kept.
@@ -41,10 +47,10 @@ class FeatureCache {
   // What other processes have written until now is found, too. [any-thread]
   void begin_epoch(uint64_t epoch);
 
-  // (patches, width), on the CPU; undefined if it is not there. [any-thread]
-  at::Tensor find(const files::Hash128& picture) const;
+  // On the CPU; with squares undefined if it is not there. [any-thread]
+  PictureFeatures find(const files::Hash128& picture) const;
   // On a device: once that has computed it. [main]
-  void put(const files::Hash128& picture, const at::Tensor& features);
+  void put(const files::Hash128& picture, const PictureFeatures& features);
   // For the log. [main]
   void count(uint64_t found, uint64_t made) { found_ += found, made_ += made; }
 
@@ -52,7 +58,7 @@ class FeatureCache {
   using Stores = std::vector<records::RecordStore>;
   struct Waiting {
     files::Hash128 picture;
-    at::Tensor host;
+    PictureFeatures host;
     std::optional<c10::Event> copied;
   };
 
@@ -76,7 +82,7 @@ class FeatureCache {
 
   mutable std::mutex mutex_;  // of the others
   std::shared_ptr<const Stores> stores_ = std::make_shared<Stores>();
-  std::unordered_map<files::Hash128, at::Tensor, records::KeyHash> fresh_;  // written since reopen()
+  std::unordered_map<files::Hash128, PictureFeatures, records::KeyHash> fresh_;  // written since reopen()
   uint64_t fresh_bytes_ = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "adapters/peft_folder.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
@@ -22,8 +23,12 @@ int64_t import_language(const std::string& folder, Vlm& model);
 // What the folders of the parts say of them. Throw Error for what we do not compute.
 vision::Config read_vision_folder(const std::string& folder);
 language::Config read_language_folder(const std::string& folder);
-// The token that stands for a picture in a folder of LLaVA.
-int64_t read_image_token(const std::string& folder);
+// The token that stands for a picture in a folder of LLaVA, and what config.json calls it.
+std::pair<const char*, int64_t> read_image_token(const std::string& folder);
+
+// Whether pictures are padded to squares there, as LLaVA's own code does it: "image_aspect_ratio" of
+// config.json.
+bool pads_pictures(const std::string& folder);
 
 // The model of a folder of LLaVA. Throws Error for what we do not compute.
 VlmConfig read_llava_config(const std::string& folder);
@@ -31,13 +36,17 @@ VlmConfig read_llava_config(const std::string& folder);
 // Everything starts as in such a folder; gives back what import_language() does.
 int64_t import_llava(const std::string& folder, Vlm& model);
 
-// Whether a folder's config.json says that it is LLaVA's.
+// Whether a folder's config.json says that it is LLaVA's, LLaVA-NeXT's, Idefics3's or SmolVLM's.
 bool is_llava(const std::string& folder);
 
-// What transformers loads as LlavaForConditionalGeneration. `image_token` stands for a patch there; without,
-// it is one more than our vocabulary has, at its end. Throws Error where the language model is a GPT-2:
-// transformers cannot give one a picture.
-void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {});
+// What transformers loads as LlavaForConditionalGeneration, or with grids as
+// LlavaNextForConditionalGeneration. `image_token` stands for a patch there; without, it is one more than our
+// vocabulary has, at its end. Throws Error where the language model is a GPT-2: transformers cannot give one
+// a picture.
+// With Idefics3's vision encoder as Idefics3ForConditionalGeneration or, `is_smol`,
+// SmolVLMForConditionalGeneration.
+void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token = {},
+                  bool is_smol = false);
 
 // As PEFT's adapters of LLaVA are: additions to the language model, and what else is trained.
 adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);

@@ -5,23 +5,19 @@
 #include <ATen/ops/where.h>
 
 #include <cstdint>
-#include <vector>
+#include <utility>
 
 #include "language/language_model.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::vlm {
 
-// In the prompts, tokens below 0 are patches of pictures. `features`: (B, P, C), of B pictures; pictures[i]
-// is the i-th one in the prompts, which are embedded once, all together.
+// In the prompts, tokens below 0 are rows of features of pictures. `features`: (R, C), all those of the
+// prompts in order, which are embedded once, all together; undefined: none.
 class SeeingDecoder : public generation::DecoderModel {
  public:
-  SeeingDecoder(const language::LanguageModel& model, const at::Tensor& features,
-                const std::vector<int64_t>& pictures)
-      : model_(model), pictures_(static_cast<int64_t>(pictures.size())) {
-    if (pictures_ == 0) return;
-    features_ = features.index_select(0, transformer::to_device(pictures, features.device())).flatten(0, 1);
-  }
+  SeeingDecoder(const language::LanguageModel& model, at::Tensor features)
+      : model_(model), features_(std::move(features)) {}
 
   int64_t max_tokens() const override { return model_.max_tokens(); }
   int64_t layer_count() const override { return model_.layer_count(); }
@@ -32,11 +28,11 @@ class SeeingDecoder : public generation::DecoderModel {
   int64_t head_width() const override { return model_.head_width(); }
   at::Device device() const override { return model_.device(); }
   at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override {
-    if (pictures_ == 0) return model_.embed(tokens, positions);
+    if (!features_.defined()) return model_.embed(tokens, positions);
     const at::Tensor rows = tokens.lt(0).nonzero().squeeze(1);
     if (rows.numel() == 0) return model_.embed(tokens, positions);
-    TORCH_CHECK(rows.numel() == features_.size(0), "prompts with ", rows.numel(), " patches for ",
-                features_.size(0), " features");
+    TORCH_CHECK(rows.numel() == features_.size(0), "prompts with ", rows.numel(),
+                " rows for pictures, which have ", features_.size(0));
     return model_.embed_with(tokens.clamp_min(0), positions, {rows, features_});
   }
   at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& positions, at::ScalarType compute,
@@ -49,7 +45,6 @@ class SeeingDecoder : public generation::DecoderModel {
 
  private:
   const language::LanguageModel& model_;
-  int64_t pictures_;
   at::Tensor features_;
 };
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "hugging_face/config_file.hpp"
 #include "transformer/gelu.hpp"
@@ -15,6 +16,16 @@ void VlmConfig::check() const {
   vision.check();
   language.check();
   hugging_face::check_range("projector_layers", projector_layers, 1, 2);
+  const int64_t side = vision.image_size / vision.patch_size;
+  hugging_face::check_range("scale_factor", scale_factor, 1, side);
+  if (side % scale_factor != 0)
+    fail_with(PL_ERROR_CONFIG, "scale_factor = ", scale_factor, ": must divide the ", side,
+              " patches along a picture's side");
+  for (const images::Grid& grid : grids) {
+    constexpr int64_t kMost = 64;
+    hugging_face::check_range("rows of a grid", grid.rows, 1, kMost);
+    hugging_face::check_range("columns of a grid", grid.columns, 1, kMost);
+  }
 }
 
 Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config) {
@@ -24,17 +35,42 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
   const uint32_t unit = projector_unit();
   language_.emplace(config_.language, language::ParameterPlace{registry_, "language.", unit + 1},
                     config_.lora);
-  const int64_t from = config_.vision.hidden_size, to = language_->width();
+  const int64_t factor = config_.scale_factor, from = config_.vision.hidden_size * factor * factor,
+                to = language_->width();
   const double deviation = config_.vision.initializer_range;
-  first_ = transformer::add_linear(*registry_, "projector.linear_1", from, to, unit, deviation);
-  if (config_.projector_layers == 2)
-    second_ = transformer::add_linear(*registry_, "projector.linear_2", to, to, unit, deviation);
+  const auto add = [&](const std::string& name, int64_t in) -> transformer::Linear {
+    if (config_.projector_bias) return transformer::add_linear(*registry_, name, in, to, unit, deviation);
+    return {transformer::add_matrix(*registry_, name, in, to, unit, deviation), {}};
+  };
+  first_ = add("projector.linear_1", from);
+  if (config_.projector_layers == 2) second_ = add("projector.linear_2", to);
+  if (!config_.grids.empty())
+    newline_ =
+        registry_->add({.name = "projector.image_newline", .shape = {to}, .decay = false, .unit = unit},
+                       normal(1 / std::sqrt(static_cast<double>(to))));
+}
+
+// Of each factor x factor patches of a square one row, row by row of them: pixel_shuffle() of transformers'
+// modeling_idefics3.py.
+at::Tensor Vlm::joined(const at::Tensor& features) const {
+  const int64_t factor = config_.scale_factor, width = features.size(1),
+                side = config_.vision.image_size / config_.vision.patch_size / factor;
+  if (factor == 1) return features;
+  return features.view({-1, side, factor, side, factor, width})
+      .permute({0, 1, 3, 2, 4, 5})
+      .reshape({-1, factor * factor * width});
 }
 
 at::Tensor Vlm::projected(const at::Tensor& features) const {
-  const at::Tensor x = transformer::linear(features, first_);
+  const at::Tensor x = transformer::linear(joined(features), first_);
   if (config_.projector_layers == 1) return x;
   return transformer::linear(transformer::gelu(x, transformer::Gelu::kExact), second_);
+}
+
+at::Tensor Vlm::arranged(const at::Tensor& projected, const VlmBatch& batch) const {
+  if (!batch.arranged.defined()) return projected;
+  const at::Tensor newlines = newline_.to(projected.scalar_type()).expand({batch.newlines, -1});
+  return at::cat({projected, newlines}).index_select(0, batch.arranged);
 }
 
 bool Vlm::vision_is_frozen() const {
@@ -57,46 +93,54 @@ at::Tensor Vlm::encoded(const at::Tensor& pixels, const ForwardPass& pass) const
   return result;
 }
 
-// The vision encoder's features of the pictures: (pictures * patches, hidden_size).
+// The vision encoder's features of the squares: (squares * patches, hidden_size).
 at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.keys.empty()) return vision_->features(batch.pixels, pass);
+  if (batch.cached.empty()) return vision_->features(batch.pixels, pass);
   std::vector<at::Tensor> found;
-  std::vector<int64_t> missing, rows;
-  for (size_t i = 0; i < batch.keys.size(); ++i) {
-    const int64_t place = batch.places[i];
+  std::vector<size_t> missing;
+  std::vector<int64_t> rows;
+  for (const VlmBatch::Cached& one : batch.cached) {
     // One that was not there when the batch was made may be by now.
-    found.push_back(place < 0 ? batch.known[-place - 1] : cache_->find(batch.keys[i]));
+    found.push_back(one.place < 0 ? batch.known.narrow(0, -one.place - 1, one.squares)
+                                  : cache_->find(one.key).squares);
     if (found.back().defined()) continue;
-    missing.push_back(static_cast<int64_t>(i));
-    rows.push_back(place);
+    missing.push_back(found.size() - 1);
+    for (int64_t square = 0; square < one.squares; ++square) rows.push_back(one.place + square);
   }
   cache_->count(found.size() - missing.size(), missing.size());
   if (missing.empty()) {
     vision_->skip(pass);  // a strategy counts on every unit
   } else {
     const auto chosen = batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device()));
-    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(missing.size()), -1});
-    for (size_t m = 0; m < missing.size(); ++m) {
-      const auto i = static_cast<size_t>(missing[m]);
-      found[i] = made[static_cast<int64_t>(m)];
-      cache_->put(batch.keys[i], found[i]);
+    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(rows.size()), -1});
+    int64_t first = 0;
+    for (const size_t i : missing) {
+      const VlmBatch::Cached& one = batch.cached[i];
+      found[i] = made.narrow(0, first, one.squares);
+      first += one.squares;
+      cache_->put(one.key, {.squares = found[i], .width = one.width, .height = one.height});
     }
   }
   for (at::Tensor& features : found)
     features = transformer::to_device(features, batch.packed.tokens.device());
-  return at::cat(found);
+  return at::cat(found).flatten(0, 1);
 }
 
 at::Tensor Vlm::features(const VlmBatch& batch, const ForwardPass& pass) const {
   return pass.run_once(
       projector_unit(),
-      [&](const Tensors& in) { return Tensors{projected(in[0].to(pass.compute)).to(in[0].scalar_type())}; },
+      [&](const Tensors& in) {
+        return Tensors{arranged(projected(in[0].to(pass.compute)), batch).to(in[0].scalar_type())};
+      },
       {seen(batch, pass)})[0];
 }
 
 // A micro-batch without pictures passes through the same units, with no rows.
 transformer::Inserted Vlm::inserted(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.has_pictures()) return {batch.picture_rows, features(batch, pass)};
+  if (batch.has_pictures()) {
+    const at::Tensor all = features(batch, pass);
+    return {batch.picture_rows, batch.shown.defined() ? all.index_select(0, batch.shown) : all};
+  }
   at::Tensor seen = vision_->skip(pass);
   if (pass.units != nullptr) seen = pass.units->skip(projector_unit(), seen, first_.weight.requires_grad());
   return {at::empty({0}, batch.packed.tokens.options()), seen.view({0, language_->width()})};
@@ -113,12 +157,13 @@ at::Tensor Vlm::logits(const VlmBatch& batch, const at::Tensor& rows, const Forw
 }
 
 double Vlm::flops(const VlmBatch& batch) const {
-  const int64_t pictures = batch.has_pictures() ? batch.picture_rows.numel() / config_.vision.patches() : 0;
-  const auto rows = static_cast<double>(pictures * config_.vision.patches());
-  const auto from = static_cast<double>(config_.vision.hidden_size),
+  const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0,
+                squares = computed + (batch.known.defined() ? batch.known.size(0) : 0);
+  const auto rows = static_cast<double>(squares * config_.rows_of_square());
+  const auto from = static_cast<double>(config_.vision.hidden_size * config_.scale_factor *
+                                        config_.scale_factor),
              to = static_cast<double>(language_->width());
   const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
-  const int64_t computed = batch.pixels.defined() ? batch.pixels.size(0) : 0;
   return vision_->flops(computed, !vision_is_frozen()) + projector + language_->flops(batch.packed);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-chat::ChatFormat format_of(const std::string& style, const text::TokenizerPtr& tokenizer, int64_t patches) {
+chat::ChatFormat format_of(const std::string& style, const text::TokenizerPtr& tokenizer) {
   auto [source, file] = chat::template_of(tokenizer->files());
   if (style != "auto" || source.empty()) {
     const std::string name = style == "auto" ? "simple" : style;
@@ -20,55 +20,68 @@ chat::ChatFormat format_of(const std::string& style, const text::TokenizerPtr& t
   }
   constexpr std::time_t kDate =
       1721995200;  // 2024-07-26, as the task chat has it: no run may depend on the day
-  return chat::ChatFormat(source, file, tokenizer, kDate, patches);
+  return chat::ChatFormat(source, file, tokenizer, kDate);
 }
 
-bool has_mark(const Turn& turn) { return turn.text.find(kImageMark) != std::string::npos; }
+// A turn's text as the list of parts that templates for pictures read.
+ordered_json parts_of(std::string_view text, bool with_pictures) {
+  ordered_json parts = ordered_json::array();
+  for (bool follows_picture = false;; follows_picture = true) {
+    const size_t mark = text.find(kImageMark);
+    std::string_view part = text.substr(0, mark);
+    if (follows_picture && part.starts_with('\n')) part.remove_prefix(1);  // which the template writes
+    if (!part.empty()) parts.push_back({{"type", "text"}, {"text", part}});
+    if (mark == text.npos) return parts;
+    if (with_pictures) parts.push_back({{"type", "image"}});
+    text.remove_prefix(mark + kImageMark.size());
+  }
+}
+
+// With what ChatFormat looks for in place of each mark.
+std::string marked_text(std::string_view text, bool with_pictures) {
+  std::string result;
+  for (size_t mark; (mark = text.find(kImageMark)) != text.npos; text.remove_prefix(mark + kImageMark.size()))
+    result.append(text.substr(0, mark)).append(with_pictures ? chat::kPictureMark : "");
+  return result.append(text);
+}
 
 }  // namespace
 
-Chat::Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens)
-    : format_(format_of(style, tokenizer, patches)),
+Chat::Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t max_tokens)
+    : format_(format_of(style, tokenizer)),
       has_parts_(format_.source().find("'image'") != std::string::npos ||
                  format_.source().find("\"image\"") != std::string::npos),
       max_tokens_(max_tokens) {}
 
-ordered_json Chat::variables(const Conversation& conversation, bool with_picture) const {
+ordered_json Chat::variables(const Conversation& conversation, bool with_pictures) const {
   ordered_json all = conversation.variables();
   for (size_t i = 0; i < conversation.turns.size(); ++i) {
     const std::string& text = conversation.turns[i].text;
-    const size_t mark = text.find(kImageMark);
     ordered_json& content = all["messages"][i]["content"];
-    if (has_parts_) {
-      content = ordered_json::array();
-      const std::string before = text.substr(0, mark),
-                        after = mark == text.npos ? "" : text.substr(mark + kImageMark.size());
-      if (!before.empty()) content.push_back({{"type", "text"}, {"text", before}});
-      if (mark != text.npos && with_picture) content.push_back({{"type", "image"}});
-      const size_t line = after.starts_with('\n') ? 1 : 0;  // which the template writes
-      if (after.size() > line) content.push_back({{"type", "text"}, {"text", after.substr(line)}});
-    } else if (mark != text.npos) {
-      content = text.substr(0, mark) + (with_picture ? std::string(chat::kPictureMark) : "") +
-                text.substr(mark + kImageMark.size());
-    }
+    if (has_parts_)
+      content = parts_of(text, with_pictures);
+    else
+      content = marked_text(text, with_pictures);
   }
   return all;
 }
 
-Sequence Chat::sequence(const Conversation& conversation, bool with_picture) const {
-  return chat::make_sequence(format_.tokens(variables(conversation, with_picture)), max_tokens_,
-                             [](size_t) { return true; });
+Sequence Chat::sequence(const Conversation& conversation, const PictureTokens& pictures) const {
+  return chat::make_sequence(format_.tokens(variables(conversation, !pictures.empty()), pictures),
+                             max_tokens_, [](size_t) { return true; });
 }
 
 std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
-                                  bool with_picture) const {
+                                  const PictureTokens& pictures) const {
   Conversation asked = conversation;
   asked.turns.resize(2 * question + 1);
+  PictureTokens shown = pictures;
+  if (!shown.empty()) shown.resize(pictures_until(asked, question));
   const auto room = static_cast<size_t>(std::max<int64_t>(max_tokens_ - new_tokens, 1));
   for (size_t oldest = 0;;) {
-    std::vector<int64_t> tokens = format_.prompt(variables(asked, with_picture));
+    std::vector<int64_t> tokens = format_.prompt(variables(asked, !shown.empty()), shown);
     if (tokens.size() <= room) return tokens;
-    if (oldest + 2 < asked.turns.size() && has_mark(asked.turns[oldest])) oldest += 2;  // the picture stays
+    while (oldest + 2 < asked.turns.size() && marks_in(asked.turns[oldest].text) > 0) oldest += 2;
     if (oldest + 2 >= asked.turns.size()) return {};
     const auto first = asked.turns.begin() + static_cast<std::ptrdiff_t>(oldest);
     asked.turns.erase(first, first + 2);

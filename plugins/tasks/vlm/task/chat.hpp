@@ -1,4 +1,4 @@
-// How a conversation about a picture becomes one sequence of tokens.
+// How a conversation about pictures becomes one sequence of tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,22 @@
 namespace pipeline::vlm {
 
 using chat::ChatTokens;
+using chat::PictureTokens;
 using chat::Sequence;
 
 class Chat {
  public:
-  // `style`: auto, or one of chat::template_names(). `patches`: tokens that a picture takes. `max_tokens`:
-  // longer conversations are cut.
-  Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t patches, int64_t max_tokens);
+  // `style`: auto, or one of chat::template_names(). `max_tokens`: longer conversations are cut.
+  Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t max_tokens);
 
-  // For learning and evaluating. `with_picture` false: as if there were none, to see what it is worth.
-  Sequence sequence(const Conversation& conversation, bool with_picture = true) const;
+  // For learning and evaluating. `pictures`: of all of the conversation's; none: as if there were none, to
+  // see what they are worth. Pictures are never cut: those of a turn that does not fit are left out with it.
+  Sequence sequence(const Conversation& conversation, const PictureTokens& pictures) const;
 
-  // What comes before the answer to turn 2 * `question`; older turns are left out until `new_tokens` fit.
-  // Empty if they never do.
+  // What comes before the answer to turn 2 * `question`, with all pictures until there; older turns without
+  // pictures are left out until `new_tokens` fit. Empty if they never do.
   std::vector<int64_t> prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
-                              bool with_picture = true) const;
+                              const PictureTokens& pictures) const;
 
   // The tokens of the answer to that question, its end included.
   std::vector<int64_t> answer(const Conversation& conversation, size_t question) const;
@@ -39,7 +40,7 @@ class Chat {
   const chat::ChatFormat& format() const { return format_; }
 
  private:
-  nlohmann::ordered_json variables(const Conversation& conversation, bool with_picture) const;
+  nlohmann::ordered_json variables(const Conversation& conversation, bool with_pictures) const;
 
   chat::ChatFormat format_;
   bool has_parts_;  // the template wants pictures and texts in a list

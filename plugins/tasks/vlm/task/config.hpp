@@ -17,6 +17,7 @@
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/task/picture_layout.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
@@ -70,17 +71,23 @@ struct VisionOptions {
   vision::Config vision;
   double lr_multiplier = 1;
   std::string resize = "crop", resample = "bicubic";
+  std::vector<std::string> grids;
+  int64_t longest_edge = 0;
+  bool split = true;
   std::filesystem::path init_from;
   int64_t cache_bytes = int64_t{4} << 30;
 
   void describe(Options& o) {
     o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
-    o("kind", vision.kind, "architecture").choices({"clip", "siglip"}).of_model();
+    o("kind", vision.kind, "architecture").choices({"clip", "siglip", "idefics3"}).of_model();
     o("image_size", vision.image_size, "side of the square that a picture becomes")
         .unit("pixels")
         .min(1)
         .of_model();
-    o("patch_size", vision.patch_size, "side of a patch").unit("pixels").min(1).of_model();
+    o("patch_size", vision.patch_size, "side of a patch; what is left of a picture's side is not seen")
+        .unit("pixels")
+        .min(1)
+        .of_model();
     o("hidden_size", vision.hidden_size, "width").min(1).of_model();
     o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1).of_model();
     o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1).of_model();
@@ -96,9 +103,23 @@ struct VisionOptions {
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
         .choices({"crop", "squash", "pad"})
         .follows();
-    o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear")
-        .choices({"bicubic", "bilinear"})
+    o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear, Idefics3's lanczos")
+        .choices({"bicubic", "bilinear", "lanczos"})
         .follows();
+    o("grids", grids,
+      "LLaVA-NeXT's tiles: a picture is seen as a whole and, larger, in a grid of such squares; of these, "
+      "rows by "
+      "columns, the one that fits it best: [\"1x2\", \"2x1\", \"2x2\"]; empty: as a whole alone")
+        .of_model();
+    o("longest_edge", longest_edge,
+      "Idefics3's tiles: a picture is scaled until its longest edge is this, and cut in squares, beside "
+      "which it is "
+      "seen as a whole; 0: as a whole alone")
+        .unit("pixels")
+        .min(0)
+        .max(4096)
+        .follows();
+    o("split", split, "with longest_edge; false: not cut").follows();
     o("cache_bytes", cache_bytes,
       "what a frozen encoder makes of pictures is kept in run.cache_dir for other epochs, stages and runs, "
       "up "
@@ -108,14 +129,28 @@ struct VisionOptions {
         .may_change();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
+
+  images::TileOptions tiles() const;
+  // `scale_factor`: of the projector.
+  PictureLayout layout(int64_t scale_factor, PictureWords words = nullptr) const {
+    return {tiles(), vision.image_size / vision.patch_size / scale_factor, std::move(words)};
+  }
+  bool has_tiles() const { return !grids.empty() || longest_edge > 0; }
 };
 
 struct ProjectorOptions {
-  int64_t layers = 2;
+  int64_t layers = 2, scale_factor = 1;
+  bool bias = true;
   double lr_multiplier = 1;
 
   void describe(Options& o) {
     o("layers", layers, "1: linear; 2: with a GELU between").min(1).max(2).of_model();
+    o("bias", bias, "whether its matrices have one").of_model();
+    o("scale_factor", scale_factor,
+      "Idefics3's pixel shuffle: so many patches a side become one row of the sequence, side by side")
+        .min(1)
+        .max(64)
+        .of_model();
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
 };
@@ -161,13 +196,24 @@ struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples 
 
 struct AskOptions {
   std::filesystem::path image;
+  std::vector<std::filesystem::path> images;
   std::string question;
 
   void describe(Options& o) {
     o("image", image, "predict: a picture to ask about, instead of the test file").may_change();
+    o("images", images,
+      "predict: several pictures to ask about; <image> in the question says where each stands, else they "
+      "come "
+      "before it")
+        .may_change();
     o("question", question, "predict: what to ask").may_change();
   }
-  bool any() const { return !image.empty() || !question.empty(); }
+  bool any() const { return !image.empty() || !images.empty() || !question.empty(); }
+  std::vector<std::filesystem::path> pictures() const {
+    std::vector<std::filesystem::path> all = images;
+    if (!image.empty()) all.insert(all.begin(), image);
+    return all;
+  }
 };
 
 struct VlmTaskConfig {
@@ -203,19 +249,34 @@ struct VlmTaskConfig {
   }
   void validate(const ConfigErrors& errors) const {
     const vision::Config& v = vision.vision;
-    if (v.image_size % v.patch_size != 0)
-      errors("vision.patch_size",
-             "must divide task.vision.image_size (" + std::to_string(v.image_size) + ")");
+    if (v.image_size < v.patch_size)
+      return errors("vision.patch_size",
+                    "must not exceed task.vision.image_size (" + std::to_string(v.image_size) + ")");
     if (v.hidden_size % v.num_attention_heads != 0)
       errors("vision.num_attention_heads",
              "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
     if (chat.max_tokens > language.max_position_embeddings)
       errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
                                        language.max_position_embeddings, ")"));
-    if (v.patches() + generate.max_tokens >= chat.max_tokens)
+    for (const std::string& grid : vision.grids)
+      if (!images::grid_named(grid))
+        return errors("vision.grids",
+                      concat("\"", grid, "\" is no grid: must be rows x columns, such as 2x3"));
+    if (vision.has_tiles() && vision.resize != "squash")
+      errors("vision.resize",
+             concat("must be \"squash\" with task.vision.", vision.grids.empty() ? "longest_edge" : "grids",
+                    ": so the whole of a picture becomes a square, beside its parts"));
+    if (!vision.grids.empty() && vision.longest_edge > 0)
+      errors("vision.longest_edge",
+             "is another way to cut pictures than task.vision.grids: leave one of them out");
+    if (v.image_size / v.patch_size % projector.scale_factor != 0)
+      return errors("projector.scale_factor", concat("must divide the ", v.image_size / v.patch_size,
+                                                     " patches along a picture's side"));
+    if (const int64_t rows = vision.layout(projector.scale_factor).most_rows();
+        rows + generate.max_tokens >= chat.max_tokens)
       errors("chat.max_tokens",
-             concat("must be more than a picture's ", v.patches(), " patches and task.generate.max_tokens (",
-                    generate.max_tokens, ") together"));
+             concat("must be more than a picture's ", rows, vision.has_tiles() ? " rows" : " patches",
+                    " and task.generate.max_tokens (", generate.max_tokens, ") together"));
   }
 
   // What the folder of a LLaVA says, or of the towers; lengths are made to fit a picture and a conversation.
@@ -226,7 +287,10 @@ struct VlmTaskConfig {
     return {.vision = vision.vision,
             .language = language.model(vocabulary),
             .lora = language.lora,
-            .projector_layers = projector.layers};
+            .projector_layers = projector.layers,
+            .grids = vision.tiles().grids,
+            .scale_factor = projector.scale_factor,
+            .projector_bias = projector.bias};
   }
 };
 

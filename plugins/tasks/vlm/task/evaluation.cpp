@@ -60,7 +60,7 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
   std::vector<Question> questions;
   for (size_t i = 0; i < conversations.size(); ++i) {
     if (!scored.includes(sink.purpose(), batch.ids[i]) && i >= sink.samples_left()) continue;
-    if (batch.picture_of[i] < 0 && !conversations[i].image.empty()) continue;  // broken
+    if (batch.pictures.samples[i].is_broken) continue;
     if (conversations[i].turns.size() > 1) questions.push_back({i, 0});
   }
   if (questions.empty()) return;
@@ -73,10 +73,11 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     const std::string question = plain_question(conversation.turns[0].text),
                       &truth = conversation.turns[1].text;
     const AnswerScore score = score_answer(truth, written[i]);
-    sink.sample(id, concat("  ", one_line(conversation.id), " ",
-                           conversation.image.empty() ? "" : one_line(conversation.image.name), ": ",
-                           one_line(question), "\n    real:    ", one_line(truth),
-                           "\n    written: ", one_line(written[i])));
+    std::string names;
+    for (const messages::Picture& picture : conversation.images)
+      names += (names.empty() ? "" : ", ") + one_line(picture.name);
+    sink.sample(id, concat("  ", one_line(conversation.id), " ", names, ": ", one_line(question),
+                           "\n    real:    ", one_line(truth), "\n    written: ", one_line(written[i])));
     if (!scored.includes(sink.purpose(), id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
@@ -91,14 +92,10 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
       if (is_common) sink.value(concat(kKinds[k], " of ", question), values[k], 1);
     }
     if (id >= kShown) continue;
-    const ShownAnswer shown{
-        conversation.id,
-        conversation.image.empty() ? std::string() : pictures(batch.split, id).png(conversation.image),
-        question,
-        truth,
-        written[i],
-        blind[i],
-        score.exact == 1};
+    ShownAnswer shown{conversation.id, {}, question, truth, written[i], blind[i], score.exact == 1};
+    for (size_t p = 0; p < pictures_until(conversation, 0); ++p)
+      if (std::string png = pictures(batch.split, id).png(conversation.images[p]); !png.empty())
+        shown.pictures.push_back(std::move(png));
     sink.record(id, kAnswerRecord, shown.pack());
   }
 }
@@ -122,7 +119,7 @@ const std::vector<uint64_t>& VlmTask::retrieved(Split split) {
   const auto most = static_cast<size_t>(config().generate.retrieval);
   for (uint64_t id = 0; id < sample_count(split) && ids->size() < most; ++id) {
     const Conversation one = conversation(split, id);
-    if (!one.image.empty() && one.turns.size() == 2 && plain_question(one.turns[0].text).empty())
+    if (!one.images.empty() && one.turns.size() == 2 && plain_question(one.turns[0].text).empty())
       ids->push_back(id);
   }
   return *ids;
@@ -134,14 +131,15 @@ void VlmTask::score_retrieval(const VlmTaskBatch& batch, const std::vector<Conve
   std::vector<std::vector<int64_t>> captions;
   at::Tensor seen;
   for (size_t i = 0; i < batch.ids.size(); ++i) {
-    if (batch.picture_of[i] < 0 || !std::binary_search(all.begin(), all.end(), batch.ids[i])) continue;
+    if (batch.pictures.samples[i].is_broken || !std::binary_search(all.begin(), all.end(), batch.ids[i]))
+      continue;
     if (captions.empty())
       for (const uint64_t id : all) captions.push_back(chat_->answer(conversation(batch.split, id), 0));
-    if (!seen.defined())
-      seen = model().features(batch, pass()).unflatten(0, {-1, config().vision.vision.patches()});
-    const SeeingDecoder decoder(model().language(), seen, {batch.picture_of[i]});
+    if (!seen.defined()) seen = model().features(batch, pass());
+    const SeeingDecoder decoder(model().language(), rows_of(batch, seen, conversations, {{i, 0}}));
     const std::vector<float> scores =
-        caption_scores(decoder, chat_->prompt(conversations[i], 0, 1), captions, pass().compute);
+        caption_scores(decoder, chat_->prompt(conversations[i], 0, 1, batch.pictures.tokens_of(i)), captions,
+                       pass().compute);
     sink.record(batch.ids[i], kScoresRecord, files::bytes_of(scores));
   }
 }

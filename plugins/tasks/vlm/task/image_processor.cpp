@@ -15,7 +15,7 @@ using nlohmann::json;
 
 struct Processor {};  // without members: what has a value is read by code
 
-// Of the three image processors, in transformers 5 and before, and of CLIP's older form.
+// Of the six image processors, in transformers 5 and before, and of CLIP's older form.
 const hugging_face::Fields<Processor>& processor_fields() {
   using namespace hugging_face;
   static const Fields<Processor> kFields{
@@ -25,6 +25,10 @@ const hugging_face::Fields<Processor>& processor_fields() {
       {"crop_size", kReadElsewhere},
       {"do_center_crop", kReadElsewhere},
       {"do_pad", kReadElsewhere},
+      {"image_grid_pinpoints", kReadElsewhere},
+      {"max_image_size", kReadElsewhere},
+      {"do_image_splitting", kReadElsewhere},
+      {"video_sampling", kWithoutEffect},  // SmolVLM's
       {"resample", kReadElsewhere},
       {"rescale_factor", kReadElsewhere},
       {"image_mean", kReadElsewhere},
@@ -60,11 +64,13 @@ std::string class_of(const ConfigFile& file, const std::string& usual) {
     std::string name;
     file.read(key, name);
     if (name.empty()) continue;
-    for (const char* known : {"CLIP", "Siglip", "Llava"})
+    for (const char* known : {"CLIP", "Siglip", "Llava", "LlavaNext", "Idefics3", "SmolVLM"})
       for (const char* rest :
            {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
         if (name == std::string(known) + rest) return known;
-    file.fail(key, "must be CLIPImageProcessor, SiglipImageProcessor or LlavaImageProcessor");
+    file.fail(key,
+              "must be CLIPImageProcessor, SiglipImageProcessor, LlavaImageProcessor, "
+              "LlavaNextImageProcessor, Idefics3ImageProcessor or SmolVLMImageProcessor");
   }
   return usual;
 }
@@ -99,39 +105,78 @@ bool is_edge(const ConfigFile& file, const char* key, int64_t expected, bool usu
   refuse(file, key, concat("must be the ", expected, " pixels of image_size in config.json"));
 }
 
+void check_grids(const ConfigFile& file, const images::TileOptions& ours) {
+  json expected = json::array();
+  for (const images::Grid& grid : ours.grids)
+    expected.push_back({grid.rows * ours.square.size, grid.columns * ours.square.size});
+  const json usual = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};  // transformers' default
+  const json* const found = file.find("image_grid_pinpoints");
+  if (!ours.grids.empty() && (found == nullptr ? usual : *found) != expected)
+    refuse(file, "image_grid_pinpoints", "must be " + expected.dump() + ", as config.json has it");
+}
+
+// Idefics3's and SmolVLM's, which scale by the longest edge.
+void read_splitting(const ConfigFile& file, int64_t side, ImageProcessor& result) {
+  constexpr const char* kEdge = "longest_edge";
+  const auto edge_of = [&](const char* key, int64_t usual) {
+    const json* const found = file.find(key);
+    if (found == nullptr) return usual;
+    if (!found->is_object() || found->size() != 1 || !found->contains(kEdge) ||
+        !(*found)[kEdge].is_number_unsigned() || (*found)[kEdge] < 1 || (*found)[kEdge] > 4096)
+      file.fail(key, "must be {\"longest_edge\": pixels}, up to 4096");
+    return (*found)[kEdge].get<int64_t>();
+  };
+  if (edge_of("max_image_size", 364) != side)
+    refuse(file, "max_image_size", concat("must have the ", side, " pixels of image_size in config.json"));
+  result.longest_edge = edge_of("size", 4 * 364);
+  file.read("do_image_splitting", result.split);
+  result.resize = "squash";
+}
+
 }  // namespace
 
-std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::ResizeOptions& ours,
+std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::TileOptions& tiles,
                                                    bool is_clip) {
+  const images::ResizeOptions& ours = tiles.square;
   ImageProcessor result;
   const std::optional<ConfigFile> opened = find_processor(folder, result.file);
   if (!opened) return std::nullopt;
   const ConfigFile& file = *opened;
   const std::string kind = class_of(file, is_clip ? "CLIP" : "Siglip");
   hugging_face::read_fields(file, processor_fields(), kind + "ImageProcessor", Processor());
-  const bool is_own_class = is_clip == (kind != "Siglip");
+  const bool splits = kind == "Idefics3" || kind == "SmolVLM";
+  const bool is_own_class = is_clip == (kind != "Siglip" && !splits);
   check_channels(file, "image_mean", ours.mean, is_own_class);
   check_channels(file, "image_std", ours.deviation, is_own_class);
   if (const json* factor = file.find("rescale_factor"); factor != nullptr && !is_near(*factor, 1.0 / 255))
     file.fail("rescale_factor", "only 1/255 is supported");
 
+  constexpr int64_t kLanczos = 1, kBilinear = 2, kBicubic = 3;  // Pillow's numbers
+  int64_t resample = splits ? kLanczos : kBicubic;
+  file.read("resample", resample);
+  if (resample < kLanczos || resample > kBicubic)
+    file.fail("resample", "only 1 (lanczos), 2 (bilinear) and 3 (bicubic) are supported");
+  result.resample = resample == kLanczos ? "lanczos" : resample == kBilinear ? "bilinear" : "bicubic";
+  if (splits) {
+    read_splitting(file, ours.size, result);
+    return result;
+  }
+
   bool crops = kind != "Siglip", pads = false;
   file.read("do_center_crop", crops);
   file.read("do_pad", pads);
-  if (pads && kind != "Llava") file.fail("do_pad", "only false is supported");
+  const bool has_grids = kind == "LlavaNext";
+  if (!tiles.grids.empty() && !has_grids)
+    refuse(file, "image_processor_type",
+           "must be LlavaNextImageProcessor, which makes the grids of config.json");
+  if (has_grids) check_grids(file, tiles);
+  if (pads && kind != "Llava" && !has_grids) file.fail("do_pad", "only false is supported");
   const bool by_edge = is_edge(file, "size", ours.size, kind != "Siglip");
   if (crops && is_edge(file, "crop_size", ours.size, false)) refuse(file, "crop_size", "must be a square");
-  if (by_edge && !crops)
+  if (by_edge && !crops && !has_grids)
     refuse(file, "do_center_crop", "must be true where size is that of the shortest edge alone");
-  if (pads && !by_edge) refuse(file, "size", "must be a shortest_edge where do_pad is true");
-  result.resize = pads ? "pad" : by_edge ? "crop" : "squash";
-
-  constexpr int64_t kBilinear = 2, kBicubic = 3;  // Pillow's numbers
-  int64_t resample = kBicubic;
-  file.read("resample", resample);
-  if (resample != kBilinear && resample != kBicubic)
-    file.fail("resample", "only 2 (bilinear) and 3 (bicubic) are supported");
-  result.resample = resample == kBilinear ? "bilinear" : "bicubic";
+  if (pads && !by_edge && !has_grids) refuse(file, "size", "must be a shortest_edge where do_pad is true");
+  result.resize = has_grids ? "squash" : pads ? "pad" : by_edge ? "crop" : "squash";
   return result;
 }
 

@@ -5,20 +5,22 @@
 #include <optional>
 #include <string>
 
-#include "plugins/data/images/resize.hpp"
+#include "plugins/data/images/tiles.hpp"
 
 namespace pipeline::vlm {
 
 struct ImageProcessor {
   std::filesystem::path file;
   std::string resize, resample;  // as in task.vision
+  int64_t longest_edge = 0;      // the same
+  bool split = true;
 };
 
 // What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and
 // reads it first. Nothing where neither is there. Throws an Error (PL_ERROR_CONFIG) that names the first
-// field by which the model would see other numbers than `ours`. `is_clip`: whose defaults count where no
-// class is named.
+// field by which the model would see other numbers than `ours`, whose grids, if there are any, must be the
+// folder's. `is_clip`: whose defaults count where no class is named.
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
-                                                   const images::ResizeOptions& ours, bool is_clip);
+                                                   const images::TileOptions& ours, bool is_clip);
 
 }  // namespace pipeline::vlm

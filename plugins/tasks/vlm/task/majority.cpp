@@ -4,7 +4,8 @@ namespace pipeline::vlm {
 
 std::string plain_question(const std::string& text) {
   std::string plain = text;
-  if (const size_t at = plain.find(kImageMark); at != std::string::npos) plain.erase(at, kImageMark.size());
+  for (size_t at = 0; (at = plain.find(kImageMark, at)) != std::string::npos;)
+    plain.erase(at, kImageMark.size());
   const size_t begin = plain.find_first_not_of(" \n"), end = plain.find_last_not_of(" \n");
   return begin == std::string::npos ? "" : plain.substr(begin, end - begin + 1);
 }

@@ -10,7 +10,7 @@
 
 namespace pipeline::vlm {
 
-// A question without the mark of its picture.
+// A question without the marks of its pictures.
 std::string plain_question(const std::string& text);
 
 class MajorityAnswers {

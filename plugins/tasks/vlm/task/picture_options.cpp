@@ -4,14 +4,21 @@
 
 namespace pipeline::vlm {
 
-images::ResizeOptions resize_options(const VisionOptions& vision) {
-  images::ResizeOptions options;
-  options.size = vision.vision.image_size;
-  options.mode = vision.resize == "crop"     ? images::ResizeMode::kCrop
-                 : vision.resize == "squash" ? images::ResizeMode::kSquash
+images::TileOptions VisionOptions::tiles() const {
+  images::TileOptions options;
+  options.square.size = vision.image_size;
+  options.square.mode = resize == "crop"     ? images::ResizeMode::kCrop
+                        : resize == "squash" ? images::ResizeMode::kSquash
                                              : images::ResizeMode::kPad;
-  options.filter = vision.resample == "bilinear" ? images::Filter::kBilinear : images::Filter::kBicubic;
-  if (!vision.vision.is_clip()) options.mean = options.deviation = {0.5f, 0.5f, 0.5f};
+  options.square.filter = resample == "bilinear"  ? images::Filter::kBilinear
+                          : resample == "lanczos" ? images::Filter::kLanczos
+                                                  : images::Filter::kBicubic;
+  options.longest_edge = longest_edge;
+  options.splits = split;
+  if (!vision.is_clip()) options.square.mean = options.square.deviation = {0.5f, 0.5f, 0.5f};
+  for (const std::string& grid : grids)
+    if (const auto named = images::grid_named(grid))
+      options.grids.push_back(*named);  // validate() has seen all
   return options;
 }
 
@@ -27,26 +34,50 @@ json object_in(const text::Files& files, const char* name) {
   return object.is_object() ? object : json::object();
 }
 
-json image_processor(const VisionOptions& vision) {
-  const images::ResizeOptions options = resize_options(vision);
+// Pillow's.
+int number_of(images::Filter filter) {
+  return filter == images::Filter::kLanczos ? 1 : filter == images::Filter::kBilinear ? 2 : 3;
+}
+
+json image_processor(const VisionOptions& vision, bool is_smol) {
+  const images::TileOptions tiles = vision.tiles();
+  const images::ResizeOptions& options = tiles.square;
   const json square = {{"height", options.size}, {"width", options.size}};
   const bool squashes = options.mode == images::ResizeMode::kSquash,
              pads = options.mode == images::ResizeMode::kPad;
-  json values = {{"image_processor_type", pads                      ? "LlavaImageProcessor"
+  if (vision.vision.has_last_norm())
+    return {{"image_processor_type", is_smol ? "SmolVLMImageProcessor" : "Idefics3ImageProcessor"},
+            {"do_convert_rgb", true},
+            {"do_resize", true},
+            {"size", {{"longest_edge", tiles.longest_edge > 0 ? tiles.longest_edge : options.size}}},
+            {"max_image_size", {{"longest_edge", options.size}}},
+            {"do_image_splitting", tiles.longest_edge > 0 && tiles.splits},
+            {"resample", number_of(options.filter)},
+            {"do_rescale", true},
+            {"rescale_factor", 1.0 / 255},
+            {"do_normalize", true},
+            {"image_mean", options.mean},
+            {"image_std", options.deviation},
+            {"do_pad", true}};
+  const bool has_grids = !tiles.grids.empty();
+  json values = {{"image_processor_type", has_grids                 ? "LlavaNextImageProcessor"
+                                          : pads                    ? "LlavaImageProcessor"
                                           : vision.vision.is_clip() ? "CLIPImageProcessor"
                                                                     : "SiglipImageProcessor"},
                  {"do_convert_rgb", true},
                  {"do_resize", true},
-                 {"size", squashes ? square : json{{"shortest_edge", options.size}}},
-                 {"resample", options.filter == images::Filter::kBilinear ? 2 : 3},  // Pillow's numbers
-                 {"do_center_crop", !squashes},
+                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", options.size}}},
+                 {"resample", number_of(options.filter)},
+                 {"do_center_crop", !squashes || has_grids},
                  {"crop_size", square},
                  {"do_rescale", true},
                  {"rescale_factor", 1.0 / 255},
                  {"do_normalize", true},
                  {"image_mean", options.mean},
                  {"image_std", options.deviation}};
-  if (pads) values["do_pad"] = true;
+  if (pads || has_grids) values["do_pad"] = true;
+  for (const images::Grid& grid : tiles.grids)
+    values["image_grid_pinpoints"].push_back({grid.rows * options.size, grid.columns * options.size});
   return values;
 }
 
@@ -60,20 +91,31 @@ json with_options_of(const json& theirs, const json& ours) {
 
 }  // namespace
 
-text::Files processor_files(const VisionOptions& vision, const text::Files& carried,
+bool is_smol(const text::Files& carried) {
+  return object_in(carried, "processor_config.json").value("processor_class", "") == "SmolVLMProcessor" ||
+         object_in(carried, "preprocessor_config.json").value("processor_class", "") == "SmolVLMProcessor";
+}
+
+text::Files processor_files(const VisionOptions& vision, int64_t scale_factor, const text::Files& carried,
                             const std::string& image_token) {
   constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json",
                        *kNested = "image_processor";
   json whole = object_in(carried, kWhole);
   const bool is_nested = whole.contains(kNested) && whole[kNested].is_object();  // since transformers 5
-  const json images =
-      with_options_of(is_nested ? whole[kNested] : object_in(carried, kImages), image_processor(vision));
+  const json images = with_options_of(is_nested ? whole[kNested] : object_in(carried, kImages),
+                                      image_processor(vision, is_smol(carried)));
   text::Files files{{kImages, images.dump(2) + "\n"}};
   if (whole.empty() && image_token.empty()) return files;
   if (is_nested) whole[kNested] = images;
+  if (vision.vision.has_last_norm()) {
+    whole.update({{"processor_class", is_smol(carried) ? "SmolVLMProcessor" : "Idefics3Processor"},
+                  {"image_seq_len", vision.vision.patches() / (scale_factor * scale_factor)}});
+    files[kWhole] = whole.dump(2) + "\n";
+    return files;
+  }
   if (!image_token.empty()) whole["image_token"] = image_token;
   const bool is_clip = vision.vision.is_clip();  // which has a class token that is not used
-  whole.update({{"processor_class", "LlavaProcessor"},
+  whole.update({{"processor_class", vision.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
                 {"patch_size", vision.vision.patch_size},
                 {"vision_feature_select_strategy", is_clip ? "default" : "full"},
                 {"num_additional_image_tokens", is_clip ? 1 : 0}});

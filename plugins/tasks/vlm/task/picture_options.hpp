@@ -4,19 +4,20 @@
 #include <string>
 
 #include "plugins/data/images/image.hpp"
-#include "plugins/data/images/resize.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "tokenizer/folder_files.hpp"
 
 namespace pipeline::vlm {
 
+// Whether the files of the model's folder are SmolVLM's, which is an Idefics3 by another name.
+bool is_smol(const text::Files& carried);
+
 images::DecodeOptions decode_options(const DataConfig& data);
-images::ResizeOptions resize_options(const VisionOptions& vision);
 
 // preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
 // many tokens of them: those that were `carried` from the model's folder, with the configuration's values.
 // The second needs a token that stands for a picture; empty: there is none.
-text::Files processor_files(const VisionOptions& vision, const text::Files& carried,
+text::Files processor_files(const VisionOptions& vision, int64_t scale_factor, const text::Files& carried,
                             const std::string& image_token);
 
 }  // namespace pipeline::vlm

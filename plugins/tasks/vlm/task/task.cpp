@@ -3,31 +3,22 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 #include <torch/version.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
-#include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
-#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/majority.hpp"
 #include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/kernels/kernels.hpp"
-#include "transformer/packed_batch.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -89,7 +80,7 @@ VlmSource VlmTask::open_source(Split split, const std::string& named, const file
       Pictures::Options{.folder = images,
                         .archives = std::move(archives),
                         .decode = decode_options(data),
-                        .resize = resize_options(config().vision),
+                        .tiles = config().vision.tiles(),
                         .most_broken = static_cast<uint64_t>(
                             data.max_broken_share * static_cast<double>(source.conversations.size())),
                         .is_asked = asked,
@@ -101,30 +92,43 @@ VlmSource VlmTask::open_source(Split split, const std::string& named, const file
 // One question in place of the test file.
 void VlmTask::open_question() {
   const AskOptions& ask = config().ask;
-  if (!ask.image.empty())
-    if (const std::string problem = files::path_problem(ask.image, "file"); !problem.empty())
-      config_error("ask.image", problem);
-  if (ask.question.find(kImageMark) != std::string::npos)
-    config_error("ask.question", ask.image.empty()
-                                     ? "has <image>, and there is no picture: give task.ask.image"
-                                     : "must not have <image>: the picture is put before it");
+  const std::vector<fs::path> pictures = ask.pictures();
+  for (const fs::path& picture : pictures)
+    if (const std::string problem = files::path_problem(picture, "file"); !problem.empty())
+      config_error(ask.images.empty() ? "ask.image" : "ask.images", problem);
+  const size_t marks = marks_in(ask.question);
+  if (pictures.empty() && marks > 0)
+    config_error("ask.question", "has <image>, and there is no picture: give task.ask.image");
+  if (pictures.size() == 1 && marks > 0)
+    config_error("ask.question", "must not have <image>: the picture is put before it");
+  if (marks > 0 && marks != pictures.size())
+    config_error("ask.question",
+                 concat("has <image> ", marks, " times for ", pictures.size(),
+                        " pictures: write it once for each, or leave it out, and they are put "
+                        "before the question"));
   nlohmann::json object{
-      {"id", ask.image.empty() ? "question" : ask.image.filename().string()},
-      {"conversations",
-       {{{"from", "human"}, {"value", ask.image.empty() ? ask.question : ask_about_picture(ask.question)}}}}};
-  if (!ask.image.empty()) object["image"] = ask.image.filename().string();
+      {"id", pictures.empty() ? "question" : pictures.front().filename().string()},
+      {"conversations", {{{"from", "human"}, {"value", ask_about_pictures(ask.question, pictures.size())}}}}};
+  // One is shown by its name, several, which may be in several folders, by their paths.
+  fs::path folder = pictures.size() > 1 ? "/" : ".";
+  if (pictures.size() == 1) {
+    object["image"] = pictures.front().filename().string();
+    if (pictures.front().has_parent_path()) folder = pictures.front().parent_path();
+  } else {
+    for (const fs::path& picture : pictures)
+      object["images"].push_back(fs::absolute(picture).lexically_normal().string());
+  }
   const std::string text = nlohmann::json::array({object}).dump();
-  const fs::path folder(std::string(view(run().cache_dir)));
-  fs::create_directories(folder);
-  const fs::path file = folder / ("asked-" + files::hash128(text).hex() + ".json");
+  const fs::path cache(std::string(view(run().cache_dir)));
+  fs::create_directories(cache);
+  const fs::path file = cache / ("asked-" + files::hash128(text).hex() + ".json");
   const fs::path unfinished = file.string() + "." + std::to_string(::getpid());  // ranks write the same
   std::ofstream stream(unfinished, std::ios::binary);
   if (!(stream << text).flush())
     throw files::system_error(unfinished.string(), "the cache folder must be writable and have room");
   fs::rename(unfinished, file);
   std::vector<VlmSource> asked;
-  asked.push_back(open_source(Split::kTest, file.string(), {},
-                              ask.image.has_parent_path() ? ask.image.parent_path() : "."));
+  asked.push_back(open_source(Split::kTest, file.string(), {}, folder));
   sources_[static_cast<size_t>(Split::kTest)] = {std::move(asked), {"question"}, {}, 0};
 }
 
@@ -183,13 +187,21 @@ void VlmTask::open_data() {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  chat_.emplace(config().chat.style, tokenizer_, config().vision.vision.patches(), config().chat.max_tokens);
+  chat_.emplace(config().chat.style, tokenizer_, config().chat.max_tokens);
+  const bool has_words = config().vision.vision.has_last_norm();  // Idefics3's
+  layout_.emplace(config().vision.layout(
+      config().projector.scale_factor,
+      has_words ? [this](const std::string& text) { return chat_->format().picture_tokens(text); }
+                : PictureWords()));
+  cut_ = std::make_shared<CutConversations>(config().chat.max_tokens, context());
   find_ends();
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test samples; ",
-                 config().vision.vision.patches(), " patches a picture; vocabulary of ",
-                 tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+                 config().vision.has_tiles() ? "up to " : "", layout_->most_rows(),
+                 config().vision.has_tiles() || config().projector.scale_factor > 1 ? " rows" : " patches",
+                 " a picture; vocabulary of ", tokenizer_->vocab_size(),
+                 kept_tokenizer_ ? ", as the weights have it" : "");
   for (const std::string& line : training().lines()) context().info(line);
 }
 
@@ -285,12 +297,15 @@ void VlmTask::open_features(Vlm& model) {
   if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
   const VisionOptions& options = config().vision;
   const vision::Config& v = options.vision;
+  std::string grids;
+  for (const std::string& grid : options.grids) grids += grid + " ";
+  if (options.longest_edge > 0) grids += concat(options.longest_edge, options.split ? " split " : " whole ");
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
                          v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
                          v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
-                         config().data.background, " ", at::toString(compute), " ",
+                         grids, config().data.background, " ", at::toString(compute), " ",
                          device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },
@@ -316,9 +331,10 @@ void VlmTask::export_model(const fs::path& folder) {
                              adapted_llava(model().config().language, model().config().vision),
                              lora.base_model);
   } else {
-    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark));
-    for (const auto& [name, text] : processor_files(
-             config().vision, files, tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
+    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark), is_smol(files));
+    for (const auto& [name, text] :
+         processor_files(config().vision, config().projector.scale_factor, files,
+                         tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
       hugging_face::write_text((folder / name).string(), text);
   }
   tokenizer_->save(folder.string());
@@ -333,137 +349,6 @@ std::string VlmTask::data_fingerprint() {
     if (split != Split::kTest || run().purpose != PL_PURPOSE_TRAIN)
       result += " " + sources_[static_cast<size_t>(split)].fingerprint();
   return result;
-}
-
-// About the tokens: of four bytes each, and a picture's.
-double VlmTask::sample_cost(Split split, uint64_t id) const {
-  const auto bytes = sources_[static_cast<size_t>(split)].with(
-      0, id, [](const VlmSource& source, uint64_t i) { return source.conversations.bytes(i); });
-  return static_cast<double>(bytes) / 4 + static_cast<double>(config().vision.vision.patches());
-}
-
-VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
-                               bool with_pictures) const {
-  const int64_t side = config().vision.vision.image_size, patches = config().vision.vision.patches();
-  VlmTaskBatch batch;
-  batch.ids = {request.ids.begin(), request.ids.end()};
-  batch.split = request.split;
-  at::Tensor pixels = at::empty({static_cast<int64_t>(conversations.size()), 3, side, side}, at::kFloat);
-  int64_t count = 0, decoded = 0;
-  std::vector<at::Tensor> known;
-  if (features_) features_->begin_epoch(request.epoch);
-  std::vector<std::vector<int64_t>> tokens, targets;
-  std::vector<int64_t> rows;
-  int64_t row = 0;
-  for (const Conversation& conversation : conversations) {
-    Sequence chat = chat_->sequence(conversation, with_pictures && !conversation.image.empty());
-    const bool wants =
-        std::find(chat.tokens.begin(), chat.tokens.end(), ChatTokens::kPatch) != chat.tokens.end();
-    files::Hash128 key;
-    at::Tensor features;
-    const auto is_known = [&](const files::Hash128& content) {
-      key = content;
-      if (features_) features = features_->find(content);
-      return features.defined();
-    };
-    const bool has =
-        wants && pictures(request.split, request.ids[batch.picture_of.size()])
-                     .load(conversation.image, pixels[decoded].mutable_data_ptr<float>(), is_known);
-    batch.picture_of.push_back(has ? count++ : -1);
-    if (has && features_) {
-      batch.keys.push_back(key);
-      if (features.defined()) known.push_back(features);
-      batch.places.push_back(features.defined() ? -static_cast<int64_t>(known.size()) : decoded);
-    }
-    if (has && !features.defined()) ++decoded;
-    if (wants && !has) {  // what it would say without the picture is not so
-      chat = chat_->sequence(conversation, false);
-      chat.targets.assign(chat.targets.size(), -1);
-    }
-    for (size_t i = 0; i < chat.tokens.size(); ++i, ++row) {
-      if (chat.tokens[i] != ChatTokens::kPatch) continue;
-      rows.push_back(row);
-      chat.tokens[i] = 0;
-    }
-    tokens.push_back(std::move(chat.tokens));
-    targets.push_back(std::move(chat.targets));
-  }
-  batch.packed = transformer::pack(tokens, targets);
-  require_ids(batch.packed.tokens, tokenizer_->vocab_size(), "token");
-  require_ids(batch.packed.targets, tokenizer_->vocab_size(), "target");
-  if (decoded > 0) batch.pixels = pixels.narrow(0, 0, decoded);
-  if (!known.empty()) batch.known = at::stack(known);
-  if (count > 0) {
-    batch.picture_rows = at::tensor(rows, at::kLong);
-    if (batch.picture_rows.numel() != count * patches)
-      fail("a batch of ", count, " pictures has ", batch.picture_rows.numel(), " rows for patches, expected ",
-           count * patches);
-  }
-  return batch;
-}
-
-VlmTaskBatch VlmTask::make_batch(const LoadRequest& request) const {
-  return files::with_data_errors([&] {
-    std::vector<Conversation> conversations;
-    for (const uint64_t id : request.ids)
-      conversations.push_back(conversation(request.split, id, request.epoch));
-    VlmTaskBatch batch = batch_of(conversations, request, true);
-    if (request.split == Split::kTrain) batch.sources = training().sources_of(request.ids);
-    return batch;
-  });
-}
-
-BatchInfo VlmTask::batch_info(const VlmTaskBatch& batch) const {
-  const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
-  return {.weight = static_cast<double>(batch.packed.target_rows.size()),
-          .samples = batch.ids.size(),
-          .tokens = rows,
-          .positions = rows};
-}
-
-std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
-                                          const std::vector<Conversation>& conversations,
-                                          const std::vector<Question>& questions, bool with_pictures) {
-  const GenerateOptions& wanted = config().generate;
-  const auto options =
-      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(batch.split)), pass().compute);
-  at::Tensor seen;
-  if (with_pictures && batch.has_pictures())
-    seen = model().features(batch, pass()).unflatten(0, {-1, config().vision.vision.patches()});
-  std::vector<generation::Prompt> prompts;
-  std::vector<int64_t> pictures;
-  for (const Question& question : questions) {
-    const int64_t picture = with_pictures ? batch.picture_of[question.sample] : -1;
-    const Conversation& conversation = conversations[question.sample];
-    std::vector<int64_t> tokens =
-        chat_->prompt(conversation, question.index, wanted.max_tokens, picture >= 0);
-    if (tokens.empty())
-      fail_with(PL_ERROR_CONFIG, "conversation ", printable(conversation.id, ""), ": question ",
-                question.index + 1, " does not fit beside an answer of ", wanted.max_tokens,
-                " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
-    prompts.push_back({.id = batch.ids[question.sample], .tokens = std::move(tokens)});
-    if (picture >= 0) pictures.push_back(picture);
-  }
-  const SeeingDecoder decoder(model().language(), seen, pictures);
-  std::vector<std::string> texts;
-  for (const std::vector<int64_t>& tokens : generation::generate(decoder, prompts, options))
-    texts.push_back(chat_->answer_text(tokens));
-  return texts;
-}
-
-void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
-  std::vector<Conversation> conversations;
-  std::vector<Question> questions;
-  for (size_t i = 0; i < batch.ids.size(); ++i) {
-    conversations.push_back(conversation(batch.split, batch.ids[i]));
-    questions.push_back({i, last_question(conversations[i])});
-  }
-  const std::vector<std::string> written = answers(batch, conversations, questions, true);
-  for (size_t i = 0; i < questions.size(); ++i) {
-    const Turn& question = conversations[i].turns[2 * questions[i].index];
-    sink.row(batch.ids[i], {plain_question(question.text), written[i]});
-    if (is_asked()) context().info(written[i]);
-  }
 }
 
 }  // namespace pipeline::vlm

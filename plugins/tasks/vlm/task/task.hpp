@@ -15,8 +15,10 @@
 #include "plugins/tasks/vlm/data/conversation.hpp"
 #include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
+#include "plugins/tasks/vlm/task/batch.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
+#include "plugins/tasks/vlm/task/cut_conversations.hpp"
 #include "plugins/tasks/vlm/task/majority.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -24,7 +26,7 @@ namespace pipeline::vlm {
 
 struct VlmTaskBatch : VlmBatch {
   std::vector<uint64_t> ids;
-  std::vector<int64_t> picture_of;  // (samples) index among the pictures; -1: none
+  PicturesOfBatch pictures;
   Split split = Split::kTrain;
   std::vector<size_t> sources;  // of each, where training has several
 };
@@ -70,6 +72,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   std::vector<std::string> prediction_columns() override { return {"question", "answer"}; }
   std::string sample_name(Split split, uint64_t id) const override { return conversation(split, id).id; }
   void predict(const VlmTaskBatch& batch, const PredictionSink& sink) override;
+  void reply(std::string_view messages, const ReplySink& sink) override;
   double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
 
  private:
@@ -101,6 +104,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
     return sources_[static_cast<size_t>(split)].with(
         0, id, [](const VlmSource& source, uint64_t) -> const Pictures& { return *source.pictures; });
   }
+  at::Tensor rows_of(const VlmTaskBatch& batch, const at::Tensor& seen,
+                     const std::vector<Conversation>& conversations,
+                     const std::vector<Question>& questions) const;
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                                    const std::vector<Question>& questions, bool with_pictures);
   void score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
@@ -111,6 +117,12 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
                        EvaluationSink& sink);
   const MajorityAnswers& majority();
   const std::vector<uint64_t>& retrieved(Split split);
+  // Of features, that a square has in the sequence.
+  int64_t model_rows() const {
+    const int64_t factor = config().projector.scale_factor;
+    return config().vision.vision.patches() / (factor * factor);
+  }
+  std::optional<SamplePicture> picture_of(const Pictures& pictures, const messages::Picture& picture) const;
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
 
@@ -118,6 +130,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   text::TokenizerPtr tokenizer_;
   std::array<sources::Mixed<VlmSource>, 3> sources_;
   std::optional<Chat> chat_;
+  std::optional<PictureLayout> layout_;
+  std::shared_ptr<CutConversations> cut_;
   std::vector<int64_t> ends_;                                      // of what is generated
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
   std::optional<MajorityAnswers> majority_;                        // made when first asked for

@@ -1,0 +1,168 @@
+#include "plugins/data/images/tiles.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace pipeline::images {
+namespace {
+
+// As large as these sides allow; get_patch_output_size() of transformers.
+Image scaled_into(const Image& image, int64_t width, int64_t height, Filter filter) {
+  const double across = static_cast<double>(width) / static_cast<double>(image.width),
+               down = static_cast<double>(height) / static_cast<double>(image.height);
+  const auto scaled = [](int64_t side, double scale, int64_t most) {
+    return std::min(static_cast<int64_t>(std::ceil(static_cast<double>(side) * scale)), most);
+  };
+  const int64_t w = across < down ? width : scaled(image.width, down, width),
+                h = across < down ? scaled(image.height, across, height) : height;
+  return resample(image, w, h, {0, 0, w, h}, filter);
+}
+
+Image in_the_middle_of_black(const Image& inner, int64_t width, int64_t height) {
+  Image result{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+  const int64_t left = (width - inner.width) / 2, top = (height - inner.height) / 2;
+  for (int64_t y = 0; y < inner.height; ++y)
+    std::copy_n(inner.pixels.data() + y * inner.width * 3, inner.width * 3,
+                result.pixels.data() + ((top + y) * width + left) * 3);
+  return result;
+}
+
+Image tile_of(const Image& image, int64_t left, int64_t top, int64_t side) {
+  Image tile{side, side, std::vector<uint8_t>(static_cast<size_t>(side * side * 3))};
+  for (int64_t y = 0; y < side; ++y)
+    std::copy_n(image.pixels.data() + ((top + y) * image.width + left) * 3, side * 3,
+                tile.pixels.data() + y * side * 3);
+  return tile;
+}
+
+struct Size {
+  int64_t width = 0, height = 0;
+};
+
+// As Python has them: a product or quotient of floating-point numbers, and what is left of it.
+int64_t whole_part(double value) { return static_cast<int64_t>(value); }
+
+// Until the longest edge is `edge`, and the other one even; transformers' get_resize_output_image_size().
+Size with_longest_edge(Size size, int64_t edge) {
+  constexpr int64_t kMost = 4096;
+  const auto even = [](int64_t side) { return std::max<int64_t>(side + side % 2, 1); };
+  const auto aspect = [&] { return static_cast<double>(size.width) / static_cast<double>(size.height); };
+  if (size.width >= size.height)
+    size = {edge, even(whole_part(static_cast<double>(edge) / aspect()))};
+  else
+    size = {even(whole_part(static_cast<double>(edge) * aspect())), edge};
+  if (size.width >= size.height && size.width > kMost)
+    size = {kMost, std::max<int64_t>(whole_part(static_cast<double>(kMost) / aspect()), 1)};
+  else if (size.height > size.width && size.height > kMost)
+    size = {std::max<int64_t>(whole_part(static_cast<double>(kMost) * aspect()), 1), kMost};
+  return size;
+}
+
+// resize_for_vision_encoder().
+Size in_whole_squares(Size size, int64_t side) {
+  const double aspect = static_cast<double>(size.width) / static_cast<double>(size.height);
+  const auto up = [&](int64_t length) { return (length + side - 1) / side * side; };
+  if (size.width >= size.height) {
+    const int64_t width = up(size.width);
+    return {width, up(whole_part(static_cast<double>(width) / aspect))};
+  }
+  const int64_t height = up(size.height);
+  return {up(whole_part(static_cast<double>(height) * aspect)), height};
+}
+
+Image resized(const Image& image, Size size, Filter filter) {
+  return resample(image, size.width, size.height, {0, 0, size.width, size.height}, filter);
+}
+
+void add_tiles(const Image& image, const Grid& grid, int64_t side, std::vector<Image>& squares) {
+  for (int64_t row = 0; row < grid.rows; ++row)
+    for (int64_t column = 0; column < grid.columns; ++column)
+      squares.push_back(tile_of(image, column * side, row * side, side));
+}
+
+std::vector<Image> split(const Image& image, const TileOptions& options) {
+  const int64_t side = options.square.size;
+  const Filter filter = options.square.filter;
+  const Image first =
+      resized(image, with_longest_edge({image.width, image.height}, options.longest_edge), filter);
+  if (!options.splits) return {resized(first, {side, side}, filter)};
+  const Image large = resized(first, in_whole_squares({first.width, first.height}, side), filter);
+  std::vector<Image> squares;
+  add_tiles(large, grid_of(options, image.width, image.height), side, squares);
+  squares.push_back(resized(large, {side, side}, filter));
+  return squares;
+}
+
+}  // namespace
+
+std::optional<Grid> grid_named(std::string_view name) {
+  constexpr int64_t kMost = 64;
+  Grid grid;
+  const char* const end = name.data() + name.size();
+  const auto rows = std::from_chars(name.data(), end, grid.rows);
+  if (rows.ec != std::errc() || rows.ptr == end || *rows.ptr != 'x') return std::nullopt;
+  const auto columns = std::from_chars(rows.ptr + 1, end, grid.columns);
+  const auto is_fine = [](int64_t count) { return count >= 1 && count <= kMost; };
+  if (columns.ec != std::errc() || columns.ptr != end || !is_fine(grid.rows) || !is_fine(grid.columns))
+    return std::nullopt;
+  return grid;
+}
+
+std::string name_of(const Grid& grid) {
+  return std::to_string(grid.rows) + "x" + std::to_string(grid.columns);
+}
+
+Grid grid_of(const TileOptions& options, int64_t width, int64_t height) {
+  if (options.longest_edge > 0 && options.splits) {
+    const int64_t side = options.square.size;
+    const Size size = in_whole_squares(with_longest_edge({width, height}, options.longest_edge), side);
+    const Grid grid{.rows = size.height / side, .columns = size.width / side};
+    return grid.tiles() > 1 ? grid : Grid();
+  }
+  Grid best;
+  int64_t most_seen = 0, least_wasted = std::numeric_limits<int64_t>::max();
+  for (const Grid& grid : options.grids) {
+    const int64_t rows = grid.rows * options.square.size, columns = grid.columns * options.square.size;
+    const double scale = std::min(static_cast<double>(columns) / static_cast<double>(width),
+                                  static_cast<double>(rows) / static_cast<double>(height));
+    const auto scaled = [&](int64_t side) { return static_cast<int64_t>(static_cast<double>(side) * scale); };
+    const int64_t seen = std::min(scaled(width) * scaled(height), width * height),
+                  wasted = rows * columns - seen;
+    if (seen < most_seen || (seen == most_seen && wasted >= least_wasted)) continue;
+    best = grid, most_seen = seen, least_wasted = wasted;
+  }
+  return best;
+}
+
+std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
+  if (options.longest_edge > 0) return split(image, options);
+  const int64_t side = options.square.size;
+  const Grid grid = grid_of(options, image.width, image.height);
+  std::vector<Image> squares{squared(image, options.square)};
+  if (grid.tiles() == 0) return squares;
+  const int64_t width = grid.columns * side, height = grid.rows * side;
+  const Image large =
+      in_the_middle_of_black(scaled_into(image, width, height, options.square.filter), width, height);
+  add_tiles(large, grid, side, squares);
+  return squares;
+}
+
+Image seen_of(const Image& image, const TileOptions& options) {
+  const Grid grid = grid_of(options, image.width, image.height);
+  if (grid.tiles() == 0) return squared(image, options.square);
+  const int64_t side = options.square.size;
+  return scaled_into(image, grid.columns * side, grid.rows * side, options.square.filter);
+}
+
+std::vector<float> numbers_of(const Image& image, const TileOptions& options) {
+  const std::vector<Image> squares = squares_of(image, options);
+  const auto numbers = static_cast<size_t>(3 * options.square.size * options.square.size);
+  std::vector<float> result(squares.size() * numbers);
+  for (size_t i = 0; i < squares.size(); ++i)
+    normalize(squares[i], options.square, result.data() + i * numbers);
+  return result;
+}
+
+}  // namespace pipeline::images

@@ -1,0 +1,51 @@
+// Pictures as several squares: the whole, and parts of it in which more can be seen.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plugins/data/images/image.hpp"
+#include "plugins/data/images/resize.hpp"
+
+namespace pipeline::images {
+
+struct Grid {
+  int64_t rows = 0, columns = 0;
+
+  int64_t tiles() const { return rows * columns; }
+  bool operator==(const Grid&) const = default;
+};
+
+// Of "2x3", rows and columns; nothing for other texts.
+std::optional<Grid> grid_named(std::string_view name);
+std::string name_of(const Grid& grid);
+
+// How a picture becomes squares of `square.size` pixels a side.
+struct TileOptions {
+  ResizeOptions square;     // how it becomes one
+  std::vector<Grid> grids;  // LLaVA-NeXT's "anyres": a grid of these beside the whole, which is squashed then
+  // Idefics3's, if not 0: scaled until the longest edge is this, squashed to whole squares, and cut into
+  // these; the whole comes last. Without `splits` the whole alone.
+  int64_t longest_edge = 0;
+  bool splits = true;
+};
+
+// The grid of a picture of this size; 0x0: there is only the whole. Of several it is the smallest one of
+// those in which most of its pixels are seen. Source: select_best_resolution() of transformers'
+// image_processing_utils.py, and image_processing_pil_idefics3.py.
+Grid grid_of(const TileOptions& options, int64_t width, int64_t height);
+
+// The squares of a picture. With grids: the whole, then the tiles, row by row, of the picture scaled into the
+// grid, in the middle of black. With a longest edge: the tiles, row by row, then the whole.
+std::vector<Image> squares_of(const Image& image, const TileOptions& options);
+
+// What can be seen in them, as one picture.
+Image seen_of(const Image& image, const TileOptions& options);
+
+// The squares as (squares, 3, S, S) numbers; see resize_image().
+std::vector<float> numbers_of(const Image& image, const TileOptions& options);
+
+}  // namespace pipeline::images

@@ -1,0 +1,204 @@
+// Several pictures, pictures of several squares, and talk about them, as a user runs it.
+#include <cstdlib>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/e2e/vlm_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class VlmPictures : public testing::Test, public SmallVlmJob {};
+
+// Two pictures in a turn and one in a later one, beside conversations without.
+TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
+  const auto conversations = [](int first, int count) {
+    std::string text;
+    for (int i = first; i < first + count; ++i) {
+      if (first == 0 && i % 4 == 3) {
+        text += R"({"messages":[{"role":"user","content":"none?"},{"role":"assistant","content":"no"}]})"
+                "\n";
+        continue;
+      }
+      const auto picture = [&](int k) {
+        return "\"drawings/" + std::to_string(first + (i + k) % count) + ".png\"";
+      };
+      text += R"({"id":"s)" + std::to_string(i) + R"(","images":[)" + picture(0) + "," + picture(1) + "," +
+              picture(2) + R"(],"messages":[{"role":"user","content":[{"type":"image"},{"type":"image"},)" +
+              R"({"type":"text","text":"Same?"}]},{"role":"assistant","content":"no"},)" +
+              R"({"role":"user","content":"<image> this?"},{"role":"assistant","content":")" + colour_of(i) +
+              "\"}]}\n";
+    }
+    return text;
+  };
+  write_text(path("several.jsonl"), conversations(0, 40));
+  write_text(path("several-val.jsonl"), conversations(100, 8));
+  const std::vector<std::string> data{"--set", "task.data.train=several.jsonl",
+                                      "--set", "task.data.val=several-val.jsonl",
+                                      "--set", "task.data.test=several-val.jsonl"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), data.begin(), data.end());
+    return more;
+  };
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const auto uncached = call("run", with({"--set", "run.dir=again", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(uncached.code, 0) << uncached.err;
+  EXPECT_EQ(curve("again"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call("run", with({"--set", "run.dir=sharded", "--set", "strategy.plugin=sharded",
+                                           "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  EXPECT_EQ(curve("sharded"), curve("run"));
+
+  ASSERT_EQ(call("evaluate", with({})).code, 0);
+  const std::string page = read_text(path("run/evaluation-test-files/answers.html"));
+  size_t pictures = 0, answers = 0;
+  for (size_t at = 0; (at = page.find("<img ", at)) != page.npos; ++at) ++pictures;
+  for (size_t at = 0; (at = page.find("<article", at)) != page.npos; ++at) ++answers;
+  EXPECT_EQ(answers, 8u);
+  EXPECT_EQ(pictures, 16u) << "all of the first question's";
+
+  const Result asked = call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
+                                             "--question", "Is <image> as <image>?"}));
+  ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
+  EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("100.png,Is  as ?,"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png"})).code, 0);
+  EXPECT_THAT(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
+                                    "--question", "<image>?"}))
+                  .err,
+              HasSubstr("has <image> 1 times for 2 pictures"));
+  write_text(path("ask.jsonl"), R"({"image":["drawings/100.png","drawings/101.png"],"question":"Same?"})"
+                                "\n");
+  ASSERT_EQ(call("predict", with({"--set", "task.data.test=ask.jsonl", "--output", "several.csv"})).code, 0);
+  EXPECT_THAT(read_lines(path("several.csv")).at(1), testing::StartsWith("1,Same?,"));
+
+  // A limit cuts at a turn, and says so.
+  const Result cut = call("run", with({"--set", "run.dir=cut", "--set", "task.chat.max_tokens=36"}));
+  ASSERT_EQ(cut.code, 0) << cut.out << cut.err;
+  EXPECT_THAT(
+      cut.out + cut.err,
+      AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: it is "
+                                   "cut at a turn, with the pictures behind that"),
+            testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
+                                   "[0-9]+ times it was cut at a turn, 0 times")));
+}
+
+TEST_F(VlmPictures, PicturesAreTalkedAbout) {
+  ASSERT_EQ(call("run").code, 0);
+  const auto talk = [&](const std::string& lines) {
+    write_text(path("lines"), lines);
+    std::string command = "cd '" + folder().string() + "' && ";
+    for (const std::string& word : pipeline_command({"chat", "train.toml", "--set", "observe.console=off"}))
+      command += "'" + word + "' ";
+    EXPECT_EQ(std::system((command + "< lines > said 2> error").c_str()), 0) << read_text(path("error"));
+    return std::pair(read_lines(path("said")), read_text(path("error")));
+  };
+  const auto [said, error] = talk(
+      "/image drawings/203.png\nWhat colour?\nWhat shape?\n/image drawings/201.png\n/image "
+      "drawings/202.png\nSame?\n"
+      "/new\nWhat is 3?\n");
+  EXPECT_EQ(said.size(), 4u) << "an answer a line";
+  EXPECT_EQ(error, "");
+  const auto [none, problem] = talk("/image none.png\nWhat?\nWhat <image>?\nWhat is 3?\n");
+  EXPECT_EQ(none.size(), 1u);
+  EXPECT_THAT(problem,
+              AllOf(HasSubstr("none.png: No such file"), HasSubstr("<image> in the text, and no picture")));
+}
+
+// LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.
+TEST_F(VlmPictures, PicturesInGridsAreLearntKeptAndExported) {
+  const auto with = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--set", R"(task.vision.grids=["1x2", "2x1", "2x2"])", "--set",
+                             "task.vision.resize=squash"});
+    return more;
+  };
+  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1x2"])"}).err,
+              HasSubstr("must be \"squash\" with task.vision.grids"));
+  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1*2"])"}).err,
+              HasSubstr("\"1*2\" is no grid: must be rows x columns, such as 2x3"));
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 24 rows a picture"));
+  EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
+  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call(
+      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
+                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  EXPECT_EQ(curve("sharded"), curve("single"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
+  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+  EXPECT_THAT(read_text(path("run/evaluation-val-files/answers.html")), HasSubstr("<img "));
+
+  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
+  const auto config_json = nlohmann::json::parse(read_text(path("run/export/config.json")));
+  EXPECT_EQ(config_json["model_type"], "llava_next");
+  EXPECT_EQ(config_json["image_grid_pinpoints"], nlohmann::json::parse("[[16,32],[32,16],[32,32]]"));
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["image_processor_type"],
+      "LlavaNextImageProcessor");
+  // The folder is a start that brings its grids.
+  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
+  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                                    "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
+                                    "train.max_steps=1", "--set", "task.vision.resize=squash"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
+              1e-5);
+}
+
+// Idefics3 and SmolVLM: parts of a picture with words that say where they are, the whole, and patches joined.
+TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
+  const auto with = [](std::vector<std::string> more) {
+    for (const char* set :
+         {"task.vision.kind=idefics3", "task.vision.resize=squash", "task.vision.resample=lanczos",
+          "task.vision.hidden_act=gelu_pytorch_tanh", "task.vision.longest_edge=32",
+          "task.projector.layers=1", "task.projector.bias=false", "task.projector.scale_factor=2",
+          "task.chat.max_tokens=900", "task.language.max_position_embeddings=900"})
+      more.insert(more.end(), {"--set", set});
+    return more;
+  };
+  const Result run = call("run", with({}));
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 5 rows a picture"));
+  EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
+  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
+  ASSERT_EQ(plain.code, 0) << plain.err;
+  EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
+  const Result sharded = call(
+      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
+                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
+  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  EXPECT_EQ(curve("sharded"), curve("single"));
+  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
+  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+
+  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(read_text(path("run/export/config.json")))["model_type"], "idefics3");
+  EXPECT_EQ(
+      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["size"]["longest_edge"],
+      32);
+  // The folder is a start that brings all this.
+  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
+  const Result again =
+      call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                   "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
+                   "train.max_steps=1", "--set", "task.vision.resize=squash", "--set",
+                   "task.chat.max_tokens=900", "--set", "task.language.max_position_embeddings=900"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
+              1e-5);
+}
+
+}  // namespace
+}  // namespace pipeline::tests
