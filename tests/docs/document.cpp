@@ -23,7 +23,8 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 Words words_of(const std::string& line) {
   std::istringstream text(line);
   Words words;
-  for (std::string word; text >> std::quoted(word);) words.push_back(word);
+  for (std::string word; text >> std::ws && text >> std::quoted(word, text.peek() == '\'' ? '\'' : '"');)
+    words.push_back(word);
   return words;
 }
 
