@@ -1,6 +1,7 @@
 #include "core/train/results/prediction.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
@@ -29,6 +30,18 @@ std::string header(plugins::Task& task) {
   std::string line = "id";
   for (const std::string& column : task.prediction_columns()) line += "," + csv_field(column);
   return line;
+}
+
+// What is at `output` is replaced: it must be a table of predictions, and not, say, what they are made of.
+void require_own_table(const fs::path& output) {
+  std::ifstream there(output);
+  std::string line;
+  if (there && std::getline(there, line) && line != "id" && !line.starts_with("id,"))
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format("--output {}: there is a file that is no table of predictions, whose first column is "
+                    "\"id\": choose another --output, or move it away",
+                    output.string()));
 }
 
 // What one rank, or all in their order, made of one batch each.
@@ -100,6 +113,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   std::optional<PartialResult> file;  // of rank 0, and so is:
   SideFileRecord record(request.output);
   const uint64_t first = std::stoull(processes.on_first("opening the predictions", [&] {
+    require_own_table(request.output);
     file.emplace(request.output, request.identity);
     if (file->empty()) file->append(header(task) + "\n", {}, 0);
     if (file->samples() == 0) record.begin();

@@ -68,6 +68,7 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
     std::string text = name;
     std::ranges::replace_if(
         text, [](char c) { return !is_plain(c); }, '-');
+    if (text.starts_with('.')) text.front() = '-';  // it would be hidden
     plain.push_back(shortened(std::move(text), name));
     unmistakable.push_back(shortened(percent_escaped(name), name));
   }

@@ -110,7 +110,9 @@ void take_object(const RecordText& record, const Rows& rows) {
       row.fields.back() = std::move(field.text);
       continue;
     }
-    if (!column.required && (field.state == JsonField::kAbsent || field.state == JsonField::kNull)) continue;
+    if ((!column.required || column.may_be_null) &&
+        (field.state == JsonField::kAbsent || field.state == JsonField::kNull))
+      continue;
     if (field.state != JsonField::kAbsent)
       return rows.drop(DropReason::kWrongType, detail_of(field),
                        "\"" + column.name + "\" is " + kind_of(field));
@@ -137,15 +139,13 @@ void read_objects(const std::string& path, sources::Format format, const Rows& r
   });
 }
 
-constexpr const char* kNameTheColumns = ": name the columns in [task.data], by its keys that end in _column";
-
 // Before any row is read.
-void check_columns(const std::string& path, const std::vector<Column>& columns) {
+void check_columns(const std::string& path, const std::vector<Column>& columns, const std::string& remedy) {
   const std::vector<std::string> names = parquet::ParquetFile(path).columns();
   for (const Column& column : columns)
     if (column.required && std::ranges::find(names, column.name) == names.end())
       throw DataError(path + ": no column \"" + column.name + "\"; there is " + list_names(names) +
-                      alike(names, column.name) + kNameTheColumns);
+                      alike(names, column.name) + ": " + remedy);
 }
 
 std::string where(const CsvReader& csv, const std::string& path) {
@@ -155,7 +155,8 @@ std::string where(const CsvReader& csv, const std::string& path) {
 // By column, which of the record's fields is its.
 using Places = std::vector<std::optional<size_t>>;
 
-Places find_columns(const CsvReader& header, const std::vector<Column>& columns, const std::string& path) {
+Places find_columns(const CsvReader& header, const std::vector<Column>& columns, const std::string& path,
+                    const std::string& remedy) {
   if (header.too_long() || header.bad_quotes() || header.unfinished()) {
     throw DataError(where(header, path) +
                     "the header row cannot be read: it must hold the columns' names, quoted correctly");
@@ -168,7 +169,7 @@ Places find_columns(const CsvReader& header, const std::vector<Column>& columns,
     if (place == fields.end()) {
       if (!column.required) continue;
       throw DataError(where(header, path) + "no column \"" + column.name + "\"; the header has " +
-                      list_names(fields) + alike(fields, column.name) + kNameTheColumns);
+                      list_names(fields) + alike(fields, column.name) + ": " + remedy);
     }
     if (std::find(place + 1, fields.end(), column.name) != fields.end())
       throw DataError(where(header, path) + "two columns are named \"" + column.name +
@@ -285,7 +286,7 @@ void read_csv(Input& input, char usual, const Rows& rows) {
                                 ", as its first line shows");
   CsvReader csv(input, form, rows.options.max_record_bytes);
   if ((names_separator && !csv.next()) || !csv.next()) return;
-  const Places places = find_columns(csv, rows.columns, input.path());
+  const Places places = find_columns(csv, rows.columns, input.path(), rows.options.remedy);
   const size_t width = csv.field_count();
   PlainQuotes quotes(input.path(), width);
   const bool is_guess = form.quotes_are_text && rows.options.quotes == Quotes::kAuto;
@@ -324,11 +325,11 @@ void read_table(const std::string& path, sources::Format format, const std::vect
   std::ranges::sort(sorted);
   if (std::ranges::adjacent_find(sorted) != sorted.end())
     throw DataError(path + ": the columns " + list_names(names) +
-                    " must be different ones: name them in [task.data], by its keys that end in _column");
+                    " must be different ones: " + options.remedy);
   report = {};
   report.unit = unit_of(format);
   const Rows rows{.columns = columns, .sink = sink, .report = report, .options = options};
-  if (format == sources::Format::kParquet) check_columns(path, columns);
+  if (format == sources::Format::kParquet) check_columns(path, columns, options.remedy);
   if (format == sources::Format::kParquet || format == sources::Format::kJson)
     return read_objects(path, format, rows);
   Input input(path, options.on_block);

@@ -15,8 +15,9 @@ namespace pipeline::text_pairs {
 
 // A key of JSON objects, or a name in the header row of CSV, whose values are wanted.
 struct Column {
-  std::string name;       // empty: none, and the field is never there
-  bool required = false;  // a table without it is an error, and a record of JSON without it is dropped
+  std::string name;          // empty: none, and the field is never there
+  bool required = false;     // a table without it is an error, and a record of JSON without it is dropped,
+  bool may_be_null = false;  // unless it may have none
   enum Takes {
     kText,
     kTextOrInteger,  // an id
@@ -46,6 +47,8 @@ struct ReadOptions {
   uint64_t max_record_bytes = uint64_t{16} << 20;
   Quotes quotes = Quotes::kAuto;
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
+  // What to do about a column that is not there.
+  std::string remedy = "name the columns in [task.data], by its keys that end in _column";
 };
 
 // Reads a file, one record at a time and in order: JSON (an object a line, or one list of objects), CSV with

@@ -36,7 +36,7 @@ struct TwoChains {
   std::vector<size_t> places(const std::string& mutation, const std::string& chain = "") const {
     std::vector<size_t> all;
     for (const Substitution& one :
-         substitutions_of({.mutation = mutation, .chain = chain, .measured = {}}, sample, names))
+         substitutions_of({.id = {}, .mutation = mutation, .chain = chain, .measured = {}}, sample, names))
       all.push_back(one.place);
     return all;
   }
@@ -76,22 +76,35 @@ TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
   };
   const Variants all = read("id,mutation,dms,chain\nP1,A1G,0.5,\nP2,A2G,,B\nP1,A3G,-1e-2,\n", "dms");
   ASSERT_EQ(all.of("sp|P1|NAME").size(), 2u);
-  EXPECT_EQ(all.of("P1")[1].mutation, "A3G");
-  EXPECT_EQ(all.of("P1")[1].measured, -0.01);
-  EXPECT_EQ(all.of("P2")[0].measured, std::nullopt);
-  EXPECT_EQ(all.of("P2")[0].chain, "B");
+  EXPECT_EQ(all.of("P1")[1]->mutation, "A3G");
+  EXPECT_EQ(all.of("P1")[1]->measured, -0.01);
+  EXPECT_EQ(all.of("P2")[0]->measured, std::nullopt);
+  EXPECT_EQ(all.of("P2")[0]->chain, "B");
   EXPECT_TRUE(all.of("P3").empty());
-  std::vector<std::string> others;
-  const std::vector<std::string> known{"tr|P1|X"};
-  EXPECT_EQ(all.rows_of_others(known, others), 1u);
-  EXPECT_THAT(others, ElementsAre("P2"));
   EXPECT_EQ(read("mutation\nA1G\n").of("anything").size(), 1u);
+  // One protein under both its names; a chain of a structure under the structure's.
+  const Variants both =
+      read("id,mutation,chain\nP1,A1G,\nsp|P1|X,A2G,\n1abc,A3G,B\n1abc_B,A4G,\n1abc,A5G,A\n");
+  const auto rows = [&](const char* name, const char* chain = "") {
+    std::vector<uint64_t> numbers;
+    for (const Variant* variant : both.of(name, chain)) numbers.push_back(variant->row);
+    return numbers;
+  };
+  EXPECT_THAT(rows("sp|P1|X"), ElementsAre(0, 1));
+  EXPECT_THAT(rows("1abc_B", "B"), ElementsAre(2, 3));
+  EXPECT_THAT(rows("1abc_C", "C"), ElementsAre());
+  // What is no measurement is left out of the correlation, and told; no more than that is lost.
+  const Variants odd = read("id,mutation,dms\nP1,A1G,NA\nP1,A2G, 2 \nP1,A3G,nan\nP1,A4G,high\n", "dms");
+  EXPECT_EQ(odd.of("P1").size(), 4u);
+  EXPECT_EQ(odd.of("P1")[1]->measured, 2);
+  EXPECT_EQ(odd.not_numbers(), 3u);
+  EXPECT_THAT(odd.first_not_number(), HasSubstr("\"NA\", "));
   const auto problem = [&](const std::string& text, const std::string& measured = "") {
     return tests::message_of<files::DataError>([&] { read(text, measured); });
   };
-  EXPECT_THAT(problem("id,mutation,dms\nP1,A1G,high\n", "dms"),
-              HasSubstr("dms = \"high\" must be a number, or empty"));
   EXPECT_THAT(problem("id,mutation\nP1,A1G\n", "dms"), HasSubstr("no column \"dms\""));
+  EXPECT_THAT(problem("id,mutation\nP1,A1G\n,A2G\n"),
+              HasSubstr("1 of its 2 rows do not say of which protein"));
 }
 
 }  // namespace

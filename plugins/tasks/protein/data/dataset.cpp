@@ -106,12 +106,14 @@ void Dataset::describe() const {
                         : concat(": a smaller task.split.folds (", options_.split.folds, ")"));
   }
   if (!is_training) return;
-  if (size(Split::kTrain) == 0)
-    fail_with(PL_ERROR_CONFIG, options_.path().string(),
-              ": no sample is left to learn from: the clusters of similar sequences are too few for ",
-              options_.split.folds,
-              " parts (task.split.folds); give more data, or lower task.data.min_residues (",
-              options_.data.min_residues, ")");
+  if (size(Split::kTrain) == 0) {
+    const bool by_column = options_.split.by == "column";
+    fail_with(PL_ERROR_CONFIG, options_.path().string(), ": no sample is left to learn from: ",
+              by_column ? "no row says train (task.split.by = \"column\")"
+                        : concat("there are too few clusters for ", options_.split.folds,
+                                 " parts (task.split.folds, task.split.by = \"", options_.split.by,
+                                 "\"): give more data"));
+  }
   if (!options_.test_path.empty())
     context_.info("test       task.test_path is what evaluations and predictions use; the test part of task.",
                   options_.path_key(), " is held out all the same");

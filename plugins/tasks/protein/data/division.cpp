@@ -56,12 +56,13 @@ Splits Division::of_training_data(const Samples& samples) const {
 }
 
 Splits Division::of_own_test_data(const Samples& samples) const {
-  return kept(samples, "test", [&] {
+  // What is only predicted needs no intervals.
+  const bool is_compared = context_.run().purpose != PL_PURPOSE_PREDICT && samples.size() <= kMostCompared;
+  return kept(samples, is_compared ? "test, compared" : "test", [&] {
     SplitRows parts;
     std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
     test = usable(samples, parts[kLeftOut], "task.test_path = " + options_.test_path.string());
     for (SplitRow& row : test) row.reason = Reason::kOwnTest;
-    const bool is_compared = context_.run().purpose != PL_PURPOSE_PREDICT && test.size() <= kMostCompared;
     if (is_compared)
       comparison_.cluster(samples, test);
     else
@@ -152,8 +153,8 @@ void Division::deal_out(const Samples& samples, const std::vector<SplitRow>& row
   const auto folds = static_cast<uint32_t>(options_.split.folds),
              fold = static_cast<uint32_t>(options_.split.fold);
   if (folds > residues.size())
-    context_.warn("task.split.folds = ", folds, ": there are only ", residues.size(),
-                  " clusters of similar sequences, so the folds from ", residues.size(), " on are empty");
+    context_.warn("task.split.folds = ", folds, ": there are only ", counted(residues.size(), "cluster"),
+                  ", so the folds from ", residues.size(), " on are empty");
   std::vector<Split> split_of;
   for (const uint32_t part : assign_folds(residues, folds))
     split_of.push_back(part == fold                 ? Split::kTest

@@ -103,7 +103,8 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
                                          const std::vector<std::vector<Substitution>>& variants);
   const Variants& variants();
   void score_variants(Split split, uint64_t id, const PredictionSink& sink);
-  void finish_variants(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
+  std::vector<const Variant*> variants_of(Split split, uint64_t id);
+  void finish_variants(const std::filesystem::path& folder, const PredictionSink& sink);
   int64_t embedded_layer();
   void draw_map(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
   Metadata metadata(int64_t layer) const;

@@ -144,54 +144,72 @@ std::vector<double> ProteinTask::pseudo_likelihoods(const Sample& sample,
 
 const Variants& ProteinTask::variants() {
   const PredictConfig& options = config().predict;
-  if (!variants_)
-    files::with_data_errors([&] {
-      variants_.emplace(options.mutations,
-                        VariantColumns{.id = config().data.id_column,
-                                       .mutation = options.mutation_column,
-                                       .measured = options.measured_column},
-                        text_pairs::quotes_named(config().data.quotes), cache_folder(config(), context()),
-                        data_hooks("reading mutations", context()));
-    });
+  if (variants_) return *variants_;
+  files::with_data_errors([&] {
+    variants_.emplace(options.mutations,
+                      VariantColumns{.id = config().data.id_column,
+                                     .mutation = options.mutation_column,
+                                     .measured = options.measured_column},
+                      text_pairs::quotes_named(config().data.quotes), cache_folder(config(), context()),
+                      data_hooks("reading mutations", context()));
+  });
+  if (variants_->not_numbers() > 0)
+    context().warn(options.mutations.string(), ": ", counted(variants_->not_numbers(), "value"), " of ",
+                   options.measured_column,
+                   " that are no numbers are left out of the correlation: ", variants_->first_not_number());
   return *variants_;
 }
 
+std::vector<const Variant*> ProteinTask::variants_of(Split split, uint64_t id) {
+  const std::vector<std::string> chains = dataset_->chain_names(split, id);
+  return variants().of(dataset_->name(split, id), chains.size() == 1 ? chains.front() : "");
+}
+
 void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink& sink) {
-  if (id == 0) sink.append(id, kVariantFile, "id,mutation,chain,score,measured,problem\n");
   const std::string name = dataset_->name(split, id);
   if (!variants().has_names() && dataset_->size(split) > 1)
     config_error(
         "predict.mutations",
         concat("has no column \"", config().data.id_column, "\" (task.data.id_column), and there are ",
                dataset_->size(split), " proteins: it must say of which one each mutation is"));
-  const std::span<const Variant> wanted = variants().of(name);
-  if (wanted.empty()) return;
-  const Sample sample = dataset_->sample(split, id);
-  const std::vector<std::string> chains = dataset_->chain_names(split, id);
-  std::vector<std::vector<Substitution>> usable;
-  std::vector<std::string> problems;
-  for (const Variant& variant : wanted) try {
-      usable.push_back(substitutions_of(variant, sample, chains));
-      problems.emplace_back();
-    } catch (const files::DataError& error) {
-      problems.emplace_back(error.what());
-    }
-  const std::vector<double> scores = config().predict.scoring == "pseudo-perplexity"
-                                         ? pseudo_likelihoods(sample, usable)
-                                         : marginals(sample, usable);
   std::string rows;
-  for (size_t i = 0, next = 0; i < wanted.size(); ++i) {
-    const auto& measured = wanted[i].measured;
-    rows += csv_field(name) + "," + csv_field(wanted[i].mutation) + "," + csv_field(wanted[i].chain) + "," +
-            (problems[i].empty() ? decimal(scores[next++], kScoreDigits) : "") + "," +
-            (measured ? concat(*measured) : "") + "," + csv_field(problems[i]) + "\n";
+  const auto add = [&](const Variant& variant, const std::string& score, const std::string& problem) {
+    rows += csv_field(variant.id.empty() ? name : variant.id) + "," + csv_field(variant.mutation) + "," +
+            csv_field(variant.chain) + "," + score + "," +
+            (variant.measured ? concat(*variant.measured) : "") + "," + csv_field(problem) + "\n";
+  };
+  if (id == 0) rows = "id,mutation,chain,score,measured,problem\n";
+  const std::vector<const Variant*> wanted = variants_of(split, id);
+  if (!wanted.empty()) {
+    const Sample sample = dataset_->sample(split, id);
+    const std::vector<std::string> chains = dataset_->chain_names(split, id);
+    std::vector<std::vector<Substitution>> usable;
+    std::vector<std::string> problems;
+    for (const Variant* variant : wanted) try {
+        usable.push_back(substitutions_of(*variant, sample, chains));
+        problems.emplace_back();
+      } catch (const files::DataError& error) {
+        problems.emplace_back(error.what());
+      }
+    const std::vector<double> scores = config().predict.scoring == "pseudo-perplexity"
+                                           ? pseudo_likelihoods(sample, usable)
+                                           : marginals(sample, usable);
+    for (size_t i = 0, next = 0; i < wanted.size(); ++i)
+      add(*wanted[i], problems[i].empty() ? decimal(scores[next++], kScoreDigits) : "", problems[i]);
+  }
+  if (id + 1 == dataset_->size(split)) {  // the rest, behind all others
+    std::set<uint64_t> known;
+    for (uint64_t other = 0; other <= id; ++other)
+      for (const Variant* variant : variants_of(split, other)) known.insert(variant->row);
+    for (const Variant& variant : variants().all())
+      if (!known.contains(variant.row))
+        add(variant, "", "no protein or chain of this name is predicted: it is another, or was left out");
   }
   sink.append(id, kVariantFile, rows);
 }
 
 // Says what has no score, and how the scores rank beside what was measured.
-void ProteinTask::finish_variants(Split split, const std::filesystem::path& folder,
-                                  const PredictionSink& sink) {
+void ProteinTask::finish_variants(const std::filesystem::path& folder, const PredictionSink& sink) {
   struct Protein {
     std::vector<double> scores, measured;
   };
@@ -214,17 +232,11 @@ void ProteinTask::finish_variants(Split split, const std::filesystem::path& fold
                            },
                            report);
   });
-  std::vector<std::string> names, others;
-  for (uint64_t id = 0; id < dataset_->size(split); ++id) names.push_back(dataset_->name(split, id));
-  const uint64_t elsewhere = variants().has_names() ? variants().rows_of_others(names, others) : 0;
   context().info("mutations  ", rows - without, " scored (", config().predict.scoring, "), in ",
                  kVariantFile);
   if (without > 0)
     context().warn(without, " of ", rows,
                    " mutations have no score, and their problem beside them: ", first_problem);
-  if (elsewhere > 0)
-    context().warn(elsewhere,
-                   " mutations are of proteins that are not among those predicted: ", first_of(others));
   if (config().predict.measured_column.empty()) return;
   std::string table = "id,mutations,spearman\n";
   double sum = 0;
@@ -233,7 +245,11 @@ void ProteinTask::finish_variants(Split split, const std::filesystem::path& fold
     const auto rank = spearman(protein.scores, protein.measured);
     table += csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
              (rank ? decimal(*rank, 4) : "") + "\n";
-    if (!rank) continue;
+    if (!rank) {
+      context().warn("spearman   ", name, ": none, of ", counted(protein.scores.size(), "mutation"),
+                     ": there must be two at least, with different scores and measurements");
+      continue;
+    }
     sum += *rank;
     if (++counted_proteins <= kNamesShown)
       context().info("spearman   ", name, "  ", decimal(*rank), " over ", protein.scores.size(),

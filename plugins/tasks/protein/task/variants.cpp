@@ -36,6 +36,11 @@ Substitution substitution_of(std::string_view text, const std::string& chain, co
   if (error != std::errc() || rest.size() > 1 || from == kUnknown || to == kUnknown)
     throw fail("must be as A23V, or A23bV with an insertion code, of the twenty amino acids");
   const char insertion = rest.empty() ? ' ' : rest.front();
+  if (!chain.empty() && std::ranges::find(chain_names, chain) == chain_names.end()) {
+    std::string there;
+    for (const std::string& name : chain_names) there += (there.empty() ? "" : ", ") + name;
+    throw fail("there is no chain " + chain + (there.empty() ? "" : "; there is " + there));
+  }
   std::optional<size_t> place;
   for (size_t i = 0; i < sample.residues.size(); ++i) {
     const Residue& residue = sample.residues[i];
@@ -84,64 +89,76 @@ Variants::Variants(const std::filesystem::path& path, const VariantColumns& colu
   using text_pairs::Column;
   const sources::SourceFiles source = sources::find_and_hash(path.string(), cache_folder, hooks);
   text_pairs::SourceReport report;
-  uint64_t named = 0;
+  text_pairs::ReadOptions options{.quotes = quotes};
+  options.remedy = "name yours by task.predict.mutation_column, measured_column and task.data.id_column";
   text_pairs::read_tables(
-      source, {.quotes = quotes}, report,
+      source, options, report,
       [&](const std::string& file, text_pairs::RecordReport& of_file, const text_pairs::ReadOptions& read) {
         text_pairs::read_table(
             file, source.format,
             {{.name = columns.mutation, .required = true},
              {.name = columns.id, .takes = Column::kTextOrInteger},
              {.name = columns.chain, .takes = Column::kTextOrInteger},
-             {.name = columns.measured, .required = !columns.measured.empty(), .takes = Column::kNumbers}},
+             {.name = columns.measured,
+              .required = !columns.measured.empty(),
+              .may_be_null = true,
+              .takes = Column::kNumbers}},
             [&](text_pairs::Row&& row) {
               ++of_file.used;
-              ++size_;
-              named += row.fields[1] ? 1 : 0;
-              const std::string name = row.fields[1].value_or("");
-              Protein& protein = proteins_[hash_of(name)];
-              protein.name = name;
-              Variant variant{
-                  .mutation = *row.fields[0], .chain = row.fields[2].value_or(""), .measured = {}};
-              if (const auto& text = row.fields[3]; text && !text->empty()) {
-                double value = 0;
-                const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-                if (error != std::errc() || end != text->data() + text->size())
-                  throw DataError(file + ":" + std::to_string(row.line) + ": " + columns.measured + " = \"" +
-                                  *text + "\" must be a number, or empty");
-                if (std::isfinite(value)) variant.measured = value;
-              }
-              protein.variants.push_back(std::move(variant));
+              const std::string where = file + ":" + std::to_string(row.line);
+              add(std::move(row), where);
             },
             of_file, read);
       });
   hooks.tell(report.table());
+  const auto named = static_cast<uint64_t>(
+      std::ranges::count_if(all_, [](const Variant& variant) { return !variant.id.empty(); }));
   has_names_ = named > 0;
-  if (named > 0 && named < size_)
-    throw DataError(path.string() + ": " + std::to_string(size_ - named) + " of its " +
-                    std::to_string(size_) + " rows do not say of which protein they are: fill the column \"" +
-                    columns.id + "\"");
+  if (named > 0 && named < all_.size())
+    throw DataError(path.string() + ": " + std::to_string(all_.size() - named) + " of its " +
+                    std::to_string(all_.size()) +
+                    " rows do not say of which protein they are: fill the column \"" + columns.id + "\"");
 }
 
-std::span<const Variant> Variants::of(std::string_view name) const {
-  for (const std::string_view one : {has_names_ ? name : std::string_view(), accession_of(name)})
-    if (const auto found = proteins_.find(hash_of(one)); found != proteins_.end())
-      return found->second.variants;
-  return {};
-}
-
-uint64_t Variants::rows_of_others(std::span<const std::string> names,
-                                  std::vector<std::string>& others) const {
-  std::set<uint64_t> known{hash_of("")};
-  for (const std::string& name : names) known.insert({hash_of(name), hash_of(accession_of(name))});
-  uint64_t rows = 0;
-  for (const auto& [hash, protein] : proteins_) {
-    if (known.contains(hash)) continue;
-    others.push_back(protein.name);
-    rows += protein.variants.size();
+void Variants::add(text_pairs::Row&& row, const std::string& where) {
+  Variant variant{.row = all_.size(),
+                  .id = row.fields[1].value_or(""),
+                  .mutation = *row.fields[0],
+                  .chain = row.fields[2].value_or(""),
+                  .measured = {}};
+  std::string text = row.fields[3].value_or("");
+  std::erase(text, ' ');
+  if (!text.empty()) {
+    double value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value))
+      variant.measured = value;
+    else if (not_numbers_++ == 0)
+      first_not_number_ = "\"" + text + "\", " + where;
   }
-  std::ranges::sort(others);
-  return rows;
+  by_name_[hash_of(variant.id)].push_back(variant.row);
+  all_.push_back(std::move(variant));
+}
+
+std::vector<const Variant*> Variants::of(std::string_view name, std::string_view chain) const {
+  std::set<uint64_t> rows;
+  const auto take = [&](std::string_view id, const auto& wanted) {
+    const auto found = by_name_.find(hash_of(id));
+    if (found == by_name_.end()) return;
+    for (const uint64_t row : found->second)
+      if (wanted(all_[row])) rows.insert(row);
+  };
+  const auto any = [](const Variant&) { return true; };
+  take(has_names_ ? name : std::string_view(), any);
+  if (const std::string_view accession = accession_of(name); has_names_ && !accession.empty())
+    take(accession, any);
+  const std::string suffix = "_" + std::string(chain);
+  if (has_names_ && !chain.empty() && name.ends_with(suffix))
+    take(name.substr(0, name.size() - suffix.size()),
+         [&](const Variant& variant) { return variant.chain == chain; });
+  std::vector<const Variant*> variants;
+  for (const uint64_t row : rows) variants.push_back(&all_[row]);
+  return variants;
 }
 
 }  // namespace pipeline::protein

@@ -24,7 +24,8 @@ struct Substitution {
 
 // A row of the user's table.
 struct Variant {
-  std::string mutation;            // as it is written there
+  uint64_t row = 0;                // in the table, from 0
+  std::string id, mutation;        // as they are written there
   std::string chain;               // empty: whichever has such a residue
   std::optional<double> measured;  // what an experiment says
 };
@@ -46,22 +47,24 @@ class Variants {
   Variants(const std::filesystem::path& path, const VariantColumns& columns, text_pairs::Quotes quotes,
            const std::string& cache_folder, const files::Hooks& hooks);
 
-  // Of the protein of this name, or of that accession (UniProt's sp|ACCESSION|NAME), in the table's order. Of
-  // a table without names: all.
-  std::span<const Variant> of(std::string_view name) const;
+  // Of the protein of this name, or of that accession (UniProt's sp|ACCESSION|NAME), in the table's order; of
+  // a chain of a structure also those of the structure that name the chain. Of a table without names: all.
+  std::vector<const Variant*> of(std::string_view name, std::string_view chain = {}) const;
   bool has_names() const { return has_names_; }
-  uint64_t size() const { return size_; }
-  // Of its proteins those that are none of `names`, and how many rows they have.
-  uint64_t rows_of_others(std::span<const std::string> names, std::vector<std::string>& others) const;
+  const std::vector<Variant>& all() const { return all_; }
+  // Values of the measured column that are no numbers, and the first of them; "NA" and the like are none,
+  // too.
+  uint64_t not_numbers() const { return not_numbers_; }
+  const std::string& first_not_number() const { return first_not_number_; }
 
  private:
-  struct Protein {
-    std::string name;
-    std::vector<Variant> variants;
-  };
-  std::unordered_map<uint64_t, Protein> proteins_;  // by a hash of the name
+  void add(text_pairs::Row&& row, const std::string& where);
+
+  std::vector<Variant> all_;
+  std::unordered_map<uint64_t, std::vector<uint64_t>> by_name_;  // rows, by a hash of it
   bool has_names_ = false;
-  uint64_t size_ = 0;
+  uint64_t not_numbers_ = 0;
+  std::string first_not_number_;
 };
 
 }  // namespace pipeline::protein
