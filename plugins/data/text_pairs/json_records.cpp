@@ -83,8 +83,8 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   }
   bool value(JsonField::State state, std::string text = {}) {
     if (depth_ == 0) return fail("a single value, not an object");
-    if (depth_ == 1 && field_) *field_ = {state, std::move(text)};
     if (depth_ == 2 && field_) element(state, text);
+    if (depth_ == 1 && field_) *field_ = {state, std::move(text)};
     return true;
   }
   // Of a wanted field's list: one of numbers is kept as long as it is no other.

@@ -90,7 +90,7 @@ void SplitList::read_members(const std::string& path) {
   }
 }
 
-void SplitList::add(std::string_view name, Samples::Words words, const std::string& where) {
+void SplitList::add(std::string_view name, const Samples::Words& words, const std::string& where) {
   const auto [entry, is_new] = by_name_.try_emplace(hash_of(name), Entry{hash_of(name), words});
   if (!is_new && (entry->second.words.split != words.split || entry->second.words.cluster != words.cluster))
     throw files::DataError(where + ": \"" + std::string(name) +

@@ -40,7 +40,7 @@ class SplitList {
     mutable bool is_used = false;
   };
   void read_members(const std::string& path);
-  void add(std::string_view name, Samples::Words words, const std::string& where);
+  void add(std::string_view name, const Samples::Words& words, const std::string& where);
 
   std::unordered_map<uint64_t, Entry> by_name_;
   bool is_there_ = false;
