@@ -35,6 +35,7 @@ inline std::string small_captions(int first, int count) {
 class SmallContrastiveJob : public Job {
  public:
   static std::string config() { return std::string(kContrastiveConfig) + kShortTraining; }
+  static constexpr bool kPredicts = false;
 
   SmallContrastiveJob() {
     write_text(path("train.toml"), config());

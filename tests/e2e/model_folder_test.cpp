@@ -1,6 +1,7 @@
 // Models in folders of another tool, used as they are: without a run, a training file or an option of
 // training.
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -26,6 +27,13 @@ Words with(Words words, const Words& more) {
   return words;
 }
 
+// Without the plugins of tests and benchmarks, one of which is the protein task again.
+Words product_command(const Words& words) {
+  const Words command = pipeline_command(words);
+  ::unsetenv("PIPELINE_PLUGIN_PATH");
+  return command;
+}
+
 // A model that a short training has made, in the folder `model`. Its run stays as `run`, for comparison; what
 // it was trained on is gone.
 template <class JobT>
@@ -37,9 +45,10 @@ class ModelFolder : public testing::Test, public JobT {
     ASSERT_EQ(this->call("export", with({"--output", "model"}, options)).code, 0);
   }
   Result use(const Words& words, const Words& more = {}) const {
-    return pipeline(
-        with(words, with({"--set", "run.device=cpu", "--set", "run.cache_dir=other-cache"}, more)),
-        this->folder());
+    return Process(product_command(with(
+                       words, with({"--set", "run.device=cpu", "--set", "run.cache_dir=other-cache"}, more))),
+                   this->folder())
+        .wait();
   }
   // With exit code 2.
   std::string error_of(const Words& words) const {
@@ -138,7 +147,7 @@ TEST_F(Esm2Folder, OfAKilledPredictionGoesOnUnlessItHasChanged) {
                       "--set",   "train.micro_batch=1",
                       "--set",   "run.device=cpu"};
   const auto kill_it = [&] {
-    Process process(pipeline_command(command), folder());
+    Process process(product_command(command), folder());
     const auto has_begun = [&] {
       const auto progress =
           nlohmann::json::parse(read_text(path("runs/model-model/submission.csv.progress")), nullptr, false);

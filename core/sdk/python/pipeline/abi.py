@@ -166,7 +166,8 @@ class BatchInfo(Sized):
 
 class TrainArgs(Sized):
     _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("scale", c_double), ("seed", c_uint64),
-                ("step", c_uint64), ("micro_batch", c_uint64), ("gradients", c_void_p)]
+                ("step", c_uint64), ("micro_batch", c_uint64), ("gradients", c_void_p), ("outputs", POINTER(Tensor)),
+                ("first_row", c_uint64)]
 
 
 class EvaluateArgs(Sized):
