@@ -33,6 +33,9 @@ Words product_command(const Words& words) {
   ::unsetenv("PIPELINE_PLUGIN_PATH");
   return command;
 }
+Result product(const Words& words, const fs::path& folder) {
+  return Process(product_command(words), folder).wait();
+}
 
 // A model that a short training has made, in the folder `model`. Its run stays as `run`, for comparison; what
 // it was trained on is gone.
@@ -159,14 +162,14 @@ TEST_F(Esm2Folder, OfAKilledPredictionGoesOnUnlessItHasChanged) {
     ASSERT_FALSE(fs::exists(path("runs/model-model/submission.csv"))) << "it was killed in time";
   };
   kill_it();
-  const Result goes_on = pipeline(command, folder());
+  const Result goes_on = product(command, folder());
   ASSERT_EQ(goes_on.code, 0) << goes_on.err;
   EXPECT_THAT(goes_on.out, HasSubstr("by an earlier process"));
   fs::rename(path("runs/model-model/submission.csv"), path("first.csv"));
 
   kill_it();
   fs::last_write_time(path("model/model.safetensors"), fs::file_time_type::clock::now());
-  const Result anew = pipeline(command, folder());
+  const Result anew = product(command, folder());
   ASSERT_EQ(anew.code, 0) << anew.err;
   EXPECT_THAT(anew.out, Not(HasSubstr("by an earlier process"))) << "other weights make no half of it";
   EXPECT_EQ(read_text(path("runs/model-model/submission.csv")), read_text(path("first.csv")));
