@@ -17,6 +17,7 @@
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/text_pairs/table.hpp"
 #include "plugins/tasks/protein/data/report_text.hpp"
+#include "plugins/tasks/protein/data/split_list.hpp"
 #include "plugins/tasks/protein/labels/figures.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
@@ -154,9 +155,9 @@ const Variants& ProteinTask::variants() {
                       data_hooks("reading mutations", context()));
   });
   if (variants_->not_numbers() > 0)
-    context().warn(options.mutations.string(), ": ", counted(variants_->not_numbers(), "value"), " of ",
-                   options.measured_column,
-                   " that are no numbers are left out of the correlation: ", variants_->first_not_number());
+    context().warn(options.mutations.string(), ": left out of the correlation, as no numbers: ",
+                   counted(variants_->not_numbers(), "value"), " of ", options.measured_column,
+                   ", the first ", variants_->first_not_number());
   return *variants_;
 }
 
@@ -225,7 +226,10 @@ void ProteinTask::finish_variants(const std::filesystem::path& folder, const Pre
                              if (row.fields[1]->empty()) {
                                if (without++ == 0) first_problem = *row.fields[3];
                              } else if (!row.fields[2]->empty()) {
-                               Protein& protein = proteins[*row.fields[0]];
+                               const std::string_view accession =
+                                   accession_of(*row.fields[0]);  // whichever of its names is there
+                               Protein& protein =
+                                   proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
                                protein.scores.push_back(std::stod(*row.fields[1]));
                                protein.measured.push_back(std::stod(*row.fields[2]));
                              }
