@@ -111,12 +111,12 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   EXPECT_EQ(evaluations("ddp_2"), evaluations("single_1"));
   // By a verb, of one checkpoint.
   const auto with = [&](const std::string& verb, int processes, std::vector<std::string> more) {
-    more.insert(more.end(),
-                {"--set", "run.dir=single_1", "--set", "launch.processes=" + std::to_string(processes),
-                 "--output", path("out-" + std::to_string(processes)).string()});
+    const auto output = path(verb + "-" + std::to_string(processes));
+    more.insert(more.end(), {"--set", "run.dir=single_1", "--set",
+                             "launch.processes=" + std::to_string(processes), "--output", output.string()});
     const Result result = call(verb, more);
     EXPECT_EQ(result.code, 0) << result.out << result.err;
-    return read_text(path("out-" + std::to_string(processes)));
+    return read_text(output);
   };
   const auto evaluated = [&](int processes) {
     auto json = nlohmann::json::parse(with("evaluate", processes, {"--split", "val"}));

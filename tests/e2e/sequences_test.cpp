@@ -230,6 +230,11 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
           << other << " " << file;
       EXPECT_FALSE(fs::exists(path(std::string(other) + "-files/" + file + ".part")));
     }
+  // What they are made of is not replaced by them.
+  const Result over = call("predict", words("many.fasta"));
+  EXPECT_EQ(over.code, 2);
+  EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));
+  EXPECT_EQ(read_text(path("many.fasta")), many);
   // Names that are there 40 times have numbers in the files.
   EXPECT_TRUE(fs::exists(path("whole-files/sp|P0|FAM0_X-1-residues.csv")));
 }
