@@ -230,10 +230,12 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
     *opened = std::make_shared<const hugging_face::Weights>(folder, parameters, map);
   };
   for (size_t i = 0; i < parameters.size(); ++i)
-    parameters.start_from(i, [=, before = parameters[i].initial](at::Tensor& out, uint64_t seed) {
+    parameters.start_from(i, [=, &parameters, as_ours = model.as_ours, before = parameters[i].initial](
+                                 at::Tensor& out, uint64_t seed) {
       open_once();
       if (!(*opened)->has(i)) return before(out, seed);
       (*opened)->read(i, out);
+      if (as_ours) as_ours(parameters[i], out);
       if (!out.isfinite().all().item<bool>())
         fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has values that are not finite");
     });
@@ -244,6 +246,7 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
   const bool is_part = !model.theirs.empty();
   hugging_face::NameMap map =
       name_map(model, is_part, [](const Parameter& parameter) { return parameter.trainable; });
+  map.value = model.value;
   std::set<std::string> modules, saved, longer;
   // PEFT writes and reads a tied head, too; and an embedding has all rows of the model's, which may have more
   // than the tokenizer has tokens.

@@ -22,6 +22,8 @@ struct AdaptedModel {
   std::function<std::vector<hugging_face::Piece>(const Parameter& parameter)> pieces = nullptr;
   // See hugging_face::NameMap.
   std::function<std::string(const std::string& name)> plain_name = nullptr;
+  std::function<at::Tensor(const ParameterRegistry::Declared& parameter)> value = nullptr;
+  std::function<void(const Parameter& parameter, at::Tensor& value)> as_ours = nullptr;
   std::string task_type = "CAUSAL_LM";  // PEFT's; empty: none
   bool has_conv1d = false;              // matrices are (in, out) in the folder, too, as GPT-2's
   // What a path of `targets` begins with instead in the folder of a larger model that has other matrices,

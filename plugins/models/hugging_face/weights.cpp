@@ -219,7 +219,10 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
   auto weights = std::make_shared<const Weights>(folder, parameters, map);
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!weights->has(i)) continue;
-    parameters.start_from(i, [weights, i](at::Tensor& out, uint64_t /*seed*/) { weights->read(i, out); });
+    parameters.start_from(i, [weights, i, as_ours = map.as_ours, &parameters](at::Tensor& out, uint64_t) {
+      weights->read(i, out);
+      if (as_ours) as_ours(parameters[i], out);
+    });
   }
   return weights;
 }

@@ -43,6 +43,8 @@ struct NameMap {
   std::function<std::string(const std::string& name)> plain_name = nullptr;
   // What is written for a parameter, if it is not its own value.
   std::function<at::Tensor(const ParameterRegistry::Declared& parameter)> value = nullptr;
+  // What a value from the folder becomes here.
+  std::function<void(const Parameter& parameter, at::Tensor& value)> as_ours = nullptr;
   // An output head that folders may have although it is this tensor again; then it must be equal.
   std::string head = "", tied_to = "";
   // The file, which shards of that name may stand for.

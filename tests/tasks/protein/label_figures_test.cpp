@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/labels/figures.hpp"
+#include "plugins/tasks/protein/report/figures.hpp"
 
 namespace pipeline::protein {
 namespace {

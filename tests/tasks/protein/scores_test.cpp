@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/scores.hpp"
+#include "plugins/tasks/protein/report/scores.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,5 @@
 #include "plugins/tasks/contrastive/task/task.hpp"
 
-#include <fnmatch.h>
-
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -9,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "adapters/freeze.hpp"
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
@@ -153,25 +152,17 @@ void ContrastiveTask::open_data() {
 }
 
 std::shared_ptr<TwoTowers> ContrastiveTask::build_model() {
-  const std::vector<std::string>& patterns = config().freeze;
-  std::vector<bool> used(patterns.size(), false);
+  adapters::Freeze is_frozen(config().freeze);
   const auto rule = [&](Parameter& parameter) {
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      if (fnmatch(patterns[i].c_str(), parameter.name.c_str(), 0) != 0) continue;
-      used[i] = true;
-      parameter.trainable = false;
-    }
+    parameter.trainable = !is_frozen(parameter.name);
     if (parameter.name.starts_with("vision_model.") || parameter.name.starts_with("visual_"))
       parameter.lr_multiplier = config().vision.lr_multiplier;
     else if (parameter.name.starts_with("text_"))
       parameter.lr_multiplier = config().text.lr_multiplier;
   };
   auto model = std::make_shared<TwoTowers>(config().model(tokenizer_->vocab_size()), rule);
-  for (size_t i = 0; i < patterns.size(); ++i)
-    if (!used[i])
-      config_error("freeze", concat("\"", patterns[i], "\" matches no parameter; there are, for example, ",
-                                    model->parameters()[0].name, " and ",
-                                    model->parameters()[model->parameters().size() - 1].name));
+  if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
+    config_error("freeze", problem);
   return model;
 }
 

@@ -26,14 +26,24 @@ void tell_left_out(const Samples& samples, const Splits& splits, const ProteinDa
                    const Context& context) {
   std::vector<std::string> names;
   uint64_t residues = 0;
+  const Labels labels(options.objective, options.label);
+  std::vector<std::string> unlabelled;
   for (uint64_t i = 0; i < splits.size(kLeftOut); ++i) {
     const SplitRow row = splits.row(kLeftOut, i);
+    if (row.reason == Reason::kNoLabel)
+      unlabelled.push_back(
+          unlabelled.size() < kNamesShown
+              ? concat(samples.name(row.sample), " (", labels.of(samples, row.sample).problem, ")")
+              : "");
     if (row.reason != Reason::kTooFew) continue;
     names.push_back(names.size() < kNamesShown ? samples.name(row.sample) : "");
     residues += row.residues;
   }
   if (!names.empty())
     context.info("left out   ", left_out_text(names, residues, samples.noun(), options.data.min_residues));
+  if (!unlabelled.empty())
+    context.warn("left out   ", counted(unlabelled.size(), samples.noun()),
+                 " without a label: ", first_of(unlabelled));
 }
 
 }  // namespace
@@ -44,6 +54,7 @@ const char* name_of(Split split) {
 
 Dataset::Dataset(const ProteinData& options, const Context& context, const Learnt* learnt)
     : options_(options),
+      labels_(options.objective, options.label),
       context_(context),
       own_test_(!options.test_path.empty() && context.run().purpose != PL_PURPOSE_TRAIN) {
   if (context.run().purpose == PL_PURPOSE_EXPORT) return;  // reads no data
@@ -157,6 +168,22 @@ std::string Dataset::group(Split split, uint64_t id) const {
 
 std::vector<std::string> Dataset::chain_names(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return samples_of(split).chain_names(row(split, id).sample); });
+}
+
+SampleLabels Dataset::labels(Split split, uint64_t id) const {
+  return files::with_data_errors([&] { return labels_.of(samples_of(split), row(split, id).sample); });
+}
+
+LabelScale Dataset::label_scale() const {
+  LabelCounts counts;
+  for (const Split split : kAllSplits)
+    for (uint64_t id = 0; samples_ && !is_own(split) && id < size(split); ++id) {
+      context_.throw_if_cancelled();
+      counts.add(labels(split, id), split == Split::kTrain);
+    }
+  return counts.scale(options_.label.is_from_backbone() && options_.label.classes.empty()
+                          ? std::vector<std::string>{"H", "E", "C"}
+                          : options_.label.classes);
 }
 
 uint64_t Dataset::key(Split split, uint64_t id) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/data/comparison.hpp"
+#include "plugins/tasks/protein/data/labels.hpp"
 #include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/data/options.hpp"
 #include "plugins/tasks/protein/data/samples.hpp"
@@ -39,6 +40,9 @@ class Dataset {
   std::string group(Split split, uint64_t id) const;  // its cluster where the data name it; else empty
   std::vector<std::string> chain_names(Split split, uint64_t id) const;  // by number in the sample
   uint64_t key(Split split, uint64_t id) const;                          // what the sample is
+  SampleLabels labels(Split split, uint64_t id) const;
+  // Of all that was read for training; as if there were none where nothing was.
+  LabelScale label_scale() const;
   const std::string& fingerprint() const { return fingerprint_; }
   // Of the training split, one added to each count; the same for all where there is no training data.
   Frequencies frequencies() const;
@@ -65,6 +69,7 @@ class Dataset {
   void warn_of_equal_sequences() const;
 
   const ProteinData& options_;
+  const Labels labels_;
   const Context context_;
   const bool own_test_;  // task.test_path is the test split of this run
   std::unique_ptr<const Samples> samples_, test_samples_;

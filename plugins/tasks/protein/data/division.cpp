@@ -12,7 +12,7 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr uint32_t kDivisionVersion = 1;  // raise it whenever the same sequences would be divided otherwise
+constexpr uint32_t kDivisionVersion = 2;  // raise it whenever the same sequences would be divided otherwise
 constexpr uint64_t kRowsBetweenReports = 4096;
 // Test data of one's own beyond this are not compared, with each other or with training data: that would take
 // longer than what is to be learnt from it is worth.
@@ -43,7 +43,7 @@ Splits Division::kept(const Samples& samples, const std::string& what,
   const files::Hooks hooks = data_hooks("dividing sequences", context_);
   files::Hasher128 key;
   for (const std::string& part :
-       {what, samples.fingerprint(), SplitList::key(options_, folder, hooks),
+       {what, samples.fingerprint(), SplitList::key(options_, folder, hooks), labels_.key(),
         std::to_string(options_.data.min_residues), std::to_string(kDivisionVersion)})
     key.update(part).update("\n");
   const files::Hash128 hash = key.finish();
@@ -57,24 +57,31 @@ Splits Division::of_training_data(const Samples& samples) const {
 
 Splits Division::of_own_test_data(const Samples& samples) const {
   // What is only predicted needs no intervals.
-  const bool is_compared = context_.run().purpose != PL_PURPOSE_PREDICT && samples.size() <= kMostCompared;
-  return kept(samples, is_compared ? "test, compared" : "test", [&] {
-    SplitRows parts;
-    std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
-    test = usable(samples, parts[kLeftOut], "task.test_path = " + options_.test_path.string());
-    for (SplitRow& row : test) row.reason = Reason::kOwnTest;
-    if (is_compared)
-      comparison_.cluster(samples, test);
-    else
-      group_equal(samples, test);
-    return parts;
-  });
+  const bool is_predicted = context_.run().purpose == PL_PURPOSE_PREDICT,
+             is_compared = !is_predicted && samples.size() <= kMostCompared;
+  return kept(samples,
+              is_compared    ? "test, compared"
+              : is_predicted ? "test, predicted"
+                             : "test",
+              [&] {
+                SplitRows parts;
+                std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
+                test = usable(samples, parts[kLeftOut], "task.test_path = " + options_.test_path.string(),
+                              !is_predicted);
+                for (SplitRow& row : test) row.reason = Reason::kOwnTest;
+                if (is_compared)
+                  comparison_.cluster(samples, test);
+                else
+                  group_equal(samples, test);
+                return parts;
+              });
 }
 
 std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<SplitRow>& left_out,
-                                       const std::string& what) const {
+                                       const std::string& what, bool needs_labels) const {
   std::vector<SplitRow> rows;
-  uint64_t residues = 0;
+  uint64_t residues = 0, unlabelled = 0;
+  std::string problem;  // of the first without a label
   std::vector<std::string> names;
   for (uint64_t i = 0; i < samples.size(); ++i) {
     if (i % kRowsBetweenReports == 0) context_.throw_if_cancelled();
@@ -84,15 +91,26 @@ std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<Split
                  .known = size.known,
                  .chains = size.chains};
     if (static_cast<int64_t>(size.known) >= options_.data.min_residues) {
-      rows.push_back(row);
+      const std::string no_label =
+          needs_labels && labels_.is_wanted() ? labels_.of(samples, i).problem : std::string();
+      if (no_label.empty()) {
+        rows.push_back(row);
+        continue;
+      }
+      if (unlabelled++ == 0) problem = samples.name(i) + ": " + no_label;
+      row.reason = Reason::kNoLabel;
+      left_out.push_back(row);
       continue;
     }
     row.reason = Reason::kTooFew;
     left_out.push_back(row);
     residues += size.residues;
-    names.push_back(left_out.size() <= kNamesShown ? samples.name(i) : "");
+    names.push_back(names.size() < kNamesShown ? samples.name(i) : "");
   }
   if (!rows.empty()) return rows;
+  if (unlabelled > 0)
+    fail_with(PL_ERROR_CONFIG, what, ": none of ", counted(unlabelled, samples.noun()),
+              " has a label (task.label): ", problem);
   fail_with(PL_ERROR_CONFIG, what, ": no sample is left without ",
             left_out_text(names, residues, samples.noun(), options_.data.min_residues));
 }
@@ -100,8 +118,8 @@ std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<Split
 SplitRows Division::divide(const Samples& samples) const {
   const files::Hooks hooks = data_hooks("dividing", context_);
   SplitRows parts;
-  std::vector<SplitRow> rows =
-      usable(samples, parts[kLeftOut], concat("task.", options_.path_key(), " = ", options_.path().string()));
+  std::vector<SplitRow> rows = usable(
+      samples, parts[kLeftOut], concat("task.", options_.path_key(), " = ", options_.path().string()), true);
   const std::string& by = options_.split.by;
   if (by == "similarity") {
     const bool exact = comparison_.cluster(samples, rows);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/data/comparison.hpp"
+#include "plugins/tasks/protein/data/labels.hpp"
 #include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/data/options.hpp"
 #include "plugins/tasks/protein/data/samples.hpp"
@@ -19,7 +20,10 @@ namespace pipeline::protein {
 class Division {
  public:
   Division(const ProteinData& options, const Context& context)
-      : options_(options), context_(context), comparison_(options, context_) {}
+      : options_(options),
+        context_(context),
+        comparison_(options, context_),
+        labels_(options.objective, options.label) {}
 
   // What is in a split together, by task.split. Of sequences it is kept in the cache. Throws
   // files::DataError, or an Error where nothing is left.
@@ -36,7 +40,7 @@ class Division {
   SplitRows divide(const Samples& samples) const;
   // The samples that are not left out, in their order.
   std::vector<SplitRow> usable(const Samples& samples, std::vector<SplitRow>& left_out,
-                               const std::string& what) const;
+                               const std::string& what, bool needs_labels) const;
   void deal_out(const Samples& samples, const std::vector<SplitRow>& rows, bool exact,
                 SplitRows& parts) const;
   void deal_out_by_column(const Samples& samples, const SplitList& list, std::vector<SplitRow>&& rows,
@@ -47,6 +51,7 @@ class Division {
   const ProteinData& options_;
   const Context context_;
   const Comparison comparison_;
+  const Labels labels_;
 };
 
 }  // namespace pipeline::protein

@@ -88,9 +88,14 @@ void Learnt::add(const Learnt& other) {
 }
 
 std::string to_text(const TaskState& state) {
-  return nlohmann::json{
-      {"frequencies", state.frequencies}, {"model", state.model}, {"learnt", to_json(state.learnt)}}
-      .dump();
+  nlohmann::json json{
+      {"frequencies", state.frequencies}, {"model", state.model}, {"learnt", to_json(state.learnt)}};
+  if (const auto& labels = state.labels)
+    json["labels"] = {{"classes", labels->classes},
+                      {"usual", labels->usual},
+                      {"mean", labels->mean},
+                      {"deviation", labels->deviation}};
+  return json.dump();
 }
 
 TaskState state_from(std::string_view text) {
@@ -107,6 +112,16 @@ TaskState state_from(std::string_view text) {
   state.model = json.value("model", "");
   state.learnt =
       learnt_from(json.value("learnt", nlohmann::json()), "the checkpoint's state of the protein task");
+  if (json.contains("labels")) try {
+      const nlohmann::json& labels = json["labels"];
+      state.labels = LabelScale{.classes = labels.at("classes").get<std::vector<std::string>>(),
+                                .mean = labels.at("mean").get<double>(),
+                                .deviation = labels.at("deviation").get<double>(),
+                                .usual = labels.at("usual").get<std::string>()};
+    } catch (const nlohmann::json::exception& error) {
+      fail_with(PL_ERROR_FAILED,
+                "the checkpoint's state of the protein task cannot be read: 'labels': ", error.what());
+    }
   return state;
 }
 

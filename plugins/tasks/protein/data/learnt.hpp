@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plugins/data/structures/structure.hpp"
+#include "plugins/tasks/protein/data/labels.hpp"
 #include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
@@ -57,6 +58,7 @@ struct TaskState {
   Frequencies frequencies;  // of the training data
   std::string model;        // ProteinModel::extra_state()
   Learnt learnt;
+  std::optional<LabelScale> labels = std::nullopt;  // of a model that predicts them
 };
 
 std::string to_text(const TaskState& state);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string>
 
+#include "plugins/tasks/protein/data/label_options.hpp"
 #include "text_pairs/table.hpp"
 
 namespace pipeline::protein {
@@ -84,6 +85,8 @@ struct ProteinData {
   std::filesystem::path pdb_path, sequences, cache_dir, test_path;
   DataConfig data;
   SplitConfig split;
+  std::string objective = kMasked;
+  LabelConfig label;
 
   bool has_sequences() const { return !sequences.empty(); }
   // What the training data is, and the option that says so.

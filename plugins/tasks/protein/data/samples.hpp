@@ -40,6 +40,7 @@ class Samples {
     std::optional<std::string> split, cluster;
   };
   virtual Words words(uint64_t i) const = 0;
+  virtual std::optional<std::string> label(uint64_t i) const = 0;  // in task.label.column
 };
 
 }  // namespace pipeline::protein

@@ -17,27 +17,33 @@ namespace {
 namespace fs = std::filesystem;
 using sources::Content;
 
-enum OtherColumn : size_t { kSplitColumn, kClusterColumn };
+enum OtherColumn : size_t { kSplitColumn, kClusterColumn, kLabelColumn };
 
 sequences::SequenceStore open_store(const fs::path& named, const ProteinData& options,
                                     const Context& context) {
   const files::Hooks hooks = data_hooks(concat("reading ", named.filename().string()), context);
   const std::string folder = cache_folder(options, context);
   const auto source = sources::find_and_hash(named.string(), folder, hooks, Content::kSequences);
-  auto store = sequences::SequenceStore::open(
-      source,
-      {.cache_folder = folder,
-       .columns = {.sequence = options.data.sequence_column,
-                   .id = options.data.id_column,
-                   .others = {options.data.split_column, options.data.cluster_column}},
-       .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
-      hooks);
+  std::vector<std::string> others{options.data.split_column, options.data.cluster_column};
+  if (options.objective != kMasked) others.push_back(options.label.column);
+  auto store =
+      sequences::SequenceStore::open(source,
+                                     {.cache_folder = folder,
+                                      .columns = {.sequence = options.data.sequence_column,
+                                                  .id = options.data.id_column,
+                                                  .others = std::move(others)},
+                                      .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
+                                     hooks);
   const auto& report = store.report();
   context.info("sequences  ", store.size(), " in ", named.string(), ", ", store.residues(), " residues");
   std::istringstream lines(report.table());
   for (std::string line; std::getline(lines, line);) context.warn(line);
   for (const std::string& note : report.notes()) context.info(note);
   return store;
+}
+
+std::optional<std::string> text_of(std::optional<std::string_view> value) {
+  return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
 std::vector<Residue> residues_of(std::span<const uint8_t> codes) {
@@ -93,10 +99,11 @@ void SequenceSamples::each_chain(uint64_t i, const std::function<void(std::strin
 
 Samples::Words SequenceSamples::words(uint64_t i) const {
   const sequences::StoredSequence sequence = store_[i];
-  const auto text = [](std::optional<std::string_view> value) {
-    return value ? std::optional(std::string(*value)) : std::nullopt;
-  };
-  return {.split = text(sequence.other(kSplitColumn)), .cluster = text(sequence.other(kClusterColumn))};
+  return {.split = text_of(sequence.other(kSplitColumn)), .cluster = text_of(sequence.other(kClusterColumn))};
+}
+
+std::optional<std::string> SequenceSamples::label(uint64_t i) const {
+  return text_of(store_[i].other(kLabelColumn));
 }
 
 bool are_sequences(const fs::path& named) {

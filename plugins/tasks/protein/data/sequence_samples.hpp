@@ -32,6 +32,7 @@ class SequenceSamples : public Samples {
   std::vector<uint64_t> keys(uint64_t i) const override;
   void each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const override;
   Words words(uint64_t i) const override;
+  std::optional<std::string> label(uint64_t i) const override;
 
  private:
   sequences::SequenceStore store_;

@@ -89,6 +89,8 @@ std::string_view text_of(Reason reason) {
       return "fewer known residues than task.data.min_residues";
     case Reason::kNoWord:
       return "nothing says its split";
+    case Reason::kNoLabel:
+      return "no label";
   }
   return "";
 }

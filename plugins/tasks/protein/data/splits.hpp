@@ -26,6 +26,7 @@ enum class Reason : uint32_t {
   kOwnTest,       // it is of task.test_path
   kTooFew,        // left out: fewer known residues than task.data.min_residues
   kNoWord,        // left out: there is no split for it
+  kNoLabel,       // left out: it has no label that can be read
 };
 std::string_view text_of(Reason reason);
 

@@ -29,6 +29,7 @@ class StructureSamples : public Samples {
   std::vector<uint64_t> keys(uint64_t i) const override { return entries_[i].keys; }
   void each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const override;
   Words words(uint64_t /*i*/) const override { return {}; }
+  std::optional<std::string> label(uint64_t /*i*/) const override { return std::nullopt; }
 
  private:
   struct Entry {

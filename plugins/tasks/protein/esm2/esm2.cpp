@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/logsumexp.h>
 
@@ -14,6 +15,7 @@
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
 #include "transformer/cross_entropy_head.hpp"
+#include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer_norm.hpp"
 #include "transformer/packed_batch.hpp"
@@ -24,6 +26,8 @@ namespace {
 using esm2::kVocabulary;
 using esm2::Sequences;
 
+// Beside those of layers.
+constexpr uint64_t kLabelDropout = uint64_t{1} << 32;
 constexpr auto kTokens = static_cast<int64_t>(kVocabulary.size());
 
 at::Tensor from_table(const esm2::TokenTable& table, const at::Tensor& tokens) {
@@ -49,10 +53,16 @@ void Esm2Config::check() const {
   check_positive("initializer_range", initializer_range);
 }
 
-Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora) : config_(config), lora_(lora) {
+Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const ParameterRegistry::Rule& rule)
+    : config_(config), lora_(lora) {
   config_.check();
-  parameters_.set_rule(
-      [&](Parameter& parameter) { parameter.trainable = adapters::is_trained(parameter, lora_); });
+  parameters_.set_rule([&](Parameter& parameter) {
+    // What a model is pretrained with and what it is then to learn need not be the same.
+    parameter.is_new = parameter.is_new || is_of_label_head(parameter.name);
+    parameter.droppable = parameter.is_new || parameter.name.starts_with("lm_head.");
+    parameter.trainable = adapters::is_trained(parameter, lora_);
+    if (rule) rule(parameter);
+  });
   const int64_t width = config_.hidden_dim;
   const double deviation = config_.initializer_range, epsilon = config_.layer_norm_epsilon;
   words_ = parameters_.add(
@@ -70,9 +80,13 @@ Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora) : config
          "intermediate.dense", "output.dense"}));
   }
   last_norm_ = transformer::add_norm(parameters_, "esm.encoder.emb_layer_norm_after", width, 0, epsilon);
-  head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
-  head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, epsilon);
-  head_bias_ = parameters_.add({.name = "lm_head.bias", .shape = {kTokens}, .decay = false}, constant(0));
+  if (config_.label) {
+    label_head_.emplace(parameters_, *config_.label, width, deviation);
+  } else {
+    head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
+    head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, epsilon);
+    head_bias_ = parameters_.add({.name = "lm_head.bias", .shape = {kTokens}, .decay = false}, constant(0));
+  }
   adapters::add_lora(parameters_, lora_, esm2::adapted_model(config_).targets, layers_);
   start_from_adapter();
   set_extras({});
@@ -148,7 +162,37 @@ at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
                            transformer::Gelu::kExact);
 }
 
+at::Tensor Esm2::with_label_outputs(const PackedProteins& batch, const ForwardPass& pass,
+                                    const std::function<at::Tensor(const at::Tensor&)>& then) const {
+  const Sequences sequences(batch, config_.token_dropout);
+  std::vector<int64_t> rows = sequences.targets;
+  if (config_.label->of == LabelForm::Of::kChains)  // at <cls>, before the first residue
+    for (int64_t& row : rows) --row;
+  const at::Tensor x =
+      transformer::run_layers(layers_, embedded(sequences, pass), shared(sequences), pass, parameters_, rows);
+  const transformer::Dropout dropout{pass.training ? config_.hidden_dropout : 0,
+                                     transformer::dropout_key(pass.dropout_seed, kLabelDropout)};
+  return pass.run_once(0,
+                       [&](const Tensors& in) {
+                         const at::Tensor normed =
+                             at::layer_norm(in[0].to(at::kFloat), {config_.hidden_dim}, last_norm_.weight,
+                                            last_norm_.bias, last_norm_.eps);
+                         return Tensors{then(label_head_->outputs(normed, batch, dropout, pass.compute))};
+                       },
+                       {x})[0];
+}
+
+at::Tensor Esm2::labels(const PackedProteins& batch, const ForwardPass& pass) const {
+  const at::NoGradGuard no_grad;
+  TORCH_CHECK(label_head_, "the model predicts no labels");
+  return with_label_outputs(batch, pass,
+                            [&](const at::Tensor& outputs) { return label_head_->told(outputs); });
+}
+
 LossSum Esm2::loss(const PackedProteins& batch, const ForwardPass& pass) const {
+  if (label_head_)
+    return LossSum(with_label_outputs(
+        batch, pass, [&](const at::Tensor& outputs) { return label_head_->loss(outputs, batch); }));
   const at::Tensor targets = from_table(esm2::token_table(), batch.targets);
   const Tensors out =
       pass.run_once(0,
@@ -164,6 +208,7 @@ LossSum Esm2::loss(const PackedProteins& batch, const ForwardPass& pass) const {
 
 at::Tensor Esm2::logits(const PackedProteins& batch, const ForwardPass& pass) const {
   const at::NoGradGuard no_grad;
+  TORCH_CHECK(!label_head_, "the model predicts labels: it has no head for masked residues");
   return pass.run_once(0,
                        [&](const Tensors& in) {
                          return Tensors{transformer::head_logits(head_input(in[0], pass.compute), head_norm_,
@@ -204,7 +249,7 @@ double Esm2::flops(const PackedProteins& batch) const {
   const double last = transformer::few_rows(sequences.targets.size(), sequences.rows.rows())
                           ? layer(targets, target_pairs)
                           : layer(rows, all_pairs);
-  const double head = 2 * targets * (width * width + width * static_cast<double>(kTokens));
+  const double head = 2 * targets * (width * width + width * static_cast<double>(kTokens));  // or about that
   return 3 * (static_cast<double>(config_.num_layers - 1) * layer(rows, all_pairs) + last + head);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +9,7 @@
 #include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
+#include "plugins/tasks/protein/model/label_head.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
 #include "transformer/layer.hpp"
 
@@ -16,11 +19,14 @@ namespace pipeline::protein {
 // positions. Parameters carry the names of Hugging Face's state dict, but that query, key and value are one
 // ("esm.encoder.layer.0.attention.self.qkv.weight"). Unit 0 is what both ends use: the word embeddings, which
 // are the output head as well, the last norm and the rest of the head. Units 1 to num_layers are the layers.
-// With low-rank additions, they alone are trained, and what the options name beside them.
+// With low-rank additions, they alone are trained, and what the options name beside them. With a head for
+// labels (Esm2Config::label) it takes the place of the output head.
 class Esm2 : public ProteinModel {
  public:
   // Throws std::invalid_argument for a configuration that cannot be.
-  explicit Esm2(const Esm2Config& config, const adapters::LoraOptions& lora = {});
+  // rule: of parameters, beside those of the additions; see ParameterRegistry.
+  explicit Esm2(const Esm2Config& config, const adapters::LoraOptions& lora = {},
+                const ParameterRegistry::Rule& rule = nullptr);
   Esm2(const Esm2&) = delete;
   Esm2& operator=(const Esm2&) = delete;
 
@@ -30,6 +36,7 @@ class Esm2 : public ProteinModel {
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
   // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
   at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
+  at::Tensor labels(const PackedProteins& batch, const ForwardPass& pass) const override;
   Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
   int64_t layers() const override { return config_.num_layers; }
   int64_t width() const override { return config_.hidden_dim; }
@@ -52,6 +59,10 @@ class Esm2 : public ProteinModel {
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
 
+  // What the head of labels makes of a batch: then(its outputs), within unit 0.
+  at::Tensor with_label_outputs(const PackedProteins& batch, const ForwardPass& pass,
+                                const std::function<at::Tensor(const at::Tensor&)>& then) const;
+
   void start_from_adapter();
 
   Esm2Config config_;
@@ -62,6 +73,7 @@ class Esm2 : public ProteinModel {
   transformer::Linear head_dense_;
   transformer::Norm head_norm_;
   at::Tensor head_bias_;  // (33)
+  std::optional<LabelHead> label_head_;
 
   at::Tensor frequencies_;  // of the rotary positions
   esm2::Extras extras_;

@@ -3,13 +3,17 @@
 #include <pipeline/torch/parameter_registry.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "adapters/peft_folder.hpp"
+#include "plugins/tasks/protein/model/label_head.hpp"
 #include "tokenizer/folder_files.hpp"
 
 namespace pipeline::protein {
@@ -29,6 +33,7 @@ struct Esm2Config {
   bool token_dropout = true;  // see sequences.hpp
   double layer_norm_epsilon = 1e-5;
   double initializer_range = 0.02;
+  std::optional<LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t inner() const { return intermediate > 0 ? intermediate : 4 * hidden_dim; }
   int64_t head_width() const { return hidden_dim / num_heads; }
@@ -65,10 +70,12 @@ struct Extras {
   }
 };
 
-// Reads a config.json of EsmForMaskedLM. Throws std::runtime_error that names file, key and value where the
-// model is not the ESM-2 that we compute: other positions, norms, activation or vocabulary, ESMFold.
+// Reads a config.json of EsmForMaskedLM, or of a model with a head for labels. Throws std::runtime_error that
+// names file, key and value where the model is not the ESM-2 that we compute: other positions, norms,
+// activation or vocabulary, ESMFold.
 Esm2Config read_config(const std::string& path);
 std::string format_config(const Esm2Config& config);
+bool predicts_labels(const std::string& folder);
 
 // Throws std::runtime_error unless `path` is not there or is the vocab.txt of ESM-2.
 void check_vocabulary(const std::string& path);
@@ -77,13 +84,13 @@ void write_tokenizer(const std::string& folder);
 
 adapters::AdaptedModel adapted_model(const Esm2Config& config);
 
-// A folder of EsmForMaskedLM: config.json, model.safetensors or shards, fp32, fp16, bf16 or fp64, and perhaps
-// vocab.txt.
+// A folder of EsmForMaskedLM, EsmForSequenceClassification or EsmForTokenClassification: config.json,
+// model.safetensors or shards, fp32, fp16, bf16 or fp64, and perhaps vocab.txt.
 
 // The parameters start as those of the folder; what else it has is given back. Throws unless it holds the
 // model of `config`; all values of the configuration that differ are in one error, and all tensors that are
 // missing, unexpected or of another shape in another. Dropout and initial values are the run's own and not
-// compared.
+// compared. Of labels a folder may have the head or not: then it is new, and the output head is passed over.
 Extras import_folder(const std::string& path, const Esm2Config& config, ParameterRegistry& parameters);
 
 // Writes the folder, in fp32, so that transformers loads it as EsmForMaskedLM and AutoTokenizer. What

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plugins/data/structures/structure.hpp"
+#include "plugins/tasks/protein/data/label_options.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
@@ -27,6 +28,9 @@ struct PackedProteins : transformer::PackedBatch {
   at::Tensor flags;   // (N) uint8: Residue::Flags; 0 where coordinates are hidden
   at::Tensor places;  // (N, 3) float: CA also of residues whose coordinates are hidden, and
   at::Tensor placed;  // (N) bool: whether there is one; undefined where no model is to predict them
+  // Undefined but where labels are learnt: targets are then classes, or of no meaning.
+  at::Tensor values;       // (T) float: numbers at target_rows
+  at::Tensor pair_labels;  // (sum of L x L over chains) uint8: kContact, kNoContact, kNoPair
 
   // What index() finds.
   std::vector<int64_t> visible_rows;  // whose token is not kMaskToken
@@ -58,6 +62,8 @@ struct PackedProteins : transformer::PackedBatch {
     visit(flags);
     visit(places);
     visit(placed);
+    visit(values);
+    visit(pair_labels);
   }
 };
 
@@ -84,10 +90,15 @@ class ProteinModel {
   ParameterRegistry& parameters() { return parameters_; }
   const ParameterRegistry& parameters() const { return parameters_; }
 
-  // Cross-entropy summed over the targets, in nats.
+  // Cross-entropy summed over the targets, in nats; of labels see LabelHead::loss().
   virtual LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const = 0;
   // Without dropout.
   virtual Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const = 0;
+  // Of a model that predicts labels, in the form that LabelHead::told() has: (T, outputs), or of pairs
+  // (sum of L x L), fp32. Not differentiable; without dropout.
+  virtual at::Tensor labels(const PackedProteins& /*batch*/, const ForwardPass& /*pass*/) const {
+    fail("the model predicts no labels");
+  }
   // Of a batch in which nothing is masked. layer: from 0, what the first layer gets, to layers(), what the
   // last one gives, normalised; a model may have the last alone.
   virtual Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass,

@@ -49,7 +49,8 @@ struct PredictConfig {
 
   void describe(Options& o) {
     o("what", what,
-      "scores: tables of each residue and each substitution; embeddings: a vector for each chain or "
+      "scores: tables of each residue and each substitution, or the labels of task.objective; embeddings: a "
+      "vector for each chain or "
       "structure; "
       "residue_embeddings: one for each residue")
         .choices({"scores", "embeddings", "residue_embeddings"})
@@ -131,6 +132,7 @@ struct ProteinConfig : ProteinData {
   Esm2Options esm2;
   MaskConfig mask;
   PredictConfig predict;
+  std::vector<std::string> freeze;
   bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
@@ -138,6 +140,16 @@ struct ProteinConfig : ProteinData {
     o("mask_ratio", mask_ratio, "share of a sample's residues to mask and predict; at least one residue")
         .min(0.001)
         .below(1);
+    o("objective", objective,
+      "what is learnt: masked residues; or labels (ESM-2), by a head in place of the output head: a number, "
+      "a "
+      "class, or which residues are in contact (CB nearer than 8 angstrom)")
+        .choices({kMasked, kRegression, kClassification, kContacts})
+        .follows();
+    o("freeze", freeze,
+      "of ESM-2, parameters that are not trained, as patterns of names: [\"esm.*\"] trains the head of "
+      "labels "
+      "alone");
     o("model", kind, "an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
         .choices({"encoder-decoder", "esm2"})
         .of_model();
@@ -170,6 +182,7 @@ struct ProteinConfig : ProteinData {
     o.group("split", split);
     o.group("mask", mask);
     o.group("predict", predict);
+    o.group("label", label);
   }
   void validate(const ConfigErrors& errors) const {
     if (errors.trains() && path().empty())
@@ -194,9 +207,11 @@ struct ProteinConfig : ProteinData {
             "is of no use with task.model = \"esm2\": leave it out; the options of ESM-2 are in task.esm2");
     for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim",
                             "esm2.layer_norm_epsilon", "esm2.token_dropout", "esm2.hidden_dropout",
-                            "esm2.attention_dropout", "esm2.lora.rank", "esm2.lora.init_from"})
+                            "esm2.attention_dropout", "esm2.lora.rank", "esm2.lora.init_from", "freeze"})
       if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
+    validate_labels(errors);
   }
+  void validate_labels(const ConfigErrors& errors) const;
 
   // What the folder of an ESM-2, or of a model that this task exported, says.
   static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,

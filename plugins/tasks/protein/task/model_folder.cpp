@@ -1,4 +1,4 @@
-// What options follow from the folder of a model.
+// What options of a model say together, and what follows from its folder.
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
@@ -6,6 +6,35 @@
 #include "plugins/tasks/protein/task/config.hpp"
 
 namespace pipeline::protein {
+
+void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
+  const auto refuse = [&](std::initializer_list<const char*> keys, const std::string& problem) {
+    for (const char* const key : keys)
+      if (errors.is_set(key)) errors(key, problem);
+  };
+  if (objective == kMasked)
+    return refuse(
+        {"label.per", "label.source", "label.column", "label.missing", "label.classes"},
+        "is of no use with task.objective = \"masked\": set regression, classification or contacts");
+  if (kind != "esm2") errors("objective", "labels are predicted by ESM-2 alone: set task.model = \"esm2\"");
+  refuse({"mask_ratio", "mask.random", "mask.keep", "mask.span", "predict.mutations", "predict.maskings"},
+         "is of use with task.objective = \"masked\" alone: leave it out");
+  if (data.unit != "chain") errors("data.unit", "labels are those of chains: set it to \"chain\"");
+  if (objective == kContacts)
+    return refuse({"label.per", "label.source", "label.column", "label.classes"},
+                  "is of no use with task.objective = \"contacts\", which are found in structures");
+  if (objective == kRegression)
+    refuse({"label.classes"}, "is of no use with task.objective = \"regression\"");
+  const bool is_classes = objective == kClassification;
+  if (label.is_from_backbone() && (!is_classes || !label.is_per_residue()))
+    errors("label.source", concat("= \"", label.source,
+                                  "\" needs task.objective = \"classification\" and task.label.per = "
+                                  "\"residue\""));
+  if (!label.is_from_backbone() && !pdb_path.empty())
+    errors("label.source",
+           "= \"column\": structures (task.pdb_path) have no columns: name a table as "
+           "task.sequences, or set secondary_structure");
+}
 
 void ProteinConfig::read_model(const ProteinConfig& config, const std::filesystem::path& init_from,
                                const ModelOptions& say) {
@@ -23,6 +52,11 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   if (type == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
     tell("model", std::string("esm2"));
+    if (theirs.label) {
+      tell("objective", objective_of(theirs.label));
+      if (theirs.label->of != LabelForm::Of::kPairs) tell("label.per", per_of(*theirs.label));
+      if (!theirs.label->classes.empty()) tell("label.classes", theirs.label->classes);
+    }
     tell("esm2.num_layers", theirs.num_layers);
     tell("esm2.hidden_dim", theirs.hidden_dim);
     tell("esm2.num_heads", theirs.num_heads);

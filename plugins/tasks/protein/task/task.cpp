@@ -5,14 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "adapters/freeze.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "plugins/tasks/protein/report/label_report.hpp"
+#include "plugins/tasks/protein/report/scores.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
-#include "plugins/tasks/protein/task/scores.hpp"
 
 namespace pipeline::protein {
 
@@ -46,6 +48,7 @@ void ProteinTask::open_data() {
   const std::filesystem::path dir = view(run().run_dir);
   if (run().purpose == PL_PURPOSE_TRAIN && run().rank == 0 && !dir.empty())
     dataset_->write_table((dir / "splits.csv").string());
+  if (labels_.is_wanted()) open_labels();
   std::string scored;
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     if (!is_scored(split) || dataset_->size(split) == 0) continue;
@@ -88,14 +91,21 @@ ScoringPass ProteinTask::pass_of(Split split, uint64_t id) const {
 }
 
 bool ProteinTask::is_scored(Split split) const {
-  if (run().purpose == PL_PURPOSE_PREDICT) return false;
+  if (run().purpose == PL_PURPOSE_PREDICT || labels_.is_wanted()) return false;
   return split != Split::kTrain || run().purpose != PL_PURPOSE_TRAIN;
 }
 
 std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   std::shared_ptr<ProteinModel> model;
   if (config().kind == "esm2") {
-    model = std::make_shared<Esm2>(config().esm2.model, config().esm2.lora);
+    adapters::Freeze is_frozen(config().freeze);
+    Esm2Config esm2 = config().esm2.model;
+    esm2.label = label_form();
+    model = std::make_shared<Esm2>(esm2, config().esm2.lora, [&](Parameter& parameter) {
+      if (is_frozen(parameter.name)) parameter.trainable = false;
+    });
+    if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
+      config_error("freeze", problem);
   } else {
     model = std::make_shared<EncoderDecoder>(config().model);
   }
@@ -155,6 +165,7 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
   std::call_once(told_[static_cast<size_t>(request.split)],
                  [&] { require_unseen(request.split, request.purpose); });
   if (request.purpose == Purpose::kPredict) return batch;
+  if (labels_.is_wanted()) return label_batch(request);
   Packer packer(packing());
   std::map<uint64_t, ScoredSample> samples;  // passes over one often come together
   for (const uint64_t id : request.ids) {
@@ -180,13 +191,15 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
 
 BatchInfo ProteinTask::batch_info(const ProteinBatch& batch) const {
   const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
-  return {.weight = static_cast<double>(batch.packed.target_rows.size()),
+  return {.weight = static_cast<double>(labels_.are_contacts() ? batch.ids.size()
+                                                               : batch.packed.target_rows.size()),
           .samples = batch.ids.size(),
           .tokens = rows,
           .positions = rows};
 }
 
 void ProteinTask::evaluate(const ProteinBatch& batch, EvaluationSink& sink) {
+  if (labels_.is_wanted()) return evaluate_labels(batch, sink);
   Scores scores(*background_, fold_of(batch.split));
   const Outputs outputs = model().outputs(batch.packed, pass());
   const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
@@ -208,6 +221,7 @@ std::optional<Fold> ProteinTask::fold_of(Split split) const {
 }
 
 std::vector<Metric> ProteinTask::metrics() {
+  if (labels_.is_wanted()) return label_metrics(labels_);
   std::vector<Metric> metrics = Scores::metrics();
   if (hides())
     metrics.push_back({.name = "distance_loss",
@@ -216,6 +230,7 @@ std::vector<Metric> ProteinTask::metrics() {
 }
 
 void ProteinTask::report(const Report& report, const ReportSink& sink) {
+  if (labels_.is_wanted()) return report_labels(labels_, *label_scale_, report, sink);
   if (report.purpose == Purpose::kEvaluate) report_scores(report.values, sink);
 }
 

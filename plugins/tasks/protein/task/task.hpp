@@ -14,13 +14,14 @@
 #include <vector>
 
 #include "plugins/tasks/protein/data/dataset.hpp"
+#include "plugins/tasks/protein/data/labels.hpp"
 #include "plugins/tasks/protein/data/learnt.hpp"
 #include "plugins/tasks/protein/model/protein_model.hpp"
+#include "plugins/tasks/protein/report/scores.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 #include "plugins/tasks/protein/task/embedding_files.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
-#include "plugins/tasks/protein/task/scores.hpp"
 #include "plugins/tasks/protein/task/variants.hpp"
 
 namespace pipeline::protein {
@@ -105,6 +106,13 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   void score_variants(Split split, uint64_t id, const PredictionSink& sink);
   std::vector<const Variant*> variants_of(Split split, uint64_t id);
   void finish_variants(const std::filesystem::path& folder, const PredictionSink& sink);
+  // With task.objective = regression, classification or contacts.
+  std::optional<LabelForm> label_form() const;
+  void open_labels();
+  ProteinBatch label_batch(const LoadRequest& request) const;
+  void evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink);
+  void predict_labels(const ProteinBatch& batch, const PredictionSink& sink);
+  std::vector<std::string> label_columns() const;
   int64_t embedded_layer();
   void draw_map(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
   Metadata metadata(int64_t layer) const;
@@ -120,6 +128,8 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   std::optional<ChainEmbeddings> chain_files_;          // once the first is predicted
   std::optional<ResidueEmbeddings> residue_files_;      // likewise
   std::optional<Variants> variants_;
+  const Labels labels_{config().objective, config().label};
+  std::optional<LabelScale> label_scale_;  // from the weights, or the training data
   std::optional<Frequencies> background_;  // of the data that the model learnt from
   std::string model_state_;                // came with the weights, as did:
   std::optional<Learnt> learnt_;

@@ -5,8 +5,8 @@
 #include <ATen/ops/empty.h>
 
 #include "plugins/data/files/data_errors.hpp"
+#include "plugins/tasks/protein/report/embedding_map.hpp"
 #include "plugins/tasks/protein/task/embedding_files.hpp"
-#include "plugins/tasks/protein/task/embedding_map.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 

@@ -1,6 +1,7 @@
 // What the weights of a task were trained with, and what follows for its evaluations.
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/learnt.hpp"
+#include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
@@ -10,11 +11,14 @@ void ProteinTask::set_extra_state(std::string_view state) {
   background_ = given.frequencies;
   model_state_ = std::move(given.model);
   learnt_ = std::move(given.learnt);
+  if (labels_.is_wanted()) label_scale_ = std::move(given.labels);
 }
 
 std::string ProteinTask::extra_state() {
-  return to_text(TaskState{
-      .frequencies = *background_, .model = model().extra_state(), .learnt = learnt().value_or(Learnt())});
+  return to_text(TaskState{.frequencies = *background_,
+                           .model = model().extra_state(),
+                           .learnt = learnt().value_or(Learnt()),
+                           .labels = label_scale_});
 }
 
 std::optional<Learnt> ProteinTask::learnt() const {
@@ -52,6 +56,9 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
+  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !esm2::predicts_labels(folder.string()))
+    config_error("objective", concat("= \"", config().objective, "\": ", folder.string(),
+                                     " has no head for labels: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
     context().info(note);
   learnt_ = read_learnt(folder);

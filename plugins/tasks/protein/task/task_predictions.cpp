@@ -3,12 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
+#include "plugins/tasks/protein/report/predictions.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
-#include "plugins/tasks/protein/task/predictions.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
 std::vector<std::string> ProteinTask::prediction_columns() {
+  if (labels_.is_wanted() && config().predict.wants("scores")) return label_columns();
   if (!config().predict.wants("scores")) return {"residues", "known"};
   return {"residues", "known", "recovery", "perplexity", "entropy"};
 }
@@ -42,6 +43,7 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, Split split, u
 void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink) {
   const PredictConfig& options = config().predict;
   if (options.wants("embeddings") || options.wants("residue_embeddings")) embed(batch, sink);
+  if (labels_.is_wanted() && options.wants("scores")) return predict_labels(batch, sink);
   for (const uint64_t id : batch.ids) {
     if (!options.mutations.empty()) score_variants(batch.split, id, sink);
     if (options.wants("scores")) {

@@ -18,7 +18,7 @@
 #include "plugins/data/text_pairs/table.hpp"
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/data/split_list.hpp"
-#include "plugins/tasks/protein/labels/figures.hpp"
+#include "plugins/tasks/protein/report/figures.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 #include "plugins/tasks/protein/task/variants.hpp"

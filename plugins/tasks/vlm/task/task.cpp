@@ -1,6 +1,5 @@
 #include "plugins/tasks/vlm/task/task.hpp"
 
-#include <fnmatch.h>
 #include <unistd.h>
 
 #include <torch/version.h>
@@ -11,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "adapters/freeze.hpp"
 #include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
 #include "hugging_face/weights.hpp"
@@ -209,27 +209,18 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
   const int32_t end = tokenizer_->eot();
   const VlmConfig config = this->config().model(
       {.size = tokenizer_->vocab_size(), .begin = tokenizer_->bos().value_or(end), .end = end});
-  const std::vector<std::string>& patterns = this->config().freeze;
-  std::vector<bool> used(patterns.size(), false);
+  adapters::Freeze is_frozen(this->config().freeze);
   const auto rule = [&](Parameter& parameter) {
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      if (fnmatch(patterns[i].c_str(), parameter.name.c_str(), 0) != 0) continue;
-      used[i] = true;
-      parameter.trainable = false;
-    }
-    if (parameter.name.starts_with("language.") && !adapters::is_trained(parameter, config.lora))
-      parameter.trainable = false;
+    parameter.trainable = !is_frozen(parameter.name) && (!parameter.name.starts_with("language.") ||
+                                                         adapters::is_trained(parameter, config.lora));
     parameter.lr_multiplier = parameter.name.starts_with("vision.") ? this->config().vision.lr_multiplier
                               : parameter.name.starts_with("projector.")
                                   ? this->config().projector.lr_multiplier
                                   : this->config().language.lr_multiplier;
   };
   auto model = std::make_shared<Vlm>(config, rule);
-  for (size_t i = 0; i < patterns.size(); ++i)
-    if (!used[i])
-      config_error("freeze", concat("\"", patterns[i], "\" matches no parameter; there are, for example, ",
-                                    model->parameters()[0].name, ", projector.linear_1.weight and ",
-                                    model->parameters()[model->parameters().size() - 1].name));
+  if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
+    config_error("freeze", problem);
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
   if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
   start_from_adapter(*model);

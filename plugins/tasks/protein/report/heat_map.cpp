@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/heat_map.hpp"
+#include "plugins/tasks/protein/report/heat_map.hpp"
 
 #include <algorithm>
 #include <array>

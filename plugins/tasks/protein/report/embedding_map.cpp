@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/embedding_map.hpp"
+#include "plugins/tasks/protein/report/embedding_map.hpp"
 
 #include <algorithm>
 #include <array>

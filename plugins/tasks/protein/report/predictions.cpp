@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/task/predictions.hpp"
+#include "plugins/tasks/protein/report/predictions.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
-#include "plugins/tasks/protein/task/heat_map.hpp"
+#include "plugins/tasks/protein/report/heat_map.hpp"
 
 namespace pipeline::protein {
 namespace {

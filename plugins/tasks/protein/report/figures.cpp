@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/labels/figures.hpp"
+#include "plugins/tasks/protein/report/figures.hpp"
 
 #include <algorithm>
 #include <cmath>

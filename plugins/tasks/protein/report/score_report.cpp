@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
-#include "plugins/tasks/protein/task/heat_map.hpp"
-#include "plugins/tasks/protein/task/scores.hpp"
+#include "plugins/tasks/protein/report/heat_map.hpp"
+#include "plugins/tasks/protein/report/scores.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,0 +1,151 @@
+#include "plugins/tasks/protein/data/labels.hpp"
+
+#include <pipeline/text.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "plugins/data/structures/secondary_structure.hpp"
+#include "plugins/tasks/protein/data/report_text.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+std::vector<std::string_view> parts_of(std::string_view text, char between) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(between, begin), text.size());
+    parts.push_back(trimmed(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// A number as tables have it; NaN: none, where it is nan; nothing: it is no number.
+std::optional<double> number_of(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || std::isinf(value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string Labels::key() const {
+  return is_wanted() ? concat(objective_, " ", options_.per, " ", options_.source, " ", options_.column, " ",
+                              options_.missing)
+                     : "";
+}
+
+SampleLabels Labels::of(const Samples& samples, uint64_t i) const {
+  if (are_contacts() || options_.is_from_backbone()) return from_backbone(samples, i);
+  const std::optional<std::string> text = samples.label(i);
+  SampleLabels none;
+  none.problem = concat("nothing in column \"", options_.column, "\"");
+  return text ? from_text(trimmed(*text), samples.size_of(i).residues) : none;
+}
+
+SampleLabels Labels::from_text(std::string_view text, size_t residues) const {
+  SampleLabels labels;
+  const auto is_missing = [&](std::string_view one) { return one.empty() || one == options_.missing; };
+  if (is_missing(text)) {
+    labels.problem = concat("nothing in column \"", options_.column, "\"");
+    return labels;
+  }
+  std::vector<std::string_view> parts{text};
+  if (options_.is_per_residue()) {
+    const bool has_commas = text.find(',') != std::string_view::npos;
+    if (has_commas || are_numbers() || residues == 1) {
+      parts = parts_of(text, has_commas ? ',' : ' ');
+    } else {
+      parts.clear();
+      for (size_t n = 0; n < text.size(); ++n) parts.push_back(text.substr(n, 1));
+    }
+    if (parts.size() != residues) {
+      labels.problem = concat(counted(parts.size(), "label"), " for ", counted(residues, "residue"));
+      return labels;
+    }
+  }
+  for (size_t n = 0; n < parts.size(); ++n) {
+    if (is_missing(parts[n])) continue;
+    if (are_numbers()) {
+      const std::optional<double> value = number_of(parts[n]);
+      if (!value) {
+        labels.problem =
+            concat("\"", parts[n].substr(0, 40), "\" in column \"", options_.column, "\" is no number");
+        return labels;
+      }
+      if (std::isnan(*value)) continue;
+      labels.numbers.push_back(*value);
+    } else {
+      labels.classes.emplace_back(parts[n]);
+    }
+    labels.places.push_back(static_cast<int64_t>(n));
+  }
+  if (labels.places.empty()) labels.problem = concat("nothing in column \"", options_.column, "\"");
+  return labels;
+}
+
+SampleLabels Labels::from_backbone(const Samples& samples, uint64_t i) const {
+  const Sample sample = samples.sample(i);
+  SampleLabels labels;
+  const std::vector<SecondaryStructure> states =
+      are_contacts() ? std::vector<SecondaryStructure>() : secondary_structure_of(sample.residues);
+  for (size_t n = 0; n < sample.residues.size(); ++n) {
+    const bool has_one =
+        are_contacts() ? sample.residues[n].has_frame() : states[n] != SecondaryStructure::kNotKnown;
+    if (!has_one) continue;
+    labels.places.push_back(static_cast<int64_t>(n));
+    if (!are_contacts()) labels.classes.emplace_back(1, letter_of(states[n]));
+  }
+  if (are_contacts()) labels.contacts = contacts_of(sample.residues, kLeastApart);
+  const bool has_pairs =
+      !labels.places.empty() && labels.places.back() - labels.places.front() >= kLeastApart;
+  if (labels.places.empty() || (are_contacts() && !has_pairs)) labels.problem = "no backbone";
+  return labels;
+}
+
+std::optional<size_t> LabelScale::number_of(const std::string& name) const {
+  const auto found = std::ranges::find(classes, name);
+  return found == classes.end() ? std::nullopt : std::optional(static_cast<size_t>(found - classes.begin()));
+}
+
+void LabelCounts::add(const SampleLabels& labels, bool is_training) {
+  for (const double number : labels.numbers) {
+    if (!is_training) continue;
+    const double from_mean = number - mean_;
+    mean_ += from_mean / static_cast<double>(++count_);
+    squares_ += from_mean * (number - mean_);
+  }
+  for (const std::string& name : labels.classes) {
+    const auto place = std::ranges::lower_bound(classes_, name, {}, &std::pair<std::string, uint64_t>::first);
+    const bool is_known = place != classes_.end() && place->first == name;
+    const auto one = is_known ? place : classes_.emplace(place, name, 0);
+    one->second += is_training ? 1 : 0;
+  }
+}
+
+LabelScale LabelCounts::scale(const std::vector<std::string>& classes) const {
+  LabelScale scale;
+  scale.classes = classes;
+  uint64_t most = 0;
+  for (const auto& [name, count] : classes_) {
+    if (classes.empty()) scale.classes.push_back(name);
+    if (count > most) most = count, scale.usual = name;
+  }
+  scale.mean = mean_;
+  const double deviation = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
+  scale.deviation = deviation > 0 ? deviation : 1;
+  return scale;
+}
+
+}  // namespace pipeline::protein

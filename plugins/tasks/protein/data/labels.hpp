@@ -1,0 +1,75 @@
+// The labels of samples: numbers or classes of chains or of their residues, and contacts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugins/tasks/protein/data/label_options.hpp"
+#include "plugins/tasks/protein/data/samples.hpp"
+
+namespace pipeline::protein {
+
+// Contacts are judged, and learnt, of residues that are so many positions apart or more: nearer ones follow
+// from the chain alone (CASP's short, medium and long range together).
+constexpr int32_t kLeastApart = 6;
+
+// Of one sample. Places are residues, from 0; a chain's own label is at the first.
+struct SampleLabels {
+  std::vector<int64_t> places;                          // ascending
+  std::vector<double> numbers;                          // of regression, one for each place
+  std::vector<std::string> classes;                     // of classification, likewise
+  std::vector<std::pair<uint32_t, uint32_t>> contacts;  // ascending; places: residues with a backbone
+  std::string problem;                                  // why there are none; empty: there are
+};
+
+// Reads them. [any-thread]
+class Labels {
+ public:
+  // objective: see label_options.hpp; of kMasked nothing has a label.
+  Labels(std::string objective, LabelConfig options)
+      : objective_(std::move(objective)), options_(std::move(options)) {}
+
+  bool is_wanted() const { return objective_ != kMasked; }
+  bool are_numbers() const { return objective_ == kRegression; }
+  bool are_contacts() const { return objective_ == kContacts; }
+  const LabelConfig& options() const { return options_; }
+  // Everything that reading depends on, as text.
+  std::string key() const;
+  SampleLabels of(const Samples& samples, uint64_t i) const;
+
+ private:
+  SampleLabels from_backbone(const Samples& samples, uint64_t i) const;
+  SampleLabels from_text(std::string_view text, size_t residues) const;
+
+  std::string objective_;
+  LabelConfig options_;
+};
+
+// What a model learns of labels, found in its training data: it goes with the weights.
+struct LabelScale {
+  std::vector<std::string> classes;  // the model's outputs by number
+  double mean = 0, deviation = 1;    // of numbers: they are learnt as (number - mean) / deviation
+  std::string usual;                 // the most frequent class
+
+  bool operator==(const LabelScale&) const = default;
+  // The class of such a name; nothing where there is none.
+  std::optional<size_t> number_of(const std::string& name) const;
+};
+
+// Adds up labels of training samples, and of all samples their classes.
+class LabelCounts {
+ public:
+  void add(const SampleLabels& labels, bool is_training);
+  // classes: the user's own; empty: those that were added.
+  LabelScale scale(const std::vector<std::string>& classes) const;
+
+ private:
+  uint64_t count_ = 0;
+  double mean_ = 0, squares_ = 0;                          // Welford 1962
+  std::vector<std::pair<std::string, uint64_t>> classes_;  // sorted by name, with how often in training
+};
+
+}  // namespace pipeline::protein

@@ -1,0 +1,284 @@
+// Training, evaluation and prediction of labels.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+
+#include "plugins/tasks/protein/report/label_files.hpp"
+#include "plugins/tasks/protein/report/label_report.hpp"
+#include "plugins/tasks/protein/task/pack.hpp"
+#include "plugins/tasks/protein/task/task.hpp"
+
+namespace pipeline::protein {
+namespace {
+
+using Of = LabelForm::Of;
+
+std::vector<int64_t> all_rows(const Sample& sample) {
+  std::vector<int64_t> rows(sample.residues.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+// Consecutive residues, with at least one that has a label.
+std::vector<int64_t> crop_with_label(const Sample& sample, const SampleLabels& labels, int64_t most,
+                                     uint64_t seed) {
+  const auto size = static_cast<int64_t>(sample.residues.size());
+  std::vector<int64_t> rows = crop_contiguous(size, most, seed);
+  const auto next = std::ranges::lower_bound(labels.places, rows.front());
+  if (next != labels.places.end() && *next <= rows.back()) return rows;
+  const int64_t place = next != labels.places.end() ? *next : labels.places.back(),
+                first = std::clamp(place - most / 2, int64_t{0}, size - most);
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
+// Samples packed with what is to be predicted of them.
+class LabelPacker {
+ public:
+  LabelPacker(const LabelForm& form, const LabelScale& scale) : form_(form), scale_(scale) {}
+
+  int64_t rows() const { return rows_; }
+  // rows: of the sample, consecutive. labels: null where nothing is known of them.
+  void add(const Sample& sample, const std::vector<int64_t>& rows, const SampleLabels* labels) {
+    const Sample kept = sample.part(rows);
+    Masking masking = nothing_masked(kept.amino_acids());
+    if (form_.of == Of::kChains) {
+      masking.is_target.front() = 1;
+    } else if (form_.of == Of::kPairs || labels == nullptr) {
+      std::ranges::fill(masking.is_target, uint8_t{1});
+    }
+    if (labels != nullptr && form_.of == Of::kPairs) add_pairs(kept, rows, *labels);
+    for (size_t k = 0; labels != nullptr && form_.of != Of::kPairs && k < labels->places.size(); ++k) {
+      const int64_t place = labels->places[k];
+      if (form_.of == Of::kResidues) {
+        if (place < rows.front() || place > rows.back()) continue;
+        masking.is_target[static_cast<size_t>(place - rows.front())] = 1;
+      }
+      if (form_.are_numbers)
+        numbers_.push_back(static_cast<float>(labels->numbers[k]));
+      else
+        classes_.push_back(number_of(labels->classes[k]));
+    }
+    packer_.add(sample, rows, masking);
+    rows_ += static_cast<int64_t>(rows.size());
+  }
+  PackedProteins finish() {
+    PackedProteins packed = packer_.finish();
+    if (!classes_.empty()) packed.targets = at::tensor(classes_, at::kLong);
+    if (!numbers_.empty()) packed.values = at::tensor(numbers_, at::kFloat);
+    if (!pairs_.empty()) packed.pair_labels = at::tensor(pairs_, at::kByte);
+    return packed;
+  }
+
+ private:
+  int64_t number_of(const std::string& name) const {
+    if (const auto number = scale_.number_of(name)) return static_cast<int64_t>(*number);
+    std::string known;
+    for (const std::string& one : scale_.classes) known += concat(known.empty() ? "" : ", ", one);
+    fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model ", known);
+  }
+  void add_pairs(const Sample& kept, const std::vector<int64_t>& rows, const SampleLabels& labels) {
+    const size_t length = rows.size(), begin = pairs_.size();
+    const auto first = static_cast<uint32_t>(rows.front());
+    pairs_.resize(begin + length * length, kNoPair);
+    const auto at = [&](size_t i, size_t j) -> uint8_t& { return pairs_[begin + i * length + j]; };
+    const auto& residues = kept.residues;
+    for (size_t i = 0; i < length; ++i)
+      for (size_t j = 0; j < length; ++j)
+        if (residues[i].has_frame() && residues[j].has_frame() &&
+            std::abs(residues[i].position - residues[j].position) >= kLeastApart)
+          at(i, j) = kNoContact;
+    for (const auto& [i, j] : labels.contacts)
+      if (i >= first && j < first + length) at(i - first, j - first) = at(j - first, i - first) = kContact;
+  }
+
+  const LabelForm& form_;
+  const LabelScale& scale_;
+  Packer packer_{Packing::kSequence};
+  std::vector<int64_t> classes_;
+  std::vector<float> numbers_;
+  std::vector<uint8_t> pairs_;
+  int64_t rows_ = 0;
+};
+
+// What a model says of each sample of a batch, in host memory.
+class Predictions {
+ public:
+  Predictions(const PackedProteins& packed, const LabelForm& form, const at::Tensor& told)
+      : packed_(packed), form_(form), told_(told.to(at::kCPU, at::kFloat).contiguous()) {}
+
+  // Of the samples one after another. Pairs: (L, L); else (labels, outputs).
+  std::span<const float> next() {
+    const int64_t end = packed_.sequences.start(sample_ + 1), length = packed_.sequences.length(sample_);
+    ++sample_;
+    int64_t count = 0;
+    for (; target_ < packed_.target_rows.size() && packed_.target_rows[target_] < end; ++target_) ++count;
+    const int64_t values = form_.of == Of::kPairs ? length * length : count * form_.outputs();
+    const std::span<const float> result(told_.const_data_ptr<float>() + begin_, static_cast<size_t>(values));
+    begin_ += values;
+    return result;
+  }
+
+ private:
+  const PackedProteins& packed_;
+  const LabelForm& form_;
+  at::Tensor told_;
+  int64_t sample_ = 0, begin_ = 0;
+  size_t target_ = 0;
+};
+
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+}  // namespace
+
+std::optional<LabelForm> ProteinTask::label_form() const {
+  if (!labels_.is_wanted()) return std::nullopt;
+  LabelForm form;
+  if (labels_.are_contacts()) {
+    form.of = Of::kPairs;
+    return form;
+  }
+  form.of = config().label.is_per_residue() ? Of::kResidues : Of::kChains;
+  form.are_numbers = labels_.are_numbers();
+  form.classes = label_scale_->classes;
+  form.mean = label_scale_->mean, form.deviation = label_scale_->deviation;
+  return form;
+}
+
+void ProteinTask::open_labels() {
+  constexpr size_t kMostClasses = 1000;
+  if (!label_scale_) label_scale_ = dataset_->label_scale();
+  LabelScale& scale = *label_scale_;
+  if (labels_.are_contacts()) {
+    scale = {};
+    return;
+  }
+  if (labels_.are_numbers()) {
+    scale.classes.clear();
+    context().info("labels     numbers of mean ", scale.mean, " and standard deviation ", scale.deviation,
+                   " in the training data");
+    return;
+  }
+  if (scale.classes.size() < 2 || scale.classes.size() > kMostClasses)
+    config_error(
+        "objective",
+        concat("= \"classification\": the data has ", scale.classes.size(),
+               scale.classes.size() == 1 ? concat(" class, ", scale.classes.front()) : " classes",
+               ": must be 2 to ", kMostClasses,
+               scale.classes.size() > kMostClasses ? "; are they numbers (task.objective = \"regression\")?"
+                                                   : ""));
+  std::string names;
+  for (size_t k = 0; k < std::min(scale.classes.size(), size_t{20}); ++k)
+    names += concat(k > 0 ? ", " : "", scale.classes[k]);
+  context().info("labels     ", scale.classes.size(), " classes: ", names,
+                 scale.classes.size() > 20 ? " ..." : "");
+}
+
+ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
+  const LabelForm form = *label_form();
+  LabelPacker packer(form, *label_scale_);
+  for (const uint64_t id : request.ids) {
+    const Sample sample = dataset_->sample(request.split, id);
+    const SampleLabels labels = dataset_->labels(request.split, id);
+    const uint64_t seed = context().seed("crop", request.epoch, id, static_cast<uint64_t>(request.split));
+    const bool is_cropped = request.purpose == Purpose::kTrain &&
+                            static_cast<int64_t>(sample.residues.size()) > config().data.max_residues;
+    packer.add(sample,
+               !is_cropped              ? all_rows(sample)
+               : form.of == Of::kChains ? crop_contiguous(static_cast<int64_t>(sample.residues.size()),
+                                                          config().data.max_residues, seed)
+                                        : crop_with_label(sample, labels, config().data.max_residues, seed),
+               &labels);
+  }
+  return {.packed = packer.finish(),
+          .target_clusters = {},
+          .ids = {request.ids.begin(), request.ids.end()},
+          .split = request.split};
+}
+
+void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink) {
+  const LabelForm form = *label_form();
+  const auto host = [](const at::Tensor& t) { return t.defined() ? t.to(at::kCPU) : t; };
+  const at::Tensor told = model().labels(batch.packed, pass());
+  Predictions predictions(batch.packed, form, told);
+  const at::Tensor targets = host(batch.packed.targets), values = host(batch.packed.values),
+                   pairs = host(batch.packed.pair_labels), positions = host(batch.packed.positions);
+  size_t row = 0, pair = 0;
+  for (size_t s = 0; s < batch.ids.size(); ++s) {
+    const std::span<const float> predicted = predictions.next();
+    LabelRecord record{.cluster = dataset_->row(batch.split, batch.ids[s]).cluster_key};
+    double loss = 0, count = 1;
+    if (form.of == Of::kPairs) {
+      const auto first = batch.packed.sequences.start(static_cast<int64_t>(s));
+      const std::span right(pairs.const_data_ptr<uint8_t>() + pair, predicted.size());
+      const std::span at(positions.const_data_ptr<int64_t>() + first,
+                         static_cast<size_t>(batch.packed.sequences.length(static_cast<int64_t>(s))));
+      double counted = 0;
+      for (size_t k = 0; k < predicted.size(); ++k) {
+        if (right[k] == kNoPair) continue;
+        const auto x = static_cast<double>(predicted[k]);
+        loss += softplus(right[k] == kContact ? -x : x);
+        counted += 1;
+      }
+      loss /= std::max(counted, 1.0);
+      record.values = contact_figures(predicted, right, at);
+      pair += predicted.size();
+    } else {
+      const auto outputs = static_cast<size_t>(form.outputs());
+      count = static_cast<double>(predicted.size() / outputs);
+      for (size_t k = 0; k < predicted.size(); k += outputs, ++row) {
+        if (form.are_numbers) {
+          const float right = values.const_data_ptr<float>()[row];
+          loss += std::pow(static_cast<double>(predicted[k] - right) / form.deviation, 2);
+          record.values.push_back(right);
+        } else {
+          const int64_t right = targets.const_data_ptr<int64_t>()[row];
+          loss -= static_cast<double>(predicted[k + static_cast<size_t>(right)]);
+          record.values.push_back(static_cast<float>(right));
+        }
+        record.values.insert(record.values.end(), &predicted[k], &predicted[k] + outputs);
+      }
+    }
+    sink.value("loss", loss, count);
+    sink.record(batch.ids[s], LabelRecord::kKey, record.pack());
+  }
+}
+
+std::vector<std::string> ProteinTask::label_columns() const { return protein::label_columns(*label_form()); }
+
+void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink& sink) {
+  const LabelForm form = *label_form();
+  for (size_t next = 0; next < batch.ids.size();) {
+    context().throw_if_cancelled();
+    LabelPacker packer(form, *label_scale_);
+    std::vector<Sample> samples;
+    const size_t begin = next;
+    for (; next < batch.ids.size(); ++next) {
+      Sample sample = dataset_->sample(batch.split, batch.ids[next]);
+      if (packer.rows() > 0 && packer.rows() + static_cast<int64_t>(sample.residues.size()) > kRowsAtOnce)
+        break;
+      packer.add(sample, all_rows(sample), nullptr);
+      samples.push_back(std::move(sample));
+    }
+    const PackedProteins packed = batch_on(device(), packer.finish());
+    Predictions predictions(packed, form, model().labels(packed, pass()));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const uint64_t id = batch.ids[begin + i];
+      const LabelledSample one{.sample = samples[i],
+                               .name = dataset_->name(batch.split, id),
+                               .chain = dataset_->chain_names(batch.split, id).front(),
+                               .labels = dataset_->labels(batch.split, id),
+                               .predicted = predictions.next()};
+      sink.row(id, label_row(form, one));
+      if (form.of == Of::kChains) continue;
+      sink.append(id, form.of == Of::kPairs ? kContactFile : kLabelFile, label_rows(form, one, id == 0));
+      if (form.of == Of::kPairs && config().predict.pictures)
+        sink.file(id, dataset_->file(batch.split, id) + "-contacts.svg", contact_picture(one));
+    }
+  }
+}
+
+}  // namespace pipeline::protein
