@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
+#include "core/safetensors/file.hpp"
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
@@ -255,6 +256,13 @@ Esm2Config read_config(const std::string& path) {
 
 bool predicts_labels(const std::string& folder) {
   return read_config(folder + "/config.json").label.has_value();
+}
+
+bool adapter_predicts_labels(const std::string& adapter) {
+  const auto names = safetensors::Folder::open(adapter, "adapter_model.safetensors").names();
+  return std::ranges::any_of(names, [](const std::string& name) {
+    return name.find(".classifier.") != std::string::npos || name.find(".pair_head.") != std::string::npos;
+  });
 }
 
 std::string format_config(const Esm2Config& config) {

@@ -56,9 +56,11 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
-  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !esm2::predicts_labels(folder.string()))
-    config_error("objective", concat("= \"", config().objective, "\": ", folder.string(),
-                                     " has no head for labels: train one with train.init_from"));
+  const std::string adapter = config().esm2.lora.init_from.string();
+  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !esm2::predicts_labels(folder.string()) &&
+      (adapter.empty() || !esm2::adapter_predicts_labels(adapter)))
+    config_error("objective", concat("needs a head for labels, which ", folder.string(),
+                                     " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
     context().info(note);
   learnt_ = read_learnt(folder);

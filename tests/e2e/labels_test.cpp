@@ -1,0 +1,329 @@
+// Labels of proteins as a user learns them: from tables and from structures, all of a model or parts of it.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/safetensors/file.hpp"
+#include "tests/e2e/protein_job.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::string_view kLetters = "ACDEFGHIKLMNPQRSTVWY";
+// Kyte and Doolittle 1982, in the order of the letters.
+constexpr double kHydropathy[] = {1.8, 2.5,  -3.5, -3.5, 2.8,  -0.4, -3.2, 4.5, -3.9, 3.8,
+                                  1.9, -3.5, -1.6, -3.5, -4.5, -0.8, -0.7, 4.2, -0.9, -1.3};
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields{""};
+  for (const char c : line) {
+    if (c == ',')
+      fields.emplace_back();
+    else
+      fields.back() += c;
+  }
+  return fields;
+}
+
+double figure(const fs::path& run, const char* name) {
+  return json::parse(read_text(run / "evaluation-test.json"))["figures"][name].get<double>();
+}
+
+// A deep mutational scan by a formula: mutants of one protein, and how stable each is, some 20 of mean 50.
+class Labels : public testing::Test, public Job {
+ protected:
+  static constexpr int kMutants = 240;
+
+  Labels() {
+    std::string wild, table = "id,sequence,split,stability,place,sites,kind\n";
+    uint64_t seed = 1;
+    const auto draw = [&](uint64_t count) {
+      seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
+      return (seed >> 33) % count;
+    };
+    while (wild.size() < 36) wild += kLetters[draw(20)];
+    for (int i = 0; i < kMutants; ++i) {
+      std::string letters = wild, sites;
+      for (int k = 0; k < 6; ++k) letters[draw(wild.size())] = kLetters[draw(20)];
+      double stability = 0;
+      for (const char letter : letters) {
+        const double one = kHydropathy[kLetters.find(letter)];
+        stability += one;
+        sites += letter == 'W' ? '?' : one > 0 ? 'b' : 'e';
+      }
+      table += "m" + std::to_string(i) + "," + letters + "," +
+               (i % 5 == 0   ? "test"
+                : i % 5 == 1 ? "val"
+                             : "train") +
+               "," + std::to_string(50 + stability) + "," + (stability > 0 ? "membrane" : "cytosol") + "," +
+               sites + ",enzyme\n";
+    }
+    write_text(path("scan.csv"), table + "none," + wild + ",train,,,,\nodd," + wild + "A,train,high,,bb,\n");
+    write_text(path("train.toml"), R"([run]
+dir = "run"
+cache_dir = "cache"
+device = "cpu"
+reproducible = true
+[task]
+plugin = "protein"
+model = "esm2"
+sequences = "scan.csv"
+split.by = "column"
+esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
+)" + std::string(kShortTraining));
+  }
+
+  static std::vector<std::string> words(std::vector<std::string> settings) {
+    std::vector<std::string> all;
+    for (std::string& setting : settings) all.insert(all.end(), {"--set", std::move(setting)});
+    return all;
+  }
+};
+
+const std::vector<std::string> kStability{"task.objective=regression", "task.label.column=stability"};
+const std::vector<std::string> kPlace{"task.objective=classification", "task.label.column=place"};
+const std::vector<std::string> kSites{"task.objective=classification", "task.label.column=sites",
+                                      "task.label.per=residue"};
+
+TEST_F(Labels, NumbersOfAScanAreLearnt) {
+  std::vector<std::string> settings = words(kStability);
+  for (const std::string more : {"train.max_steps=150", "evaluate.every=50", "optimizer.lr=5e-3"})
+    settings.insert(settings.end(), {"--set", more});
+  const Result trained = call("run", settings);
+  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  EXPECT_THAT(
+      trained.out,
+      AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), "
+                      "odd (\"high\" in column \"stability\" is no number)"),
+            HasSubstr("labels     numbers of mean "), HasSubstr("  spearman 0.")));
+  EXPECT_THAT(read_text(path("run/splits.csv")), HasSubstr("odd,,,no label,37\n"));
+  const Result evaluated = call("evaluate", settings);
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_THAT(evaluated.out, HasSubstr("(the training data's mean: "));
+  EXPECT_GT(figure(path("run"), "spearman_low"), 0.5);
+  EXPECT_LT(figure(path("run"), "rmse"), 0.8 * figure(path("run"), "mean_rmse"));
+  EXPECT_NEAR(figure(path("run"), "loss"),
+              std::pow(figure(path("run"), "rmse"), 2) / std::pow(figure(path("run"), "mean_rmse"), 2), 0.3);
+
+  ASSERT_EQ(call("predict", settings).code, 0);
+  const auto lines = read_lines(path("run/submission.csv"));
+  EXPECT_EQ(lines.front(), "id,residues,known,prediction,label");
+  ASSERT_EQ(lines.size(), 1u + kMutants / 5);
+  double error = 0;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const auto fields = fields_of(lines[i]);
+    error += std::pow(std::stod(fields.at(3)) - std::stod(fields.at(4)), 2) / (kMutants / 5.0);
+  }
+  EXPECT_NEAR(std::sqrt(error), figure(path("run"), "rmse"), 1e-3);
+
+  // A folder of transformers has numbers as they are, and the run that begins with it the same figures.
+  ASSERT_EQ(call("export", settings).code, 0);
+  const json config = json::parse(read_text(path("run/export/config.json")));
+  EXPECT_EQ(config["architectures"], json({"EsmForSequenceClassification"}));
+  EXPECT_EQ(config["problem_type"], "regression");
+  write_text(path("some.fasta"), ">m0\n" + fields_of(read_lines(path("scan.csv")).at(1)).at(1) + "\n");
+  const Result folder = pipeline({"predict", "run/export", "--set", "task.test_path=some.fasta", "--set",
+                                  "task.plugin=protein", "--set", "run.device=cpu", "--output", "folder.csv"},
+                                 this->folder());
+  ASSERT_EQ(folder.code, 0) << folder.err;
+  EXPECT_NEAR(std::stod(fields_of(read_lines(path("folder.csv")).at(1)).at(3)),
+              std::stod(fields_of(lines.at(1)).at(3)), 1e-3);
+}
+
+TEST_F(Labels, AreLearntAlikeOnAnyNumberOfProcesses) {
+  for (const auto& [name, settings] : {std::pair("numbers", kStability), {"sites", kSites}}) {
+    const std::string run = name, three = run + "-three", chain = run + "-chain";
+    std::vector<std::string> one = words(settings);
+    one.insert(one.end(), {"--set", "run.dir=" + run, "--set", "task.esm2.hidden_dropout=0.1"});
+    const Result first = call("run", one);
+    ASSERT_EQ(first.code, 0) << first.out << first.err;
+    std::vector<std::string> on_three = one;
+    on_three.insert(on_three.end(), {"--set", "run.dir=" + three, "--set", "launch.processes=3", "--set",
+                                     "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
+                                     "backend.plugin=shm"});
+    ASSERT_EQ(call("run", on_three).code, 0);
+    EXPECT_EQ(curve(three), curve(run));
+    std::vector<std::string> begun = one, continued = on_three;
+    begun.insert(begun.end(), {"--set", "run.dir=" + chain, "--set", "train.max_steps=5"});
+    continued.insert(continued.end(), {"--set", "run.dir=" + chain});
+    ASSERT_EQ(call("run", begun).code, 0);
+    ASSERT_EQ(call("run", continued).code, 0);
+    EXPECT_EQ(curve(chain), curve(run));
+    for (const std::string& dir : {run, three}) {
+      std::vector<std::string> where = one;
+      where.insert(where.end(), {"--set", "run.dir=" + dir});
+      ASSERT_EQ(call("evaluate", where).code, 0);
+    }
+    EXPECT_EQ(json::parse(read_text(path(three + "/evaluation-test.json")))["figures"],
+              json::parse(read_text(path(run + "/evaluation-test.json")))["figures"]);
+  }
+}
+
+TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
+  ASSERT_EQ(call("run").code, 0);
+  const auto tensors = [&](const std::string& folder) {
+    std::map<std::string, std::string> values;
+    const auto files = safetensors::Folder::open(path(folder).string());
+    for (const std::string& name : files.names()) {
+      const auto& data = files.at(name).data;
+      values[name].assign(reinterpret_cast<const char*>(data.data()), data.size());
+    }
+    return values;
+  };
+  const auto learn = [&](const std::string& run, std::vector<std::string> more) {
+    std::vector<std::string> settings = words(kPlace);
+    settings.insert(settings.end(), {"--set", "run.dir=" + run, "--set", "train.init_from=run"});
+    const std::vector<std::string> others = words(std::move(more));
+    settings.insert(settings.end(), others.begin(), others.end());
+    const Result trained = call("run", settings);
+    EXPECT_EQ(trained.code, 0) << trained.out << trained.err;
+    const Result exported = call("export", settings);
+    EXPECT_EQ(exported.code, 0) << exported.err;
+    return trained.out;
+  };
+  EXPECT_THAT(learn("frozen", {"task.freeze=[\"esm.*\"]"}),
+              AllOf(HasSubstr("classifier.dense.weight, classifier.dense.bias"),
+                    HasSubstr("lm_head.dense.weight"), HasSubstr("2 classes: cytosol, membrane")));
+  ASSERT_EQ(call("export", {"--output", "base"}).code, 0);
+  const auto base = tensors("base");
+  for (const auto& [name, value] : tensors("frozen/export")) {
+    if (name.starts_with("classifier.")) continue;
+    EXPECT_EQ(value, base.at(name)) << name;
+  }
+  const json config = json::parse(read_text(path("frozen/export/config.json")));
+  EXPECT_EQ(config["id2label"], json({{"0", "cytosol"}, {"1", "membrane"}}));
+
+  // Low-rank additions, with the head beside them: as PEFT's folder to the model that was pretrained.
+  learn("lora", {"task.esm2.lora.rank=2", "task.esm2.lora.base_model=base"});
+  const json adapter = json::parse(read_text(path("lora/export/adapter_config.json")));
+  EXPECT_THAT(adapter["modules_to_save"], ElementsAre("classifier.dense", "classifier.out_proj"));
+  const auto predicted = [&](std::vector<std::string> command, const std::string& output) {
+    command.insert(command.end(), {"--output", output});
+    const Result result = pipeline(std::move(command), folder());
+    EXPECT_EQ(result.code, 0) << result.err;
+    return read_lines(path(output));
+  };
+  std::vector<std::string> by_run{"predict", "train.toml", "--set", "run.dir=lora"},
+      by_adapter{"predict", "train.toml", "--checkpoint",
+                 "base",    "--set",      "task.esm2.lora.init_from=lora/export"};
+  for (auto* const command : {&by_run, &by_adapter}) {
+    const auto settings = words(kPlace);
+    command->insert(command->end(), settings.begin(), settings.end());
+  }
+  by_run.insert(by_run.end(), {"--set", "task.esm2.lora.rank=2"});
+  EXPECT_EQ(predicted(by_adapter, "adapter.csv"), predicted(by_run, "lora.csv"));
+
+  // What was not trained is not predicted.
+  std::vector<std::string> untrained{"predict", "train.toml", "--checkpoint", "base"};
+  const auto settings = words(kPlace);
+  untrained.insert(untrained.end(), settings.begin(), settings.end());
+  const Result refused = pipeline(untrained, folder());
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("needs a head for labels, which base does not have: train one with train.init_from"));
+}
+
+TEST_F(Labels, WhatCannotBeIsRefusedByName) {
+  const auto problem = [&](std::vector<std::string> settings) {
+    const Result result = call("run", words(std::move(settings)));
+    EXPECT_EQ(result.code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(problem({"task.objective=regression"}),
+              HasSubstr("none of 242 sequences has a label (task.label): m0: nothing in column \"label\""));
+  EXPECT_THAT(problem({"task.objective=regression", "task.label.column=place"}),
+              HasSubstr("in column \"place\" is no number"));
+  EXPECT_THAT(problem({"task.objective=classification", "task.label.column=kind"}),
+              HasSubstr("the data has 1 class, enzyme: must be 2 to 1000"));
+  EXPECT_THAT(problem({"task.label.column=place"}),
+              HasSubstr("task.label.column=place: is of no use with task.objective = \"masked\""));
+  EXPECT_THAT(problem({"task.objective=contacts"}),
+              HasSubstr("none of 242 sequences has a label (task.label): m0: no backbone"));
+  EXPECT_THAT(problem({"task.objective=classification", "task.label.source=secondary_structure"}),
+              HasSubstr("needs task.objective = \"classification\" and task.label.per = \"residue\""));
+  std::vector<std::string> frozen = kPlace;
+  frozen.emplace_back("task.freeze=[\"encoder.*\"]");
+  EXPECT_THAT(problem(frozen),
+              HasSubstr("\"encoder.*\" matches no parameter; there are classifier.*, esm.*"));
+  std::vector<std::string> named = kPlace;
+  named.emplace_back("task.label.classes=[\"cytosol\", \"nucleus\"]");
+  EXPECT_THAT(problem(named), HasSubstr("the data has a class \"membrane\""));
+}
+
+class StructureLabels : public testing::Test, public SmallEsm2Job {};
+
+TEST_F(StructureLabels, SecondaryStructureIsThatOfTheBackbone) {
+  const std::vector<std::string> settings{"--set", "task.objective=classification",
+                                          "--set", "task.label.per=residue",
+                                          "--set", "task.label.source=secondary_structure"};
+  const Result trained = call("run", settings);
+  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  ASSERT_EQ(call("evaluate", settings).code, 0);
+  ASSERT_EQ(call("predict", settings).code, 0);
+  const auto lines = read_lines(path("run/submission-files/labels.csv"));
+  EXPECT_EQ(lines.front(), "id,chain,number,insertion,residue,prediction,p_H,p_E,p_C,label");
+  std::map<std::string, std::string> right;  // the helices are ideal ones
+  for (size_t i = 1; i < lines.size(); ++i) right[fields_of(lines[i]).at(0)] += fields_of(lines[i]).back();
+  for (const auto& [name, states] : right) {
+    EXPECT_EQ(states.substr(4, states.size() - 8), std::string(states.size() - 8, 'H'))
+        << name << " " << states;
+    EXPECT_EQ(states.front(), 'C');
+    EXPECT_EQ(states.back(), 'C');
+  }
+  EXPECT_GT(figure(path("run"), "accuracy"), 0.8);
+  EXPECT_TRUE(fs::exists(path("run/evaluation-test-files/confusion.svg")));
+}
+
+TEST_F(StructureLabels, ContactsAreLearntAlikeEverywhereAndDrawn) {
+  const std::vector<std::string> settings{"--set", "task.objective=contacts", "--set",
+                                          "task.data.max_residues=512"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), settings.begin(), settings.end());
+    return more;
+  };
+  const Result trained = call("run", settings);
+  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  const Result three = call("run", with({"--set", "run.dir=three", "--set", "launch.processes=3", "--set",
+                                         "strategy.plugin=sharded", "--set", "backend.plugin=shm"}));
+  ASSERT_EQ(three.code, 0) << three.out << three.err;
+  EXPECT_EQ(curve("three"), curve("run"));
+  const Result evaluated = call("evaluate", settings);
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  EXPECT_THAT(evaluated.out, HasSubstr("precision of the likeliest pairs at least 6 apart: L "));
+  ASSERT_EQ(call("predict", settings).code, 0);
+  const auto lines = read_lines(path("run/submission-files/contacts.csv"));
+  EXPECT_EQ(
+      lines.front(),
+      "id,chain,number,insertion,residue,other_number,other_insertion,other_residue,probability,contact");
+  // Nothing is in contact within an ideal helix but what is nearer than six positions.
+  std::set<std::string> contacts;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const auto fields = fields_of(lines[i]);
+    EXPECT_GE(std::stoi(fields.at(5)) - std::stoi(fields.at(2)), 6);
+    contacts.insert(fields.back());
+  }
+  EXPECT_THAT(contacts, ElementsAre("0"));
+  size_t pictures = 0;
+  for (const auto& entry : fs::directory_iterator(path("run/submission-files")))
+    pictures += entry.path().filename().string().ends_with("-contacts.svg") ? 1 : 0;
+  EXPECT_EQ(pictures, read_lines(path("run/submission.csv")).size() - 1);
+  // A sequence has no backbone, and its contacts can be predicted all the same.
+  write_text(path("some.fasta"), ">one\nMKTAYIAKQRQISFVKSHFSRQLEERLG\n");
+  const Result sequence =
+      call("predict", with({"--set", "task.test_path=some.fasta", "--output", "fasta.csv"}));
+  ASSERT_EQ(sequence.code, 0) << sequence.err;
+  EXPECT_TRUE(read_lines(path("fasta-files/contacts.csv")).back().ends_with(","));
+}
+
+}  // namespace
+}  // namespace pipeline::tests
