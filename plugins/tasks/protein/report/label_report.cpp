@@ -121,11 +121,15 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
 // Right classes by predicted ones, as a table and a picture.
 void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes,
                     const ReportSink& sink) {
-  constexpr size_t kMostShown = 40;
+  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
+  const bool by_number =
+      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
   std::string csv = "right";
   for (const std::string& name : classes) csv += "," + csv_field(name);
   csv += "\n";
-  HeatMap map{.title = "What is right, and what is predicted",
+  HeatMap map{.title = by_number
+                           ? "What is right, and what is predicted; classes in the order of confusion.csv"
+                           : "What is right, and what is predicted",
               .low = 0,
               .high = 1,
               .low_label = "0 of the right class",
@@ -140,8 +144,8 @@ void show_confusion(const Confusion& confusion, const std::vector<std::string>& 
       all += confusion.of(right, k);
     }
     csv += "\n";
-    map.rows.push_back(classes[right]);
-    map.columns.push_back(classes[right]);
+    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
+    map.columns.push_back(map.rows.back());
     for (size_t k = 0; k < classes.size(); ++k)
       map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
   }
