@@ -28,7 +28,7 @@ class Esm2 : public ProteinModel {
 
   LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
-  // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
+  // Logits of all tokens, 33 of ESM-2, at target_rows: (T, tokens) fp32. Not differentiable.
   at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
   Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
   int64_t layers() const override { return config_.num_layers; }
@@ -41,6 +41,19 @@ class Esm2 : public ProteinModel {
   // As text. There is none before import_folder().
   std::string extra_state() const override { return extras_.pack(config_); }
   void set_extra_state(std::string_view state) override;
+
+ protected:
+  // For ESM C (../esmc), which is the same but for its parameters and its folders: declares none. `stream`:
+  // how many times the model's own residual stream layers see here.
+  Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, double stream);
+
+  adapters::LoraOptions lora_;
+  at::Tensor words_;  // (tokens, C)
+  std::vector<transformer::Layer> layers_;
+  transformer::Norm last_norm_;
+  transformer::Linear head_dense_;
+  transformer::Norm head_norm_;
+  at::Tensor head_weight_, head_bias_;  // (tokens, C), which may be the words; (tokens)
 
  private:
   void set_extras(esm2::Extras extras);
@@ -55,14 +68,7 @@ class Esm2 : public ProteinModel {
   void start_from_adapter();
 
   Esm2Config config_;
-  adapters::LoraOptions lora_;
-  at::Tensor words_;  // (33, C)
-  std::vector<transformer::Layer> layers_;
-  transformer::Norm last_norm_;
-  transformer::Linear head_dense_;
-  transformer::Norm head_norm_;
-  at::Tensor head_bias_;  // (33)
-
+  double stream_;
   at::Tensor frequencies_;  // of the rotary positions
   esm2::Extras extras_;
 };

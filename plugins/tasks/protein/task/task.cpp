@@ -9,6 +9,7 @@
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
+#include "plugins/tasks/protein/esmc/esmc.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
@@ -31,7 +32,7 @@ void ProteinTask::open_dataset() {
     if (is_needed) check(config().path_key(), config().path());
     check("test_path", config().test_path);
     check("split.list", config().split.list);
-    if (config().kind != "esm2" && !config().test_path.empty() && are_sequences(config().test_path))
+    if (sees_structure() && !config().test_path.empty() && are_sequences(config().test_path))
       config_error("test_path", concat("is sequences, which have no structure: task.model = \"",
                                        config().kind, "\" needs structures"));
   }
@@ -96,6 +97,8 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   std::shared_ptr<ProteinModel> model;
   if (config().kind == "esm2") {
     model = std::make_shared<Esm2>(config().esm2.model, config().esm2.lora);
+  } else if (config().kind == "esmc") {
+    model = std::make_shared<Esmc>(config().esmc.model, config().esmc.lora);
   } else {
     model = std::make_shared<EncoderDecoder>(config().model);
   }
