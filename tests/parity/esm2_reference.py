@@ -1,7 +1,9 @@
 """ESM-2 and ESM C in transformers, and proteins in our numbers: what esm2_parity.py compares with."""
 
+import tempfile
+
 import torch
-from transformers import EsmcConfig, EsmcForMaskedLM, EsmConfig, EsmForMaskedLM
+from transformers import EsmcConfig, EsmcForMaskedLM, EsmConfig, EsmForMaskedLM, EsmcTokenizer, EsmTokenizer
 
 # Ours: amino acids by letter, then the unknown one and the mask.
 OURS = [*"ACDEFGHIKLMNPQRSTVWY", "X", "<mask>"]
@@ -28,6 +30,20 @@ def make_model(kind="esm", **size):
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     return model
+
+
+def save_model(folder, kind, **size):
+    """A model in a folder with its tokenizer, as it is read from there."""
+    model = make_model(kind, **size)
+    model.save_pretrained(folder)
+    if kind == "esmc":
+        EsmcTokenizer().save_pretrained(folder)
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as vocabulary:
+            vocabulary.write("\n".join(VOCABULARY))
+            vocabulary.flush()
+            EsmTokenizer(vocabulary.name).save_pretrained(folder)
+    return type(model).from_pretrained(folder).eval()
 
 
 def make_samples(count, longest):

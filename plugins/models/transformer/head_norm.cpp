@@ -18,9 +18,13 @@ struct HeadColumns {
 };
 using AllHeads = std::array<HeadColumns, 2>;
 
-// (N * heads, D), in the dtype of the norm's weight.
+// (N * heads, D), in the dtype of the norm's weight. Contiguous also where one head is all columns: others
+// than our kernels add up in an order that depends on the number of threads.
 at::Tensor rows_of(const at::Tensor& x, const HeadColumns& heads, const at::Tensor& weight) {
-  return x.narrow(1, heads.first, heads.count).reshape({-1, weight.size(0)}).to(weight.scalar_type());
+  return x.narrow(1, heads.first, heads.count)
+      .reshape({-1, weight.size(0)})
+      .to(weight.scalar_type())
+      .contiguous();
 }
 
 void put(at::Tensor& x, const HeadColumns& heads, const at::Tensor& rows) {
