@@ -55,8 +55,10 @@ class Esm2 : public ProteinModel {
   transformer::Norm head_norm_;
   at::Tensor head_weight_, head_bias_;  // (tokens, C), which may be the words; (tokens)
 
- private:
   void set_extras(esm2::Extras extras);
+  const esm2::Extras& extras() const { return extras_; }
+
+ private:
   // What the layers share, and what the first one gets: (R, C).
   transformer::LayerPass shared(const esm2::Sequences& sequences) const;
   at::Tensor embedded(const esm2::Sequences& sequences, const ForwardPass& pass) const;

@@ -21,7 +21,7 @@
 namespace pipeline::protein::esm2 {
 namespace {
 
-constexpr const char *kWhat = "what the weights carry besides ESM-2's parameters", *kFiles = "files";
+constexpr const char *kWhat = "what the weights carry besides parameters", *kFiles = "files";
 
 [[noreturn]] void fail(const std::string& problem) {
   throw std::runtime_error(std::string(kWhat) + ": " + problem);

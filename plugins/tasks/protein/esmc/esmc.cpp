@@ -72,7 +72,7 @@ void Esmc::start_from_adapter() {
 }
 
 void Esmc::import_folder(const std::filesystem::path& folder) {
-  files_ = esmc::import_folder(folder.string(), config_, parameters_);
+  set_extras({.files = esmc::import_folder(folder.string(), config_, parameters_)});
   start_from_adapter();  // after what is the whole model's
 }
 
@@ -81,15 +81,8 @@ void Esmc::export_folder(const std::filesystem::path& folder) const {
     return adapters::export_adapter(folder.string(), parameters_, lora_, esmc::adapted_model(config_),
                                     lora_.base_model);
   esmc::export_folder(
-      folder.string(), config_, parameters_, files_,
+      folder.string(), config_, parameters_, extras().files,
       [&](const ParameterRegistry::Declared& parameter) { return adapters::merged(parameter, layers_); });
-}
-
-std::string Esmc::extra_state() const { return files_.empty() ? "" : text::pack(files_); }
-
-void Esmc::set_extra_state(std::string_view state) {
-  files_ = state.empty() ? text::Files()
-                         : text::unpack(state, "what the weights carry besides ESM C's parameters");
 }
 
 }  // namespace pipeline::protein

@@ -2,12 +2,10 @@
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/esmc/folder.hpp"
-#include "tokenizer/folder_files.hpp"
 
 namespace pipeline::protein {
 
@@ -25,10 +23,6 @@ class Esmc : public Esm2 {
   void import_folder(const std::filesystem::path& folder) override;
   void export_folder(const std::filesystem::path& folder) const override;
 
-  // The tokenizer's files. There are none before import_folder().
-  std::string extra_state() const override;
-  void set_extra_state(std::string_view state) override;
-
  private:
   transformer::Layer add_layer(int64_t number, double epsilon);
   transformer::Norm add_plain_norm(const std::string& name, uint32_t unit, double epsilon);
@@ -36,7 +30,6 @@ class Esmc : public Esm2 {
   void start_from_adapter();
 
   EsmcConfig config_;
-  text::Files files_;
 };
 
 }  // namespace pipeline::protein
