@@ -177,7 +177,8 @@ std::string folder(const fs::path& path) {
   const bool has_weights = has(path / "model.safetensors") || has(path / "model.safetensors.index.json");
   if (has(path / "adapter_config.json") && !has_weights)
     return "is a LoRA adapter, without the model that it is for: name the model's folder here, and this one "
-           "as task.language.lora.init_from (of an ESM-2 task.esm2.lora.init_from)";
+           "as task.language.lora.init_from (of an ESM-2 task.esm2.lora.init_from, of an ESM C "
+           "task.esmc.lora.init_from)";
   if (entries(path).empty())
     return "is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json";
   if (!has(path / "config.json"))

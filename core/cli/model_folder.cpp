@@ -39,7 +39,8 @@ std::string base_of_adapter(const std::string& folder) {
   throw Error(
       PL_ERROR_CONFIG,
       fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, and "
-                  "--set task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from){}{}",
+                  "--set task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from, of an ESM C "
+                  "task.esmc.lora.init_from){}{}",
                   path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub));
 }
 

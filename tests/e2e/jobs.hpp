@@ -13,7 +13,8 @@
 
 namespace pipeline::tests {
 
-using Jobs = testing::Types<SmallJob, SmallProteinJob, SmallEsm2Job, SmallVlmJob, SmallContrastiveJob>;
+using Jobs =
+    testing::Types<SmallJob, SmallProteinJob, SmallEsm2Job, SmallEsmcJob, SmallVlmJob, SmallContrastiveJob>;
 
 struct JobNames {
   template <class JobT>
@@ -21,6 +22,7 @@ struct JobNames {
     if (std::is_same_v<JobT, SmallJob>) return "Summarization";
     if (std::is_same_v<JobT, SmallVlmJob>) return "Vlm";
     if (std::is_same_v<JobT, SmallContrastiveJob>) return "Contrastive";
+    if (std::is_same_v<JobT, SmallEsmcJob>) return "Esmc";
     return std::is_same_v<JobT, SmallProteinJob> ? "Protein" : "Esm2";
   }
 };

@@ -22,6 +22,10 @@ inline constexpr const char* kSequenceModel = R"(model = "esm2"
 esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
 )";
 
+inline constexpr const char* kEsmcModel = R"(model = "esmc"
+esmc = { num_layers = 2, hidden_dim = 16, num_heads = 2, intermediate_dim = 40 }
+)";
+
 inline std::string protein_config(const std::string& model) {
   return R"([run]
 dir = "run"
@@ -98,6 +102,13 @@ class SmallEsm2Job : public SmallProteinJob {
   static std::string config() { return protein_config(kSequenceModel); }
 
   SmallEsm2Job() { write_text(path("train.toml"), config()); }
+};
+
+class SmallEsmcJob : public SmallProteinJob {
+ public:
+  static std::string config() { return protein_config(kEsmcModel); }
+
+  SmallEsmcJob() { write_text(path("train.toml"), config()); }
 };
 
 }  // namespace pipeline::tests

@@ -105,6 +105,62 @@ TEST_F(Esm2, TrainsOnTheSameData) {
   EXPECT_THAT(other.err, HasSubstr("--set task.model=encoder-decoder: run/export/config.json has \"esm2\""));
 }
 
+class Esmc : public testing::Test, public SmallEsmcJob {};
+
+TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
+  const Result run = call("run");
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const auto lines = read_lines(path("run/metrics.jsonl"));
+  EXPECT_NEAR(nlohmann::json::parse(lines.front())["loss"].get<double>(), std::log(64), 0.5);
+  EXPECT_LT(nlohmann::json::parse(lines.back())["loss"], nlohmann::json::parse(lines.front())["loss"]);
+  ASSERT_EQ(call("export", {"--output", "model"}).code, 0);
+  for (const char* file : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
+    EXPECT_TRUE(fs::exists(path("model") / file)) << file;
+  const std::string weights = read_text(path("model/model.safetensors"));
+
+  // The folder stands for the whole configuration.
+  const auto use = [&](const std::string& verb, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--set", "run.device=cpu", "--set", "run.cache_dir=cache"});
+    more.insert(more.begin(), {verb, "model"});
+    return pipeline(more, folder());
+  };
+  const std::vector<std::string> data{"--set", "task.test_path=structures", "--set",
+                                      "task.data.min_residues=10"};
+  const Result evaluated = use("evaluate", data);
+  ASSERT_EQ(evaluated.code, 0) << evaluated.out << evaluated.err;
+  EXPECT_THAT(evaluated.out, HasSubstr("task protein of model"));
+  const Result predicted = use("predict", data);
+  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  ASSERT_EQ(use("export", {"--output", "again"}).code, 0);
+  EXPECT_EQ(read_text(path("again/model.safetensors")), weights);
+  EXPECT_EQ(read_text(path("again/tokenizer.json")), read_text(path("model/tokenizer.json")));
+
+  // Additions to it are a PEFT adapter, which another run begins with.
+  write_text(path("train.toml"), protein_config(""));
+  const Result adapted =
+      call("run", {"--set", "run.dir=adapted", "--set", "train.init_from=model", "--set",
+                   "task.esmc.lora.rank=2", "--set", "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"});
+  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
+  EXPECT_THAT(adapted.out, HasSubstr("from model/config.json: task.model = \"esmc\", "));
+  EXPECT_THAT(adapted.out, HasSubstr("task.esmc.intermediate_dim = 40"));
+  ASSERT_EQ(call("export", {"--set", "run.dir=adapted", "--checkpoint", "last"}).code, 0);
+  const auto config = nlohmann::json::parse(read_text(path("adapted/export/adapter_config.json")));
+  EXPECT_EQ(config["base_model_name_or_path"], "model");
+  EXPECT_THAT(config["target_modules"],
+              testing::UnorderedElementsAre("q_proj", "gate_proj", "up_proj", "down_proj"));
+  const Result begun = call("run", {"--set", "run.dir=begun", "--set", "train.init_from=model", "--set",
+                                    "task.esmc.lora.init_from=adapted/export", "--set", "optimizer.lr=0.0",
+                                    "--set", "train.max_steps=1"});
+  ASSERT_EQ(begun.code, 0) << begun.out << begun.err;
+  const auto loss_of = [&](const std::string& dir) {
+    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+  };
+  EXPECT_EQ(loss_of("begun"), loss_of("adapted"));
+  const Result other =
+      call("check", {"--set", "run.dir=other", "--set", "train.init_from=model", "--set", "task.model=esm2"});
+  EXPECT_THAT(other.err, HasSubstr("--set task.model=esm2: model/config.json has \"esmc\""));
+}
+
 void expect_low_precision_learns_alike(const Job& job, const std::vector<std::string>& options) {
   const auto in = [&](const std::string& precision, const std::string& verb) {
     std::vector<std::string> all = options;
@@ -126,6 +182,7 @@ TEST_F(Protein, LearnsAlikeInLowPrecision) {
   expect_low_precision_learns_alike(*this, {"--set", "task.distogram=0.3"});
 }
 TEST_F(Esm2, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
+TEST_F(Esmc, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
 
 TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
   const Result structure = call("check", {"--set", "task.model=esm2"});
@@ -134,6 +191,9 @@ TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
   const Result sequence = call("check", {"--set", "task.esm2.num_layers=3"});
   EXPECT_EQ(sequence.code, 2);
   EXPECT_THAT(sequence.err, HasSubstr("task.esm2.num_layers=3: is of no use without task.model"));
+  const Result other = call("check", {"--set", "task.esmc.num_layers=3"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("task.esmc.num_layers=3: is of no use without task.model = \"esmc\""));
 }
 
 TEST_F(Protein, APathThatIsNotThereIsNamedWithItsKey) {

@@ -111,6 +111,15 @@ CLASSES = {
         refused={"vocab_size": 34, "mask_token_id": 31, "rope_theta": 5000.0, "position_embedding_type": "absolute",
                  "emb_layer_norm_before": True, "is_folding_model": True, "esmfold_config": {"x": 1}, "vocab_list": ["a"],
                  "tie_word_embeddings": False, "pad_token_id": 2}),
+    "EsmcConfig": dict(
+        follows={
+            "hidden_size": (48, "esmc.hidden_dim", 48, {"head_dim": 24}), "num_hidden_layers": (2, "esmc.num_layers"),
+            "num_attention_heads": (4, "esmc.num_heads", 4, {"head_dim": 8, "num_key_value_heads": 4}),
+            "intermediate_size": (80, "esmc.intermediate_dim"), "attention_dropout": (0.25, "esmc.attention_dropout")},
+        no_effect={"max_position_embeddings": 64, "initializer_range": 0.5, "classifier_dropout": 0.3},
+        refused={"vocab_size": 33, "mask_token_id": 31, "rope_theta": 5000.0, "rope_parameters": {"rope_theta": 5000.0},
+                 "hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "num_key_value_heads": 1,
+                 "head_dim": 8, "bos_token_id": 3, "eos_token_id": [3, 4], "pad_token_id": 5}),
 }
 
 
@@ -159,6 +168,7 @@ def make_folders(work):
         "EsmConfig": t.EsmForMaskedLM(t.EsmConfig(vocab_size=33, mask_token_id=32, pad_token_id=1, hidden_size=32, num_hidden_layers=1,
                                                  num_attention_heads=2, intermediate_size=64, position_embedding_type="rotary",
                                                  emb_layer_norm_before=False, token_dropout=True)),
+        "EsmcConfig": t.EsmcForMaskedLM(t.EsmcConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)),
     }
     for name, model in models.items():
         folder = os.path.join(work, name)
@@ -181,9 +191,9 @@ def make_folders(work):
     tasks["GPT2Config"] = '[task]\nplugin = "summarization"\ndata.train = "pairs.jsonl"\n'
     for name in LLAVAS:
         tasks[name] = '[task]\nplugin = "vlm"\ndata.train = "captions.jsonl"\n'
-    tasks["EsmConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
+    tasks["EsmConfig"] = tasks["EsmcConfig"] = '[task]\nplugin = "protein"\npdb_path = "."\n'
     for name, task in tasks.items():
-        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", *LLAVAS, "EsmConfig") else ""
+        whole = f'init_from = "{name}"\n' if name in ("GPT2Config", *LLAVAS, "EsmConfig", "EsmcConfig") else ""
         with open(os.path.join(work, name + ".toml"), "w") as file:
             file.write(f'[run]\ndir = "run-{name}"\ncache_dir = "cache"\n' + task + steps + whole)
     return models
@@ -263,7 +273,7 @@ def walk(folders, name, fields):
     for field, value in refused.items():
         code, out = folders.check(name, {field: value})
         # of a part, the field in it
-        part = [f for f in value if f != "model_type"] if isinstance(value, dict) and field.endswith(("_config", "_dict")) else []
+        part = [f for f in value if f != "model_type"] if isinstance(value, dict) and field.endswith(("_config", "_dict", "_parameters")) else []
         named = part[0] if part and field not in ("quantization_config", "esmfold_config") else field
         assert code == 2 and f"{named} = " in out and "config.json" in out, f"{name}.{field} = {value}: expected a refusal:\n{out}"
     print(f"{name}: {len(promised['follows'])} fields are followed, {len(no_effect)} have no effect, {len(refused)} are refused")
@@ -299,7 +309,7 @@ def main():
         folders = Folders(os.path.abspath(args.pipeline), work)
         for name in CLASSES:
             walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
-            if name == "EsmConfig":
+            if name in ("EsmConfig", "EsmcConfig"):
                 continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
             if any(part in name for part in ("CLIP", "Siglip", "Llava", "Idefics3", "SmolVLM")):
                 resize = write_processor(os.path.join(work, name), name)

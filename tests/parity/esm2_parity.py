@@ -1,4 +1,4 @@
-"""Compares our ESM-2 with transformers, live: logits, loss, every gradient, and the folder that we save, for randomly initialised models.
+"""Compares our ESM-2 and ESM C with transformers, live: logits, loss, every gradient, and the folder that we save, for randomly initialised models.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
@@ -17,6 +17,9 @@ SIZES = [
     dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),
     dict(hidden_size=36, num_hidden_layers=3, num_attention_heads=3, intermediate_size=50, token_dropout=False, layer_norm_eps=1e-6),
     dict(hidden_size=320, num_hidden_layers=6, num_attention_heads=20, intermediate_size=1280),  # esm2_t6_8M
+    dict(kind="esmc", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64),
+    dict(kind="esmc", hidden_size=36, num_hidden_layers=5, num_attention_heads=3, intermediate_size=50),
+    dict(kind="esmc", hidden_size=192, num_hidden_layers=36, num_attention_heads=3, intermediate_size=512),  # as deep as the 600M model
 ]
 
 
@@ -32,10 +35,10 @@ def check(what, ours, theirs):
 def check_export(model, saved):
     """transformers loads what we saved, with nothing missing or left over, as what it was."""
     import torch
-    from esm2_reference import VOCABULARY
-    from transformers import AutoTokenizer, EsmForMaskedLM
+    from esm2_reference import VOCABULARY, VOCABULARY_OF_ESMC
+    from transformers import AutoTokenizer
 
-    again, info = EsmForMaskedLM.from_pretrained(saved, output_loading_info=True)
+    again, info = type(model).from_pretrained(saved, output_loading_info=True)
     for kind, names in info.items():
         assert not names, f"{kind} in the folder that we saved: {names}"
     theirs = model.state_dict()
@@ -46,7 +49,8 @@ def check_export(model, saved):
         if key not in ("transformers_version", "dtype", "architectures", "_name_or_path"):
             assert again.config.to_dict().get(key) == value, f"{key}: {value!r} became {again.config.to_dict().get(key)!r}"
     tokenizer = AutoTokenizer.from_pretrained(saved)
-    assert type(tokenizer).__name__ == "EsmTokenizer" and tokenizer.get_vocab() == {token: i for i, token in enumerate(VOCABULARY)}
+    name, vocabulary = {"esm": ("EsmTokenizer", VOCABULARY), "esmc": ("EsmcTokenizer", VOCABULARY_OF_ESMC)}[model.config.model_type]
+    assert type(tokenizer).__name__ == name and tokenizer.get_vocab() == {token: i for i, token in enumerate(vocabulary)}
     assert tokenizer("MK<mask>X").input_ids == [0, 20, 15, 32, 24, 2] and tokenizer.mask_token_id == 32
 
 
@@ -66,7 +70,7 @@ def compare(probe, size, seed):
     if seed == 1:  # as in folders whose frequencies were rounded
         with torch.no_grad():
             model.esm.rotary_embeddings.inv_freq.copy_(model.esm.rotary_embeddings.inv_freq.half().float())
-    samples = make_samples(6, 60 if size["hidden_size"] < 100 else 150)
+    samples = make_samples(6, 60 if size["hidden_size"] < 200 else 150)
     worst = {}
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "source")
@@ -92,16 +96,15 @@ def compare(probe, size, seed):
           "differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
-def compare_adapter(probe, additions, seed):
+def compare_adapter(probe, size, additions, seed):
     """The same with peft's additions: its folder read, ours read by peft, and the model that both make of them."""
     import peft
     import torch
     from esm2_reference import forward, make_model, make_samples
     from safetensors.torch import load_file
-    from transformers import EsmForMaskedLM
 
     torch.manual_seed(seed)
-    base, samples = make_model(**SIZES[0]), make_samples(6, 60)
+    base, samples = make_model(**size), make_samples(6, 60)
     with tempfile.TemporaryDirectory() as folder:
         source, adapter = os.path.join(folder, "source"), os.path.join(folder, "theirs")
         base.save_pretrained(source)
@@ -113,17 +116,17 @@ def compare_adapter(probe, additions, seed):
         answer = run_probe(probe, source, folder, samples, adapter)
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         gradients = load_file(os.path.join(folder, "gradients", "adapter_model.safetensors"))
-        again = peft.PeftModel.from_pretrained(EsmForMaskedLM.from_pretrained(source), os.path.join(folder, "adapter")).eval()
-        merged = EsmForMaskedLM.from_pretrained(os.path.join(folder, "model")).eval()
+        again = peft.PeftModel.from_pretrained(type(base).from_pretrained(source), os.path.join(folder, "adapter")).eval()
+        merged = type(base).from_pretrained(os.path.join(folder, "model")).eval()
         logits, _, loss = forward(model, samples)
         loss.backward()
         with torch.no_grad():
             worst = {"logits": check("logits", ours, logits), "our adapter": check("our adapter", forward(again, samples)[0], logits),
                      "merged": check("merged", forward(merged, samples)[0], logits),
                      "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1)),
-                     "moved": (forward(EsmForMaskedLM.from_pretrained(source).eval(), samples)[0] - logits).norm() / logits.norm()}
+                     "moved": (forward(type(base).from_pretrained(source).eval(), samples)[0] - logits).norm() / logits.norm()}
         assert worst["moved"] > 0.01, f"the additions move the logits by {worst['moved']:.1e}"
-        theirs = {name.replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
+        theirs = {name.replace(".modules_to_save.default", "").replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
         assert gradients.keys() == theirs.keys(), sorted(gradients.keys() ^ theirs.keys())
         worst["gradients up to"] = max(check(f"gradient of {name}", gradients[name], theirs[name]) for name in theirs)
     print(f"equal to peft {peft.__version__}: {additions}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
@@ -145,9 +148,13 @@ def main():
     for seed, size in enumerate(SIZES):
         compare(arguments.probe, size, seed)
         print(f"equal to transformers {transformers.__version__}: {size}")
-    for seed, additions in enumerate((dict(target_modules=["query", "value"]), dict(target_modules=r"esm\.encoder\..*(query|key|value|dense)", use_rslora=True),
-                                      dict(target_modules=["key", "attention.output.dense"], layers_to_transform=[1]))):
-        compare_adapter(arguments.probe, additions, seed)
+    every = r"esm\.encoder\..*(query|key|value|dense)"
+    for seed, (size, additions) in enumerate((
+            (SIZES[0], dict(target_modules=["query", "value"])), (SIZES[0], dict(target_modules=every, use_rslora=True)),
+            (SIZES[0], dict(target_modules=["key", "attention.output.dense"], layers_to_transform=[1])),
+            (SIZES[3], dict(target_modules=["q_proj", "v_proj"])), (SIZES[4], dict(target_modules=r"esmc\..*_proj", use_rslora=True)),
+            (SIZES[4], dict(target_modules=["k_proj", "up_proj"], layers_to_transform=[1], modules_to_save=["lm_head"])))):
+        compare_adapter(arguments.probe, size, additions, seed)
 
 
 if __name__ == "__main__":

@@ -1,23 +1,28 @@
-"""ESM-2 in transformers, and proteins in our numbers: what esm2_parity.py compares with."""
+"""ESM-2 and ESM C in transformers, and proteins in our numbers: what esm2_parity.py compares with."""
+
+import tempfile
 
 import torch
-from transformers import EsmConfig, EsmForMaskedLM
+from transformers import EsmcConfig, EsmcForMaskedLM, EsmConfig, EsmForMaskedLM, EsmcTokenizer, EsmTokenizer
 
 # Ours: amino acids by letter, then the unknown one and the mask.
 OURS = [*"ACDEFGHIKLMNPQRSTVWY", "X", "<mask>"]
 AMINO_ACIDS, UNKNOWN, MASK = 20, 20, 21
 VOCABULARY = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
 CLS, PAD, EOS = 0, 1, 2
+VOCABULARY_OF_ESMC = [token if token != "<null_1>" else "|" for token in VOCABULARY]
 THEIRS = [VOCABULARY.index(token) for token in OURS]
 
 
-def make_model(**size):
+def make_model(kind="esm", **size):
     """Randomly initialised, but biases and norms are not 0 and 1, and weights are larger than before training."""
-    config = EsmConfig(**{
-        **dict(vocab_size=33, mask_token_id=32, pad_token_id=1, position_embedding_type="rotary", token_dropout=True,
-               emb_layer_norm_before=False, layer_norm_eps=1e-5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
-        **size})
-    model = EsmForMaskedLM(config).eval()
+    if kind == "esmc":
+        model = EsmcForMaskedLM(EsmcConfig(**size)).eval()
+    else:
+        model = EsmForMaskedLM(EsmConfig(**{
+            **dict(vocab_size=33, mask_token_id=32, pad_token_id=1, position_embedding_type="rotary", token_dropout=True,
+                   emb_layer_norm_before=False, layer_norm_eps=1e-5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+            **size})).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 2:
@@ -25,6 +30,20 @@ def make_model(**size):
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
     return model
+
+
+def save_model(folder, kind, **size):
+    """A model in a folder with its tokenizer, as it is read from there."""
+    model = make_model(kind, **size)
+    model.save_pretrained(folder)
+    if kind == "esmc":
+        EsmcTokenizer().save_pretrained(folder)
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as vocabulary:
+            vocabulary.write("\n".join(VOCABULARY))
+            vocabulary.flush()
+            EsmTokenizer(vocabulary.name).save_pretrained(folder)
+    return type(model).from_pretrained(folder).eval()
 
 
 def make_samples(count, longest):

@@ -1,10 +1,11 @@
 """Compares what `pipeline predict` and `pipeline evaluate` make of a model's folder alone, as the command line gives it, with transformers
-on the same folder and data: an ESM-2 on proteins, language models on pairs and on conversations. There is no run, and nothing is trained.
+on the same folder and data: an ESM-2 and an ESM C on proteins, language models on pairs and on conversations. There is no run, and nothing is trained.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
 import argparse
 import csv
+import functools
 import itertools
 import json
 import math
@@ -103,21 +104,19 @@ def compare_groups(program, work, model, tokenizer):
     assert len(fits) == 2 and sorted(fits[0] + fits[1]) == list(range(10)), f"groups that fit: {fits}"
 
 
-def compare_proteins(program, work):
+def compare_proteins(program, work, kind="esm"):
     import esm2_reference
     import torch
-    from transformers import AutoTokenizer, EsmForMaskedLM, EsmTokenizer
+    from transformers import AutoTokenizer
 
     torch.manual_seed(5)
     folder = work / "esm2"
-    esm2_reference.make_model(hidden_size=40, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80).save_pretrained(folder)
-    (work / "vocab.txt").write_text("\n".join(esm2_reference.VOCABULARY), encoding="utf-8")
-    EsmTokenizer(str(work / "vocab.txt")).save_pretrained(folder)
+    model = esm2_reference.save_model(folder, kind, hidden_size=40, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80)
     (work / "structures").mkdir()
     for i, sequence in enumerate(SEQUENCES):
         write_structure(work / "structures" / f"s{i}.pdb", sequence)
     (work / "protein.toml").write_text('[task]\nplugin = "protein"\ntest_path = "structures"\n', encoding="utf-8")
-    model, tokenizer = EsmForMaskedLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
 
     worst = 0.0
     for maskings, all_at_once in ((1000, False), (1, True)):
@@ -154,7 +153,7 @@ def compare_proteins(program, work):
     close("loss of sequences", figures(work / "runs/esm2-model/evaluation-test.json")["loss"], loss)
     close("perplexity of proteins", ours["perplexity"], math.exp(loss))
     assert abs(ours["accuracy"] - torch.cat(hits).double().mean().item()) < 1e-9
-    print(f"  ESM-2: probabilities of {sum(map(len, SEQUENCES))} residues, masked alone, all together and in groups, differ by at most {worst:.1e}, of which "
+    print(f"  {kind}: probabilities of {sum(map(len, SEQUENCES))} residues, masked alone, all together and in groups, differ by at most {worst:.1e}, of which "
           f"their decimals are 5e-05; the loss by {off:.1e}")
 
 
@@ -252,7 +251,7 @@ def main():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    for compare in (compare_proteins, compare_pairs, compare_chats):
+    for compare in (compare_proteins, functools.partial(compare_proteins, kind="esmc"), compare_pairs, compare_chats):
         with tempfile.TemporaryDirectory(prefix="pipeline-parity-") as work:
             compare(options.program, Path(work))
     print(f"equal to transformers {transformers.__version__}")

@@ -1,4 +1,4 @@
-"""Compares the embeddings and mutation scores that `pipeline predict` writes for an ESM-2 folder and sequences with transformers on the
+"""Compares the embeddings and mutation scores that `pipeline predict` writes for an ESM-2 or ESM C folder and sequences with transformers on the
 same folder: every layer, both poolings, safetensors and Parquet; masked and wild-type marginals and pseudo-perplexity.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
@@ -22,7 +22,7 @@ VARIANTS = [("P1", "K2A"), ("P1", "K2A:T3G"), ("P1", "Y5W"), ("P1", "Q33M"), ("s
 
 
 def run(program, work, name, *options):
-    command = [program, "predict", "esm2", "--set", "task.test_path=some.fasta", "--set", "run.device=cpu", "--set", "run.cache_dir=cache", "--set",
+    command = [program, "predict", "model", "--set", "task.test_path=some.fasta", "--set", "run.device=cpu", "--set", "run.cache_dir=cache", "--set",
                "task.data.min_residues=1", "--output", f"{name}.csv", *options]
     result = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"{' '.join(command)}: {result.stdout[-2000:]}{result.stderr[-2000:]}"
@@ -134,22 +134,22 @@ def main():
     with needed():
         import torch
         import transformers
-        from transformers import EsmForMaskedLM, EsmTokenizer
+        from transformers import AutoTokenizer
     sys.path.insert(0, str(Path(__file__).resolve().parent))
     import esm2_reference
 
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
-    torch.manual_seed(7)
-    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
-        work = Path(folder)
-        esm2_reference.make_model(hidden_size=40, num_hidden_layers=LAYERS, num_attention_heads=4, intermediate_size=80).save_pretrained(work / "esm2")
-        (work / "vocab.txt").write_text("\n".join(esm2_reference.VOCABULARY), encoding="utf-8")
-        (work / "some.fasta").write_text("".join(f">{name} words\n{sequence}\n" for name, sequence in SEQUENCES.items()), encoding="utf-8")
-        model, tokenizer = EsmForMaskedLM.from_pretrained(work / "esm2").eval(), EsmTokenizer(str(work / "vocab.txt"))
-        embeddings = compare_embeddings(arguments.program, work, model, tokenizer, arguments.with_parquet)
-        scores = compare_scores(arguments.program, work, model, tokenizer)
-    print(f"embeddings differ by at most {embeddings:.1e} of the largest, scores by {scores:.1e}")
+    for kind in ("esm", "esmc"):
+        torch.manual_seed(7)
+        with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+            work = Path(folder)
+            model = esm2_reference.save_model(work / "model", kind, hidden_size=40, num_hidden_layers=LAYERS, num_attention_heads=4, intermediate_size=80)
+            (work / "some.fasta").write_text("".join(f">{name} words\n{sequence}\n" for name, sequence in SEQUENCES.items()), encoding="utf-8")
+            tokenizer = AutoTokenizer.from_pretrained(work / "model")
+            embeddings = compare_embeddings(arguments.program, work, model, tokenizer, arguments.with_parquet)
+            scores = compare_scores(arguments.program, work, model, tokenizer)
+        print(f"{kind}: embeddings differ by at most {embeddings:.1e} of the largest, scores by {scores:.1e}")
 
 
 if __name__ == "__main__":

@@ -95,6 +95,19 @@ bool is_trained(const Parameter& parameter, const LoraConfig& config) {
          });
 }
 
+void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_t number, uint32_t unit,
+                 const std::vector<LayerMatrix>& matrices) {
+  for (const LayerMatrix& matrix : matrices)
+    all.push_back({.module = prefix + matrix.name,
+                   .layer = static_cast<size_t>(number),
+                   .additions = matrix.additions,
+                   .first = matrix.first,
+                   .in = matrix.in,
+                   .out = matrix.out,
+                   .unit = unit,
+                   .is_usual = matrix.is_usual});
+}
+
 ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all) {
   ChosenTargets result;
   if (config.rank == 0) return result;

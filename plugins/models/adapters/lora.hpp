@@ -46,6 +46,16 @@ struct LoraTarget {
   bool is_usual;  // where LoraConfig::targets is empty
 };
 
+// Those of the layers of a model, one after another: `prefix` is what the paths of layer `number` begin with.
+struct LayerMatrix {
+  std::string name;
+  std::vector<transformer::LowRank> transformer::Layer::*additions;
+  int64_t first, in, out;
+  bool is_usual = false;
+};
+void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_t number, uint32_t unit,
+                 const std::vector<LayerMatrix>& matrices);
+
 // Those that the configuration means, in their order. `problem`: what is wrong with the patterns; empty:
 // nothing.
 struct ChosenTargets {

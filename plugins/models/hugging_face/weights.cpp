@@ -119,6 +119,19 @@ std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
   return folded.empty() ? result : folded;
 }
 
+std::vector<Piece> side_by_side(const std::string& parameter, std::string_view whole,
+                                const std::vector<Part>& parts, bool transposed) {
+  std::vector<Piece> pieces;
+  int64_t first = 0;
+  for (const Part& part : parts) {
+    std::string name = parameter;
+    name.replace(name.find(whole), whole.size(), part.name);
+    pieces.push_back({.name = name, .first = first, .columns = part.columns, .transposed = transposed});
+    first += part.columns;
+  }
+  return pieces;
+}
+
 Weights::Weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map)
     : files_(std::make_unique<const safetensors::Folder>(safetensors::Folder::open(folder, map.file))) {
   Problems problems;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,15 @@ struct Piece {
   at::Tensor written(const at::Tensor& parameter) const;  // with more_rows, which are not below 0
   std::vector<int64_t> shape(const std::vector<int64_t>& parameter) const;
 };
+
+// A parameter that is several matrices of the folder side by side: each is called as the parameter is, with
+// its own name in place of `whole`.
+struct Part {
+  const char* name;
+  int64_t columns;
+};
+std::vector<Piece> side_by_side(const std::string& parameter, std::string_view whole,
+                                const std::vector<Part>& parts, bool transposed);
 
 // How the tensors of a folder and the parameters of a model belong together.
 struct NameMap {

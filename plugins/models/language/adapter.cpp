@@ -14,34 +14,24 @@ std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) 
   const int64_t width = config.hidden_size, queries = config.query_width(), keys = config.key_width(),
                 inner = config.inner();
   std::vector<LoraTarget> all;
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
-    const auto add = [&](const std::string& module, auto Layer::*additions, int64_t first, int64_t in,
-                         int64_t out, bool is_usual = false) {
-      all.push_back({.module = concat(names.layers, i, ".", module),
-                     .layer = static_cast<size_t>(i),
-                     .additions = additions,
-                     .first = first,
-                     .in = in,
-                     .out = out,
-                     .unit = first_unit + static_cast<uint32_t>(i + 1),
-                     .is_usual = is_usual});
-    };
-    if (names.is_split) {
-      add("self_attn.q_proj", &Layer::qkv_additions, 0, width, queries, true);
-      add("self_attn.k_proj", &Layer::qkv_additions, queries, width, keys);
-      add("self_attn.v_proj", &Layer::qkv_additions, queries + keys, width, keys, true);
-    } else {
-      add(names.qkv, &Layer::qkv_additions, 0, width, queries + 2 * keys, true);
-    }
-    add(names.projection, &Layer::projection_additions, 0, queries, width);
-    if (names.is_split) {
-      add("mlp.gate_proj", &Layer::up_additions, 0, width, inner);
-      add("mlp.up_proj", &Layer::up_additions, inner, width, inner);
-    } else {
-      add(names.up, &Layer::up_additions, 0, width, inner);
-    }
-    add(names.down, &Layer::down_additions, 0, inner, width);
+  std::vector<adapters::LayerMatrix> matrices;
+  if (names.is_split)
+    matrices = {{"self_attn.q_proj", &Layer::qkv_additions, 0, width, queries, true},
+                {"self_attn.k_proj", &Layer::qkv_additions, queries, width, keys},
+                {"self_attn.v_proj", &Layer::qkv_additions, queries + keys, width, keys, true}};
+  else
+    matrices = {{names.qkv, &Layer::qkv_additions, 0, width, queries + 2 * keys, true}};
+  matrices.push_back({names.projection, &Layer::projection_additions, 0, queries, width});
+  if (names.is_split) {
+    matrices.push_back({"mlp.gate_proj", &Layer::up_additions, 0, width, inner});
+    matrices.push_back({"mlp.up_proj", &Layer::up_additions, inner, width, inner});
+  } else {
+    matrices.push_back({names.up, &Layer::up_additions, 0, width, inner});
   }
+  matrices.push_back({names.down, &Layer::down_additions, 0, inner, width});
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    adapters::add_targets(all, concat(names.layers, i, "."), i, first_unit + static_cast<uint32_t>(i + 1),
+                          matrices);
   return all;
 }
 

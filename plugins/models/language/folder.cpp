@@ -10,10 +10,6 @@ namespace {
 using hugging_face::ConfigFile;
 using hugging_face::Piece;
 
-std::string replaced(std::string name, std::string_view from, std::string_view to) {
-  return name.replace(name.find(from), from.size(), to);
-}
-
 hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens = 0,
                                const FolderPart& part = {}) {
   const Names& names = model.architecture().names;
@@ -92,26 +88,18 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
   if (!names.is_split) return {{.name = name}};
   const bool is_matrix = parameter.shape.size() == 2;
-  std::vector<Piece> made;
-  const auto add = [&](const char* whole, const char* part, int64_t columns) {
-    const int64_t first = made.empty() ? 0 : made.back().first + made.back().columns;
-    const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);
-    made.push_back({replaced(name, last, part), first, columns, is_matrix && names.is_transposed});
+  const auto parts = [&](std::string_view whole, const std::vector<hugging_face::Part>& all) {
+    return hugging_face::side_by_side(name, whole.substr(whole.rfind('.') + 1), all,
+                                      is_matrix && names.is_transposed);
   };
   const auto is = [&](const char* part) {
     return name.ends_with(std::string(part) + (is_matrix ? ".weight" : ".bias"));
   };
-  if (is(names.qkv)) {
-    add(names.qkv, "q_proj", config.query_width());
-    add(names.qkv, "k_proj", config.key_width());
-    add(names.qkv, "v_proj", config.key_width());
-    return made;
-  }
-  if (is(names.up)) {
-    add(names.up, "gate_proj", config.inner());
-    add(names.up, "up_proj", config.inner());
-    return made;
-  }
+  if (is(names.qkv))
+    return parts(
+        names.qkv,
+        {{"q_proj", config.query_width()}, {"k_proj", config.key_width()}, {"v_proj", config.key_width()}});
+  if (is(names.up)) return parts(names.up, {{"gate_proj", config.inner()}, {"up_proj", config.inner()}});
   const bool is_norm = row.is_norm_above_one && !is_matrix && name.ends_with("norm.weight");
   return {{.name = name, .transposed = is_matrix && names.is_transposed, .offset = is_norm ? 1.0 : 0.0}};
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "gemm.hpp"
 #include "kept.hpp"
@@ -237,14 +238,19 @@ class GatedUnit : public torch::autograd::Function<GatedUnit> {
 
 }  // namespace
 
+at::Tensor bias_of(const Norm& norm) {
+  if (norm.bias.defined()) return norm.bias;
+  return at::zeros({norm.has_mean ? norm.weight.size(0) : 0}, norm.weight.options());
+}
+
 Linear columns(const Linear& linear, int64_t first, int64_t count) {
   return {linear.weight.narrow(1, first, count),
           linear.bias.defined() ? linear.bias.narrow(0, first, count) : at::Tensor()};
 }
 
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {
-  return NormLinear::apply(x, norm.weight, or_none(norm.bias, x), linear.weight, or_none(linear.bias, x),
-                           norm.eps, compute);
+  return NormLinear::apply(x, norm.weight, bias_of(norm), linear.weight, or_none(linear.bias, x), norm.eps,
+                           compute);
 }
 
 at::Tensor linear(const at::Tensor& h, const Linear& linear) {
@@ -265,8 +271,7 @@ at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear
 
 at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                                 at::ScalarType compute) {
-  return NormSwigluResidual::apply(x, norm.weight, or_none(norm.bias, x), up.weight, down.weight, norm.eps,
-                                   compute);
+  return NormSwigluResidual::apply(x, norm.weight, bias_of(norm), up.weight, down.weight, norm.eps, compute);
 }
 
 at::Tensor gated_unit(const at::Tensor& gated) { return GatedUnit::apply(gated); }

@@ -12,9 +12,12 @@ namespace pipeline::transformer {
 // Weights are (in, out). x is the residual stream; the matrix products run in `compute` (fp32, or bf16/fp16
 // as autocast would), sums over rows and norms in the dtype of x.
 struct Norm {
-  at::Tensor weight, bias;  // (C); without a bias it is RMS norm
+  at::Tensor weight, bias;  // (C); without a bias it is RMS norm,
   double eps = 1e-5;
+  bool has_mean = false;  // or layer norm all the same
 };
+// As layer_norm() takes it: zeros where layer norm has none, and no elements where it is RMS norm.
+at::Tensor bias_of(const Norm& norm);
 struct Linear {
   at::Tensor weight, bias;  // (in, out), (out); the bias may be undefined: none
 };

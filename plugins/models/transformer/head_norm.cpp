@@ -14,16 +14,25 @@ namespace {
 struct HeadColumns {
   int64_t first, count;
   double eps;
+  bool has_mean;
 };
 using AllHeads = std::array<HeadColumns, 2>;
 
-// (N * heads, D), in the dtype of the norm's weight.
+// (N * heads, D), in the dtype of the norm's weight. Contiguous also where one head is all columns: others
+// than our kernels add up in an order that depends on the number of threads.
 at::Tensor rows_of(const at::Tensor& x, const HeadColumns& heads, const at::Tensor& weight) {
-  return x.narrow(1, heads.first, heads.count).reshape({-1, weight.size(0)}).to(weight.scalar_type());
+  return x.narrow(1, heads.first, heads.count)
+      .reshape({-1, weight.size(0)})
+      .to(weight.scalar_type())
+      .contiguous();
 }
 
 void put(at::Tensor& x, const HeadColumns& heads, const at::Tensor& rows) {
   x.narrow(1, heads.first, heads.count).copy_(rows.view({x.size(0), heads.count}));
+}
+
+at::Tensor bias_for(const at::Tensor& weight, const HeadColumns& heads) {
+  return bias_of({.weight = weight, .bias = {}, .eps = heads.eps, .has_mean = heads.has_mean});
 }
 
 class NormHeads : public torch::autograd::Function<NormHeads> {
@@ -32,14 +41,15 @@ class NormHeads : public torch::autograd::Function<NormHeads> {
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& query_weight,
                           const Variable& key_weight, const AllHeads& all) {
     at::Tensor y = x.clone(at::MemoryFormat::Contiguous);
-    variable_list saved{x, query_weight, key_weight, {}, {}};
-    const at::Tensor no_bias = at::empty({0}, x.options());
+    variable_list saved{x, query_weight, key_weight, {}, {}, {}, {}};
     for (size_t i = 0; i < all.size(); ++i) {
       const at::Tensor& weight = saved[1 + i];
       if (weight.numel() == 0) continue;
-      const LayerNormed normed = layer_norm(rows_of(x, all[i], weight), weight, no_bias, all[i].eps);
+      const LayerNormed normed =
+          layer_norm(rows_of(x, all[i], weight), weight, bias_for(weight, all[i]), all[i].eps);
       put(y, all[i], normed.y);
-      saved[3 + i] = normed.rstd;
+      saved[3 + i] = normed.mean;
+      saved[5 + i] = normed.rstd;
     }
     ctx->save_for_backward(saved);
     keep(ctx, all);
@@ -51,13 +61,13 @@ class NormHeads : public torch::autograd::Function<NormHeads> {
     const AllHeads& all = kept<AllHeads>(ctx);
     at::Tensor dx = grads[0].clone(at::MemoryFormat::Contiguous);
     variable_list result{dx, Variable(), Variable(), Variable()};
-    const at::Tensor none = at::empty({0}, saved[0].options());
     for (size_t i = 0; i < all.size(); ++i) {
       const at::Tensor& weight = saved[1 + i];
       if (weight.numel() == 0) continue;
       const LayerNormGradients d =
           layer_norm_backward(rows_of(grads[0], all[i], weight), rows_of(saved[0], all[i], weight), weight,
-                              none, none, saved[3 + i], {}, /*need_x=*/true, ctx->needs_input_grad(1 + i));
+                              bias_for(weight, all[i]), saved[3 + i], saved[5 + i], {}, /*need_x=*/true,
+                              ctx->needs_input_grad(1 + i));
       put(dx, all[i], d.x);
       result[1 + i] = d.weight;
     }
@@ -71,9 +81,10 @@ at::Tensor norm_heads(const at::Tensor& x, const NormedHeads& queries, const Nor
   const auto weight = [&](const NormedHeads& heads) {
     return heads.count > 0 ? heads.norm.weight : at::empty({0}, x.options());
   };
-  return NormHeads::apply(x, weight(queries), weight(keys),
-                          AllHeads{HeadColumns{queries.first, queries.count, queries.norm.eps},
-                                   HeadColumns{keys.first, keys.count, keys.norm.eps}});
+  const auto columns = [](const NormedHeads& heads) {
+    return HeadColumns{heads.first, heads.count, heads.norm.eps, heads.norm.has_mean};
+  };
+  return NormHeads::apply(x, weight(queries), weight(keys), AllHeads{columns(queries), columns(keys)});
 }
 
 }  // namespace pipeline::transformer

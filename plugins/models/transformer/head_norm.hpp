@@ -9,11 +9,11 @@ namespace pipeline::transformer {
 // Columns first .. first + count - 1 are heads, each as wide as the norm's weight (D); count 0: none.
 struct NormedHeads {
   int64_t first = 0, count = 0;
-  Norm norm = {};  // RMS
+  Norm norm = {};  // without a bias
 };
 
-// x (N, C) with an RMS norm over each head of some columns, as Qwen3 has of queries and keys; the others as
-// they are. Differentiable.
+// x (N, C) with a norm over each head of some columns, as Qwen3 has of queries and keys, or over all of them
+// together, as ESM C; the others as they are. Differentiable.
 at::Tensor norm_heads(const at::Tensor& x, const NormedHeads& queries, const NormedHeads& keys);
 
 }  // namespace pipeline::transformer

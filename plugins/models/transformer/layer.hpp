@@ -36,9 +36,10 @@ struct Layer {
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
-  bool is_gated = false;                // norm_swiglu_residual() instead of norm_mlp_residual()
-  bool is_gelu_gate = false;            // where it is gated: GELU's tanh form in place of SiLU
-  Norm query_norm = {}, key_norm = {};  // of their heads, before positions turn them; undefined: none
+  bool is_gated = false;      // norm_swiglu_residual() instead of norm_mlp_residual()
+  bool is_gelu_gate = false;  // where it is gated: GELU's tanh form in place of SiLU
+  // Of their heads, or of all of them together, before positions turn them; undefined: none.
+  Norm query_norm = {}, key_norm = {};
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
   Norm attention_end_norm = {}, mlp_end_norm = {};
   bool is_local = false;  // LayerPass::local is its layout and rotation

@@ -212,5 +212,31 @@ TEST(BlocksTest, NormsOfHeads) {
       });
 }
 
+// As ESM C has it: a head is all queries, or all keys, and the norm has a mean and no bias.
+TEST(BlocksTest, NormOverAllHeadsTogether) {
+  const auto exact = [](const at::Tensor& x, const at::Tensor& weight) {
+    return at::layer_norm(x, {x.size(1)}, weight, {}, kNormEps);
+  };
+  expect_same_function(
+      {values({17, 42}, 1), values({12}, 2), values({18}, 3)},
+      [](const Tensors& in) {
+        return norm_heads(in[0], {0, 12, {in[1], {}, kNormEps, true}}, {12, 18, {in[2], {}, kNormEps, true}});
+      },
+      [&](const Tensors& in) {
+        return at::cat({exact(in[0].narrow(1, 0, 12), in[1]), exact(in[0].narrow(1, 12, 18), in[2]),
+                        in[0].narrow(1, 30, 12)},
+                       1);
+      });
+}
+
+TEST(BlocksTest, LayerNormWithoutABias) {
+  expect_same_function(
+      {values({17, 20}, 1), values({20}, 2), values({20, 8}, 3)},
+      [](const Tensors& in) {
+        return norm_linear(in[0], {in[1], {}, kNormEps, true}, {in[2], {}}, at::kFloat);
+      },
+      [](const Tensors& in) { return at::mm(at::layer_norm(in[0], {20}, in[1], {}, kNormEps), in[2]); });
+}
+
 }  // namespace
 }  // namespace pipeline::transformer::testing

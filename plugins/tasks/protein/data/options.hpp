@@ -97,7 +97,8 @@ struct ProteinData {
     o("pdb_path", pdb_path,
       "folder of structures (PDB, mmCIF, also gzipped; searched recursively), or one file");
     o("sequences", sequences,
-      "in place of pdb_path, for ESM-2: sequences as FASTA, Stockholm, CSV, TSV, JSON or Parquet: a file, a "
+      "in place of pdb_path, for ESM-2 and ESM C: sequences as FASTA, Stockholm, CSV, TSV, JSON or Parquet: "
+      "a file, a "
       "pattern or a folder");
     o("test_path", test_path,
       "structures or sequences to use as the test split instead of the held-out part; not used in training")

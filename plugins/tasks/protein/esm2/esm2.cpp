@@ -53,16 +53,22 @@ void Esm2Config::check() const {
   check_positive("initializer_range", initializer_range);
 }
 
-Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const ParameterRegistry::Rule& rule)
-    : config_(config), lora_(lora) {
+Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const ParameterRegistry::Rule& rule,
+           double stream)
+    : lora_(lora), config_(config), stream_(stream) {
   config_.check();
-  parameters_.set_rule([&](Parameter& parameter) {
+  parameters_.set_rule([this, rule](Parameter& parameter) {
     // What a model is pretrained with and what it is then to learn need not be the same.
     parameter.is_new = parameter.is_new || is_of_label_head(parameter.name);
     parameter.droppable = parameter.is_new || parameter.name.starts_with("lm_head.");
     parameter.trainable = adapters::is_trained(parameter, lora_);
     if (rule) rule(parameter);
   });
+  set_extras({});
+}
+
+Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const ParameterRegistry::Rule& rule)
+    : Esm2(config, lora, rule, 1) {
   const int64_t width = config_.hidden_dim;
   const double deviation = config_.initializer_range, epsilon = config_.layer_norm_epsilon;
   words_ = parameters_.add(
@@ -85,11 +91,11 @@ Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const Pa
   } else {
     head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
     head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, epsilon);
+    head_weight_ = words_;
     head_bias_ = parameters_.add({.name = "lm_head.bias", .shape = {kTokens}, .decay = false}, constant(0));
   }
   adapters::add_lora(parameters_, lora_, esm2::adapted_model(config_).targets, layers_);
   start_from_adapter();
-  set_extras({});
 }
 
 void Esm2::start_from_adapter() {
@@ -113,8 +119,9 @@ at::Tensor Esm2::embedded(const Sequences& sequences, const ForwardPass& pass) c
   return pass.run_once(0,
                        [&](const Tensors&) {
                          const at::Tensor x = transformer::look_up(words_, sequences.tokens);
-                         if (!sequences.scale.defined()) return Tensors{x};
-                         return Tensors{(x * sequences.scale.unsqueeze(1)).to(x.scalar_type())};
+                         if (sequences.scale.defined())
+                           return Tensors{(x * sequences.scale.unsqueeze(1)).to(x.scalar_type())};
+                         return Tensors{stream_ == 1 ? x : x * stream_};
                        },
                        {})[0];
 }
@@ -147,10 +154,14 @@ Embeddings Esm2::embeddings(const PackedProteins& batch, const ForwardPass& pass
   const at::Tensor last = pass.run_once(
       0,
       [&](const Tensors& in) {
-        return Tensors{transformer::layer_norm(in[0], last_norm_.weight, last_norm_.bias, last_norm_.eps).y};
+        return Tensors{
+            transformer::layer_norm(in[0], last_norm_.weight, bias_of(last_norm_), last_norm_.eps).y};
       },
       {rest})[0];
-  if (middle == layers_.end()) x = last;
+  if (middle == layers_.end())
+    x = last;
+  else if (stream_ != 1)
+    x = x / stream_;
   const auto rows_of_x = [&](const std::vector<int64_t>& rows) {
     return x.index_select(0, transformer::to_device(rows, x.device())).to(at::kFloat);
   };
@@ -198,7 +209,7 @@ LossSum Esm2::loss(const PackedProteins& batch, const ForwardPass& pass) const {
       pass.run_once(0,
                     [&](const Tensors& in) {
                       const LossSum loss = transformer::cross_entropy_head(
-                          head_input(in[0], pass.compute), targets, head_norm_, words_,
+                          head_input(in[0], pass.compute), targets, head_norm_, head_weight_,
                           {.scale = pass.scale, .compute = pass.compute, .factor_is_one = true}, head_bias_);
                       return Tensors{loss.sum, loss.scaled};
                     },
@@ -212,7 +223,7 @@ at::Tensor Esm2::logits(const PackedProteins& batch, const ForwardPass& pass) co
   return pass.run_once(0,
                        [&](const Tensors& in) {
                          return Tensors{transformer::head_logits(head_input(in[0], pass.compute), head_norm_,
-                                                                 words_, pass.compute, head_bias_)};
+                                                                 head_weight_, pass.compute, head_bias_)};
                        },
                        {body(batch, pass)})[0];
 }
@@ -233,9 +244,10 @@ double Esm2::flops(const PackedProteins& batch) const {
   const auto width = static_cast<double>(config_.hidden_dim), inner = static_cast<double>(config_.inner());
   const auto rows = static_cast<double>(sequences.rows.rows()),
              targets = static_cast<double>(sequences.targets.size());
+  const double mlp = layers_.front().is_gated ? 3 : 2;  // matrices
   // keys and values of all rows; queries, projection and MLP of `computed` rows; scores and sums of `pairs`
   const auto layer = [&](double computed, double pairs) {
-    return 2 * rows * 2 * width * width + 2 * computed * (2 * width * width + 2 * width * inner) +
+    return 2 * rows * 2 * width * width + 2 * computed * (2 * width * width + mlp * width * inner) +
            4 * pairs * width;
   };
   double all_pairs = 0, target_pairs = 0;
@@ -249,7 +261,8 @@ double Esm2::flops(const PackedProteins& batch) const {
   const double last = transformer::few_rows(sequences.targets.size(), sequences.rows.rows())
                           ? layer(targets, target_pairs)
                           : layer(rows, all_pairs);
-  const double head = 2 * targets * (width * width + width * static_cast<double>(kTokens));  // or about that
+  const int64_t outputs = label_head_ ? label_head_->form().outputs() : head_bias_.numel();
+  const double head = 2 * targets * (width * width + width * static_cast<double>(outputs));
   return 3 * (static_cast<double>(config_.num_layers - 1) * layer(rows, all_pairs) + last + head);
 }
 

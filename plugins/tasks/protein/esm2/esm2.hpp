@@ -34,7 +34,7 @@ class Esm2 : public ProteinModel {
 
   LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
-  // Logits of ESM-2's 33 tokens at target_rows: (T, 33) fp32. Not differentiable.
+  // Logits of all tokens, 33 of ESM-2, at target_rows: (T, tokens) fp32. Not differentiable.
   at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
   at::Tensor labels(const PackedProteins& batch, const ForwardPass& pass) const override;
   Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
@@ -49,8 +49,24 @@ class Esm2 : public ProteinModel {
   std::string extra_state() const override { return extras_.pack(config_); }
   void set_extra_state(std::string_view state) override;
 
- private:
+ protected:
+  // For ESM C (../esmc), which is the same but for its parameters and its folders: declares none. `stream`:
+  // how many times the model's own residual stream layers see here.
+  Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const ParameterRegistry::Rule& rule,
+       double stream);
+
+  adapters::LoraOptions lora_;
+  at::Tensor words_;  // (tokens, C)
+  std::vector<transformer::Layer> layers_;
+  transformer::Norm last_norm_;
+  transformer::Linear head_dense_;
+  transformer::Norm head_norm_;
+  at::Tensor head_weight_, head_bias_;  // (tokens, C), which may be the words; (tokens)
+
   void set_extras(esm2::Extras extras);
+  const esm2::Extras& extras() const { return extras_; }
+
+ private:
   // What the layers share, and what the first one gets: (R, C).
   transformer::LayerPass shared(const esm2::Sequences& sequences) const;
   at::Tensor embedded(const esm2::Sequences& sequences, const ForwardPass& pass) const;
@@ -66,15 +82,8 @@ class Esm2 : public ProteinModel {
   void start_from_adapter();
 
   Esm2Config config_;
-  adapters::LoraOptions lora_;
-  at::Tensor words_;  // (33, C)
-  std::vector<transformer::Layer> layers_;
-  transformer::Norm last_norm_;
-  transformer::Linear head_dense_;
-  transformer::Norm head_norm_;
-  at::Tensor head_bias_;  // (33)
+  double stream_;
   std::optional<LabelHead> label_head_;
-
   at::Tensor frequencies_;  // of the rotary positions
   esm2::Extras extras_;
 };

@@ -22,7 +22,7 @@
 namespace pipeline::protein::esm2 {
 namespace {
 
-constexpr const char *kWhat = "what the weights carry besides ESM-2's parameters", *kFiles = "files";
+constexpr const char *kWhat = "what the weights carry besides parameters", *kFiles = "files";
 
 [[noreturn]] void fail(const std::string& problem) {
   throw std::runtime_error(std::string(kWhat) + ": " + problem);
@@ -118,16 +118,11 @@ std::function<void(const Parameter&, at::Tensor&)> as_learnt(const std::optional
 std::vector<Piece> pieces_of(const Parameter& parameter) {
   if (parameter.name.starts_with("lora.")) return {};
   const bool turned = parameter.shape.size() == 2 && parameter.name != kWords;
-  const size_t fused = parameter.name.find(".qkv.");
-  if (fused == std::string::npos) return {{.name = parameter.name, .transposed = turned}};
-  std::vector<Piece> pieces;
-  const int64_t columns = parameter.shape.back() / 3;
-  for (const char* part : {".query.", ".key.", ".value."}) {
-    std::string name = parameter.name;
-    name.replace(fused, std::string(".qkv.").size(), part);
-    pieces.push_back({name, static_cast<int64_t>(pieces.size()) * columns, columns, turned});
-  }
-  return pieces;
+  if (parameter.name.find(".qkv.") == std::string::npos)
+    return {{.name = parameter.name, .transposed = turned}};
+  const int64_t width = parameter.shape.back() / 3;
+  return hugging_face::side_by_side(parameter.name, "qkv",
+                                    {{"query", width}, {"key", width}, {"value", width}}, turned);
 }
 
 // Of layers in older versions of transformers.
@@ -334,25 +329,15 @@ adapters::AdaptedModel adapted_model(const Esm2Config& config) {
     model.head = kHead, model.tied_to = kWords;
   }
   const int64_t width = config.hidden_dim, inner = config.inner();
-  for (int64_t i = 0; i < config.num_layers; ++i) {
-    const auto add = [&](const char* module, auto Layer::*additions, int64_t first, int64_t in, int64_t out,
-                         bool is_usual = false) {
-      model.targets.push_back({.module = concat("esm.encoder.layer.", i, ".", module),
-                               .layer = static_cast<size_t>(i),
-                               .additions = additions,
-                               .first = first,
-                               .in = in,
-                               .out = out,
-                               .unit = static_cast<uint32_t>(i + 1),
-                               .is_usual = is_usual});
-    };
-    add("attention.self.query", &Layer::qkv_additions, 0, width, width, true);
-    add("attention.self.key", &Layer::qkv_additions, width, width, width);
-    add("attention.self.value", &Layer::qkv_additions, 2 * width, width, width, true);
-    add("attention.output.dense", &Layer::projection_additions, 0, width, width);
-    add("intermediate.dense", &Layer::up_additions, 0, width, inner);
-    add("output.dense", &Layer::down_additions, 0, inner, width);
-  }
+  for (int64_t i = 0; i < config.num_layers; ++i)
+    adapters::add_targets(model.targets, concat("esm.encoder.layer.", i, "."), i,
+                          static_cast<uint32_t>(i + 1),
+                          {{"attention.self.query", &Layer::qkv_additions, 0, width, width, true},
+                           {"attention.self.key", &Layer::qkv_additions, width, width, width},
+                           {"attention.self.value", &Layer::qkv_additions, 2 * width, width, width, true},
+                           {"attention.output.dense", &Layer::projection_additions, 0, width, width},
+                           {"intermediate.dense", &Layer::up_additions, 0, width, inner},
+                           {"output.dense", &Layer::down_additions, 0, inner, width}});
   return model;
 }
 

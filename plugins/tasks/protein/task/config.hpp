@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/data/options.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
+#include "plugins/tasks/protein/esmc/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
 #include "transformer/cuda/kernels.hpp"
@@ -75,7 +77,7 @@ struct PredictConfig {
         .min(-1)
         .may_change();
     o("pooling", pooling,
-      "of embeddings: the mean over residues, or ESM-2's <cls> (of a structure the mean over its chains)")
+      "of embeddings: the mean over residues, or ESM's <cls> (of a structure the mean over its chains)")
         .choices({"mean", "cls"})
         .may_change();
     o("formats", formats, "of embeddings").choices({"safetensors", "parquet"}).may_change();
@@ -88,6 +90,16 @@ struct PredictConfig {
     o("pictures", pictures, "draw each sample's mutation scan").may_change();
   }
 };
+
+template <class Model>
+void check_sequence_model(const ConfigErrors& errors, const std::string& table, const Model& model,
+                          const adapters::LoraConfig& lora, const adapters::AdaptedModel& adapted) {
+  if (model.hidden_dim % (2 * model.num_heads) != 0)
+    errors("num_heads", "must divide task." + table + ".hidden_dim (" + std::to_string(model.hidden_dim) +
+                            ") into heads of an even width");
+  if (const auto problem = adapters::chosen(lora, adapted.targets).problem; !problem.empty())
+    errors("lora.targets", problem);
+}
 
 struct Esm2Options {
   Esm2Config model;
@@ -116,12 +128,31 @@ struct Esm2Options {
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
   }
   void validate(const ConfigErrors& errors) const {
-    if (model.hidden_dim % (2 * model.num_heads) != 0)
-      errors("num_heads", "must divide task.esm2.hidden_dim (" + std::to_string(model.hidden_dim) +
-                              ") into heads of an even width");
-    if (const auto problem = adapters::chosen(lora, esm2::adapted_model(model).targets).problem;
-        !problem.empty())
-      errors("lora.targets", problem);
+    check_sequence_model(errors, "esm2", model, lora, esm2::adapted_model(model));
+  }
+};
+
+struct EsmcOptions {
+  EsmcConfig model;
+  adapters::LoraOptions lora;
+
+  void describe(Options& o) {
+    o.group("lora", lora);
+    o("num_layers", model.num_layers, "layers: 30 (300M model), 36 (600M)")
+        .min(1)
+        .max(kMostLayers)
+        .of_model();
+    o("hidden_dim", model.hidden_dim, "width: 960, 1152").min(2).max(kMostWidth).of_model();
+    o("num_heads", model.num_heads, "attention heads: 15, 18").min(1).of_model();
+    o("intermediate_dim", model.intermediate,
+      "width of the gated feed-forward layers; 0: 8/3 x hidden_dim, the next multiple of 256")
+        .min(0)
+        .max(kMostWidth)
+        .of_model();
+    o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
+  }
+  void validate(const ConfigErrors& errors) const {
+    check_sequence_model(errors, "esmc", model, lora, esmc::adapted_model(model));
   }
 };
 
@@ -130,6 +161,7 @@ struct ProteinConfig : ProteinData {
   std::string kind = "encoder-decoder";
   EncoderDecoderConfig model;
   Esm2Options esm2;
+  EsmcOptions esmc;
   MaskConfig mask;
   PredictConfig predict;
   std::vector<std::string> freeze;
@@ -147,11 +179,12 @@ struct ProteinConfig : ProteinData {
         .choices({kMasked, kRegression, kClassification, kContacts})
         .follows();
     o("freeze", freeze,
-      "of ESM-2, parameters that are not trained, as patterns of names: [\"esm.*\"] trains the head of "
+      "of ESM-2 and ESM C, parameters that are not trained, as patterns of names: [\"esm.*\"] trains the "
+      "head of "
       "labels "
       "alone");
-    o("model", kind, "an encoder-decoder that sees the structure, or ESM-2, which sees the sequence")
-        .choices({"encoder-decoder", "esm2"})
+    o("model", kind, "an encoder-decoder that sees the structure, or ESM-2 or ESM C, which see the sequence")
+        .choices({"encoder-decoder", "esm2", "esmc"})
         .of_model();
     o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth).of_model();
     o("num_encoder_layers", model.num_encoder_layers, "layers over the unmasked residues")
@@ -178,6 +211,7 @@ struct ProteinConfig : ProteinData {
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
     o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("esm2", esm2);
+    o.group("esmc", esmc);
     o.group("data", data);
     o.group("split", split);
     o.group("mask", mask);
@@ -189,33 +223,47 @@ struct ProteinConfig : ProteinData {
       errors("pdb_path", "must be given, to learn from: a folder of structures, or task.sequences a file");
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
-    const bool is_esm2 = kind == "esm2";
     if (has_sequences() && !pdb_path.empty())
       errors("sequences", "task.pdb_path is there, too: leave one of them out");
-    if (has_sequences() && !is_esm2)
-      errors("sequences",
-             "have no structure, which task.model = \"" + kind + "\" needs: set task.model = \"esm2\"");
+    if (has_sequences() && sees_structure())
+      errors("sequences", "have no structure, which task.model = \"" + kind +
+                              "\" needs: set task.model = \"esm2\" or \"esmc\"");
     for (const char* key : {"data.unit", "data.crop", "data.max_file_mb", "data.max_unusable"})
       if (has_sequences() && errors.is_set(key))
         errors(key, "is of use with structures alone (task.pdb_path): leave it out");
     for (const char* key :
          {"hidden_dim", "num_encoder_layers", "num_decoder_layers", "num_heads", "feed_forward_dim",
           "pair_dim", "distogram", "dropout", "attention_dropout", "data.noise"})
-      if (is_esm2 && errors.is_set(key))
-        errors(
-            key,
-            "is of no use with task.model = \"esm2\": leave it out; the options of ESM-2 are in task.esm2");
-    for (const char* key : {"esm2.num_layers", "esm2.hidden_dim", "esm2.num_heads", "esm2.intermediate_dim",
-                            "esm2.layer_norm_epsilon", "esm2.token_dropout", "esm2.hidden_dropout",
-                            "esm2.attention_dropout", "esm2.lora.rank", "esm2.lora.init_from", "freeze"})
-      if (!is_esm2 && errors.is_set(key)) errors(key, "is of no use without task.model = \"esm2\"");
+      if (!sees_structure() && errors.is_set(key))
+        errors(key, "is of no use with task.model = \"" + kind + "\": leave it out; the options of " +
+                        (kind == "esm2" ? "ESM-2" : "ESM C") + " are in task." + kind);
+    check_unused(errors, "esm2",
+                 {"num_layers", "hidden_dim", "num_heads", "intermediate_dim", "layer_norm_epsilon",
+                  "token_dropout", "hidden_dropout", "attention_dropout", "lora.rank", "lora.init_from"});
+    check_unused(errors, "esmc",
+                 {"num_layers", "hidden_dim", "num_heads", "intermediate_dim", "attention_dropout",
+                  "lora.rank", "lora.init_from"});
+    if (sees_structure() && errors.is_set("freeze"))
+      errors("freeze", "is of use with task.model = \"esm2\" or \"esmc\" alone: leave it out");
     validate_labels(errors);
   }
   void validate_labels(const ConfigErrors& errors) const;
 
-  // What the folder of an ESM-2, or of a model that this task exported, says.
+  bool sees_structure() const { return kind == "encoder-decoder"; }
+
+  // What the folder of an ESM-2, an ESM C, or of a model that this task exported, says.
   static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
+
+ private:
+  // Options of a model that is another one.
+  void check_unused(const ConfigErrors& errors, const std::string& table,
+                    std::initializer_list<const char*> keys) const {
+    if (kind == table) return;
+    for (const char* key : keys)
+      if (errors.is_set(table + "." + key))
+        errors(table + "." + key, "is of no use without task.model = \"" + table + "\"");
+  }
 };
 
 }  // namespace pipeline::protein

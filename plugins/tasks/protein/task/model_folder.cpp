@@ -2,6 +2,7 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
+#include "plugins/tasks/protein/esmc/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 
@@ -41,13 +42,13 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   if (init_from.empty()) return;
   const std::filesystem::path path = init_from / "config.json";
   const auto tell = [&](const std::string& key, const auto& value) { say(key, value, path); };
-  // 0 and 4 x the width are one.
-  const auto tell_inner = [&](const std::string& key, int64_t set, int64_t width, int64_t theirs) {
-    const bool is_same = (set > 0 ? set : 4 * width) == (theirs > 0 ? theirs : 4 * width);
+  // 0 and the usual width are one.
+  const auto tell_inner = [&](const std::string& key, int64_t set, int64_t usual, int64_t theirs) {
+    const bool is_same = (set > 0 ? set : usual) == (theirs > 0 ? theirs : usual);
     tell(key, say.is_set(key) && is_same ? set : theirs);
   };
   const hugging_face::ConfigFile file(path.string());
-  const std::string type = file.type({"esm", kEncoderDecoderType});
+  const std::string type = file.type({"esm", "esmc", kEncoderDecoderType});
   hugging_face::check_weights(init_from.string());
   if (type == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
@@ -60,13 +61,27 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell("esm2.num_layers", theirs.num_layers);
     tell("esm2.hidden_dim", theirs.hidden_dim);
     tell("esm2.num_heads", theirs.num_heads);
-    tell_inner("esm2.intermediate_dim", config.esm2.model.intermediate, theirs.hidden_dim,
+    tell_inner("esm2.intermediate_dim", config.esm2.model.intermediate, 4 * theirs.hidden_dim,
                theirs.intermediate);
     tell("esm2.layer_norm_epsilon", theirs.layer_norm_epsilon);
     tell("esm2.token_dropout", theirs.token_dropout);
     tell("esm2.hidden_dropout", theirs.hidden_dropout);
     tell("esm2.attention_dropout", theirs.attention_dropout);
     adapters::tell_adapter(say, "esm2.lora.", esm2::adapted_model(theirs), config.esm2.lora,
+                           init_from.string());
+    return;
+  }
+  if (type == "esmc") {
+    const EsmcConfig theirs = esmc::read_config(path.string());
+    EsmcConfig usual = theirs;
+    usual.intermediate = 0;
+    tell("model", std::string("esmc"));
+    tell("esmc.num_layers", theirs.num_layers);
+    tell("esmc.hidden_dim", theirs.hidden_dim);
+    tell("esmc.num_heads", theirs.num_heads);
+    tell_inner("esmc.intermediate_dim", config.esmc.model.intermediate, usual.inner(), theirs.intermediate);
+    tell("esmc.attention_dropout", theirs.attention_dropout);
+    adapters::tell_adapter(say, "esmc.lora.", esmc::adapted_model(theirs), config.esmc.lora,
                            init_from.string());
     return;
   }
@@ -81,7 +96,8 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell(key, *value);
   }
   file.read("feed_forward_dim", theirs.feed_forward_dim);
-  tell_inner("feed_forward_dim", config.model.feed_forward_dim, theirs.hidden_dim, theirs.feed_forward_dim);
+  tell_inner("feed_forward_dim", config.model.feed_forward_dim, 4 * theirs.hidden_dim,
+             theirs.feed_forward_dim);
 }
 
 }  // namespace pipeline::protein

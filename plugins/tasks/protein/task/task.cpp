@@ -10,6 +10,7 @@
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
+#include "plugins/tasks/protein/esmc/esmc.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/report/label_report.hpp"
 #include "plugins/tasks/protein/report/scores.hpp"
@@ -33,7 +34,7 @@ void ProteinTask::open_dataset() {
     if (is_needed) check(config().path_key(), config().path());
     check("test_path", config().test_path);
     check("split.list", config().split.list);
-    if (config().kind != "esm2" && !config().test_path.empty() && are_sequences(config().test_path))
+    if (sees_structure() && !config().test_path.empty() && are_sequences(config().test_path))
       config_error("test_path", concat("is sequences, which have no structure: task.model = \"",
                                        config().kind, "\" needs structures"));
   }
@@ -97,18 +98,21 @@ bool ProteinTask::is_scored(Split split) const {
 
 std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   std::shared_ptr<ProteinModel> model;
+  adapters::Freeze is_frozen(config().freeze);
+  const auto freeze = [&](Parameter& parameter) {
+    if (is_frozen(parameter.name)) parameter.trainable = false;
+  };
   if (config().kind == "esm2") {
-    adapters::Freeze is_frozen(config().freeze);
     Esm2Config esm2 = config().esm2.model;
     esm2.label = label_form();
-    model = std::make_shared<Esm2>(esm2, config().esm2.lora, [&](Parameter& parameter) {
-      if (is_frozen(parameter.name)) parameter.trainable = false;
-    });
-    if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
-      config_error("freeze", problem);
+    model = std::make_shared<Esm2>(esm2, config().esm2.lora, freeze);
+  } else if (config().kind == "esmc") {
+    model = std::make_shared<Esmc>(config().esmc.model, config().esmc.lora, freeze);
   } else {
     model = std::make_shared<EncoderDecoder>(config().model);
   }
+  if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
+    config_error("freeze", problem);
   if (!model_state_.empty()) model->set_extra_state(model_state_);
   return model;
 }

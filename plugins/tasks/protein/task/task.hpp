@@ -116,7 +116,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   int64_t embedded_layer();
   void draw_map(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
   Metadata metadata(int64_t layer) const;
-  bool sees_structure() const { return config().kind != "esm2"; }
+  bool sees_structure() const { return config().sees_structure(); }
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return config().model.distogram > 0; }
   Packing packing() const {

@@ -1,5 +1,5 @@
-// What our ESM-2 computes for a Hugging Face folder, for tests/parity/esm2_parity.py to compare with
-// transformers.
+// What our ESM-2, or ESM C, computes for a Hugging Face folder, for tests/parity/esm2_parity.py to compare
+// with transformers.
 //
 //   esm2_probe FOLDER OUT_FOLDER < request.json > answer.json
 //
@@ -14,8 +14,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/writer.hpp"
+#include "hugging_face/config_file.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
+#include "plugins/tasks/protein/esmc/esmc.hpp"
 #include "tests/support/declared.hpp"
 
 using namespace pipeline::protein;
@@ -50,7 +52,7 @@ PackedProteins read_batch(const nlohmann::json& samples, bool all_are_targets) {
   return batch;
 }
 
-void copy_into(Esm2& model, const std::vector<at::Tensor>& values) {
+void copy_into(ProteinModel& model, const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < values.size(); ++i) at::Tensor(model.parameters()[i].tensor).copy_(values[i]);
 }
@@ -67,24 +69,18 @@ void save(const std::filesystem::path& path, const std::map<std::string, at::Ten
   writer.finish();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: esm2_probe FOLDER OUT_FOLDER < request.json\n";
-    return 2;
-  }
-  const auto request = nlohmann::json::parse(std::cin);
-  const std::filesystem::path folder = argv[1], out = argv[2];
-  const Esm2Config config = esm2::read_config(folder / "config.json");
+template <class Model, class Config>
+nlohmann::json probe(const nlohmann::json& request, const std::filesystem::path& folder,
+                     const std::filesystem::path& out, const Config& config,
+                     const pipeline::adapters::AdaptedModel& adapted) {
   pipeline::adapters::LoraOptions lora;
   lora.init_from = request.value("adapter", "");
   if (!lora.init_from.empty()) {
     static_cast<pipeline::adapters::LoraConfig&>(lora) =
-        pipeline::adapters::read_adapter(lora.init_from.string(), esm2::adapted_model(config));
+        pipeline::adapters::read_adapter(lora.init_from.string(), adapted);
     lora.base_model = folder;
   }
-  Esm2 model(config, lora);
+  Model model(config, lora);
   model.import_folder(folder);
   std::vector<at::Tensor> values, gradients;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
@@ -97,10 +93,10 @@ int main(int argc, char** argv) {
   lora.init_from = "";
   pipeline::adapters::LoraOptions whole = lora;
   whole.merge = true;
-  Esm2 again(config, whole);
+  Model again(config, whole);
   again.set_extra_state(model.extra_state());
   copy_into(again, values);
-  const auto write = [&](const Esm2& what, const char* name) {
+  const auto write = [&](const ProteinModel& what, const char* name) {
     std::filesystem::create_directory(out / name);
     what.export_folder(out / name);
   };
@@ -119,9 +115,27 @@ int main(int argc, char** argv) {
       throw std::runtime_error(parameter.name + ": is frozen and has a gradient, or the other way");
     gradients.push_back(parameter.trainable ? parameter.tensor.grad() : at::zeros(parameter.shape));
   }
-  Esm2 slopes(config, lora);
+  Model slopes(config, lora);
   copy_into(slopes, gradients);
   write(slopes, "gradients");
-  std::cout << nlohmann::json{{"loss", loss.sum.item<double>()}, {"flops", again.flops(batch)}} << "\n";
+  return {{"loss", loss.sum.template item<double>()}, {"flops", again.flops(batch)}};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::cerr << "usage: esm2_probe FOLDER OUT_FOLDER < request.json\n";
+    return 2;
+  }
+  const auto request = nlohmann::json::parse(std::cin);
+  const std::filesystem::path folder = argv[1], path = folder / "config.json";
+  if (pipeline::hugging_face::ConfigFile(path.string()).type({"esm", "esmc"}) == "esmc") {
+    const EsmcConfig config = esmc::read_config(path);
+    std::cout << probe<Esmc>(request, folder, argv[2], config, esmc::adapted_model(config)) << "\n";
+  } else {
+    const Esm2Config config = esm2::read_config(path);
+    std::cout << probe<Esm2>(request, folder, argv[2], config, esm2::adapted_model(config)) << "\n";
+  }
   return 0;
 }

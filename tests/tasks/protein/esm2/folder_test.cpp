@@ -7,69 +7,23 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
+#include "folder_fixture.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::protein::testing {
 namespace {
 
-using safetensors::Dtype;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Stored = std::map<std::string, at::Tensor>;
 
-class Esm2FolderTest : public ::testing::Test {
+class Esm2FolderTest : public FolderTest {
  protected:
-  Esm2FolderTest() : model_(tiny_config()) {
+  Esm2FolderTest() : FolderTest("esm2-"), model_(tiny_config()) {
     fill_with_numbers(model_);
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("esm2-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
     model_.export_folder(folder_);
-  }
-  ~Esm2FolderTest() override { std::filesystem::remove_all(folder_); }
-
-  Stored stored() const {
-    Stored tensors;
-    const safetensors::Folder folder = safetensors::Folder::open(folder_);
-    for (const std::string& name : folder.names()) {
-      const safetensors::TensorView& view = folder.at(name);
-      tensors[name] = at::empty(view.shape);
-      std::memcpy(tensors[name].mutable_data_ptr(), view.data.data(), view.data.size());
-    }
-    return tensors;
-  }
-
-  void write(const Stored& tensors, const std::string& file = "model.safetensors") const {
-    safetensors::Writer writer((folder_ / file).string());
-    std::map<std::string, at::Tensor> plain;
-    for (const auto& [name, value] : tensors) {
-      const Dtype dtype = value.scalar_type() == at::kHalf       ? Dtype::kF16
-                          : value.scalar_type() == at::kBFloat16 ? Dtype::kBF16
-                          : value.scalar_type() == at::kLong     ? Dtype::kI64
-                                                                 : Dtype::kF32;
-      writer.declare(name, dtype, value.sizes().vec());
-      plain[name] = value.contiguous();
-    }
-    for (const safetensors::TensorInfo& info : writer.layout()) {
-      const at::Tensor& value = plain.at(info.name);
-      writer.write(info.name, std::as_bytes(std::span(static_cast<const char*>(value.const_data_ptr()),
-                                                      value.nbytes())));
-    }
-    writer.finish();
-  }
-
-  void set_config(const std::string& key, const nlohmann::json& value) const {
-    std::ifstream in(folder_ / "config.json");
-    nlohmann::json config = nlohmann::json::parse(in);
-    config[key] = value;
-    std::ofstream(folder_ / "config.json") << config;
   }
 
   std::string error() const {
@@ -94,7 +48,6 @@ class Esm2FolderTest : public ::testing::Test {
   }
 
   Esm2 model_;
-  std::filesystem::path folder_;
 };
 
 TEST_F(Esm2FolderTest, WhatIsSavedIsReadBack) {

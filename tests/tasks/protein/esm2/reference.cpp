@@ -28,11 +28,10 @@ class Sequence {
       const at::Tensor seen = at::tensor(tokens, at::kLong).ne(32).to(at::kDouble).unsqueeze(1);
       x = x * seen * (1 - 0.15 * 0.8) / (1 - masks / static_cast<double>(length));
     }
-    const at::Tensor turn = rotation(positions);
     for (int64_t i = 0; i < config_.num_layers; ++i) {
       const std::string name = "esm.encoder.layer." + std::to_string(i);
       x = x + linear(name + ".attention.output.dense",
-                     attention(name, norm(name + ".attention.LayerNorm", x), turn));
+                     attention(name, norm(name + ".attention.LayerNorm", x), positions));
       x = x + linear(name + ".output.dense",
                      at::gelu(linear(name + ".intermediate.dense", norm(name + ".LayerNorm", x))));
     }
@@ -51,30 +50,10 @@ class Sequence {
                           config_.layer_norm_epsilon);
   }
 
-  at::Tensor rotation(const std::vector<int64_t>& positions) const {  // (L, 1, D / 2) complex
-    const int64_t half = config_.head_width() / 2;
-    const at::Tensor frequencies =
-        at::pow(10000.0, at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half)));
-    const at::Tensor angles = at::tensor(positions, at::kDouble).unsqueeze(1) * frequencies;
-    return at::polar(at::ones_like(angles), angles).unsqueeze(1);
-  }
-
-  at::Tensor attention(const std::string& name, const at::Tensor& x, const at::Tensor& turn) const {
-    const int64_t width = config_.hidden_dim, length = x.size(0);
-    const at::Tensor qkv = linear(name + ".attention.self.qkv", x);
-    const auto heads = [&](int64_t part) {
-      return qkv.narrow(1, part * width, width).reshape({length, config_.num_heads, 2, -1});
-    };
-    const auto turned = [&](int64_t part) {
-      return at::view_as_real(at::complex(heads(part).select(2, 0), heads(part).select(2, 1)) * turn)
-          .flatten(2)
-          .transpose(0, 1);
-    };
-    // The order of channels within a head does not change products of queries and keys.
-    const at::Tensor scores = at::matmul(turned(0), turned(1).transpose(1, 2)) /
-                              std::sqrt(static_cast<double>(config_.head_width()));
-    const at::Tensor v = heads(2).flatten(2).transpose(0, 1);
-    return at::matmul(at::softmax(scores, -1), v).transpose(0, 1).reshape({length, width});
+  at::Tensor attention(const std::string& name, const at::Tensor& x,
+                       const std::vector<int64_t>& positions) const {
+    const auto qkv = linear(name + ".attention.self.qkv", x).chunk(3, 1);
+    return exact_attention(qkv[0], qkv[1], qkv[2], config_.num_heads, positions);
   }
 
   const Weights& weights_;
@@ -92,6 +71,33 @@ Weights exact_weights(const Esm2& model) {
 
 Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedProteins& batch) {
   const Sequence model(weights, config);
+  return exact_of(batch, [&](const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions) {
+    return model.logits(tokens, positions);
+  });
+}
+
+at::Tensor exact_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t count,
+                           const std::vector<int64_t>& positions) {
+  const int64_t length = q.size(0), width = q.size(1), half = width / count / 2;
+  const at::Tensor frequencies =
+      at::pow(10000.0, at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half)));
+  const at::Tensor angles = at::tensor(positions, at::kDouble).unsqueeze(1) * frequencies;
+  const at::Tensor turn = at::polar(at::ones_like(angles), angles).unsqueeze(1);  // (L, 1, D / 2) complex
+  const auto heads = [&](const at::Tensor& part) { return part.reshape({length, count, 2, half}); };
+  const auto turned = [&](const at::Tensor& part) {
+    return at::view_as_real(at::complex(heads(part).select(2, 0), heads(part).select(2, 1)) * turn)
+        .flatten(2)
+        .transpose(0, 1);
+  };
+  // The order of channels within a head does not change products of queries and keys.
+  const at::Tensor scores =
+      at::matmul(turned(q), turned(k).transpose(1, 2)) / std::sqrt(2.0 * static_cast<double>(half));
+  return at::matmul(at::softmax(scores, -1), heads(v).flatten(2).transpose(0, 1))
+      .transpose(0, 1)
+      .reshape({length, width});
+}
+
+Exact exact_of(const PackedProteins& batch, const LogitsOfSequence& logits_of) {
   const auto number = [](const at::Tensor& tensor, int64_t row) { return tensor[row].item<int64_t>(); };
   Exact exact{at::zeros({}, at::kDouble), {}};
   std::vector<at::Tensor> logits;
@@ -108,7 +114,7 @@ Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedP
       }
       tokens.push_back(2);
       positions.push_back(positions.back() + 1);
-      const at::Tensor rows = model.logits(tokens, positions);
+      const at::Tensor rows = logits_of(tokens, positions);
       for (; next < batch.target_rows.size() && batch.target_rows[next] < end; ++next) {
         logits.push_back(rows[batch.target_rows[next] - begin + 1]);
         const int64_t target = their_number(number(batch.targets, static_cast<int64_t>(next)));
@@ -117,7 +123,7 @@ Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedP
       begin = end;
     }
   }
-  exact.logits = logits.empty() ? at::zeros({0, 33}, at::kDouble) : at::stack(logits);
+  if (!logits.empty()) exact.logits = at::stack(logits);
   return exact;
 }
 
