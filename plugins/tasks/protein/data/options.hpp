@@ -39,7 +39,8 @@ struct DataConfig {
         .unit("angstrom")
         .min(0);
     o("max_file_mb", max_file_mb, "larger files (unpacked size) are unusable").unit("MB").min(1).may_change();
-    o("max_unusable", max_unusable, "stop if a larger share of the files is unusable")
+    o("max_unusable", max_unusable,
+      "stop if a larger share of the files, or of the records of sequences, is unusable")
         .min(0)
         .max(1)
         .may_change();
@@ -94,7 +95,8 @@ struct ProteinData {
     o("pdb_path", pdb_path,
       "folder of structures (PDB, mmCIF, also gzipped; searched recursively), or one file");
     o("sequences", sequences,
-      "in place of pdb_path, for ESM-2 and ESM C: sequences as FASTA, Stockholm, CSV, TSV, JSON or Parquet: a file, a "
+      "in place of pdb_path, for ESM-2 and ESM C: sequences as FASTA, Stockholm, CSV, TSV, JSON or Parquet: "
+      "a file, a "
       "pattern or a folder");
     o("test_path", test_path,
       "structures or sequences to use as the test split instead of the held-out part; not used in training")
