@@ -96,7 +96,7 @@ std::vector<Difference> require_resumable(std::string_view stored_toml, std::str
     if (difference.by_name && !difference.now.empty())
       remedy += ", or change it from here on with --change " + stage + difference.key + "=" + difference.now;
     problems.add(difference.origin,
-                 format_problem(difference.origin, difference.key, shorten(or_not_set(difference.now), 80),
+                 format_problem(difference.origin, difference.key, shorten(difference.now, 80),
                                 "was " + before + " in " + std::string(where) + remedy +
                                     ", or begin another run from these weights (train.init_from, and another "
                                     "run.dir), or start over with --fresh"));

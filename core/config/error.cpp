@@ -37,9 +37,12 @@ std::string format_problem(const Origin& origin, std::string_view key, std::stri
   // "--set a.b=c" names key and value already, but not those inside of an inline table.
   if (origin.is_argument() && origin.set.find('{') == std::string::npos)
     return origin.describe() + ": " + std::string(problem);
-  std::string text = origin.kind == Origin::Kind::kDefault ? "(default)" : origin.describe();
-  text.append(": ").append(key);
-  if (!value.empty()) text.append(" = ").append(value);
+  // A default stands in no line: the file is named where there is one, and that it is a default.
+  const bool is_default = origin.kind == Origin::Kind::kDefault;
+  std::string text = is_default ? origin.file : origin.describe();
+  if (!text.empty()) text += ": ";
+  text.append(key);
+  if (!value.empty()) text.append(" = ").append(value).append(is_default ? " (default)" : "");
   return text.append(": ").append(problem);
 }
 

@@ -48,6 +48,11 @@ std::string file_of_run(const std::string& path) {
   if (!fs::is_directory(path, error)) return path;
   const fs::path file = fs::path(path) / kFile;
   if (fs::exists(file, error)) return file.string();
+  if (fs::exists(fs::path(path) / "config.json", error))
+    throw ConfigError(path +
+                      ": is the folder of a model, which a run begins with: name a .toml file that says what "
+                      "is learnt, with train.init_from = \"" +
+                      path + "\"; evaluate, predict and export take the folder itself");
   throw ConfigError(
       path + ": is a folder without a " + kFile +
       ": name a .toml file, or the folder of a run, or of a stage of it, that has begun to train");

@@ -132,8 +132,7 @@ ConfigError Settings::error(std::string_view key, std::string_view problem) cons
   Origin origin = found.origin;
   std::string shown = show(key);
   if (shown == "\"\"" && origin.kind == Origin::Kind::kDefault) shown.clear();  // it is not given
-  if (shown.empty() && origin.kind == Origin::Kind::kDefault && !file_.empty())
-    origin = {Origin::Kind::kFile, file_, 0, 0, ""};
+  if (origin.kind == Origin::Kind::kDefault) origin.file = file_;
   return ConfigError(format_problem(origin, prefix_ + std::string(key), shorten(shown, 80), problem));
 }
 

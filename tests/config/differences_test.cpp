@@ -125,7 +125,7 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
   const PluginConfig* plugins[] = {&task};
   EXPECT_EQ(
       problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
-      "(default): train.global_batch = not set: was 256 in runs/x, and it must stay the same when a "
+      "train.global_batch: was 256 in runs/x, and it must stay the same when a "
       "run is continued: write 256, or begin another run from these weights (train.init_from, and "
       "another run.dir), or start over with --fresh\n"
       "x.toml:4: train.batch_per_device = 16: was not set in runs/x, and it must stay the same when a "

@@ -58,7 +58,7 @@ TEST_F(Load, ErrorsOfCallersNameWhereTheValueComesFrom) {
   EXPECT_STREQ(config.error("train.micro_batch", "too large: write 4").what(),
                "--set train.micro_batch=8: too large: write 4");
   EXPECT_STREQ(config.error("loader.workers", "too many: write 2").what(),
-               "(default): loader.workers = 4: too many: write 2");
+               "x.toml: loader.workers = 4 (default): too many: write 2");
   EXPECT_STREQ(config.error("train.max_steps", "needed: give it").what(),
                "x.toml: train.max_steps: needed: give it");
 }
@@ -82,9 +82,8 @@ TEST_F(Load, ConservativeIsAnotherNameForNone) {
 TEST_F(Load, WithoutAFileThereAreSetsAndDefaults) {
   const Config config = load({.file = "", .sets = {"task.plugin=t"}, .stage = ""});
   EXPECT_EQ(config.get_string("task.plugin"), "t");
-  EXPECT_EQ(
-      problems_of([] { load({.file = "", .sets = {}, .stage = ""}); }),
-      "(default): task.plugin: is required and not given: the task to train, for example \"summarization\"");
+  EXPECT_EQ(problems_of([] { load({.file = "", .sets = {}, .stage = ""}); }),
+            "task.plugin: is required and not given: the task to train, for example \"summarization\"");
 }
 
 TEST_F(Load, AnEmptyFileLacksTheTask) {

@@ -1,6 +1,7 @@
 // What a run keeps as config.toml loads as that run again.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <iterator>
 
 #include "tests/config/config_files.hpp"
@@ -184,6 +185,14 @@ TEST_F(RunConfig, AFolderThatIsNoRunIsNamed) {
   EXPECT_EQ(problems_of([&] { load_run("configs"); }),
             "configs: is a folder without a config.toml: name a .toml file, or the folder of a run, or of a "
             "stage of it, that has begun to train");
+}
+
+TEST_F(RunConfig, AModelsFolderIsWhatARunBeginsWith) {
+  fs::create_directory("esm2");
+  std::ofstream("esm2/config.json") << "{}";
+  EXPECT_EQ(problems_of([&] { load_run("esm2"); }),
+            "esm2: is the folder of a model, which a run begins with: name a .toml file that says what is "
+            "learnt, with train.init_from = \"esm2\"; evaluate, predict and export take the folder itself");
 }
 
 }  // namespace

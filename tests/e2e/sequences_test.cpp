@@ -5,6 +5,8 @@
 #include <set>
 #include <sstream>
 
+#include <zlib.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,6 +30,12 @@ std::string made_up_letters(size_t length, uint64_t seed) {
     letters += kLetters[(seed >> 33) % kLetters.size()];
   }
   return letters;
+}
+
+void pack(const std::string& text, const fs::path& file) {
+  gzFile packed = gzopen(file.c_str(), "wb");
+  EXPECT_EQ(gzwrite(packed, text.data(), static_cast<unsigned>(text.size())), static_cast<int>(text.size()));
+  EXPECT_EQ(gzclose(packed), Z_OK);
 }
 
 // Families of similar sequences: of a member every sixth residue is its own.
@@ -236,7 +244,65 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));
   EXPECT_EQ(read_text(path("many.fasta")), many);
   // Names that are there 40 times have numbers in the files.
-  EXPECT_TRUE(fs::exists(path("whole-files/sp|P0|FAM0_X-1-residues.csv")));
+  EXPECT_TRUE(fs::exists(path("whole-files/sp-P0-FAM0_X~1-residues.csv")));
+}
+
+TEST_F(Sequences, NamesOfFilesAreSafeAndOfOneSequenceEach) {
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  const std::vector<std::string> names{"sp|P1|ONE", "sp/P1/ONE", "../up", "a",   "a",
+                                       "a-4",       "a~4",       "-rf",   "$(x)"};
+  std::string fasta;
+  for (size_t i = 0; i < names.size(); ++i)
+    fasta += ">" + names[i] + "\nMKTAYIAKQRQISF" + proteins_[i].letters + "\n";
+  write_text(path("odd.fasta"), fasta);
+  const Result predicted = call("predict", {"--set", "task.test_path=odd.fasta", "--set",
+                                            "task.predict.what=[\"scores\", \"residue_embeddings\"]", "--set",
+                                            "task.predict.pictures=false"});
+  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  std::set<std::string> files, contents;
+  for (const auto& entry : fs::recursive_directory_iterator(path("run/submission-files")))
+    if (const std::string name = entry.path().filename(); name.ends_with("-residues.csv")) {
+      files.insert(name.substr(0, name.size() - std::string("-residues.csv").size()));
+      contents.insert(read_text(entry.path()));
+    }
+  EXPECT_THAT(files, testing::UnorderedElementsAre("sp-P1-ONE~1", "sp-P1-ONE~2", "_.-up", "a~4", "a~5",
+                                                   "a-4~6", "a-4~7", "_rf", "_(x)"));
+  EXPECT_EQ(contents.size(), names.size());
+  // Tensors are called as the proteins are, where there is one of the name.
+  const std::string tensors =
+      read_text(path("run/submission-files/residue-embeddings-00001-of-00001.safetensors"));
+  for (const char* name : {"\"../up\"", "\"$(x)\"", "\"-rf\"", "\"sp-P1-ONE~1\"", "\"a~5\""})
+    EXPECT_THAT(tensors, HasSubstr(name));
+}
+
+TEST_F(Sequences, OfAFolderAreThoseBelowItAndTheOthersAreCounted) {
+  fs::create_directories(path("folder/more/deep"));
+  pack(read_text(path("all.fasta")), path("folder/more/deep/all.fasta.gz"));
+  write_text(path("folder/one.fa"), ">one\n" + proteins_.front().letters + "\n");
+  write_text(path("folder/more/notes.txt"), "");
+  const Result trained = run("run", {"task.sequences=folder"});
+  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  EXPECT_THAT(trained.out, AllOf(HasSubstr("sequences  50 in "), HasSubstr("ignored 1 file: .txt 1\n")));
+  const Result tested = call("evaluate", {"--set", "task.test_path=folder"});
+  EXPECT_THAT(tested.out + tested.err, HasSubstr("sequences  50 in ")) << "test data are found alike";
+  const Result packed =
+      call("predict", {"--set", "run.dir=run", "--set", "task.test_path=folder/more/deep/all.fasta.gz",
+                       "--set", "task.predict.what=[\"embeddings\"]"});
+  EXPECT_THAT(packed.out + packed.err, HasSubstr("sequences  49 in ")) << "a packed file is no structure";
+}
+
+TEST_F(Sequences, TooManyThatAreNoneStopTheRunWithTheReasons) {
+  std::string fasta = read_text(path("all.fasta"));
+  for (int i = 0; i < 60; ++i) fasta += ">bad" + std::to_string(i) + (i % 2 == 0 ? "\nMK1V\n" : "\n\n");
+  write_text(path("bad.fasta"), fasta);
+  const Result stopped = run("bad", {"task.sequences=bad.fasta"});
+  EXPECT_EQ(stopped.code, 2) << stopped.out;
+  EXPECT_THAT(stopped.err,
+              AllOf(HasSubstr("bad.fasta: 61 of 110 records cannot be used (55%), at most 50% may "
+                              "be (task.data.max_unusable): correct or remove them, or raise it"),
+                    HasSubstr("31: the character \"1\" is no residue"),
+                    HasSubstr("30: the sequence has no residues")));
+  EXPECT_EQ(run("bad", {"task.sequences=bad.fasta", "task.data.max_unusable=0.6"}).code, 0);
 }
 
 TEST_F(Sequences, WhatCannotBeIsRefusedByName) {

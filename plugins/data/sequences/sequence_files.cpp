@@ -105,7 +105,12 @@ class Lines {
     is_end_ = end != nullptr;
     const size_t length = is_end_ ? static_cast<size_t>(end - block.data()) : block.size();
     taken_ = length + (is_end_ ? 1 : 0);
-    return block.substr(0, length);
+    const std::string_view piece = block.substr(0, length);
+    if (const size_t at = piece.find('\r'); at < length && piece.find_first_not_of('\r', at) < length)
+      throw DataError(input_.path() + ":" + std::to_string(number_) +
+                      ": has a carriage return (CR) within a line, as where lines end as on old Macs: write "
+                      "it again (tr '\\r' '\\n' < FILE > NEW)");
+    return piece;
   }
   bool is_start() const { return is_start_; }
   uint64_t number() const { return number_; }
@@ -204,6 +209,16 @@ void read_stockholm(Input& input, Taker& taker) {
   finish();
 }
 
+// A table begins with neither.
+void require_table(const std::string& path, Format format) {
+  if (format == Format::kParquet) return;
+  Input input(path, nullptr);
+  if (const auto known = sources::format_that_begins(input.ahead()))
+    throw DataError(path + ": begins as " +
+                    (*known == Format::kFasta ? "FASTA does, with \">\": its name must end in .fasta"
+                                              : "Stockholm does: its name must end in .sto"));
+}
+
 void read_rows(const std::string& path, Format format, const Columns& columns, Taker& taker,
                RecordReport& report, const ReadOptions& options) {
   using Column = text_pairs::Column;
@@ -233,6 +248,7 @@ void read_sequences(const sources::SourceFiles& source, const Columns& columns,
           Input input(path, with_progress.on_block);
           source.format == Format::kFasta ? read_fasta(input, taker) : read_stockholm(input, taker);
         } else {
+          require_table(path, source.format);
           read_rows(path, source.format, columns, taker, of_file, with_progress);
         }
         taker.tell();

@@ -114,8 +114,26 @@ std::vector<std::string> files_of_folder(const std::string& folder, Content cont
   return paths;
 }
 
-std::vector<std::string> paths_of(const std::string& named, Content content) {
-  if (fs::is_directory(named)) return files_of_folder(named, content);
+// Of sequences: also in the folders within.
+std::vector<std::string> sequences_below(const std::string& folder, files::IgnoredFiles& ignored) {
+  files::FolderContents found = files::search_folder(folder, [](const std::string& name) {
+    return format_named(name, Content::kSequences) ? files::Use::kTake : files::Use::kIgnore;
+  });
+  for (const auto& [relative, reason] : found.unreadable)
+    throw DataError((fs::path(folder) / relative).string() + ": " + reason);
+  ignored = std::move(found.ignored);
+  if (found.files.empty())
+    throw DataError(folder + ": there is no file in this folder, or below it, that can be read (" +
+                    known_endings(Content::kSequences) + "), but " +
+                    (ignored.empty() ? "nothing" : ignored.text()));
+  std::vector<std::string> paths;
+  for (const files::FoundFile& file : found.files) paths.push_back(fs::path(folder) / file.relative);
+  return paths;
+}
+
+std::vector<std::string> paths_of(const std::string& named, Content content, files::IgnoredFiles& ignored) {
+  if (fs::is_directory(named))
+    return content == Content::kSequences ? sequences_below(named, ignored) : files_of_folder(named, content);
   if (fs::exists(named) || !is_pattern(named)) return {named};
   std::vector<std::string> paths = matches_of(named);
   if (paths.empty()) throw DataError(named + ": no file matches this pattern: check it");
@@ -126,8 +144,7 @@ Format format_of(const std::string& path, Content content) {
   if (const std::optional<Format> format = format_named(path, content)) return *format;
   std::string start(files::kStartOfText, '\0');
   start.resize(files::PackedFile(path).read(start.data(), start.size()));
-  if (content == Content::kSequences && start.starts_with('>')) return Format::kFasta;
-  if (content == Content::kSequences && start.starts_with("# STOCKHOLM")) return Format::kStockholm;
+  if (const auto format = format_that_begins(start); format && content == Content::kSequences) return *format;
   const std::string known = files::why_no_text(start);
   throw DataError(path + ": " +
                   (known.empty() ? "the kind of file cannot be told from its name: it must end in " +
@@ -139,20 +156,24 @@ std::string file_name(const std::string& path) { return fs::path(path).filename(
 
 void check_alike(const SourceFiles& source) {
   const std::string& first = source.paths.front();
+  const bool is_folder = fs::is_directory(source.named);
+  const auto below = [&](const std::string& path) {
+    return is_folder ? fs::path(path).lexically_relative(source.named).string() : file_name(path);
+  };
   std::map<std::string, std::string> archives;  // by name
   for (const std::string& path : source.paths) {
     if (format_of(path, source.content) != source.format)
-      throw DataError(source.named + ": has files of several formats (" + file_name(first) + ", " +
-                      file_name(path) + "): name those to be read, as in \"folder/*.jsonl\"");
-    const std::string_view one = split_in(file_name(first)), other = split_in(file_name(path));
+      throw DataError(source.named + ": has files of several formats (" + below(first) + ", " + below(path) +
+                      "): name those to be read, as in \"folder/*.jsonl\"");
+    const std::string_view one = split_in(below(first)), other = split_in(below(path));
     if (const auto [known, is_new] = archives.emplace(file_name(path), path);
         source.format == Format::kTar && !is_new)
       throw DataError(source.named + ": has two archives that are called " + known->first + " (" +
                       known->second + ", " + path +
                       "), by whose names their pictures are found: give them different ones");
     if (!is_pattern(source.named) && one != other)
-      throw DataError(source.named + ": has files of several splits (" + file_name(first) + ", " +
-                      file_name(path) + "): name those to be read, as in \"folder/train-*\"");
+      throw DataError(source.named + ": has files of several splits (" + below(first) + ", " + below(path) +
+                      "): name those to be read, as in \"folder/train-*\"");
   }
 }
 
@@ -253,6 +274,12 @@ std::optional<Format> format_named(std::string_view name, Content content) {
   return std::nullopt;
 }
 
+std::optional<Format> format_that_begins(std::string_view start) {
+  if (start.starts_with('>')) return Format::kFasta;
+  if (start.starts_with("# STOCKHOLM")) return Format::kStockholm;
+  return std::nullopt;
+}
+
 std::string known_endings(Content content) {
   if (content == Content::kSequences)
     return ".fasta, .fa, .faa, .a3m, .sto, .csv, .tsv, .jsonl, .json, with .gz or .zst behind it where it is "
@@ -286,8 +313,8 @@ std::string problem_of(const std::string& named) {
 }
 
 SourceFiles find(const std::string& named, Content content) {
-  SourceFiles source{
-      .named = named, .paths = paths_of(named, content), .content = content, .state = {}, .hash = {}};
+  SourceFiles source{.named = named, .paths = {}, .content = content, .ignored = {}, .state = {}, .hash = {}};
+  source.paths = paths_of(named, content, source.ignored);
   source.format = format_of(source.paths.front(), content);
   check_alike(source);
   timespec newest{};
@@ -319,7 +346,8 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
 void check_unchanged(const SourceFiles& source) {
   uint64_t bytes = 0;
   timespec newest{};
-  if (state_of(paths_of(source.named, source.content), bytes, newest) != source.state)
+  files::IgnoredFiles ignored;
+  if (state_of(paths_of(source.named, source.content, ignored), bytes, newest) != source.state)
     throw DataError(source.named + ": changed while it was being read: start again when it is complete");
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "files/error.hpp"
+#include "files/folder_search.hpp"
 #include "files/hash128.hpp"
 
 namespace pipeline::sources {
@@ -26,6 +27,8 @@ enum class Content {
 
 // By the ending of its name, behind which there may be one of a packed file.
 std::optional<Format> format_named(std::string_view name, Content content = Content::kRecords);
+// FASTA or Stockholm, which say it where they begin.
+std::optional<Format> format_that_begins(std::string_view start);
 // For messages: ".jsonl, .ndjson, ..., with .gz or .zst behind it where it is packed".
 std::string known_endings(Content content = Content::kRecords);
 
@@ -36,10 +39,11 @@ struct SourceFiles {
   std::string named;               // by the configuration
   std::vector<std::string> paths;  // in order; at least one
   Content content{};
-  Format format{};     // of all of them
-  uint64_t bytes = 0;  // of all of them
-  std::string state;   // names, sizes and times, as they were found
-  Hash128 hash;        // of format and content; of archives, which are large, of their state
+  files::IgnoredFiles ignored;  // beside those of a folder that is searched
+  Format format{};              // of all of them
+  uint64_t bytes = 0;           // of all of them
+  std::string state;            // names, sizes and times, as they were found
+  Hash128 hash;                 // of format and content; of archives, which are large, of their state
 
   std::string name() const { return sources::name_of(named); }
   std::string stem() const;  // without what a file name may not have, and without endings
@@ -50,7 +54,8 @@ struct SourceFiles {
 // Why there is nothing at `named`, which may have *, ? and [...], as in a shell. Empty: there is something.
 std::string problem_of(const std::string& named);
 
-// Of a folder, its files of a known format, hidden ones left out. Throws DataError where there is none, where
+// Of a folder, its files of a known format, hidden ones left out; for sequences also those in the folders
+// within. Throws DataError where there is none, where
 // they are of several formats, or of several splits (train, test, ...).
 SourceFiles find(const std::string& named, Content content = Content::kRecords);
 

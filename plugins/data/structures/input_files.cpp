@@ -2,18 +2,14 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <array>
 #include <cctype>
-#include <cerrno>
 #include <filesystem>
-#include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
-#include "core/base/utf8.hpp"
 #include "plugins/data/files/error.hpp"
+#include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/record_store/record_store.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
@@ -31,70 +27,15 @@ std::string lower(std::string text) {
   return text;
 }
 
-// ".pdb", ".txt.gz"; "" without one.
-std::string ending_of(const std::string& name) {
-  const std::string small = lower(name);
-  const bool packed = small.ends_with(".gz") && small.size() > 3;
-  const std::string stem = packed ? small.substr(0, small.size() - 3) : small;
-  const size_t dot = stem.rfind('.');
-  return (dot == std::string::npos || dot == 0 ? "" : stem.substr(dot)) + (packed ? ".gz" : "");
+// Bytes of the ending that makes it an input; 0: none does.
+size_t ending_bytes(const std::string& name) {
+  std::string small = lower(name);
+  const size_t packing = small.ends_with(".gz") ? 3 : 0;
+  small.resize(small.size() - packing);
+  for (const auto ending : kEndings)
+    if (small.ends_with(ending) && small.size() > ending.size()) return ending.size() + packing;
+  return 0;
 }
-
-bool is_input(std::string ending) {
-  if (ending.ends_with(".gz")) ending.resize(ending.size() - 3);
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
-}
-
-class Search {
- public:
-  Search(InputFiles& found, const std::function<void()>& check) : found_(found), check_(check) {}
-
-  // `root`: nothing else is there if it cannot be read.
-  void folder(const std::string& path, const std::string& relative, bool root = false) {
-    if (check_) check_();
-    struct stat status {};
-    std::vector<std::string> names;
-    std::error_code error;
-    if (::stat(path.c_str(), &status) != 0) {
-      error = {errno, std::generic_category()};
-    } else {
-      if (!searched_.emplace(status.st_dev, status.st_ino).second) return;
-      fs::directory_iterator entries(path, error);
-      for (; !error && entries != fs::directory_iterator(); entries.increment(error))
-        names.push_back(entries->path().filename().string());
-    }
-    if (error && root)
-      throw files::DataError(path + ": " + error.message() + ": the folder must be readable", error.value());
-    if (error)
-      found_.unreadable.push_back({relative + "/", "a folder that cannot be searched: " + error.message()});
-    std::sort(names.begin(), names.end());  // so that of two ways to a folder always the same one counts
-    for (const auto& name : names) {
-      if (!name.starts_with('.'))
-        entry(path + "/" + name, relative.empty() ? name : relative + "/" + name, name);
-    }
-  }
-
- private:
-  void entry(const std::string& path, const std::string& relative, const std::string& name) {
-    struct stat status {};
-    const int problem = ::stat(path.c_str(), &status) == 0 ? 0 : errno;
-    if (problem == 0 && S_ISDIR(status.st_mode)) return folder(path, relative);
-    const std::string ending = ending_of(name);
-    if (problem != 0 && problem != ENOENT) {
-      found_.unreadable.push_back(
-          {relative, "cannot be looked at: " + std::generic_category().message(problem)});
-    } else if (is_input(ending)) {
-      // A dead link is an unusable file.
-      found_.files.push_back({path, relative, problem == 0 ? FileState(status) : FileState()});
-    } else if (!is_cache_name(name)) {
-      ++found_.ignored[ending];
-    }
-  }
-
-  InputFiles& found_;
-  const std::function<void()>& check_;
-  std::set<std::pair<dev_t, ino_t>> searched_;
-};
 
 constexpr records::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "every file is read again"};
 
@@ -119,32 +60,6 @@ constexpr files::Hash128 kKey{1, 0};
 
 }  // namespace
 
-uint64_t InputFiles::ignored_count() const {
-  uint64_t count = 0;
-  for (const auto& [ending, files_of_it] : ignored) count += files_of_it;
-  return count;
-}
-
-std::string InputFiles::ignored_text() const {
-  constexpr size_t kMost = 8;
-  std::vector<std::pair<uint64_t, std::string>> counts;
-  for (const auto& [ending, count] : ignored)
-    counts.emplace_back(count, ending.empty() ? "without an ending" : printable(ending, ""));
-  std::stable_sort(counts.begin(), counts.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  const uint64_t all = ignored_count();
-  std::string text = std::to_string(all) + (all == 1 ? " file: " : " files: ");
-  uint64_t others = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    if (i < kMost) {
-      text += (i == 0 ? "" : ", ") + counts[i].second + " " + std::to_string(counts[i].first);
-    } else {
-      others += counts[i].first;
-    }
-  }
-  return others == 0 ? text : text + ", others " + std::to_string(others);
-}
-
 InputFiles find_inputs(const std::string& root, const std::function<void()>& check) {
   InputFiles found;
   struct stat status {};
@@ -152,29 +67,36 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
     throw files::system_error(root, "name a folder of structure files, or one such file");
   found.root = fs::canonical(root).string();
   if (S_ISDIR(status.st_mode)) {
-    Search(found, check).folder(found.root, "", true);
+    files::FolderContents below = files::search_folder(
+        found.root,
+        [](const std::string& name) {
+          return is_structure(name)    ? files::Use::kTake
+                 : is_cache_name(name) ? files::Use::kPassOver
+                                       : files::Use::kIgnore;
+        },
+        check);
+    // A dead link is an unusable file.
+    for (const files::FoundFile& file : below.files)
+      found.files.push_back({file.path, file.relative, file.is_there ? FileState(file.status) : FileState()});
+    for (const auto& [relative, reason] : below.unreadable) found.unreadable.push_back({relative, reason});
+    found.ignored = std::move(below.ignored);
   } else {
     found.files.push_back({found.root, fs::path(found.root).filename().string(), FileState(status)});
   }
   if (found.files.empty()) {
-    std::string what = found.ignored.empty() ? "nothing" : found.ignored_text();
+    std::string what = found.ignored.empty() ? "nothing" : found.ignored.text();
     for (const auto& [relative, reason] : found.unreadable) what += "; " + relative + ": " + reason;
     throw files::DataError(root + ": no structure files: looked for " + kLookedFor + ", and found " + what);
   }
-  std::sort(found.files.begin(), found.files.end(),
-            [](const auto& a, const auto& b) { return a.relative < b.relative; });
   return found;
 }
 
+bool is_structure(const std::string& name) { return ending_bytes(name) > 0; }
+
 std::string without_ending(const std::string& relative) {
-  std::string name = relative;
-  if (lower(name).ends_with(".gz")) name.resize(name.size() - 3);
-  const std::string small = lower(name);
-  for (const auto ending : kEndings) {
-    if (small.ends_with(ending) && small.size() > ending.size())
-      return name.substr(0, name.size() - ending.size());
-  }
-  return name;
+  const bool is_packed = lower(relative).ends_with(".gz");  // also where a file was given, whatever its name
+  const size_t bytes = ending_bytes(relative);
+  return relative.substr(0, relative.size() - (bytes > 0 ? bytes : is_packed ? 3 : 0));
 }
 
 std::string FileIndex::path_in(const std::string& folder, const std::string& root) {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "plugins/data/files/error.hpp"
+#include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/structures/file_content.hpp"
 
@@ -30,10 +30,7 @@ struct InputFiles {
   std::vector<InputFile> files;  // sorted by relative path, byte by byte
   // Folders (with "/" behind them) that cannot be searched, entries that cannot be looked at.
   std::vector<FileNote> unreadable;
-  std::map<std::string, uint64_t> ignored;  // files that are no input, by ending (lower case, "" without one)
-
-  uint64_t ignored_count() const;
-  std::string ignored_text() const;  // "12 files: .txt 9, .xyz 3"; the most frequent endings first
+  files::IgnoredFiles ignored;  // that are no input
 };
 
 // All structure files below a folder, by their endings (.pdb .ent .cif .mmcif, and these with .gz, in any
@@ -43,6 +40,8 @@ struct InputFiles {
 // (optional, called often) throws.
 InputFiles find_inputs(const std::string& root, const std::function<void()>& check);
 
+// By the ending of its name.
+bool is_structure(const std::string& name);
 // Without the endings that make it an input.
 std::string without_ending(const std::string& relative);
 

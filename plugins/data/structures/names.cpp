@@ -13,7 +13,11 @@ namespace {
 
 constexpr size_t kLongestName = 200;  // of the 255 bytes that a file's name may have; endings follow
 
-bool is_plain(char c) { return c != '/' && c != '\\' && static_cast<unsigned char>(c) >= ' ' && c != '\x7f'; }
+bool is_plain(char c) {
+  constexpr std::string_view kSpecial = "/\\|*?<>\"'`$&;!";
+  return static_cast<unsigned char>(c) >= ' ' && c != '\x7f' && c != kNumberMark &&
+         kSpecial.find(c) == kSpecial.npos;
+}
 
 // As an address writes it, which no other name has.
 std::string percent_escaped(const std::string& name) {
@@ -68,7 +72,7 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
     std::string text = name;
     std::ranges::replace_if(
         text, [](char c) { return !is_plain(c); }, '-');
-    if (text.starts_with('.')) text.front() = '-';  // it would be hidden
+    if (text.starts_with('.') || text.starts_with('-')) text.front() = '_';  // hidden, or taken for an option
     plain.push_back(shortened(std::move(text), name));
     unmistakable.push_back(shortened(percent_escaped(name), name));
   }

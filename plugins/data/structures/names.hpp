@@ -15,8 +15,11 @@ namespace pipeline::protein {
 std::vector<std::string> tell_apart(const std::vector<std::string>& short_names,
                                     const std::vector<std::string>& long_names);
 
-// Beginnings of the names of samples' files, a different one for each name: plain, without folders, and not
-// longer than a file system takes.
+// Stands in no name of a file, so that a number behind it makes a name that no other thing has.
+inline constexpr char kNumberMark = '~';
+
+// Beginnings of the names of samples' files, a different one for each name: plain, without folders or what a
+// shell takes for its own, and not longer than a file system takes.
 std::vector<std::string> file_names(const std::vector<std::string>& names);
 
 // A name as text that every reader of UTF-8 takes: bytes that are none are written as in an address (%FF).

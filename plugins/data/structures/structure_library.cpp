@@ -117,7 +117,7 @@ bool write_report(const std::string& text, const std::string& path) {
 
 StructureLibrary StructureLibrary::open(const LibraryOptions& options, const files::Hooks& hooks) {
   const InputFiles inputs = find_inputs(options.root, [&] { hooks.throw_if_cancelled(); });
-  if (!inputs.ignored.empty()) hooks.tell("ignored " + inputs.ignored_text());
+  if (!inputs.ignored.empty()) hooks.tell("ignored " + inputs.ignored.text());
   Built built = build_library(inputs, options, hooks);
 
   StructureLibrary library;
@@ -126,7 +126,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   library.unusable_ = inputs.unreadable;
   LibraryCounts& counts = library.counts_;
   counts.files = inputs.files.size() + inputs.unreadable.size();
-  counts.ignored = inputs.ignored_count();
+  counts.ignored = inputs.ignored.count();
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);

@@ -81,6 +81,24 @@ TEST(Fasta, TextThatIsNoneIsAnError) {
               HasSubstr("these are nucleic acids: translate them into proteins first"));
 }
 
+TEST(Fasta, LinesThatEndAsOnOldMacsAreNamed) {
+  for (const char* text : {">a\rACD\r>b\rEFG\r", "\r>a\rACD", ">a\nAC\rDE\n"})
+    EXPECT_THAT(error_of("a.fasta", text),
+                HasSubstr("has a carriage return (CR) within a line, as where lines "
+                          "end as on old Macs: write it again (tr '\\r' '\\n'"));
+  EXPECT_THAT(error_of("a.fasta", ">a\nACD\n>b\rEFG\n"), HasSubstr("a.fasta:3: has a carriage return"));
+  EXPECT_THAT(error_of("a.sto", "# STOCKHOLM 1.0\rA/1 ACD\r//\r"), HasSubstr("a.sto:1: has a carriage"));
+  EXPECT_THAT(read_text("a.fasta", ">a\r\nACD\r\r\n").letters, ElementsAre("ACD"));
+}
+
+TEST(Fasta, UnderTheNameOfATableIsNamed) {
+  for (const char* name : {"a.csv", "a.tsv", "a.jsonl"})
+    EXPECT_THAT(error_of(name, ">a\nACD\n"),
+                HasSubstr("begins as FASTA does, with \">\": its name must end in .fasta"));
+  EXPECT_THAT(error_of("a.csv", "# STOCKHOLM 1.0\nA/1 ACD\n//\n"),
+              HasSubstr("begins as Stockholm does: its name must end in .sto"));
+}
+
 TEST(Fasta, AFileOfAnyNameIsKnownByItsStart) {
   EXPECT_THAT(read_text("proteins", ">a\nACD\n").letters, ElementsAre("ACD"));
   EXPECT_THAT(error_of("proteins", "ACD\n"), HasSubstr("it must end in .fasta, .fa, .faa"));

@@ -88,6 +88,28 @@ TEST_F(Sources, ThatCannotBeMeantAreNamed) {
   EXPECT_THAT(problem("table.xlsx"), HasSubstr("an Office document"));
 }
 
+TEST_F(Sources, OfSequencesAreFoundInFoldersOfAnyDepth) {
+  for (const char* name : {"d/b.fasta", "d/x/y/a.FA.gz", "d/x/.hidden.fasta", "d/.git/c.fasta", "d/notes.txt",
+                           "d/x/more.txt", "d/x/list.bed.gz", "d/README"})
+    put(name, ">a\nACD\n");
+  fs::create_directory_symlink("..", fs::path(folder_ / "d") / "x/loop");
+  const SourceFiles source = find(folder_ / "d/", Content::kSequences);
+  EXPECT_THAT(source.paths, ElementsAre(folder_ / "d/b.fasta", folder_ / "d/x/y/a.FA.gz"));
+  EXPECT_EQ(source.ignored.text(), "4 files: .txt 2, without an ending 1, .bed.gz 1");
+  check_unchanged(source);
+  put("d/x/z/new.fasta", ">b\nACD\n");
+  EXPECT_THAT(tests::message_of<DataError>([&] { check_unchanged(source); }), HasSubstr("changed while"));
+  put("none/x/a.txt");
+  EXPECT_THAT(tests::message_of<DataError>([&] { find(folder_ / "none", Content::kSequences); }),
+              HasSubstr("there is no file in this folder, or below it, that can be read (.fasta, "));
+  EXPECT_THAT(tests::message_of<DataError>([&] { find(folder_ / "none", Content::kSequences); }),
+              HasSubstr("but 1 file: .txt 1"));
+  put("splits/train/a.fasta");
+  put("splits/test/a.fasta");
+  EXPECT_THAT(tests::message_of<DataError>([&] { find(folder_ / "splits", Content::kSequences); }),
+              HasSubstr("has files of several splits (test/a.fasta, train/a.fasta)"));
+}
+
 TEST_F(Sources, OfArchivesNothingElseIsRead) {
   put("shards/0.tar");
   put("shards/sizes.json");

@@ -46,7 +46,7 @@ TEST_F(InputFilesTest, OthersAreCounted) {
                            "protein-structures-2.index.part"})
     write(name);
   const auto inputs = find_inputs(folder_.path(), nullptr);
-  EXPECT_EQ(inputs.ignored_text(), "6 files: .txt 2, without an ending 1, .a\\x0ab 1, .txt.gz 1, .xyz 1");
+  EXPECT_EQ(inputs.ignored.text(), "6 files: .txt 2, without an ending 1, .a\\x0ab 1, .txt.gz 1, .xyz 1");
   EXPECT_EQ(inputs.files.size(), 1u);
 }
 
@@ -94,7 +94,7 @@ TEST_F(InputFilesTest, WhatCannotBeReadIsListedAndTheSearchGoesOn) {
               "names/c.pdb: cannot be looked at: Permission denied\n"
               "names/d: cannot be looked at: Permission denied\n");
     EXPECT_EQ(found(), "a.pdb z.pdb");
-    EXPECT_EQ(inputs.ignored_count(), 0u);
+    EXPECT_EQ(inputs.ignored.count(), 0u);
     EXPECT_NE(tests::message_of<files::DataError>([&] {
                 find_inputs(folder_ / "names", nullptr);
               }).find("c.pdb: cannot be looked at"),

@@ -34,6 +34,11 @@ TEST(FileNames, HaveNoFolders) {
   EXPECT_THAT(file_names({"more/p1_A", "p2", "x/../y"}), ElementsAre("more-p1_A", "p2", "x-..-y"));
 }
 
+TEST(FileNames, HaveNothingThatAShellTakesForItsOwn) {
+  EXPECT_THAT(file_names({"sp|P69905|HBA_HUMAN", "a*b?<c>", "x~2", "$HOME", ".hidden", "-rf", "1abc:A"}),
+              ElementsAre("sp-P69905-HBA_HUMAN", "a-b--c-", "x-2", "_HOME", "_hidden", "_rf", "1abc:A"));
+}
+
 TEST(FileNames, AreUnmistakableWhereTheUsualOnesWouldBeTheSame) {
   EXPECT_THAT(file_names({"x/y", "x-y", "z/y"}), ElementsAre("x%2Fy", "x-y", "z-y"));
   const std::vector<std::string> tricky{"x/y", "x-y", "x%2Fy", "x\ny", "x%0Ay"};

@@ -132,8 +132,7 @@ TEST(Scores, TheThreeLikeliestCount) {
 }
 
 // 30 clusters of 40 residues, of which `right` are predicted.
-Collected evaluation(int right) {
-  const Frequencies background = mostly_leucine();
+Collected evaluation(int right, const Frequencies& background = mostly_leucine()) {
   Scores scores(background);
   for (uint32_t cluster = 0; cluster < 30; ++cluster)
     for (int i = 0; i < 40; ++i) {
@@ -155,6 +154,16 @@ TEST(Report, IntervalsHoldTheFigureAndAreAsWideAsTheClustersDiffer) {
   EXPECT_NEAR(said.figures.at("accuracy_high") - said.figures.at("accuracy_low"), 2 * 1.96 * 0.0037, 0.003);
   EXPECT_GT(said.figures.at("accuracy_gain_low"), 0);
   EXPECT_THAT(said.text, HasSubstr("better than both"));
+}
+
+TEST(Report, SaysWhereThereAreNoTrainingDataToGuessFrom) {
+  EXPECT_THAT(report(evaluation(20)).text, HasSubstr("(training frequencies: "));
+  Frequencies alike;
+  alike.fill(1.0 / kAminoAcidCount);
+  const std::string text = report(evaluation(20, alike)).text;
+  EXPECT_THAT(text, HasSubstr("  (always A: "));
+  EXPECT_THAT(text, HasSubstr("  (no training data: all twenty alike: 20.000)"));
+  EXPECT_THAT(text, HasSubstr("perplexity over all twenty alike "));
 }
 
 TEST(Report, SaysWhenTheModelIsNotBetterThanTheGuesses) {

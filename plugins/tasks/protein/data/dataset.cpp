@@ -161,6 +161,10 @@ std::string Dataset::file(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return samples_of(split).file(row(split, id).sample); });
 }
 
+std::string Dataset::tensor(Split split, uint64_t id) const {
+  return files::with_data_errors([&] { return samples_of(split).tensor(row(split, id).sample); });
+}
+
 std::string Dataset::group(Split split, uint64_t id) const {
   return files::with_data_errors(
       [&] { return samples_of(split).words(row(split, id).sample).cluster.value_or(""); });

@@ -36,8 +36,9 @@ class Dataset {
   SplitRow row(Split split, uint64_t id) const;
   Sample sample(Split split, uint64_t id) const;
   std::string name(Split split, uint64_t id) const;
-  std::string file(Split split, uint64_t id) const;   // what names of the sample's files begin with
-  std::string group(Split split, uint64_t id) const;  // its cluster where the data name it; else empty
+  std::string file(Split split, uint64_t id) const;    // what names of the sample's files begin with
+  std::string tensor(Split split, uint64_t id) const;  // what the sample's tensor is called
+  std::string group(Split split, uint64_t id) const;   // its cluster where the data name it; else empty
   std::vector<std::string> chain_names(Split split, uint64_t id) const;  // by number in the sample
   uint64_t key(Split split, uint64_t id) const;                          // what the sample is
   SampleLabels labels(Split split, uint64_t id) const;

@@ -40,7 +40,8 @@ struct DataConfig {
         .unit("angstrom")
         .min(0);
     o("max_file_mb", max_file_mb, "larger files (unpacked size) are unusable").unit("MB").min(1).may_change();
-    o("max_unusable", max_unusable, "stop if a larger share of the files is unusable")
+    o("max_unusable", max_unusable,
+      "stop if a larger share of the files, or of the records of sequences, is unusable")
         .min(0)
         .max(1)
         .may_change();

@@ -30,6 +30,7 @@ class Samples {
   virtual Sample sample(uint64_t i) const = 0;
   virtual std::string name(uint64_t i) const = 0;  // the structure's, and the chain's where that is a sample
   virtual std::string file(uint64_t i) const = 0;  // what names of its files begin with; no other sample's do
+  virtual std::string tensor(uint64_t i) const { return file(i); }  // what its tensor is called; likewise
   virtual std::vector<std::string> chain_names(uint64_t i) const = 0;
   virtual std::vector<uint64_t> keys(uint64_t i) const = 0;  // of the chains: content_key()
   // The chains' one-letter codes. Valid during the call.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 
+#include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/names.hpp"
 #include "plugins/tasks/protein/data/comparison.hpp"
@@ -18,6 +20,8 @@ namespace fs = std::filesystem;
 using sources::Content;
 
 enum OtherColumn : size_t { kSplitColumn, kClusterColumn, kLabelColumn };
+
+std::string percent(double share) { return std::to_string(std::lround(share * 100)) + "%"; }
 
 sequences::SequenceStore open_store(const fs::path& named, const ProteinData& options,
                                     const Context& context) {
@@ -35,6 +39,13 @@ sequences::SequenceStore open_store(const fs::path& named, const ProteinData& op
                                       .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
                                      hooks);
   const auto& report = store.report();
+  const double share = static_cast<double>(report.dropped()) / static_cast<double>(report.records());
+  if (share > options.data.max_unusable)
+    throw files::DataError(
+        concat(named.string(), ": ", report.dropped(), " of ", report.records(), " records cannot be used (",
+               percent(share), "), at most ", percent(options.data.max_unusable),
+               " may be (task.data.max_unusable): correct or remove them, or raise it\n", report.table()));
+  if (!source.ignored.empty()) context.info("ignored ", source.ignored.text());
   context.info("sequences  ", store.size(), " in ", named.string(), ", ", store.residues(), " residues");
   std::istringstream lines(report.table());
   for (std::string line; std::getline(lines, line);) context.warn(line);
@@ -72,9 +83,7 @@ Sample SequenceSamples::sample(uint64_t i) const {
   return make_sample(chain);
 }
 
-// Of several sequences with one name, or whose names differ only in what a file's may not have, each has its
-// own number behind it.
-std::string SequenceSamples::file(uint64_t i) const {
+bool SequenceSamples::has_twins(const std::string& file) const {
   std::call_once(looked_for_twins_, [&] {
     std::vector<uint64_t> all;
     for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(file_names({name(k)}).front()));
@@ -82,8 +91,20 @@ std::string SequenceSamples::file(uint64_t i) const {
     for (size_t k = 1; k < all.size(); ++k)
       if (all[k] == all[k - 1] && (twins_.empty() || twins_.back() != all[k])) twins_.push_back(all[k]);
   });
+  return std::ranges::binary_search(twins_, hash_of(file));
+}
+
+// Of several sequences with one name, or whose names differ only in what a file's may not have, each has its
+// own number behind it, and a mark that no file name has otherwise.
+std::string SequenceSamples::file(uint64_t i) const {
   const std::string file = file_names({name(i)}).front();
-  return std::ranges::binary_search(twins_, hash_of(file)) ? file + "-" + std::to_string(i + 1) : file;
+  return has_twins(file) ? concat(file, kNumberMark, i + 1) : file;
+}
+
+std::string SequenceSamples::tensor(uint64_t i) const {
+  const std::string name = this->name(i);
+  const bool is_its_own = name.find(kNumberMark) == name.npos && !has_twins(file_names({name}).front());
+  return is_its_own ? name : file(i);
 }
 
 std::vector<uint64_t> SequenceSamples::keys(uint64_t i) const {
@@ -111,14 +132,13 @@ bool are_sequences(const fs::path& named) {
   const auto is_one = [](const std::string& name) {
     return sources::format_named(name, Content::kSequences).has_value();
   };
-  if (!fs::is_directory(named)) return is_one(text) && without_ending(text) == text;
+  if (!fs::is_directory(named)) return is_one(text) && !is_structure(text);
   bool has_sequences = false;
-  for (const auto& entry : fs::directory_iterator(named)) {
-    const std::string name = entry.path().filename();
-    if (entry.is_directory() || without_ending(name) != name) return false;
+  const files::FolderContents structures = files::search_folder(named.string(), [&](const std::string& name) {
     has_sequences = has_sequences || is_one(name);
-  }
-  return has_sequences;
+    return is_structure(name) ? files::Use::kTake : files::Use::kPassOver;
+  });
+  return has_sequences && structures.files.empty();
 }
 
 }  // namespace pipeline::protein

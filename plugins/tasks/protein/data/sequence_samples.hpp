@@ -28,6 +28,7 @@ class SequenceSamples : public Samples {
   Sample sample(uint64_t i) const override;
   std::string name(uint64_t i) const override { return std::string(store_[i].name()); }
   std::string file(uint64_t i) const override;
+  std::string tensor(uint64_t i) const override;
   std::vector<std::string> chain_names(uint64_t /*i*/) const override { return {""}; }
   std::vector<uint64_t> keys(uint64_t i) const override;
   void each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const override;
@@ -35,6 +36,8 @@ class SequenceSamples : public Samples {
   std::optional<std::string> label(uint64_t i) const override;
 
  private:
+  bool has_twins(const std::string& file) const;
+
   sequences::SequenceStore store_;
   mutable std::once_flag looked_for_twins_;
   mutable std::vector<uint64_t>

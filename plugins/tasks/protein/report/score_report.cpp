@@ -98,6 +98,24 @@ std::string shown(const Estimate& estimate) {
                                                       : std::string());
 }
 
+// What both guesses are called.
+struct Guesses {
+  const char *accuracy, *perplexity, *accuracy_over, *perplexity_over;
+};
+constexpr Guesses kFromTrainingData{"most frequent amino acid", "training frequencies", "the most frequent",
+                                    "the frequencies'"},
+    kWithoutTrainingData{"always A", "no training data: all twenty alike", "always A", "all twenty alike"};
+
+// Frequencies of no training data are the same for all (Dataset::frequencies).
+const Guesses& guesses(const Values& values) {
+  const double alike = std::log(static_cast<double>(kAminoAcidCount));
+  const bool is_uniform = std::ranges::all_of(values.clusters, [&](const auto& cluster) {
+    const ScoreSums& sums = cluster.second;
+    return std::abs(sums.of[kBackground] - sums.count * alike) <= 1e-9 * sums.count;
+  });
+  return is_uniform ? kWithoutTrainingData : kFromTrainingData;
+}
+
 // Figures with intervals, and lines that say how they stand to the guesses.
 std::string figures(const Values& values, const ReportSink& sink) {
   std::vector<Estimate> all;
@@ -114,15 +132,15 @@ std::string figures(const Values& values, const ReportSink& sink) {
   std::string text = decimal(values.residues(), 0) + " masked residues of " + std::to_string(clusters) +
                      (clusters == 1 ? " cluster of similar sequences: too few for intervals"
                                     : " clusters of similar sequences; 95% intervals over these:");
-  text += "\n  accuracy " + shown(all[0]) +
-          "  (most frequent amino acid: " + decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " +
-          shown(all[1]);
-  text += "\n  perplexity " + shown(all[2]) +
-          "  (training frequencies: " + decimal(estimate(kBackgroundPerplexity, values).value) + ")";
+  const Guesses& called = guesses(values);
+  text += "\n  accuracy " + shown(all[0]) + "  (" + called.accuracy + ": " +
+          decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
+  text += "\n  perplexity " + shown(all[2]) + "  (" + called.perplexity + ": " +
+          decimal(estimate(kBackgroundPerplexity, values).value) + ")";
   const bool beats_both = all[3].interval && all[3].interval->low > 0 && all[4].interval->high < 1;
   const bool loses_to_both = all[3].interval && all[3].interval->high < 0 && all[4].interval->low > 1;
-  text += "\n  accuracy over the most frequent " + shown(all[3]) + "  perplexity over the frequencies' " +
-          shown(all[4]) +
+  text += std::string("\n  accuracy over ") + called.accuracy_over + " " + shown(all[3]) +
+          "  perplexity over " + called.perplexity_over + " " + shown(all[4]) +
           (beats_both      ? ": better than both"
            : loses_to_both ? ": worse than both"
                            : ": not certainly better than both");

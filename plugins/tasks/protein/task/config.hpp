@@ -228,7 +228,7 @@ struct ProteinConfig : ProteinData {
     if (has_sequences() && sees_structure())
       errors("sequences", "have no structure, which task.model = \"" + kind +
                               "\" needs: set task.model = \"esm2\" or \"esmc\"");
-    for (const char* key : {"data.unit", "data.crop", "data.max_file_mb", "data.max_unusable"})
+    for (const char* key : {"data.unit", "data.crop", "data.max_file_mb"})
       if (has_sequences() && errors.is_set(key))
         errors(key, "is of use with structures alone (task.pdb_path): leave it out");
     for (const char* key :

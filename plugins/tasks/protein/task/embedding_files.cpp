@@ -81,7 +81,7 @@ std::string ResidueEmbeddings::header(size_t file) const {
   for (uint64_t id = begins_[file]; id < begins_[file + 1]; ++id) {
     const int64_t residues = dataset_.row(split_, id).residues;
     const uint64_t bytes = static_cast<uint64_t>(residues * width_) * sizeof(float);
-    json[dataset_.file(split_, id)] = tensor({residues, width_}, at, at + bytes);
+    json[dataset_.tensor(split_, id)] = tensor({residues, width_}, at, at + bytes);
     at += bytes;
   }
   return with_size(json);
