@@ -6,6 +6,7 @@
 
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/heat_map.hpp"
+#include "plugins/tasks/protein/report/predictions.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -47,12 +48,6 @@ std::string right_at(const LabelForm& form, const SampleLabels& labels, int64_t 
   if (!labels.problem.empty() || found == labels.places.end() || *found != place) return "";
   const auto k = static_cast<size_t>(found - labels.places.begin());
   return form.are_numbers ? number(labels.numbers[k]) : labels.classes[k];
-}
-
-std::string place_of(const Residue& residue) {
-  return std::to_string(residue.number) + "," +
-         (residue.insertion == ' ' ? "" : std::string(1, residue.insertion)) + "," +
-         letter_of(residue.amino_acid);
 }
 
 std::string residue_rows(const LabelForm& form, const LabelledSample& one, bool with_header) {

@@ -16,10 +16,8 @@ constexpr int kDecimals = 4;
 const float* log_p_of(const Predicted& predicted, size_t i) { return &predicted.log_p[i * kAminoAcidCount]; }
 
 std::string place_of(const Predicted& predicted, size_t i) {
-  const Residue& residue = predicted.sample.residues[i];
-  const std::string insertion = residue.insertion == ' ' ? "" : std::string(1, residue.insertion);
   return csv_field(predicted.chain_names[static_cast<size_t>(predicted.sample.chains[i])]) + "," +
-         std::to_string(residue.number) + "," + insertion + "," + letter_of(residue.amino_acid);
+         place_of(predicted.sample.residues[i]);
 }
 
 double entropy_of(const float* log_p) {

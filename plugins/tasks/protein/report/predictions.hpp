@@ -15,6 +15,13 @@ struct Predicted {
   std::vector<float> log_p;              // (residues, 20): each with its residue masked
 };
 
+// Of a row: number, insertion code, letter.
+inline std::string place_of(const Residue& residue) {
+  return std::to_string(residue.number) + "," +
+         (residue.insertion == ' ' ? "" : std::string(1, residue.insertion)) + "," +
+         letter_of(residue.amino_acid);
+}
+
 // A row per residue: chain, number, insertion code, residue, its probability, the `top` likeliest amino acids
 // with theirs, entropy in nats.
 std::string residue_table(const Predicted& predicted, int64_t top);

@@ -8,6 +8,12 @@
 
 namespace pipeline::protein {
 
+std::vector<int64_t> all_rows(const Sample& sample) {
+  std::vector<int64_t> rows(sample.residues.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
 void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
                  Geometry* shared) {
   const bool hides = packing_ == Packing::kHide;

@@ -15,6 +15,9 @@ namespace pipeline::protein {
 // beside it; or nothing.
 enum class Packing { kShow, kHide, kSequence };
 
+// Of the whole sample: what Packer::add() gets.
+std::vector<int64_t> all_rows(const Sample& sample);
+
 // Builds a PackedProteins sample by sample.
 class Packer {
  public:

@@ -79,6 +79,17 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
  private:
   static constexpr int64_t kRowsAtOnce = 4096;  // residues of a forward pass in predictions
 
+  // Predictions: calls run(begin, end) for parts of `items` that a forward pass has room for, or that are one
+  // item. rows_of(i): its residues.
+  template <class RowsOf, class Run>
+  void in_passes(size_t items, const RowsOf& rows_of, const Run& run) {
+    for (size_t begin = 0, end = 0; begin < items; begin = end) {
+      context().throw_if_cancelled();
+      for (int64_t rows = 0; end < items && (rows == 0 || rows + rows_of(end) <= kRowsAtOnce); ++end)
+        rows += rows_of(end);
+      run(begin, end);
+    }
+  }
   void open_dataset();
   void list_passes(Split split);
   ScoringPass pass_of(Split split, uint64_t id) const;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -22,28 +21,22 @@ int64_t ProteinTask::embedded_layer() {
 // Whole samples, many in a forward pass, each a sequence of its own.
 void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
   const int64_t layer = embedded_layer();
-  for (size_t next = 0; next < batch.ids.size();) {
-    context().throw_if_cancelled();
+  const auto rows_of = [&](size_t i) { return int64_t{dataset_->row(batch.split, batch.ids[i]).residues}; };
+  in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
     Packer packer(packing());
-    std::vector<std::pair<uint64_t, int64_t>> samples;  // with their numbers of chains
-    for (int64_t rows = 0; next < batch.ids.size(); ++next) {
-      const Sample sample = dataset_->sample(batch.split, batch.ids[next]);
-      const auto count = static_cast<int64_t>(sample.residues.size());
-      if (rows > 0 && rows + count > kRowsAtOnce) break;
-      std::vector<int64_t> all(sample.residues.size());
-      std::iota(all.begin(), all.end(), 0);
-      packer.add(sample, all, nothing_masked(sample.amino_acids()));
-      samples.emplace_back(batch.ids[next], dataset_->row(batch.split, batch.ids[next]).chains);
-      rows += count;
+    for (size_t i = begin; i < end; ++i) {
+      const Sample sample = dataset_->sample(batch.split, batch.ids[i]);
+      packer.add(sample, all_rows(sample), nothing_masked(sample.amino_acids()));
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
     const Embeddings embeddings = model().embeddings(packed, pass(), layer);
     const at::Tensor residues = embeddings.residues.to(at::kCPU),
                      chains = embeddings.chains.defined() ? embeddings.chains.to(at::kCPU) : at::Tensor();
     int64_t chain = 0;
-    for (size_t i = 0; i < samples.size(); ++i) {
-      const auto [id, count] = samples[i];
-      const auto at = static_cast<int64_t>(i);
+    for (size_t i = begin; i < end; ++i) {
+      const uint64_t id = batch.ids[i];
+      const int64_t count = dataset_->row(batch.split, id).chains;
+      const auto at = static_cast<int64_t>(i - begin);
       const at::Tensor own = residues.narrow(0, packed.sequences.start(at), packed.sequences.length(at));
       if (config().predict.wants("embeddings")) {
         if (!chain_files_)
@@ -59,7 +52,7 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
       }
       chain += count;
     }
-  }
+  });
 }
 
 void ProteinTask::finish_predictions(Split split, const std::filesystem::path& folder,

@@ -16,12 +16,6 @@ namespace {
 
 using Of = LabelForm::Of;
 
-std::vector<int64_t> all_rows(const Sample& sample) {
-  std::vector<int64_t> rows(sample.residues.size());
-  std::iota(rows.begin(), rows.end(), 0);
-  return rows;
-}
-
 // Consecutive residues, with at least one that has a label.
 std::vector<int64_t> crop_with_label(const Sample& sample, const SampleLabels& labels, int64_t most,
                                      uint64_t seed) {
@@ -40,7 +34,6 @@ class LabelPacker {
  public:
   LabelPacker(const LabelForm& form, const LabelScale& scale) : form_(form), scale_(scale) {}
 
-  int64_t rows() const { return rows_; }
   // rows: of the sample, consecutive. labels: null where nothing is known of them.
   void add(const Sample& sample, const std::vector<int64_t>& rows, const SampleLabels* labels) {
     const Sample kept = sample.part(rows);
@@ -63,7 +56,6 @@ class LabelPacker {
         classes_.push_back(number_of(labels->classes[k]));
     }
     packer_.add(sample, rows, masking);
-    rows_ += static_cast<int64_t>(rows.size());
   }
   PackedProteins finish() {
     PackedProteins packed = packer_.finish();
@@ -101,7 +93,6 @@ class LabelPacker {
   std::vector<int64_t> classes_;
   std::vector<float> numbers_;
   std::vector<uint8_t> pairs_;
-  int64_t rows_ = 0;
 };
 
 // What a model says of each sample of a batch, in host memory.
@@ -251,17 +242,13 @@ std::vector<std::string> ProteinTask::label_columns() const { return protein::la
 
 void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink& sink) {
   const LabelForm form = *label_form();
-  for (size_t next = 0; next < batch.ids.size();) {
-    context().throw_if_cancelled();
+  const auto rows_of = [&](size_t i) { return int64_t{dataset_->row(batch.split, batch.ids[i]).residues}; };
+  in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
     LabelPacker packer(form, *label_scale_);
     std::vector<Sample> samples;
-    const size_t begin = next;
-    for (; next < batch.ids.size(); ++next) {
-      Sample sample = dataset_->sample(batch.split, batch.ids[next]);
-      if (packer.rows() > 0 && packer.rows() + static_cast<int64_t>(sample.residues.size()) > kRowsAtOnce)
-        break;
+    for (size_t i = begin; i < end; ++i) {
+      const Sample& sample = samples.emplace_back(dataset_->sample(batch.split, batch.ids[i]));
       packer.add(sample, all_rows(sample), nullptr);
-      samples.push_back(std::move(sample));
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
     Predictions predictions(packed, form, model().labels(packed, pass()));
@@ -278,7 +265,7 @@ void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink
       if (form.of == Of::kPairs && config().predict.pictures)
         sink.file(id, dataset_->file(batch.split, id) + "-contacts.svg", contact_picture(one));
     }
-  }
+  });
 }
 
 }  // namespace pipeline::protein

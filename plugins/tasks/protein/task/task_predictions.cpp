@@ -19,24 +19,21 @@ std::vector<float> ProteinTask::predict_all(const Sample& sample, Split split, u
   ScoringGroups groups = groups_of(sample, split, id);
   const std::vector<ScoringPass> passes = scoring_passes(0, groups, config().data.max_residues);
   ScoredSample scored(sample, std::move(groups), packing());
-  for (size_t next = 0; next < passes.size();) {
-    context().throw_if_cancelled();
+  const auto rows_of = [&](size_t i) { return int64_t{passes[i].count}; };
+  in_passes(passes.size(), rows_of, [&](size_t begin, size_t end) {
     Packer packer(packing());
     std::vector<size_t> places;  // in the sample, of each target
-    for (int64_t rows = 0; next < passes.size() && (rows == 0 || rows + passes[next].count <= kRowsAtOnce);
-         ++next) {
-      const ScoringPass& pass = passes[next];
-      const Masking masking = scored.pack(packer, pass);
+    for (size_t i = begin; i < end; ++i) {
+      const Masking masking = scored.pack(packer, passes[i]);
       for (size_t n = 0; n < masking.is_target.size(); ++n)
-        if (masking.is_target[n] != 0) places.push_back(static_cast<size_t>(pass.first) + n);
-      rows += pass.count;
+        if (masking.is_target[n] != 0) places.push_back(static_cast<size_t>(passes[i].first) + n);
     }
     const Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
     const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
     for (size_t t = 0; t < places.size(); ++t)
       std::copy_n(log_p.const_data_ptr<float>() + t * kAminoAcidCount, size_t{kAminoAcidCount},
                   &result[places[t] * kAminoAcidCount]);
-  }
+  });
   return result;
 }
 

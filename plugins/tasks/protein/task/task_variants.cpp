@@ -44,22 +44,17 @@ struct ProteinTask::Question {
 // tokens). Many questions in a forward pass.
 void ProteinTask::ask(const std::vector<Question>& questions,
                       const std::function<void(size_t, size_t, const float*, double)>& on_answer) {
-  for (size_t next = 0; next < questions.size();) {
-    context().throw_if_cancelled();
+  const auto rows_of = [&](size_t i) { return static_cast<int64_t>(questions[i].sample->residues.size()); };
+  in_passes(questions.size(), rows_of, [&](size_t begin, size_t end) {
     Packer packer(packing());
     std::vector<std::pair<size_t, size_t>> targets;  // question, and number in it
-    for (int64_t rows = 0; next < questions.size(); ++next) {
-      const Question& question = questions[next];
-      const auto count = static_cast<int64_t>(question.sample->residues.size());
-      if (rows > 0 && rows + count > kRowsAtOnce) break;
+    for (size_t q = begin; q < end; ++q) {
+      const Question& question = questions[q];
       Masking masking = nothing_masked(question.sample->amino_acids());
       for (const size_t place : question.masked) masking.tokens[place] = kMaskToken;
       for (const size_t place : question.targets) masking.is_target[place] = 1;
-      for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(next, t);
-      std::vector<int64_t> all(question.sample->residues.size());
-      std::iota(all.begin(), all.end(), 0);
-      packer.add(*question.sample, all, masking);
-      rows += count;
+      for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(q, t);
+      packer.add(*question.sample, all_rows(*question.sample), masking);
     }
     const Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
     const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
@@ -68,7 +63,7 @@ void ProteinTask::ask(const std::vector<Question>& questions,
     for (size_t t = 0; t < targets.size(); ++t)
       on_answer(targets[t].first, targets[t].second, log_p.const_data_ptr<float>() + t * kAminoAcidCount,
                 share.defined() ? static_cast<double>(share.const_data_ptr<float>()[t]) : 0);
-  }
+  });
 }
 
 // With what stands for it and its copies in other chains, which would give it away.
