@@ -193,7 +193,7 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   };
   EXPECT_THAT(learn("frozen", {"task.freeze=[\"esm.*\"]"}),
               AllOf(HasSubstr("classifier.dense.weight, classifier.dense.bias"),
-                    HasSubstr("lm_head.dense.weight"), HasSubstr("2 classes: cytosol, membrane")));
+                    HasSubstr("lm_head.dense.weight"), HasSubstr("2 classes: \"cytosol\", \"membrane\"")));
   ASSERT_EQ(call("export", {"--output", "base"}).code, 0);
   const auto base = tensors("base");
   for (const auto& [name, value] : tensors("frozen/export")) {

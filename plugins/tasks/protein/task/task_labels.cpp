@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
+#include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/label_files.hpp"
 #include "plugins/tasks/protein/report/label_report.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
@@ -15,6 +16,13 @@ namespace pipeline::protein {
 namespace {
 
 using Of = LabelForm::Of;
+
+std::string quoted(const std::vector<std::string>& classes) {
+  constexpr size_t kMostShown = 20;
+  std::vector<std::string> all;
+  for (const std::string& name : classes) all.push_back("\"" + name + "\"");
+  return first_of(all, kMostShown);
+}
 
 // Consecutive residues, with at least one that has a label.
 std::vector<int64_t> crop_with_label(const Sample& sample, const SampleLabels& labels, int64_t most,
@@ -68,9 +76,8 @@ class LabelPacker {
  private:
   int64_t number_of(const std::string& name) const {
     if (const auto number = scale_.number_of(name)) return static_cast<int64_t>(*number);
-    std::string known;
-    for (const std::string& one : scale_.classes) known += concat(known.empty() ? "" : ", ", one);
-    fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model ", known);
+    fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
+              quoted(scale_.classes), ": leave out what is of another class, or train a new head");
   }
   void add_pairs(const Sample& kept, const std::vector<int64_t>& rows, const SampleLabels& labels) {
     const size_t length = rows.size(), begin = pairs_.size();
@@ -161,11 +168,7 @@ void ProteinTask::open_labels() {
                ": must be 2 to ", kMostClasses,
                scale.classes.size() > kMostClasses ? "; are they numbers (task.objective = \"regression\")?"
                                                    : ""));
-  std::string names;
-  for (size_t k = 0; k < std::min(scale.classes.size(), size_t{20}); ++k)
-    names += concat(k > 0 ? ", " : "", scale.classes[k]);
-  context().info("labels     ", scale.classes.size(), " classes: ", names,
-                 scale.classes.size() > 20 ? " ..." : "");
+  context().info("labels     ", scale.classes.size(), " classes: ", quoted(scale.classes));
 }
 
 ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
