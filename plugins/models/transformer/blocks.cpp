@@ -265,7 +265,7 @@ at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::
 
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                              const Dropout& dropout, at::ScalarType compute, Gelu form) {
-  return NormMlpResidual::apply(x, norm.weight, norm.bias, up.weight, up.bias, down.weight, down.bias,
+  return NormMlpResidual::apply(x, norm.weight, bias_of(norm), up.weight, up.bias, down.weight, down.bias,
                                 norm.eps, dropout, compute, form);
 }
 
