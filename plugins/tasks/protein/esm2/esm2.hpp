@@ -61,7 +61,8 @@ class Esm2 : public ProteinModel {
   transformer::Norm last_norm_;
   transformer::Linear head_dense_;
   transformer::Norm head_norm_;
-  at::Tensor head_weight_, head_bias_;  // (tokens, C), which may be the words; (tokens)
+  at::Tensor head_weight_, head_bias_;   // (tokens, C), which may be the words; (tokens)
+  std::optional<LabelHead> label_head_;  // or this
 
   void set_extras(esm2::Extras extras);
   const esm2::Extras& extras() const { return extras_; }
@@ -83,7 +84,6 @@ class Esm2 : public ProteinModel {
 
   Esm2Config config_;
   double stream_;
-  std::optional<LabelHead> label_head_;
   at::Tensor frequencies_;  // of the rotary positions
   esm2::Extras extras_;
 };

@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "core/safetensors/file.hpp"
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "tokenizer/text_file.hpp"
 #include "transformer/rotary.hpp"
 
@@ -32,87 +32,8 @@ using hugging_face::ConfigFile;
 using hugging_face::Piece;
 using nlohmann::json;
 
-constexpr const char *kWords = "esm.embeddings.word_embeddings.weight", *kHead = "lm_head.decoder.weight";
-
-// transformers' classes with a head for labels, and one that it does not have: it loads such a folder as
-// EsmModel.
-constexpr const char *kOfChains = "EsmForSequenceClassification", *kOfResidues = "EsmForTokenClassification",
-                     *kOfPairs = "EsmForContactPrediction";
-constexpr const char *kNumbers = "regression", *kOneClass = "single_label_classification";
-
-std::optional<LabelForm> read_label(const ConfigFile& file) {
-  std::vector<std::string> architectures;
-  file.read("architectures", architectures);
-  const std::string architecture = architectures.empty() ? "" : architectures.front();
-  LabelForm form;
-  if (architecture == kOfPairs) return LabelForm{.of = LabelForm::Of::kPairs};
-  if (architecture != kOfChains && architecture != kOfResidues) return std::nullopt;
-  form.of = architecture == kOfChains ? LabelForm::Of::kChains : LabelForm::Of::kResidues;
-  form.classes = {"LABEL_0", "LABEL_1"};  // transformers' default
-  if (const json* const names = file.find("id2label")) {
-    form.classes.clear();
-    for (size_t i = 0; names->is_object() && i < names->size(); ++i) {
-      const auto found = names->find(std::to_string(i));
-      if (found == names->end() || !found->is_string())
-        file.fail("id2label", "must have the name of each class by its number, from \"0\" on");
-      form.classes.push_back(found->get<std::string>());
-    }
-    if (form.classes.empty()) file.fail("id2label", "must be an object with the name of each class");
-  }
-  std::string kind = form.classes.size() == 1 ? kNumbers : kOneClass;
-  file.read("problem_type", kind);
-  if (kind != kNumbers && kind != kOneClass)
-    file.fail("problem_type", concat("only \"", kNumbers, "\" and \"", kOneClass, "\" are supported"));
-  form.are_numbers = kind == kNumbers;
-  if (form.are_numbers && form.classes.size() != 1)
-    file.fail("problem_type", concat("with ", form.classes.size(), " labels: only one number is supported"));
-  if (form.are_numbers) form.classes.clear();
-  return form;
-}
-
-void write_label(const LabelForm& form, json& values) {
-  using Of = LabelForm::Of;
-  values["architectures"] = {form.of == Of::kChains     ? kOfChains
-                             : form.of == Of::kResidues ? kOfResidues
-                                                        : kOfPairs};
-  if (form.of == Of::kPairs) return;
-  values["problem_type"] = form.are_numbers ? kNumbers : kOneClass;
-  const std::vector<std::string> names =
-      form.are_numbers ? std::vector<std::string>{"LABEL_0"} : form.classes;
-  values["id2label"] = values["label2id"] = json::object();
-  for (size_t i = 0; i < names.size(); ++i) {
-    values["id2label"][std::to_string(i)] = names[i];
-    values["label2id"][names[i]] = i;
-  }
-}
-
-// The head's last layer gives numbers in the folder, and here what they are learnt as.
-bool gives_numbers(const std::string& parameter, const std::optional<LabelForm>& form) {
-  return form && form->are_numbers &&
-         (parameter.starts_with("classifier.out_proj.") ||
-          (form->of == LabelForm::Of::kResidues && parameter.starts_with("classifier.")));
-}
-
-// What is written of a parameter, whose value is `value`, or its own; and of what is read.
-std::function<at::Tensor(const ParameterRegistry::Declared&)> value_in_folder(
-    const std::optional<LabelForm>& form,
-    std::function<at::Tensor(const ParameterRegistry::Declared&)> value = nullptr) {
-  if (!form || !form->are_numbers) return value;
-  return [form = *form, value = std::move(value)](const ParameterRegistry::Declared& parameter) {
-    const at::Tensor own = value ? value(parameter) : parameter.tensor;
-    if (!gives_numbers(parameter.name, form)) return own;
-    const bool is_bias = parameter.name.ends_with(".bias");
-    return own.detach().to(at::kCPU, at::kFloat) * form.deviation + (is_bias ? form.mean : 0);
-  };
-}
-
-std::function<void(const Parameter&, at::Tensor&)> as_learnt(const std::optional<LabelForm>& form) {
-  if (!form || !form->are_numbers) return nullptr;
-  return [form = *form](const Parameter& parameter, at::Tensor& value) {
-    if (!gives_numbers(parameter.name, form)) return;
-    value.sub_(parameter.name.ends_with(".bias") ? form.mean : 0).div_(form.deviation);
-  };
-}
+constexpr const char *kWords = "esm.embeddings.word_embeddings.weight", *kHead = "lm_head.decoder.weight",
+                     *kClass = "Esm";
 
 // Weights are (out, in) there and (in, out) here. Query, key and value are three there and one here.
 std::vector<Piece> pieces_of(const Parameter& parameter) {
@@ -151,14 +72,7 @@ void compare(const std::string& path, const Esm2Config& ours, const Esm2Config& 
   differences.compare("task.esm2.intermediate_dim", ours.inner(), theirs.inner());
   differences.compare("task.esm2.token_dropout", ours.token_dropout, theirs.token_dropout);
   differences.compare("task.esm2.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
-  // What the folder says, or has no head for labels: then it is new.
-  if (theirs.label) {
-    differences.compare("task.objective", objective_of(ours.label), objective_of(theirs.label));
-    if (ours.label && ours.label->of != LabelForm::Of::kPairs) {
-      differences.compare("task.label.per", per_of(*ours.label), per_of(*theirs.label));
-      differences.compare("task.label.classes", ours.label->classes, theirs.label->classes);
-    }
-  }
+  compare_label(differences, ours.label, theirs.label);
   differences.raise(path);
 }
 
@@ -245,19 +159,8 @@ Esm2Config read_config(const std::string& path) {
   config.hidden_dropout = config.attention_dropout = 0.1;
   config.layer_norm_epsilon = 1e-12;
   config.token_dropout = false;
-  config.label = read_label(file);
+  config.label = read_label(file, kClass);
   return file.checked(hugging_face::read_fields(file, esm2_fields(), "EsmConfig", config));
-}
-
-bool predicts_labels(const std::string& folder) {
-  return read_config(folder + "/config.json").label.has_value();
-}
-
-bool adapter_predicts_labels(const std::string& adapter) {
-  const auto names = safetensors::Folder::open(adapter, "adapter_model.safetensors").names();
-  return std::ranges::any_of(names, [](const std::string& name) {
-    return name.find(".classifier.") != std::string::npos || name.find(".pair_head.") != std::string::npos;
-  });
 }
 
 std::string format_config(const Esm2Config& config) {
@@ -278,7 +181,7 @@ std::string format_config(const Esm2Config& config) {
   };
   hugging_face::write_fields(config, esm2_fields(), values);
   values["intermediate_size"] = config.inner();
-  if (config.label) write_label(*config.label, values);
+  if (config.label) write_label(*config.label, kClass, values);
   return values.dump(2) + "\n";
 }
 
@@ -323,7 +226,7 @@ adapters::AdaptedModel adapted_model(const Esm2Config& config) {
   adapters::AdaptedModel model{.others = {"lm_head.dense"}, .pieces = pieces_of, .task_type = ""};
   if (config.label) {
     model.others = {"classifier", "classifier.dense", "classifier.out_proj"};
-    model.value = value_in_folder(config.label);
+    model.value = as_in_folder(config.label);
     model.as_ours = as_learnt(config.label);
   } else {
     model.head = kHead, model.tied_to = kWords;
@@ -346,22 +249,11 @@ Extras import_folder(const std::string& path, const Esm2Config& config, Paramete
   check_vocabulary(path + "/vocab.txt");
   Extras extras;
   extras.files = text::files_beside_tokenizer(path);
-  hugging_face::NameMap map{.pieces = pieces_of, .plain_name = plain_name};
-  if (!config.label) {
-    map.head = kHead, map.tied_to = kWords;
-  } else {
-    const bool has_head = predicts_labels(path);
-    map.pieces = [=](const Parameter& parameter) {
-      return is_of_label_head(parameter.name) && !has_head ? std::vector<Piece>() : pieces_of(parameter);
-    };
-    map.plain_name = [](std::string name) {
-      return name.starts_with("lm_head.") ? "" : plain_name(std::move(name));
-    };
-  }
+  hugging_face::NameMap map{.pieces = pieces_of, .plain_name = plain_name, .head = kHead, .tied_to = kWords};
+  if (config.label) map = with_label_head(std::move(map), *config.label, path);
   Extras::each(extras, config, [&](const char* name, const at::Tensor&, const std::vector<int64_t>& shape) {
     map.optional.emplace_back(name, shape);
   });
-  map.as_ours = as_learnt(config.label);
   const auto weights = hugging_face::import_weights(path, parameters, map);
   Extras::each(extras, config, [&](const char* name, at::Tensor& tensor, const std::vector<int64_t>& shape) {
     tensor = weights->find(name, shape);
@@ -392,7 +284,7 @@ void export_folder(const std::string& path, const Esm2Config& config, const Para
                  others.emplace_back(name, tensor.defined() ? tensor : at::zeros(shape));
                });
   hugging_face::export_weights(path, parameters,
-                               {.pieces = pieces_of, .value = value_in_folder(config.label, value)}, others);
+                               {.pieces = pieces_of, .value = as_in_folder(config.label, value)}, others);
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
   text::write_tokenizer_files(extras.files, path);

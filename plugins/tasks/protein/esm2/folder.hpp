@@ -75,9 +75,6 @@ struct Extras {
 // activation or vocabulary, ESMFold.
 Esm2Config read_config(const std::string& path);
 std::string format_config(const Esm2Config& config);
-// Whether a folder has a head for labels; an adapter: of PEFT's.
-bool predicts_labels(const std::string& folder);
-bool adapter_predicts_labels(const std::string& adapter);
 
 // Throws std::runtime_error unless `path` is not there or is the vocab.txt of ESM-2.
 void check_vocabulary(const std::string& path);

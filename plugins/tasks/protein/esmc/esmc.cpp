@@ -23,14 +23,18 @@ Esmc::Esmc(const EsmcConfig& config, const adapters::LoraOptions& lora, const Pa
                            normal(deviation));
   for (int64_t i = 0; i < config_.num_layers; ++i) layers_.push_back(add_layer(i, of_stream));
   last_norm_ = add_plain_norm("esmc.norm", 0, of_stream);
-  head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
-  head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, kEpsilon);
-  const std::string decoder = esmc::kDecoder;
-  head_weight_ =
-      parameters_.add({.name = decoder + ".weight", .shape = {esmc::kRows, width}, .takes_bfloat16 = true},
-                      normal(deviation));
-  head_bias_ =
-      parameters_.add({.name = decoder + ".bias", .shape = {esmc::kRows}, .decay = false}, constant(0));
+  if (config_.label) {
+    label_head_.emplace(parameters_, *config_.label, width, deviation);
+  } else {
+    head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
+    head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, kEpsilon);
+    const std::string decoder = esmc::kDecoder;
+    head_weight_ =
+        parameters_.add({.name = decoder + ".weight", .shape = {esmc::kRows, width}, .takes_bfloat16 = true},
+                        normal(deviation));
+    head_bias_ =
+        parameters_.add({.name = decoder + ".bias", .shape = {esmc::kRows}, .decay = false}, constant(0));
+  }
   adapters::add_lora(parameters_, lora_, esmc::adapted_model(config_).targets, layers_);
   start_from_adapter();
 }

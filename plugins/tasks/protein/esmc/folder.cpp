@@ -11,6 +11,7 @@
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "tokenizer/text_file.hpp"
 
 namespace pipeline::protein {
@@ -32,6 +33,7 @@ Esm2Config EsmcConfig::as_esm2() const {
   config.attention_dropout = attention_dropout;
   config.token_dropout = false;
   config.initializer_range = initializer_range;
+  config.label = label;
   return config;
 }
 
@@ -48,7 +50,7 @@ using hugging_face::ConfigFile;
 using hugging_face::Piece;
 using nlohmann::json;
 
-constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char *kTokenizer = "tokenizer.json", *kClass = "Esmc";
 
 // Our residues have ESM-2's numbers (esm2/sequences.hpp).
 constexpr bool has_the_tokens_of_esm2() {
@@ -71,6 +73,9 @@ std::vector<Piece> pieces_of(const Parameter& parameter) {
   if (name.find(".gate_up_proj.") != std::string::npos)
     return hugging_face::side_by_side(name, "gate_up_proj",
                                       {{"gate_proj", columns / 2}, {"up_proj", columns / 2}}, true);
+  // transformers calls the head of residues otherwise here.
+  for (const char* part : {"weight", "bias"})
+    if (name == concat("classifier.", part)) return {{.name = concat("score.", part), .transposed = turned}};
   return {{.name = name, .transposed = turned}};
 }
 
@@ -131,6 +136,7 @@ void compare(const std::string& path, const EsmcConfig& ours, const EsmcConfig& 
   differences.compare("task.esmc.hidden_dim", ours.hidden_dim, theirs.hidden_dim);
   differences.compare("task.esmc.num_heads", ours.num_heads, theirs.num_heads);
   differences.compare("task.esmc.intermediate_dim", ours.inner(), theirs.inner());
+  compare_label(differences, ours.label, theirs.label);
   differences.raise(path);
 }
 
@@ -217,6 +223,7 @@ EsmcConfig read_config(const std::string& path) {
   config.hidden_dim = 2560;
   config.num_heads = 40;
   config.intermediate = 6912;
+  config.label = read_label(file, kClass);
   config = file.checked(hugging_face::read_fields(file, fields(), "EsmcConfig", config));
   check_rope(file);
   check_heads(file, config);
@@ -244,12 +251,18 @@ std::string format_config(const EsmcConfig& config) {
   };
   hugging_face::write_fields(config, fields(), values);
   values["intermediate_size"] = config.inner();
+  if (config.label) write_label(*config.label, kClass, values);
   return values.dump(2) + "\n";
 }
 
 adapters::AdaptedModel adapted_model(const EsmcConfig& config) {
   using transformer::Layer;
   adapters::AdaptedModel model{.others = {"lm_head.dense", kDecoder}, .pieces = pieces_of, .task_type = ""};
+  if (config.label) {
+    model.others = {"classifier.dense", "classifier.out_proj", "score"};
+    model.value = as_in_folder(config.label);
+    model.as_ours = as_learnt(config.label);
+  }
   const int64_t width = config.hidden_dim, inner = config.inner();
   for (int64_t i = 0; i < config.num_layers; ++i)
     adapters::add_targets(model.targets, concat("esmc.layers.", i, "."), i, static_cast<uint32_t>(i + 1),
@@ -268,14 +281,17 @@ text::Files import_folder(const std::string& path, const EsmcConfig& config, Par
   text::Files files = text::files_beside_tokenizer(path);
   files.merge(text::files_of(path, {kTokenizer}));
   check_vocabulary(path, files);
-  hugging_face::import_weights(path, parameters, {.pieces = pieces_of});
+  hugging_face::NameMap map{.pieces = pieces_of};
+  if (config.label) map = with_label_head(std::move(map), *config.label, path);
+  hugging_face::import_weights(path, parameters, map);
   return files;
 }
 
 void export_folder(const std::string& path, const EsmcConfig& config, const ParameterRegistry& parameters,
                    const text::Files& files,
                    const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value) {
-  hugging_face::export_weights(path, parameters, {.pieces = pieces_of, .value = value});
+  hugging_face::export_weights(path, parameters,
+                               {.pieces = pieces_of, .value = as_in_folder(config.label, value)});
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
   text::write_tokenizer_files(files, path);

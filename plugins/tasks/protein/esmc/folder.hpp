@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,7 @@ struct EsmcConfig {
   int64_t intermediate = 0;  // of the MLP; 0: 8/3 C, the next multiple of 256
   double attention_dropout = 0;
   double initializer_range = 0.02;
+  std::optional<LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t inner() const;
   // What each branch of a layer is divided by before it is added.
@@ -47,15 +49,15 @@ constexpr int64_t kRows = 64;
 
 constexpr const char *kWords = "esmc.embed_tokens.weight", *kDecoder = "lm_head.decoder";
 
-// Reads a config.json of EsmcForMaskedLM. Throws an Error (PL_ERROR_CONFIG) that names file, key and value
-// where the model is not the ESM C that we compute.
+// Reads a config.json of EsmcForMaskedLM, or of a model with a head for labels. Throws an Error
+// (PL_ERROR_CONFIG) that names file, key and value where the model is not the ESM C that we compute.
 EsmcConfig read_config(const std::string& path);
 std::string format_config(const EsmcConfig& config);
 
 adapters::AdaptedModel adapted_model(const EsmcConfig& config);
 
-// A folder of EsmcForMaskedLM: config.json, model.safetensors or shards, fp32, fp16, bf16 or fp64, and
-// perhaps tokenizer.json and what lies beside it.
+// A folder of EsmcForMaskedLM, or of a model with a head for labels: config.json, model.safetensors or
+// shards, fp32, fp16, bf16 or fp64, and perhaps tokenizer.json and what lies beside it.
 
 // The parameters start as those of the folder; the tokenizer's files are given back. Throws unless it holds
 // the model of `config`, with one error for all values of the configuration that differ, and one for all

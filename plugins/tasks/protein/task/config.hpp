@@ -173,7 +173,8 @@ struct ProteinConfig : ProteinData {
         .min(0.001)
         .below(1);
     o("objective", objective,
-      "what is learnt: masked residues; or labels (ESM-2), by a head in place of the output head: a number, "
+      "what is learnt: masked residues; or labels (ESM-2, ESM C), by a head in place of the output head: a "
+      "number, "
       "a "
       "class, or which residues are in contact (CB nearer than 8 angstrom)")
         .choices({kMasked, kRegression, kClassification, kContacts})

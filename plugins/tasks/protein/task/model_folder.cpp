@@ -17,7 +17,8 @@ void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
     return refuse(
         {"label.per", "label.source", "label.column", "label.missing", "label.classes"},
         "is of no use with task.objective = \"masked\": set regression, classification or contacts");
-  if (kind != "esm2") errors("objective", "labels are predicted by ESM-2 alone: set task.model = \"esm2\"");
+  if (sees_structure())
+    errors("objective", "labels are predicted by ESM-2 and ESM C: set task.model = \"esm2\" or \"esmc\"");
   refuse({"mask_ratio", "mask.random", "mask.keep", "mask.span", "predict.mutations", "predict.maskings"},
          "is of use with task.objective = \"masked\" alone: leave it out");
   if (data.unit != "chain") errors("data.unit", "labels are those of chains: set it to \"chain\"");
@@ -47,17 +48,19 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     const bool is_same = (set > 0 ? set : usual) == (theirs > 0 ? theirs : usual);
     tell(key, say.is_set(key) && is_same ? set : theirs);
   };
+  const auto tell_label = [&](const std::optional<LabelForm>& form) {
+    if (!form) return;
+    tell("objective", objective_of(form));
+    if (form->of != LabelForm::Of::kPairs) tell("label.per", per_of(*form));
+    if (!form->classes.empty()) tell("label.classes", form->classes);
+  };
   const hugging_face::ConfigFile file(path.string());
   const std::string type = file.type({"esm", "esmc", kEncoderDecoderType});
   hugging_face::check_weights(init_from.string());
   if (type == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
     tell("model", std::string("esm2"));
-    if (theirs.label) {
-      tell("objective", objective_of(theirs.label));
-      if (theirs.label->of != LabelForm::Of::kPairs) tell("label.per", per_of(*theirs.label));
-      if (!theirs.label->classes.empty()) tell("label.classes", theirs.label->classes);
-    }
+    tell_label(theirs.label);
     tell("esm2.num_layers", theirs.num_layers);
     tell("esm2.hidden_dim", theirs.hidden_dim);
     tell("esm2.num_heads", theirs.num_heads);
@@ -76,6 +79,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     EsmcConfig usual = theirs;
     usual.intermediate = 0;
     tell("model", std::string("esmc"));
+    tell_label(theirs.label);
     tell("esmc.num_layers", theirs.num_layers);
     tell("esmc.hidden_dim", theirs.hidden_dim);
     tell("esmc.num_heads", theirs.num_heads);

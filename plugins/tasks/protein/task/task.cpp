@@ -107,7 +107,9 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
     esm2.label = label_form();
     model = std::make_shared<Esm2>(esm2, config().esm2.lora, freeze);
   } else if (config().kind == "esmc") {
-    model = std::make_shared<Esmc>(config().esmc.model, config().esmc.lora, freeze);
+    EsmcConfig esmc = config().esmc.model;
+    esmc.label = label_form();
+    model = std::make_shared<Esmc>(esmc, config().esmc.lora, freeze);
   } else {
     model = std::make_shared<EncoderDecoder>(config().model);
   }

@@ -1,7 +1,7 @@
 // What the weights of a task were trained with, and what follows for its evaluations.
 #include "hugging_face/weights.hpp"
 #include "plugins/tasks/protein/data/learnt.hpp"
-#include "plugins/tasks/protein/esm2/folder.hpp"
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
@@ -56,9 +56,10 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
-  const std::string adapter = config().esm2.lora.init_from.string();
-  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !esm2::predicts_labels(folder.string()) &&
-      (adapter.empty() || !esm2::adapter_predicts_labels(adapter)))
+  const std::string adapter =
+      (config().kind == "esm2" ? config().esm2.lora : config().esmc.lora).init_from.string();
+  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !predicts_labels(folder.string()) &&
+      (adapter.empty() || !adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
