@@ -8,7 +8,9 @@
 // none. In place of files FOLDER may have input/model.safetensors beside the model's files, with `pixels` (B,
 // 3, S, S), one square a picture. OUT_FOLDER receives `model`, the folder written again, `gradients`, the
 // same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
-// with what was made of the files. With a `tokenizer`'s folder pictures take what Idefics3 writes around
+// with what was made of the files. These are prepared as the encoder has it, of NaFlex as up to `max_patches`
+// patches, of DINOv2 as squares of `crop_size` cut of pictures whose shortest side is `shortest_edge`. With a
+// `tokenizer`'s folder pictures take what Idefics3 writes around
 // them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
 // pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
 // the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
@@ -48,14 +50,22 @@ std::vector<float> values(const at::Tensor& tensor) {
 
 std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
                                          const VlmConfig& config) {
-  const int64_t side = config.vision.image_size;
+  const int64_t side = config.vision.square();
   pipeline::images::TileOptions tiles{.square = {.size = side}, .grids = config.grids};
   if (!config.grids.empty() || config.vision.has_last_norm())
     tiles.square.mode = pipeline::images::ResizeMode::kSquash;
   tiles.longest_edge = request.value("longest_edge", 0);
   tiles.splits = request.value("split", true);
   if (tiles.longest_edge > 0) tiles.square.filter = pipeline::images::Filter::kLanczos;
-  if (!config.vision.is_clip()) tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
+  tiles.square.shortest_edge = request.value("shortest_edge", 0);
+  tiles.max_patches = request.value("max_patches", 0);
+  if (tiles.max_patches > 0) tiles.square.filter = pipeline::images::Filter::kBilinear;
+  if (config.vision.is_dino()) {
+    tiles.square.mean = {0.485, 0.456, 0.406};
+    tiles.square.deviation = {0.229, 0.224, 0.225};
+  } else if (!config.vision.is_clip()) {
+    tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
+  }
   PictureWords words;
   if (request.contains("tokenizer")) {
     const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
@@ -63,7 +73,8 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
         0);
     words = [format](const std::string& text) { return format->picture_tokens(text); };
   }
-  const PictureLayout layout(tiles, side / config.vision.patch_size / config.scale_factor, words);
+  const PictureLayout layout(tiles, config.vision.side() / config.scale_factor, words,
+                             config.vision.num_register_tokens);
   std::vector<SamplePicture> pictures;
   if (!request.contains("pictures")) {
     for (const at::Tensor& square : read_pixels(folder / "input").unbind())
@@ -91,7 +102,7 @@ struct Batch {
 // Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
 Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
                  const VlmConfig& config) {
-  BatchBuilder builder(config.vision.image_size, config.rows_of_square(), false, false);
+  BatchBuilder builder(config.vision.square(), config.rows_of_square(), false, false);
   size_t next = 0;
   for (const auto& sample : samples) {
     pipeline::chat::Sequence sequence{.tokens = sample["tokens"], .targets = {}};
@@ -142,6 +153,7 @@ int main(int argc, char** argv) {
   const fs::path folder = argv[1], out = argv[2];
   VlmConfig config = read_llava_config(folder.string());
   --config.language.vocab_size;  // the last token is a patch's
+  config.vision.crop_size = request.value("crop_size", 0);
   const std::string adapter = request.value("adapter", "");
   const auto adapted = adapted_llava(config.language, config.vision);
   if (!adapter.empty()) config.lora = pipeline::adapters::read_adapter(adapter, adapted);

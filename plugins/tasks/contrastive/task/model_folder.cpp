@@ -93,7 +93,7 @@ void ContrastiveTaskConfig::read_model(const ContrastiveTaskConfig& config, cons
   as_there.kind = v.kind;
   as_there.vision.vision = v;
   if (const auto pictures =
-          vlm::read_image_processor(init_from, {.square = as_there.resize_options()}, v.is_clip())) {
+          vlm::read_image_processor(init_from, {.square = as_there.resize_options()}, v.kind)) {
     say("vision.resize", pictures->resize, pictures->file);
     say("vision.resample", pictures->resample, pictures->file);
   }

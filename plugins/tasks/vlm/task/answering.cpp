@@ -88,7 +88,7 @@ void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
                              .most_broken = 0,
                              .is_asked = true,
                              .warn = [&](const std::string& line) { context().warn(line); }});
-    BatchBuilder builder(config().vision.vision.image_size, model_rows(), features_ != nullptr, true);
+    BatchBuilder builder(config().vision.vision.square(), model_rows(), features_ != nullptr, true);
     std::vector<SamplePicture> shown;
     for (const messages::Picture& picture : conversation.images)
       shown.push_back(*picture_of(pictures, picture));

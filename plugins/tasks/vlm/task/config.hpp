@@ -72,18 +72,30 @@ struct VisionOptions {
   double lr_multiplier = 1;
   std::string resize = "crop", resample = "bicubic";
   std::vector<std::string> grids;
-  int64_t longest_edge = 0;
+  int64_t longest_edge = 0, shortest_edge = 0, max_patches = 256;
   bool split = true;
   std::filesystem::path init_from;
   int64_t cache_bytes = int64_t{4} << 30;
 
   void describe(Options& o) {
-    o("init_from", init_from, "Hugging Face folder of a CLIP, SigLIP or LLaVA model; empty: fresh weights");
-    o("kind", vision.kind, "architecture").choices({"clip", "siglip", "idefics3"}).of_model();
-    o("image_size", vision.image_size, "side of the square that a picture becomes")
+    o("init_from", init_from,
+      "Hugging Face folder of a CLIP, SigLIP, DINOv2 or LLaVA model; empty: fresh weights");
+    o("kind", vision.kind, "architecture; siglip2: NaFlex, SigLIP 2 of a fixed resolution is a siglip")
+        .choices({"clip", "siglip", "idefics3", "siglip2", "dinov2"})
+        .of_model();
+    o("image_size", vision.image_size,
+      "side of the square that a picture becomes; siglip2: of the one that has as many patches as there are "
+      "positions")
         .unit("pixels")
         .min(1)
         .of_model();
+    o("crop_size", vision.crop_size,
+      "dinov2: side of the square that a picture becomes, if it is not image_size, to which positions are "
+      "fitted; 0: image_size")
+        .unit("pixels")
+        .min(0)
+        .max(1 << 14)
+        .follows();
     o("patch_size", vision.patch_size, "side of a patch; what is left of a picture's side is not seen")
         .unit("pixels")
         .min(1)
@@ -96,12 +108,29 @@ struct VisionOptions {
         .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"})
         .of_model();
     o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0).of_model();
+    o("num_register_tokens", vision.num_register_tokens,
+      "dinov2: learnt rows of a picture besides its patches, which the language model sees, too")
+        .min(0)
+        .max(1024)
+        .of_model();
     o("initializer_range", vision.initializer_range, "standard deviation of initial weights")
         .above(0)
         .follows();
     o("resize", resize,
       "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
         .choices({"crop", "squash", "pad"})
+        .follows();
+    o("shortest_edge", shortest_edge,
+      "crop: the shortest side becomes this before the centre is cut, as DINOv2's does; 0: image_size")
+        .unit("pixels")
+        .min(0)
+        .max(1 << 14)
+        .follows();
+    o("max_patches", max_patches,
+      "siglip2: a picture is scaled to as many whole patches as there may be, and keeps its shape")
+        .unit("patches")
+        .min(1)
+        .max(1 << 16)
         .follows();
     o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear, Idefics3's lanczos")
         .choices({"bicubic", "bilinear", "lanczos"})
@@ -133,9 +162,12 @@ struct VisionOptions {
   images::TileOptions tiles() const;
   // `scale_factor`: of the projector.
   PictureLayout layout(int64_t scale_factor, PictureWords words = nullptr) const {
-    return {tiles(), vision.image_size / vision.patch_size / scale_factor, std::move(words)};
+    return {tiles(), vision.side() / scale_factor, std::move(words), vision.num_register_tokens};
   }
-  bool has_tiles() const { return !grids.empty() || longest_edge > 0; }
+  // Whether pictures differ in their rows.
+  bool has_tiles() const { return !grids.empty() || longest_edge > 0 || vision.is_flexible(); }
+  // What is another kind's.
+  void check_kind(const ConfigErrors& errors) const;
 };
 
 struct ProjectorOptions {
@@ -252,6 +284,10 @@ struct VlmTaskConfig {
     if (v.image_size < v.patch_size)
       return errors("vision.patch_size",
                     "must not exceed task.vision.image_size (" + std::to_string(v.image_size) + ")");
+    if (v.crop_size > 0 && v.crop_size < v.patch_size)
+      return errors("vision.crop_size",
+                    concat("must not be less than task.vision.patch_size (", v.patch_size, ")"));
+    vision.check_kind(errors);
     if (v.hidden_size % v.num_attention_heads != 0)
       errors("vision.num_attention_heads",
              "must divide task.vision.hidden_size (" + std::to_string(v.hidden_size) + ")");
@@ -262,16 +298,16 @@ struct VlmTaskConfig {
       if (!images::grid_named(grid))
         return errors("vision.grids",
                       concat("\"", grid, "\" is no grid: must be rows x columns, such as 2x3"));
-    if (vision.has_tiles() && vision.resize != "squash")
+    if (vision.has_tiles() && !v.is_flexible() && vision.resize != "squash")
       errors("vision.resize",
              concat("must be \"squash\" with task.vision.", vision.grids.empty() ? "longest_edge" : "grids",
                     ": so the whole of a picture becomes a square, beside its parts"));
     if (!vision.grids.empty() && vision.longest_edge > 0)
       errors("vision.longest_edge",
              "is another way to cut pictures than task.vision.grids: leave one of them out");
-    if (v.image_size / v.patch_size % projector.scale_factor != 0)
-      return errors("projector.scale_factor", concat("must divide the ", v.image_size / v.patch_size,
-                                                     " patches along a picture's side"));
+    if (v.side() % projector.scale_factor != 0)
+      return errors("projector.scale_factor",
+                    concat("must divide the ", v.side(), " patches along a picture's side"));
     if (const int64_t rows = vision.layout(projector.scale_factor).most_rows();
         rows + generate.max_tokens >= chat.max_tokens)
       errors("chat.max_tokens",

@@ -6,7 +6,9 @@ namespace pipeline::vlm {
 
 images::TileOptions VisionOptions::tiles() const {
   images::TileOptions options;
-  options.square.size = vision.image_size;
+  options.square.size = vision.square();
+  options.square.shortest_edge = shortest_edge;
+  if (vision.is_flexible()) options.max_patches = max_patches;
   options.square.mode = resize == "crop"     ? images::ResizeMode::kCrop
                         : resize == "squash" ? images::ResizeMode::kSquash
                                              : images::ResizeMode::kPad;
@@ -15,11 +17,39 @@ images::TileOptions VisionOptions::tiles() const {
                                                   : images::Filter::kBicubic;
   options.longest_edge = longest_edge;
   options.splits = split;
-  if (!vision.is_clip()) options.square.mean = options.square.deviation = {0.5f, 0.5f, 0.5f};
+  if (vision.is_dino()) {  // ImageNet's
+    options.square.mean = {0.485, 0.456, 0.406};
+    options.square.deviation = {0.229, 0.224, 0.225};
+  } else if (!vision.is_clip()) {
+    options.square.mean = options.square.deviation = {0.5, 0.5, 0.5};
+  }
   for (const std::string& grid : grids)
     if (const auto named = images::grid_named(grid))
       options.grids.push_back(*named);  // validate() has seen all
   return options;
+}
+
+void VisionOptions::check_kind(const ConfigErrors& errors) const {
+  const auto only = [&](const char* key, bool is_set, bool is_its, const char* kind) {
+    if (is_set && !is_its)
+      errors(key,
+             concat("is of task.vision.kind = \"", kind, "\" alone: must be 0 for \"", vision.kind, "\""));
+  };
+  only("vision.crop_size", vision.crop_size > 0, vision.is_dino(), "dinov2");
+  only("vision.num_register_tokens", vision.num_register_tokens > 0, vision.is_dino(), "dinov2");
+  if (vision.is_dino() && vision.intermediate_size % vision.hidden_size != 0)
+    errors("vision.intermediate_size", concat("must be a multiple of task.vision.hidden_size (",
+                                              vision.hidden_size, "), as DINOv2 has it"));
+  if (vision.is_flexible() && vision.image_size % vision.patch_size != 0)
+    errors("vision.image_size",
+           concat("must be a multiple of task.vision.patch_size (", vision.patch_size, ") for siglip2"));
+  if ((vision.is_flexible() || vision.num_register_tokens > 0) && (!grids.empty() || longest_edge > 0))
+    errors(
+        grids.empty() ? "vision.longest_edge" : "vision.grids",
+        "goes with no NaFlex, whose pictures are not cut, and no registers, which have no place in a grid: "
+        "leave it out");
+  if (shortest_edge > 0 && resize == "squash")
+    errors("vision.shortest_edge", "must be 0 with task.vision.resize = \"squash\", which scales both sides");
 }
 
 namespace {
@@ -59,14 +89,28 @@ json image_processor(const VisionOptions& vision, bool is_smol) {
             {"image_mean", options.mean},
             {"image_std", options.deviation},
             {"do_pad", true}};
+  if (vision.vision.is_flexible())
+    return {{"image_processor_type", "Siglip2ImageProcessor"},
+            {"do_convert_rgb", true},
+            {"do_resize", true},
+            {"patch_size", vision.vision.patch_size},
+            {"max_num_patches", vision.max_patches},
+            {"resample", number_of(options.filter)},
+            {"do_rescale", true},
+            {"rescale_factor", 1.0 / 255},
+            {"do_normalize", true},
+            {"image_mean", options.mean},
+            {"image_std", options.deviation}};
   const bool has_grids = !tiles.grids.empty();
+  const int64_t edge = options.shortest_edge > 0 ? options.shortest_edge : options.size;
   json values = {{"image_processor_type", has_grids                 ? "LlavaNextImageProcessor"
                                           : pads                    ? "LlavaImageProcessor"
                                           : vision.vision.is_clip() ? "CLIPImageProcessor"
+                                          : vision.vision.is_dino() ? "BitImageProcessor"
                                                                     : "SiglipImageProcessor"},
                  {"do_convert_rgb", true},
                  {"do_resize", true},
-                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", options.size}}},
+                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", edge}}},
                  {"resample", number_of(options.filter)},
                  {"do_center_crop", !squashes || has_grids},
                  {"crop_size", square},
@@ -114,11 +158,11 @@ text::Files processor_files(const VisionOptions& vision, int64_t scale_factor, c
     return files;
   }
   if (!image_token.empty()) whole["image_token"] = image_token;
-  const bool is_clip = vision.vision.is_clip();  // which has a class token that is not used
+  const bool has_class = vision.vision.has_class();  // which is not used
   whole.update({{"processor_class", vision.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
                 {"patch_size", vision.vision.patch_size},
-                {"vision_feature_select_strategy", is_clip ? "default" : "full"},
-                {"num_additional_image_tokens", is_clip ? 1 : 0}});
+                {"vision_feature_select_strategy", has_class ? "default" : "full"},
+                {"num_additional_image_tokens", vision.vision.tokens() - vision.vision.patches()}});
   files[kWhole] = whole.dump(2) + "\n";
   return files;
 }

@@ -300,6 +300,9 @@ void VlmTask::open_features(Vlm& model) {
   std::string grids;
   for (const std::string& grid : options.grids) grids += grid + " ";
   if (options.longest_edge > 0) grids += concat(options.longest_edge, options.split ? " split " : " whole ");
+  if (v.is_flexible()) grids += concat("of ", options.max_patches, " ");
+  if (v.is_dino())
+    grids += concat("cut to ", v.square(), " of ", options.shortest_edge, " ", v.num_register_tokens, " ");
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",

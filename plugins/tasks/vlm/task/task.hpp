@@ -120,7 +120,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   // Of features, that a square has in the sequence.
   int64_t model_rows() const {
     const int64_t factor = config().projector.scale_factor;
-    return config().vision.vision.patches() / (factor * factor);
+    return config().vision.vision.rows() / (factor * factor);
   }
   std::optional<SamplePicture> picture_of(const Pictures& pictures, const messages::Picture& picture) const;
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
