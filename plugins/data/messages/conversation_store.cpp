@@ -12,7 +12,7 @@ namespace {
 using files::Hash128;
 
 // The conversations in order. The summary is the notes, a zero and the report.
-constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 7};
+constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 8};
 
 const std::regex& cache_names() {
   static const std::regex names(

@@ -197,6 +197,41 @@ TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
             1u);
 }
 
+// As VQA's annotations have them, and captions of the same picture; what several people wrote scores.
+TEST_F(Conversations, SeveralPeopleMayHaveAnswered) {
+  CaptionColumns columns;
+  columns.caption = "captions";
+  const auto all = read("v.jsonl",
+                        R"({"image":"x.png","question":"What?","answers":[{"answer":"nets","answer_id":1},)"
+                        R"({"answer":"net"},{"answer":"net"},{"answer":" "}]})"
+                        "\n"
+                        R"({"image":"y.png","captions":["a dog","one dog"]})"
+                        "\n"
+                        R"({"image":"z.png","question":"Which?","captions":"red","answers":["blue","red"]})"
+                        "\n"
+                        R"({"image":"z.png","captions":["alone"],"answers":null})"
+                        "\n"
+                        R"({"image":"z.png","captions":[7]})"
+                        "\n",
+                        columns);
+  ASSERT_EQ(all.size(), 4u) << report_.table("v.jsonl");
+  EXPECT_THAT(all[0].answers, ElementsAre("nets", "net", "net"));
+  EXPECT_EQ(all[0].turns.at(1).text, "net") << "what most of them gave is learnt";
+  EXPECT_THAT(all[1].answers, ElementsAre("a dog", "one dog"));
+  EXPECT_EQ(all[1].turns.at(1).text, "a dog");
+  EXPECT_THAT(all[2].answers, ElementsAre("blue", "red"));
+  EXPECT_EQ(all[2].turns.at(1).text, "red");
+  EXPECT_THAT(all[3].answers, IsEmpty()) << "one answer is the turn's";
+  EXPECT_THAT(report_.table("v.jsonl"), HasSubstr("\"captions\" has a number in it, must have texts"));
+  const Conversation again = Conversation::unpack(all[0].pack());
+  EXPECT_EQ(again.answers, all[0].answers);
+  EXPECT_EQ(again.turns.at(1).text, "net");
+
+  const auto turns = read("w.json", R"([{"image":"x.png","answers":["yes","no","yes"],"conversations":[
+    {"from":"human","value":"<image>\nIs it?"},{"from":"gpt","value":"yes"}]}])");
+  EXPECT_THAT(turns.at(0).answers, ElementsAre("yes", "no", "yes"));
+}
+
 TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
   CaptionColumns columns;
   columns.answer_required = false;

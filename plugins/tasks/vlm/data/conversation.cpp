@@ -83,32 +83,52 @@ std::string shared_content(const Conversation& conversation, const std::filesyst
   return name.empty() ? first.name : name.string();
 }
 
-Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
-  if (!object.is_object()) throw DataError("no object");
-  const auto text = [&](const std::string& key) {
-    std::string found = messages::optional_text(object, key);
-    return text_pairs::is_blank(found) ? "" : found;
-  };
+namespace {
+
+// Of equally frequent ones the first.
+std::string most_frequent(const std::vector<std::string>& texts) {
+  const auto count = [&](const std::string& text) { return std::ranges::count(texts, text); };
+  return texts.empty() ? "" : *std::ranges::max_element(texts, {}, count);
+}
+
+}  // namespace
+
+Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messages::Picture> pictures,
+                        const CaptionColumns& columns) {
   Conversation result;
   const std::string id = columns.id.empty() ? "id" : columns.id;
   if (const auto found = object.find(id); found != object.end() && found->is_primitive() && !found->is_null())
     result.id = found->is_string() ? found->get<std::string>() : found->dump();
-  const auto image = object.find(columns.image);
-  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
-  result.images = messages::pictures_of(*image, columns.image.c_str());
-  if (result.images.empty()) throw DataError("no picture as \"" + columns.image + "\"");
-  std::string caption = text(columns.caption);
+  const std::vector<std::string> captions = messages::texts_under(object, columns.caption);
+  const std::vector<std::string> answers =
+      columns.answers == columns.caption ? captions : messages::texts_under(object, columns.answers);
+  std::string caption = captions.empty() ? most_frequent(answers) : captions.front();
   if (caption.empty() && columns.answer_required)
     throw DataError("no \"" + columns.caption + "\", or one without text");
+  if (answers.size() > 1 || captions.size() > 1) result.answers = answers.size() > 1 ? answers : captions;
+  result.images = std::move(pictures);
   const bool has_question =
       columns.question != columns.image && columns.question != columns.caption && columns.question != id;
-  result.turns = turns_about_pictures(has_question ? text(columns.question) : "", result.images.size(),
-                                      std::move(caption));
+  std::string question = has_question ? messages::optional_text(object, columns.question) : "";
+  if (text_pairs::is_blank(question)) question.clear();
+  result.turns = turns_about_pictures(question, result.images.size(), std::move(caption));
   return result;
 }
 
-Conversation conversation_about_pictures(const nlohmann::ordered_json& object) {
+Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
+  if (!object.is_object()) throw DataError("no object");
+  const auto image = object.find(columns.image);
+  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
+  std::vector<messages::Picture> pictures = messages::pictures_of(*image, columns.image.c_str());
+  if (pictures.empty()) throw DataError("no picture as \"" + columns.image + "\"");
+  return caption_of(object, std::move(pictures), columns);
+}
+
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object, const std::string& answers) {
   Conversation conversation = messages::conversation_of_turns(object);
+  if (!answers.empty())
+    if (std::vector<std::string> texts = messages::texts_under(object, answers); texts.size() > 1)
+      conversation.answers = std::move(texts);
   std::erase_if(conversation.turns,
                 [](const Turn& turn) { return turn.role == "system" && text_pairs::is_blank(turn.text); });
   for (const Turn& turn : conversation.turns) {
@@ -132,11 +152,19 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
     read_shards(source, columns, collector, hooks);
   else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
            messages::has_turns(source))
-    messages::read_objects(source, messages::record_keys({}), conversation_about_pictures, collector, hooks);
-  else if (source.format == sources::Format::kParquet ||
-           (source.format == sources::Format::kJson && messages::has_pictures_within(source, columns.image)))
     messages::read_objects(
-        source, {columns.image, columns.caption, columns.question, columns.id.empty() ? "id" : columns.id},
+        source, messages::record_keys({.question = columns.answers, .answer = "", .context = ""}),
+        [answers = columns.answers](const auto& object) {
+          return conversation_about_pictures(object, answers);
+        },
+        collector, hooks);
+  else if (source.format == sources::Format::kParquet ||
+           (source.format == sources::Format::kJson &&
+            messages::has_more_than_texts(source, {columns.image, columns.caption, columns.answers})))
+    messages::read_objects(
+        source,
+        {columns.image, columns.caption, columns.question, columns.answers,
+         columns.id.empty() ? "id" : columns.id},
         [columns](const auto& object) { return caption_of(object, columns); }, collector, hooks);
   else
     read_captions(source, columns, collector, hooks);
@@ -147,7 +175,7 @@ messages::Source source_of(const sources::SourceFiles& files, const CaptionColum
                            const std::filesystem::path& images) {
   std::string options = "pictures";
   for (const std::string& text :
-       {columns.image, columns.caption, columns.question, columns.id, images.string()})
+       {columns.image, columns.caption, columns.question, columns.id, columns.answers, images.string()})
     options += "\n" + text;
   for (const int number : {columns.answer_required ? 1 : 0, static_cast<int>(columns.quotes)})
     options += "\n" + std::to_string(number);

@@ -38,6 +38,7 @@ struct CaptionColumns {
   std::string image = "image", caption = "caption";
   std::string question = "question";  // where a record has one, the caption is the answer to it
   std::string id;                     // empty: "id" if present, else numbered
+  std::string answers = "answers";    // of JSON and Parquet: what several people answered
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
   text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
@@ -56,14 +57,20 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
                         const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});
 
-// Pictures with their caption, or with a question and its answer. Throws DataError with the reason why not.
+// Pictures with their caption, or with a question and its answer. Where several people wrote one, that of the
+// caption's column is learnt, else the one that most of them gave. Throws DataError with the reason why not.
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
+// The same of a record whose pictures are elsewhere.
+Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messages::Picture> pictures,
+                        const CaptionColumns& columns);
 
 // Why a conversation cannot be used; empty: it can.
 std::string problem_of(const Conversation& conversation, bool answer_required);
 
-// A conversation of a record with turns, as this task can use it. Throws DataError with the reason why not.
-Conversation conversation_about_pictures(const nlohmann::ordered_json& object);
+// A conversation of a record with turns, as this task can use it. `answers`: the key under which there may be
+// several to the first question; empty: none. Throws DataError with the reason why not.
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object,
+                                         const std::string& answers = "");
 
 // Such a source for a ConversationStore. `images`: the folder of the pictures.
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,

@@ -30,30 +30,28 @@ struct Sample {
 
 // What the text says of the picture.
 Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
+  std::vector<messages::Picture> pictures;
+  if (!sample.image.empty()) pictures.emplace_back(std::move(sample.image));
   Conversation result;
-  std::string question;
-  bool is_caption = true;
   if (sample.kind == "json") {
     json object = messages::parse_record(sample.text);
     if (!object.is_object()) throw DataError("its text is not a JSON object");
     for (const char* key : {"image", "images"}) object.erase(key);  // it is in the archive
-    is_caption = !messages::has_turns(object);
-    if (is_caption) {
-      sample.text = messages::optional_text(object, columns.caption);
-      if (columns.question != columns.caption) question = messages::optional_text(object, columns.question);
-      if (text_pairs::is_blank(question)) question.clear();
+    if (messages::has_turns(object)) {
+      result = conversation_about_pictures(object, columns.answers);
+      result.images = std::move(pictures);
     } else {
-      result = conversation_about_pictures(object);
+      CaptionColumns texts = columns;
+      texts.answer_required = false;  // the collector asks for it
+      result = caption_of(object, std::move(pictures), texts);
     }
-  }
-  if (is_caption) {
+  } else {
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (text_pairs::is_blank(sample.text)) sample.text.clear();
-    result.turns = turns_about_pictures(question, 1, std::move(sample.text));
+    result.turns = turns_about_pictures("", 1, std::move(sample.text));
+    result.images = std::move(pictures);
   }
   result.id = std::move(sample.key);
-  result.images.clear();
-  if (!sample.image.empty()) result.images.emplace_back(std::move(sample.image));
   return result;
 }
 

@@ -26,7 +26,7 @@ namespace pipeline::vlm {
 struct DataConfig : sources::SplitOptions {
   std::filesystem::path images;
   std::string image_column = "image", caption_column = "caption", question_column = "question", id_column,
-              background = "white";
+              answers_column = "answers", background = "white";
   std::string quotes = "auto";
   double max_broken_share = 0.01;
   int64_t max_pixels = static_cast<int64_t>(images::kMaxPixels);
@@ -55,6 +55,9 @@ struct DataConfig : sources::SplitOptions {
       "captions: column of a question, where there is one; then the caption is its answer");
     o("id_column", id_column,
       "captions: column of the id; empty: `id` if present, else records are numbered");
+    o("answers_column", answers_column,
+      "JSON, Parquet: column of a list of what several people answered, all of which an answer is scored by; "
+      "where there is no caption, most people's is learnt");
     o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
     o("background", background,
       "colour behind transparent pictures; drop: ignore transparency, as Pillow does")

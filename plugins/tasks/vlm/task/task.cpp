@@ -59,6 +59,7 @@ VlmSource VlmTask::open_source(Split split, const std::string& named, const file
                                                     .caption = data.caption_column,
                                                     .question = data.question_column,
                                                     .id = data.id_column,
+                                                    .answers = data.answers_column,
                                                     .answer_required = split != Split::kTest,
                                                     .quotes = text_pairs::quotes_named(data.quotes)},
                                                    images),
