@@ -23,25 +23,19 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
 #include "generation/generate.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/batch.hpp"
 #include "tests/support/declared.hpp"
+#include "tests/support/tensor_file.hpp"
 
 using namespace pipeline::vlm;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-at::Tensor read_pixels(const fs::path& folder) {
-  const auto files = pipeline::safetensors::Folder::open(folder.string());
-  const auto& view = files.at("pixels");
-  return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
-}
 
 std::vector<float> values(const at::Tensor& tensor) {
   const float* const first = tensor.const_data_ptr<float>();
@@ -51,21 +45,17 @@ std::vector<float> values(const at::Tensor& tensor) {
 std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
                                          const VlmConfig& config) {
   const int64_t side = config.vision.square();
-  pipeline::images::TileOptions tiles{.square = {.size = side}, .grids = config.grids};
-  if (!config.grids.empty() || config.vision.has_last_norm())
-    tiles.square.mode = pipeline::images::ResizeMode::kSquash;
-  tiles.longest_edge = request.value("longest_edge", 0);
-  tiles.splits = request.value("split", true);
-  if (tiles.longest_edge > 0) tiles.square.filter = pipeline::images::Filter::kLanczos;
-  tiles.square.shortest_edge = request.value("shortest_edge", 0);
-  tiles.max_patches = request.value("max_patches", 0);
-  if (tiles.max_patches > 0) tiles.square.filter = pipeline::images::Filter::kBilinear;
-  if (config.vision.is_dino()) {
-    tiles.square.mean = {0.485, 0.456, 0.406};
-    tiles.square.deviation = {0.229, 0.224, 0.225};
-  } else if (!config.vision.is_clip()) {
-    tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
-  }
+  pipeline::vision::PictureOptions options;
+  options.vision = config.vision;
+  for (const pipeline::images::Grid& grid : config.grids) options.grids.push_back(name_of(grid));
+  options.longest_edge = request.value("longest_edge", 0);
+  options.split = request.value("split", true);
+  options.shortest_edge = request.value("shortest_edge", 0);
+  options.max_patches = request.value("max_patches", 0);
+  if (!config.grids.empty() || config.vision.has_last_norm()) options.resize = "squash";
+  if (options.longest_edge > 0) options.resample = "lanczos";
+  if (config.vision.is_flexible()) options.resample = "bilinear";
+  const pipeline::images::TileOptions tiles = options.tiles();
   PictureWords words;
   if (request.contains("tokenizer")) {
     const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
@@ -77,7 +67,7 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
                              config.vision.num_register_tokens);
   std::vector<SamplePicture> pictures;
   if (!request.contains("pictures")) {
-    for (const at::Tensor& square : read_pixels(folder / "input").unbind())
+    for (const at::Tensor& square : pipeline::tests::read_tensor(folder / "input", "pixels").unbind())
       pictures.push_back(
           {.shape = layout.of(side, side), .key = {}, .features = {}, .pixels = values(square)});
     return pictures;
@@ -134,14 +124,6 @@ std::vector<std::vector<int64_t>> written(const nlohmann::json& request, const V
                                         {.max_new_tokens = request["new_tokens"], .eos_token_ids = {}});
 }
 
-void save(const fs::path& path, const std::string& name, const at::Tensor& tensor) {
-  pipeline::safetensors::Writer writer(path.string());
-  writer.declare(name, pipeline::safetensors::Dtype::kF32, tensor.sizes().vec());
-  writer.write(name,
-               std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
-  writer.finish();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -171,9 +153,11 @@ int main(int argc, char** argv) {
 
   const std::vector<SamplePicture> pictures = read_pictures(request, folder, config);
   const VlmBatch batch = read_batch(request["sequences"], pictures, config).batch;
-  if (batch.pixels.defined()) save(out / "pixels.safetensors", "pixels", batch.pixels);
-  save(out / "logits.safetensors", "logits",
-       model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
+  if (batch.pixels.defined())
+    pipeline::tests::write_tensor(out / "pixels.safetensors", "pixels", batch.pixels);
+  pipeline::tests::write_tensor(
+      out / "logits.safetensors", "logits",
+      model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
   if (!adapter.empty()) {
     fs::create_directory(out / "adapter");
     pipeline::adapters::export_adapter((out / "adapter").string(), model.parameters(), config.lora, adapted,

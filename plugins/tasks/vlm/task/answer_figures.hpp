@@ -9,9 +9,11 @@
 
 #include <pipeline/task_types.hpp>
 
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 namespace pipeline::vlm {
+
+using picture_texts::Conversation;
 
 // What people answered to the first question: one, or several.
 std::vector<std::string> truths_of(const Conversation& conversation);

@@ -8,7 +8,7 @@ namespace pipeline::vlm {
 // About the tokens: of four bytes each, and a picture's.
 double VlmTask::sample_cost(Split split, uint64_t id) const {
   const auto bytes = sources_[static_cast<size_t>(split)].with(
-      0, id, [](const VlmSource& source, uint64_t i) { return source.conversations.bytes(i); });
+      0, id, [](const PictureSource& source, uint64_t i) { return source.conversations.bytes(i); });
   return static_cast<double>(bytes) / 4 + static_cast<double>(layout_->most_rows());
 }
 

@@ -38,7 +38,7 @@ std::string one_line(std::string text) {
 const MajorityAnswers& VlmTask::majority() {
   if (majority_) return *majority_;
   majority_.emplace();
-  for (const VlmSource& source : training().stores())
+  for (const PictureSource& source : training().stores())
     for (uint64_t i = 0; i < source.size(); ++i) majority_->add(source.conversations[i]);
   return *majority_;
 }

@@ -4,9 +4,9 @@
 #include "hugging_face/folder_teller.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
-#include "plugins/tasks/vlm/task/image_processor.hpp"
 #include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -20,17 +20,8 @@ namespace fs = std::filesystem;
 void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
                  bool may_leave_out) {
   tell("kind", theirs.kind);
-  tell("image_size", theirs.image_size);
-  tell("patch_size", theirs.patch_size);
-  tell("hidden_size", theirs.hidden_size);
-  tell("num_hidden_layers", theirs.num_hidden_layers, run.num_hidden_layers,
-       may_leave_out && run.num_hidden_layers < theirs.num_hidden_layers);
-  tell("num_attention_heads", theirs.num_attention_heads);
-  tell("intermediate_size", theirs.intermediate_size);
-  tell("hidden_act", theirs.hidden_act);
-  tell("layer_norm_eps", theirs.layer_norm_eps);
+  vision::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
   tell("num_register_tokens", theirs.num_register_tokens);
-  tell("initializer_range", theirs.initializer_range);
   const int64_t crop = run.crop_size;  // the image processor says it
   run = theirs;
   run.crop_size = crop;
@@ -43,8 +34,10 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::v
                    bool pads, VisionOptions& run) {
   vision::Config theirs = run.vision;
   theirs.crop_size = 0;
-  const VisionOptions ours{.vision = theirs, .grids = grids};
-  const auto processor = read_image_processor(folder, ours.tiles(), theirs.kind);
+  VisionOptions ours;
+  ours.vision = theirs;
+  ours.grids = grids;
+  const auto processor = vision::read_image_processor(folder, ours.tiles(), theirs.kind);
   const fs::path from = processor ? processor->file : folder / "config.json";
   const auto follow = [&](const char* key, auto& value, const auto& there) {
     say(std::string("vision.") + key, there, from);

@@ -1,13 +1,13 @@
 // Reading captions and conversations, and keeping them.
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/data/pictures.hpp"
-#include "tests/tasks/vlm/conversations.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
+#include "tests/data/picture_texts/conversations.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 using testing::ElementsAre;
@@ -305,4 +305,4 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

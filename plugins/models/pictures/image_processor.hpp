@@ -7,7 +7,7 @@
 
 #include "plugins/data/images/tiles.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 
 struct ImageProcessor {
   std::filesystem::path file;
@@ -25,4 +25,4 @@ struct ImageProcessor {
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
                                                    const images::TileOptions& ours, const std::string& kind);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

@@ -1,5 +1,5 @@
 // What transformers writes of how pictures are prepared, as it writes it.
-#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 namespace {
 
 using nlohmann::json;
@@ -246,4 +246,4 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

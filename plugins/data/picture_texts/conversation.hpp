@@ -8,7 +8,7 @@
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/messages/conversation_store.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 using messages::Conversation;
 using messages::ConversationStore;
@@ -76,4 +76,4 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object,
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,14 +1,14 @@
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/vlm/data/pictures.hpp"
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";
@@ -186,4 +186,4 @@ messages::Source source_of(const sources::SourceFiles& files, const CaptionColum
           .content = [=](const Conversation& conversation) { return shared_content(conversation, images); }};
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

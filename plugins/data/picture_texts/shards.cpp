@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -9,10 +9,10 @@
 
 #include "core/base/utf8.hpp"
 #include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
   collector.finish();
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,5 +1,5 @@
 // Tar archives as tar itself writes them, and WebDataset's samples in them.
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 
 #include <cstdlib>
 
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 namespace fs = std::filesystem;
@@ -272,4 +272,4 @@ TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 
 #include "hugging_face/config_fields.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 namespace {
 
 namespace fs = std::filesystem;
@@ -243,4 +243,4 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
   return result;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision
