@@ -113,10 +113,10 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
 
 TEST_F(VlmPictures, PicturesAreTalkedAbout) {
   ASSERT_EQ(call("run").code, 0);
-  const auto talk = [&](const std::string& lines) {
+  const auto talk = [&](const std::string& lines, const std::string& with = "train.toml") {
     write_text(path("lines"), lines);
     std::string command = "cd '" + folder().string() + "' && ";
-    for (const std::string& word : pipeline_command({"chat", "train.toml", "--set", "observe.console=off"}))
+    for (const std::string& word : pipeline_command({"chat", with, "--set", "observe.console=off"}))
       command += "'" + word + "' ";
     EXPECT_EQ(std::system((command + "< lines > said 2> error").c_str()), 0) << read_text(path("error"));
     return std::pair(read_lines(path("said")), read_text(path("error")));
@@ -131,6 +131,11 @@ TEST_F(VlmPictures, PicturesAreTalkedAbout) {
   EXPECT_EQ(none.size(), 1u);
   EXPECT_THAT(problem,
               AllOf(HasSubstr("none.png: No such file"), HasSubstr("<image> in the text, and no picture")));
+
+  // A model's folder says itself that it is one with pictures.
+  ASSERT_EQ(call("export").code, 0);
+  const auto [of_folder, nothing] = talk("/image drawings/203.png\nWhat colour?\n", "run/export");
+  EXPECT_THAT(of_folder, testing::SizeIs(1)) << nothing;
 }
 
 // LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.

@@ -75,12 +75,15 @@ size_t pictures_until(const Conversation& conversation, size_t question) {
   return count;
 }
 
-std::string shared_content(const Conversation& conversation, const std::filesystem::path& images) {
-  if (conversation.images.empty()) return conversation.turns.front().text;
-  const messages::Picture& first = conversation.images.front();
-  if (!first.bytes.empty()) return first.bytes;
-  const std::filesystem::path name = name_within(images, first.name);
-  return name.empty() ? first.name : name.string();
+std::vector<std::string> shared_contents(const Conversation& conversation,
+                                         const std::filesystem::path& images) {
+  if (conversation.images.empty()) return {conversation.turns.front().text};
+  std::vector<std::string> contents;
+  for (const messages::Picture& picture : conversation.images) {
+    const std::filesystem::path name = picture.bytes.empty() ? name_within(images, picture.name) : "";
+    contents.push_back(!picture.bytes.empty() ? picture.bytes : name.empty() ? picture.name : name.string());
+  }
+  return contents;
 }
 
 namespace {
@@ -183,7 +186,8 @@ messages::Source source_of(const sources::SourceFiles& files, const CaptionColum
           .options = options,
           .read = [=](const auto& sink, ReadReport& report,
                       const ReadHooks& hooks) { read_conversations(files, columns, sink, report, hooks); },
-          .content = [=](const Conversation& conversation) { return shared_content(conversation, images); }};
+          .contents = [=](const Conversation& conversation) { return shared_contents(conversation, images); },
+          .has_several = true};
 }
 
 }  // namespace pipeline::picture_texts

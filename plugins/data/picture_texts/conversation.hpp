@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/messages/conversation_store.hpp"
@@ -29,9 +30,10 @@ inline size_t last_question(const Conversation& conversation) { return (conversa
 // How many pictures there are up to that question.
 size_t pictures_until(const Conversation& conversation, size_t question);
 
-// What conversations that belong to one part of the data have in common: the first picture, however its path
-// in the folder `images` is written, else the first question.
-std::string shared_content(const Conversation& conversation, const std::filesystem::path& images);
+// What conversations that belong to one part of the data share one of: the pictures, however their paths in
+// the folder `images` are written, else the first question.
+std::vector<std::string> shared_contents(const Conversation& conversation,
+                                         const std::filesystem::path& images);
 
 // What the columns of captions are called, and what must be there.
 struct CaptionColumns {

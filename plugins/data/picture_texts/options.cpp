@@ -10,7 +10,7 @@ void PictureTextOptions::describe_files(Options& o, const Help& help) {
   o("val", val, "the same, to evaluate during training; empty: none");
   o("validation_share", validation_share,
     "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
-    "pictures' names, so that what is about one picture stays together")
+    "pictures' names, so that samples that share a picture stay together")
       .min(0)
       .max(0.9);
   o("test", test, help.test).may_change();

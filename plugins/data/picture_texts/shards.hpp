@@ -6,7 +6,8 @@
 
 namespace pipeline::picture_texts {
 
-// A sample is a picture and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
+// A sample is a picture, or several with numbers as WebDataset's users give them (000.0.jpg, 000.1.jpg), in
+// whose order they are, and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
 // conversation (*.json with turns, see message_records.hpp). Its id is the name before the dot, and its
 // picture's name is the archive's, a slash and the file's. Throws as read_conversations() does.
 void read_shards(const sources::SourceFiles& source, const CaptionColumns& columns,

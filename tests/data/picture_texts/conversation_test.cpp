@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "plugins/data/picture_texts/pictures.hpp"
 #include "tests/data/picture_texts/conversations.hpp"
 
@@ -95,13 +99,15 @@ TEST_F(Conversations, WordsOfTheDataAreQuotedInTheLog) {
 
 TEST_F(Conversations, OnePictureIsInOnePartHoweverItIsNamed) {
   const auto content = [&](const std::string& image) {
-    return shared_content({.id = {}, .images = {image}, .turns = {}}, "/data/p");
+    return shared_contents({.id = {}, .images = {image}, .turns = {}}, "/data/p").front();
   };
   for (const char* name :
        {"a.jpg", "./a.jpg", "x/../a.jpg", ".//a.jpg", "/data/p/a.jpg", "/data//q/../p/./a.jpg"})
     EXPECT_EQ(content(name), "a.jpg") << name;
   EXPECT_EQ(content("../a.jpg"), "../a.jpg");
-  EXPECT_EQ(shared_content({.id = {}, .images = {}, .turns = {{"user", "./q"}}}, ""), "./q");
+  EXPECT_THAT(shared_contents({.id = {}, .images = {}, .turns = {{"user", "./q"}}}, ""), ElementsAre("./q"));
+  EXPECT_THAT(shared_contents({.id = {}, .images = {"b.jpg", "./a.jpg"}, .turns = {}}, ""),
+              ElementsAre("b.jpg", "a.jpg"));
 }
 
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
@@ -271,6 +277,43 @@ TEST_F(Conversations, AQuestionToBeAnsweredMayComeLast) {
   const auto all = read("e.json", R"([{"conversations":[{"from":"human","value":"q"}]}])", columns);
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(last_question(all[0]), 0u);
+}
+
+// 0-1, 1-2, ... 5-6 hang together; so do 10-11, and 20 is alone: of any two that share a picture both are in
+// one part, whatever is first in the file.
+TEST_F(Conversations, SamplesThatShareAPictureAreInOnePart) {
+  std::vector<std::pair<int, int>> pairs{{10, 11}, {20, 20}, {11, 10}};
+  for (int i = 0; i < 6; ++i) pairs.emplace_back(i, i + 1);
+  for (int i = 30; i < 60; i += 2) pairs.emplace_back(i, i + 1);
+  std::vector<std::map<std::string, std::set<bool>>> seen;
+  for (const bool reversed : {false, true}) {
+    if (reversed) std::ranges::reverse(pairs);
+    std::string text;
+    for (const auto& [a, b] : pairs) {
+      text += R"({"image":["p)" + std::to_string(a) + R"(.png")";
+      if (b != a) text += R"(,"./p)" + std::to_string(b) + R"(.png")";
+      text += R"(],"caption":"c"})"
+              "\n";
+    }
+    const std::string path = folder_.write(reversed ? "b.jsonl" : "a.jsonl", text), cache = folder_ / "cache";
+    std::map<std::string, std::set<bool>> parts;  // of each picture
+    uint64_t count = 0;
+    for (const bool is_validation : {false, true}) {
+      const ConversationStore store(cache,
+                                    source_of(sources::find_and_hash(path, cache, {}), {}, folder_.path()),
+                                    {}, {.held_out = 0.5, .is_validation = is_validation});
+      EXPECT_GT(store.size(), 0u);
+      count += store.size();
+      for (uint64_t i = 0; i < store.size(); ++i)
+        for (const std::string& picture : shared_contents(store[i], folder_.path()))
+          parts[picture].insert(is_validation);
+    }
+    EXPECT_EQ(count, pairs.size());
+    for (const auto& [picture, of] : parts) EXPECT_EQ(of.size(), 1u) << picture;
+    for (int i = 1; i <= 6; ++i) EXPECT_EQ(parts["p" + std::to_string(i) + ".png"], parts["p0.png"]) << i;
+    seen.push_back(parts);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
 }
 
 TEST_F(Conversations, AreKeptAsTheyWere) {

@@ -57,7 +57,8 @@ void ContrastiveTask::evaluate(const ContrastiveBatch& batch, EvaluationSink& si
     if (valid[static_cast<int64_t>(i)].item<float>() == 0) continue;
     const files::Hash128 picture =
         with(batch.split, batch.ids[i], 0, [](const PictureSource& source, uint64_t record) {
-          return files::hash128(picture_texts::shared_content(source.conversations[record], source.images));
+          return files::hash128(
+              picture_texts::shared_contents(source.conversations[record], source.images).front());
         });
     const at::Tensor both = embedded[static_cast<int64_t>(i)];
     sink.record(batch.ids[i], kPairRecord,
