@@ -103,12 +103,15 @@ Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messag
   if (const auto found = object.find(id); found != object.end() && found->is_primitive() && !found->is_null())
     result.id = found->is_string() ? found->get<std::string>() : found->dump();
   const std::vector<std::string> captions = messages::texts_under(object, columns.caption);
+  if (captions.size() > 1 && columns.answers.empty())
+    throw DataError("several texts as \"" + columns.caption + "\": each must be a record of its own");
   const std::vector<std::string> answers =
       columns.answers == columns.caption ? captions : messages::texts_under(object, columns.answers);
   std::string caption = captions.empty() ? most_frequent(answers) : captions.front();
   if (caption.empty() && columns.answer_required)
     throw DataError("no \"" + columns.caption + "\", or one without text");
-  if (answers.size() > 1 || captions.size() > 1) result.answers = answers.size() > 1 ? answers : captions;
+  const std::vector<std::string>& truths = answers.empty() ? captions : answers;
+  if (truths.size() > 1 || (truths.size() == 1 && truths.front() != caption)) result.answers = truths;
   result.images = std::move(pictures);
   const bool has_question =
       columns.question != columns.image && columns.question != columns.caption && columns.question != id;
@@ -129,9 +132,7 @@ Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColum
 
 Conversation conversation_about_pictures(const nlohmann::ordered_json& object, const std::string& answers) {
   Conversation conversation = messages::conversation_of_turns(object);
-  if (!answers.empty())
-    if (std::vector<std::string> texts = messages::texts_under(object, answers); texts.size() > 1)
-      conversation.answers = std::move(texts);
+  if (!answers.empty()) conversation.answers = messages::texts_under(object, answers);
   std::erase_if(conversation.turns,
                 [](const Turn& turn) { return turn.role == "system" && text_pairs::is_blank(turn.text); });
   for (const Turn& turn : conversation.turns) {
@@ -144,6 +145,17 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object, c
   }
   return conversation;
 }
+
+namespace {
+
+std::vector<std::string> keys_of(const CaptionColumns& columns) {
+  std::vector<std::string> keys{columns.image, columns.caption, columns.question, columns.answers,
+                                columns.id.empty() ? "id" : columns.id};
+  std::erase(keys, "");
+  return keys;
+}
+
+}  // namespace
 
 void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
                         const messages::Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks) {
@@ -165,10 +177,8 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
            (source.format == sources::Format::kJson &&
             messages::has_more_than_texts(source, {columns.image, columns.caption, columns.answers})))
     messages::read_objects(
-        source,
-        {columns.image, columns.caption, columns.question, columns.answers,
-         columns.id.empty() ? "id" : columns.id},
-        [columns](const auto& object) { return caption_of(object, columns); }, collector, hooks);
+        source, keys_of(columns), [columns](const auto& object) { return caption_of(object, columns); },
+        collector, hooks);
   else
     read_captions(source, columns, collector, hooks);
   report.require_used(source.named);

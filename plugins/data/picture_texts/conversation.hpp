@@ -40,7 +40,7 @@ struct CaptionColumns {
   std::string image = "image", caption = "caption";
   std::string question = "question";  // where a record has one, the caption is the answer to it
   std::string id;                     // empty: "id" if present, else numbered
-  std::string answers = "answers";    // of JSON and Parquet: what several people answered
+  std::string answers = "answers";    // of JSON and Parquet: what several people answered; empty: none
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
   text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;

@@ -39,6 +39,7 @@ CaptionColumns PictureTextOptions::columns() const {
           .caption = caption_column,
           .question = caption_column,  // there are none
           .id = id_column,
+          .answers = "",
           .quotes = text_pairs::quotes_named(quotes)};
 }
 

@@ -29,7 +29,7 @@ struct PictureTextOptions : sources::SplitOptions {
   void describe_columns(Options& o);
   void describe_pictures(Options& o, const Help& help);
 
-  // Without a question.
+  // Without a question and answers of several people.
   CaptionColumns columns() const;
   images::DecodeOptions decode() const;
 };

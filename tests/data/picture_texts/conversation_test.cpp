@@ -217,10 +217,13 @@ TEST_F(Conversations, SeveralPeopleMayHaveAnswered) {
                         "\n"
                         R"({"image":"z.png","captions":["alone"],"answers":null})"
                         "\n"
+                        R"({"image":"z.png","question":"Which?","captions":"crimson","answers":["red"]})"
+                        "\n"
                         R"({"image":"z.png","captions":[7]})"
                         "\n",
                         columns);
-  ASSERT_EQ(all.size(), 4u) << report_.table("v.jsonl");
+  ASSERT_EQ(all.size(), 5u) << report_.table("v.jsonl");
+  EXPECT_THAT(all[4].answers, ElementsAre("red")) << "what is learnt may be another";
   EXPECT_THAT(all[0].answers, ElementsAre("nets", "net", "net"));
   EXPECT_EQ(all[0].turns.at(1).text, "net") << "what most of them gave is learnt";
   EXPECT_THAT(all[1].answers, ElementsAre("a dog", "one dog"));
@@ -232,6 +235,17 @@ TEST_F(Conversations, SeveralPeopleMayHaveAnswered) {
   const Conversation again = Conversation::unpack(all[0].pack());
   EXPECT_EQ(again.answers, all[0].answers);
   EXPECT_EQ(again.turns.at(1).text, "net");
+
+  columns.answers.clear();
+  EXPECT_EQ(read("x.jsonl",
+                 R"({"image":"y.png","captions":["a dog"]})"
+                 "\n"
+                 R"({"image":"y.png","captions":["a dog","one dog"]})"
+                 "\n",
+                 columns)
+                .size(),
+            1u);
+  EXPECT_EQ(report_.drops.begin()->first, "several texts as \"captions\": each must be a record of its own");
 
   const auto turns = read("w.json", R"([{"image":"x.png","answers":["yes","no","yes"],"conversations":[
     {"from":"human","value":"<image>\nIs it?"},{"from":"gpt","value":"yes"}]}])");

@@ -41,7 +41,7 @@ struct DataConfig : picture_texts::PictureTextOptions {
       "captions: column of a question, where there is one; then the caption is its answer");
     o("answers_column", answers_column,
       "JSON, Parquet: column of a list of what several people answered, all of which an answer is scored by; "
-      "where there is no caption, most people's is learnt");
+      "where there is no caption, most people's is learnt; empty: none");
     describe_pictures(o, help);
   }
   picture_texts::CaptionColumns columns(bool answer_required) const {
