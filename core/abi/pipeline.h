@@ -1067,8 +1067,10 @@ typedef struct pl_conversation {
   uint32_t struct_size;
   uint32_t reserved;
   /* Writes the answer to a conversation: `messages` is a JSON array of {"role": "system" | "user" |
-   * "assistant", "content": text}, the last of them the user's. Called as predict is, with bound parameters;
-   * ends early when the run is cancelled (pl_host.cancelled). [main] */
+   * "assistant", "content"}, the last of them the user's. The content is text or, where a user shows
+   * pictures, a list of parts: {"type": "text", "text": text} and {"type": "image", "path": path}; a task
+   * that sees none says so. Called as predict is, with bound parameters; ends early when the run is cancelled
+   * (pl_host.cancelled). [main] */
   pl_error* (*reply)(pl_task* self, pl_str messages, const pl_reply_sink* sink);
 } pl_conversation;
 

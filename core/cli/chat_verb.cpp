@@ -125,7 +125,7 @@ void add_chat(CLI::App& app, Action& action) {
       "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "
       "echo \"What is it?\" | pipeline chat my-qwen --set observe.console=off");
   when_chosen(*verb, action, [=] {
-    take_model_folder(*args, *verb_args, "chat");
+    take_model_folder(*args, *verb_args);
     return with_workspace(*args, true, [&](const train::Workspace& w) {
       return train::converse(w, *verb_args, [&](const train::Reply& reply) { talk(reply, *system); });
     });

@@ -111,7 +111,13 @@ std::string task_for(plugins::Registry& registry, const std::string& folder) {
 
 bool is_model_folder(const std::string& file) { return is_adapter(file) || train::is_foreign(file); }
 
-void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args, std::string_view task) {
+bool has_parts(const std::string& folder) {
+  const nlohmann::json config = nlohmann::json::parse(std::ifstream(fs::path(folder) / "config.json"),
+                                                      nullptr, /*allow_exceptions=*/false);
+  return config.is_object() && config.contains("vision_config");
+}
+
+void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   const std::string named = args.file;
   if (!is_model_folder(named)) return explain_no_folder(named);
   const bool adapts = is_adapter(named);
@@ -131,8 +137,8 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args, std::string
     more.push_back(fmt::format("run.name=\"{}-{}\"",
                                train::without_trailing_slash(fs::absolute(named)).filename().string(),
                                adapts ? "adapter" : "model"));
-  const bool asks = !sets("task.plugin=") && task.empty();
-  if (!sets("task.plugin=")) more.push_back(fmt::format("task.plugin=\"{}\"", asks ? "none" : task));
+  const bool asks = !sets("task.plugin=");
+  if (asks) more.push_back("task.plugin=\"none\"");
   args.sets.insert(args.sets.begin(), more.begin(), more.end());
   if (!asks && !adapts) return;
 

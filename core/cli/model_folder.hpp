@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "core/cli/verb.hpp"
 
@@ -12,9 +11,12 @@ namespace pipeline::cli {
 bool is_model_folder(const std::string& file);
 
 // Where FILE is one, its weights are used, of an adapter those of the model that it is to, with it. The task
-// is the one of --set task.plugin, else `task`, else "chat" if that takes such models, else the only one that
-// does. Results go to runs/NAME-model, by the folder's name, where no --set says otherwise. Throws Error
-// where no task or several take it, or FILE is what people put in place of a model's folder.
-void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args, std::string_view task = {});
+// is the one of --set task.plugin, else "chat" if that takes such models, else the only one that does.
+// Results go to runs/NAME-model, by the folder's name, where no --set says otherwise. Throws Error where no
+// task or several take it, or FILE is what people put in place of a model's folder.
+void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args);
+
+// Whether its config.json describes parts, such as a vision encoder, and so no language model alone.
+bool has_parts(const std::string& folder);
 
 }  // namespace pipeline::cli

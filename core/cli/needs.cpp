@@ -85,7 +85,8 @@ void add_command(const std::string& verb, ConfigArgs args, const std::string& fi
     // Which task takes it, only the tasks can say.
     args.file.clear();
     if (std::ranges::none_of(args.sets, [](const auto& set) { return set.starts_with("task.plugin="); }))
-      args.sets.push_back(fmt::format("task.plugin=\"{}\"", verb == "chat" ? "chat" : "tasks"));
+      args.sets.push_back(
+          fmt::format("task.plugin=\"{}\"", verb == "chat" && !has_parts(file) ? "chat" : "tasks"));
   }
   const config::Config config = args.load();
   const bool several =

@@ -64,6 +64,28 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
   EXPECT_EQ(answers, 8u);
   EXPECT_EQ(pictures, 16u) << "all of the first question's";
 
+  // What people quote, with intervals: of questions that several people answered, and of captions.
+  write_text(path("quoted.jsonl"),
+             R"({"image":"drawings/100.png","question":"Same?","answers":["no","no","no","no","yes"]})"
+             "\n"
+             R"({"image":"drawings/101.png","question":"Same?","answers":["yes","no"]})"
+             "\n"
+             R"({"image":"drawings/102.png","caption":["a blue square","blue"]})"
+             "\n"
+             R"({"image":"drawings/103.png","caption":["a black square"]})"
+             "\n");
+  const Result quoted =
+      call("evaluate", with({"--set", "task.data.test=quoted.jsonl", "--output", "quoted.json"}));
+  ASSERT_EQ(quoted.code, 0) << quoted.out << quoted.err;
+  EXPECT_THAT(quoted.out, HasSubstr("95% interval, over pictures"));
+  const auto figures = nlohmann::json::parse(read_text(path("quoted.json")))["figures"];
+  for (const char* name : {"exact", "f1", "vqa", "chrf", "cider_d"})
+    for (const char* end : {"", "_low", "_high"}) {
+      ASSERT_TRUE(figures.contains(std::string(name) + end)) << name << end << figures;
+      EXPECT_LE(figures[name + std::string("_low")].get<double>(), figures[name].get<double>());
+      EXPECT_GE(figures[name + std::string("_high")].get<double>(), figures[name].get<double>());
+    }
+
   const Result asked = call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
                                              "--question", "Is <image> as <image>?"}));
   ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
@@ -91,10 +113,10 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
 
 TEST_F(VlmPictures, PicturesAreTalkedAbout) {
   ASSERT_EQ(call("run").code, 0);
-  const auto talk = [&](const std::string& lines) {
+  const auto talk = [&](const std::string& lines, const std::string& with = "train.toml") {
     write_text(path("lines"), lines);
     std::string command = "cd '" + folder().string() + "' && ";
-    for (const std::string& word : pipeline_command({"chat", "train.toml", "--set", "observe.console=off"}))
+    for (const std::string& word : pipeline_command({"chat", with, "--set", "observe.console=off"}))
       command += "'" + word + "' ";
     EXPECT_EQ(std::system((command + "< lines > said 2> error").c_str()), 0) << read_text(path("error"));
     return std::pair(read_lines(path("said")), read_text(path("error")));
@@ -109,6 +131,11 @@ TEST_F(VlmPictures, PicturesAreTalkedAbout) {
   EXPECT_EQ(none.size(), 1u);
   EXPECT_THAT(problem,
               AllOf(HasSubstr("none.png: No such file"), HasSubstr("<image> in the text, and no picture")));
+
+  // A model's folder says itself that it is one with pictures.
+  ASSERT_EQ(call("export").code, 0);
+  const auto [of_folder, nothing] = talk("/image drawings/203.png\nWhat colour?\n", "run/export");
+  EXPECT_THAT(of_folder, testing::SizeIs(1)) << nothing;
 }
 
 // LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.

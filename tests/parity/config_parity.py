@@ -65,6 +65,19 @@ VISION = dict(
         "layer_norm_eps": (0.001, "vision.layer_norm_eps"), "initializer_range": (0.5, "vision.initializer_range")},
     no_effect={"projection_dim": 64, "initializer_factor": 2.0, "vision_use_head": False},
     refused={"num_channels": 1, "attention_dropout": 0.1})
+# SigLIP 2's NaFlex has a number of positions in place of a size.
+NAFLEX = dict(
+    follows={**{field: value for field, value in VISION["follows"].items() if field != "image_size"}, "num_patches": (9, "vision.image_size", 48)},
+    no_effect={"vision_use_head": False}, refused=VISION["refused"])
+DINO = dict(
+    follows={**{field: value for field, value in VISION["follows"].items() if field != "intermediate_size"},
+             "mlp_ratio": (3, "vision.intermediate_size", 96)},
+    no_effect={"layerscale_value": 0.5, "apply_layernorm": False, "reshape_hidden_states": False, "stage_names": ["stem"],
+               "out_features": ["stage1"], "out_indices": [1], "_out_features": ["stage1"], "_out_indices": [1], "use_mask_token": False},
+    refused={"num_channels": 1, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "drop_path_rate": 0.1, "qkv_bias": False,
+             "use_swiglu_ffn": True})
+ENCODERS = ("CLIPVisionConfig", "SiglipVisionConfig", "Siglip2VisionConfig", "Dinov2Config", "Dinov2WithRegistersConfig", "CLIPConfig",
+            "SiglipConfig")
 LLAVAS = ("LlavaConfig", "LlavaNextConfig", "Idefics3Config", "SmolVLMConfig")
 IDEFICS = dict(follows={"scale_factor": (1, "projector.scale_factor")}, no_effect={"vocab_size": 3, "image_seq_len": 4},
                refused={"image_token_id": 5, "tie_word_embeddings": True, "vision_config": {"model_type": "idefics3_vision", "num_channels": 1},
@@ -86,6 +99,9 @@ CLASSES = {
     **LANGUAGE,
     "CLIPVisionConfig": VISION,
     "SiglipVisionConfig": VISION,
+    "Siglip2VisionConfig": NAFLEX,
+    "Dinov2Config": DINO,
+    "Dinov2WithRegistersConfig": {**DINO, "follows": {**DINO["follows"], "num_register_tokens": (2, "vision.num_register_tokens")}},
     "CLIPConfig": dict(
         follows={}, no_effect={"projection_dim": 64, "logit_scale_init_value": 1.0, "initializer_factor": 2.0, "text_config": {"x": 1}},
         refused={"vision_config": {"model_type": "clip_vision_model", "num_channels": 1}, "vision_config_dict": {"num_hidden_layers": 9}}),
@@ -123,6 +139,11 @@ CLASSES = {
 }
 
 
+# One table has what they share, which the walk of the other one has seen.
+SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"}, "SiglipVisionConfig": "CLIPVisionConfig",
+          "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config"}
+
+
 def write_tokenizer(folder, texts):
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -150,6 +171,10 @@ def make_folders(work):
     vision = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=32, patch_size=16)
     words = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1,
                  bos_token_id=2, eos_token_id=3)
+
+    def of(without):
+        return {field: value for field, value in vision.items() if field != without}
+
     llava = t.LlavaConfig(vision_config=t.CLIPVisionConfig(**vision), text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     llava_next = t.LlavaNextConfig(vision_config=t.CLIPVisionConfig(**vision), image_grid_pinpoints=[[32, 64]],
                                    text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
@@ -158,6 +183,9 @@ def make_folders(work):
         **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
         "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
         "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
+        "Siglip2VisionConfig": t.Siglip2VisionModel(t.Siglip2VisionConfig(**of("image_size"), num_patches=4)),
+        "Dinov2Config": t.Dinov2Model(t.Dinov2Config(**of("intermediate_size"))),
+        "Dinov2WithRegistersConfig": t.Dinov2WithRegistersModel(t.Dinov2WithRegistersConfig(**of("intermediate_size"))),
         "CLIPConfig": t.CLIPModel(t.CLIPConfig(vision_config=vision, text_config=words)),
         "SiglipConfig": t.SiglipModel(t.SiglipConfig(vision_config=vision, text_config=words)),
         "LlavaConfig": t.LlavaForConditionalGeneration(llava),
@@ -183,7 +211,7 @@ def make_folders(work):
     steps = "\n[train]\nglobal_batch = 2\nmicro_batch = 2\nmax_steps = 1\n"
     small = ("[task.language]\nhidden_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\n[task.tokenizer]\nvocab_size = 280\n")
     tasks = {name: f'[task]\nplugin = "vlm"\nvision.init_from = "{name}"\ndata.train = "captions.jsonl"\n' + small
-             for name in ("CLIPVisionConfig", "SiglipVisionConfig", "CLIPConfig", "SiglipConfig")}
+             for name in ENCODERS}
     for name in LANGUAGE:
         tasks[name] = (f'[task]\nplugin = "vlm"\nlanguage.init_from = "{name}"\ndata.train = "captions.jsonl"\n'
                        "[task.vision]\nimage_size = 32\npatch_size = 16\nhidden_size = 32\nnum_hidden_layers = 1\n"
@@ -202,16 +230,21 @@ def make_folders(work):
 def write_processor(folder, name):
     """How pictures are prepared, as transformers writes it, and what the options are then."""
     from transformers import LlavaImageProcessorPil
+    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
     from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
     from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
     from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+    from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
     from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
 
     square = {"height": 32, "width": 32}
     edge = {"size": {"shortest_edge": 32}, "crop_size": square}
     cut = {"size": {"longest_edge": 64}, "max_image_size": {"longest_edge": 32}}
-    processor, resize = ((SiglipImageProcessorPil(size=square), "squash") if "Siglip" in name else
+    processor, resize = ((Siglip2ImageProcessorPil(patch_size=16, max_num_patches=6), "squash") if "Siglip2" in name else
+                         (BitImageProcessorPil(size={"shortest_edge": 50}, crop_size={"height": 48, "width": 48},
+                                               image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225]), "crop") if "Dino" in name else
+                         (SiglipImageProcessorPil(size=square), "squash") if "Siglip" in name else
                          (Idefics3ImageProcessorPil(**cut), "squash") if "Idefics3" in name else
                          (SmolVLMImageProcessorPil(**cut), "squash") if "SmolVLM" in name else
                          (LlavaNextImageProcessorPil(image_grid_pinpoints=[[32, 64]], **edge), "squash") if "Next" in name else
@@ -258,10 +291,10 @@ def walk(folders, name, fields):
     refused = {**REFUSED, **promised["refused"]}
     unknown = [f for f in fields if f not in no_effect and f not in refused and f not in promised["follows"]]
     assert not unknown, f"{name}: {unknown}: decide what becomes of these fields"
-    if name in LANGUAGE and name != "LlamaConfig":  # one table has what they share, which Llama's walk has seen
+    if other := CLASSES.get(SHARED.get(name)):
         no_effect, refused, follows = ({k: v for k, v in mine.items() if theirs.get(k) != v} for mine, theirs in (
-            (no_effect, {**NO_EFFECT, **LIKE_LLAMA["no_effect"]}), (refused, {**REFUSED, **LIKE_LLAMA["refused"]}),
-            (promised["follows"], LIKE_LLAMA["follows"])))
+            (no_effect, {**NO_EFFECT, **other["no_effect"]}), (refused, {**REFUSED, **other["refused"]}),
+            (promised["follows"], other["follows"])))
         promised = {**promised, "follows": follows}
     for field, (value, option, *other) in promised["follows"].items():
         expected, beside = (*other, *(value, {})[len(other):])
@@ -311,10 +344,13 @@ def main():
             walk(folders, name, [f.name for f in dataclasses.fields(getattr(transformers, name))])
             if name in ("EsmConfig", "EsmcConfig"):
                 continue  # needs structures: tests/e2e/protein_test.cpp trains from a folder
-            if any(part in name for part in ("CLIP", "Siglip", "Llava", "Idefics3", "SmolVLM")):
+            if any(part in name for part in ("CLIP", "Siglip", "Dino", "Llava", "Idefics3", "SmolVLM")):
                 resize = write_processor(os.path.join(work, name), name)
                 code, out = folders.check(name, {})
                 assert code == 0 and folders.option(out, "vision.resize") == resize, out
+                sizes = {"vision.max_patches": 6} if "Siglip2" in name else {"vision.crop_size": 48, "vision.shortest_edge": 50}
+                for option, size in sizes.items() if "Siglip2" in name or "Dino" in name else ():
+                    assert folders.option(out, option) == size, out
             code, out = folders.call("run", name)
             assert code == 0, out
             if name in LANGUAGE:

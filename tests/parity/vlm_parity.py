@@ -7,6 +7,7 @@ PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,9 @@ import warnings
 
 from peer_packages import needed, use_their_python
 
+DINO_RENAMED = {"attention.q_proj": "attention.attention.query", "attention.k_proj": "attention.attention.key",
+                "attention.v_proj": "attention.attention.value", "attention.o_proj": "attention.output.dense"}
+DINO_NAMES = re.compile("|".join(map(re.escape, DINO_RENAMED)))
 TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
 CLIP = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
 LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
@@ -107,8 +111,10 @@ def check_gradients(model, gradients, vocabulary):
             plain = "language_model.model." + plain.removeprefix("language_model.")
         if plain == "lm_head.weight":
             plain = "language_model.lm_head.weight"
-        plain = plain.replace("vision_tower.", "vision_tower.vision_model.")
-        mine = gradients[name] if name in gradients else gradients[plain]  # by the names before transformers 4.52
+        of_clip = plain.replace("vision_tower.", "vision_tower.vision_model.")
+        of_dino = DINO_NAMES.sub(lambda found: DINO_RENAMED[found[0]], plain)
+        # By the names before transformers 4.52, and DINOv2's before 5.
+        mine = gradients[next(known for known in (name, of_clip, of_dino) if known in gradients)]
         theirs = parameter.grad
         if mine.shape[0] == vocabulary:  # the row of the patches' token is no parameter of ours
             mine, theirs = mine[:-1], theirs[:-1]
@@ -207,6 +213,7 @@ def main():
     import chat_comparison
     import idefics_comparison
     import llava_next_comparison
+    import tower_comparison
 
     transformers.logging.set_verbosity_error()
     warnings.filterwarnings("error", message="Found missing adapter keys")
@@ -218,6 +225,7 @@ def main():
     compare_adapter(arguments.probe, seed=7)
     llava_next_comparison.main(arguments.probe)
     idefics_comparison.main(arguments.probe, arguments.chat_probe)
+    tower_comparison.main(arguments.probe)
 
 
 if __name__ == "__main__":

@@ -47,4 +47,13 @@ AnswerScore score_answer(std::string_view truth, std::string_view answer) {
   return {wanted == given ? 1.0 : 0.0, 2 * static_cast<double>(shared) / total};
 }
 
+AnswerScore score_answer(std::span<const std::string> truths, std::string_view answer) {
+  AnswerScore best;
+  for (const std::string& truth : truths) {
+    const AnswerScore score = score_answer(truth, answer);
+    best = {std::max(best.exact, score.exact), std::max(best.f1, score.f1)};
+  }
+  return best;
+}
+
 }  // namespace pipeline::answers

@@ -6,9 +6,9 @@
 
 namespace pipeline::files {
 
-bool Part::takes(std::string_view content) const {
+bool Part::takes(const Hash128& content) const {
   if (held_out == 0) return true;
-  const double place = static_cast<double>(hash128(content).low >> 11) * 0x1p-53;  // in [0, 1)
+  const double place = static_cast<double>(content.low >> 11) * 0x1p-53;  // in [0, 1)
   return (place < held_out) == is_validation;
 }
 

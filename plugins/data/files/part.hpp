@@ -15,7 +15,8 @@ struct Part {
   double held_out = 0;         // the share; 0: the file is one part
   bool is_validation = false;  // this part is what is held out
 
-  bool takes(std::string_view content) const;
+  bool takes(std::string_view content) const { return takes(hash128(content)); }
+  bool takes(const Hash128& content) const;
   std::string key() const;  // the same for equal parts: for keys of caches
 };
 

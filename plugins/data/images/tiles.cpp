@@ -95,6 +95,30 @@ std::vector<Image> split(const Image& image, const TileOptions& options) {
   return squares;
 }
 
+// The largest scale at which whole patches are not too many, found as get_image_size_for_max_num_patches()
+// does it.
+Grid patches_of(const TileOptions& options, int64_t width, int64_t height) {
+  const auto patch = static_cast<double>(options.square.size);
+  const auto patches = [&](int64_t side, double scale) {
+    return std::max(1.0, std::ceil(static_cast<double>(side) * scale / patch));
+  };
+  constexpr double kClose = 1e-5;
+  double low = kClose / 10, high = 100;
+  while (high - low >= kClose) {
+    const double scale = (low + high) / 2;
+    const bool fits =
+        patches(height, scale) * patches(width, scale) <= static_cast<double>(options.max_patches);
+    (fits ? low : high) = scale;
+  }
+  return {.rows = whole_part(patches(height, low)), .columns = whole_part(patches(width, low))};
+}
+
+Image in_whole_patches(const Image& image, const TileOptions& options) {
+  const Grid grid = grid_of(options, image.width, image.height);
+  const int64_t side = options.square.size;
+  return resized(image, {grid.columns * side, grid.rows * side}, options.square.filter);
+}
+
 }  // namespace
 
 std::optional<Grid> grid_named(std::string_view name) {
@@ -115,6 +139,7 @@ std::string name_of(const Grid& grid) {
 }
 
 Grid grid_of(const TileOptions& options, int64_t width, int64_t height) {
+  if (options.max_patches > 0) return patches_of(options, width, height);
   if (options.longest_edge > 0 && options.splits) {
     const int64_t side = options.square.size;
     const Size size = in_whole_squares(with_longest_edge({width, height}, options.longest_edge), side);
@@ -140,7 +165,12 @@ std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
   if (options.longest_edge > 0) return split(image, options);
   const int64_t side = options.square.size;
   const Grid grid = grid_of(options, image.width, image.height);
-  std::vector<Image> squares{squared(image, options.square)};
+  std::vector<Image> squares;
+  if (options.max_patches > 0) {
+    add_tiles(in_whole_patches(image, options), grid, side, squares);
+    return squares;
+  }
+  squares.push_back(squared(image, options.square));
   if (grid.tiles() == 0) return squares;
   const int64_t width = grid.columns * side, height = grid.rows * side;
   const Image large =
@@ -150,6 +180,7 @@ std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
 }
 
 Image seen_of(const Image& image, const TileOptions& options) {
+  if (options.max_patches > 0) return in_whole_patches(image, options);
   const Grid grid = grid_of(options, image.width, image.height);
   if (grid.tiles() == 0) return squared(image, options.square);
   const int64_t side = options.square.size;

@@ -31,15 +31,19 @@ struct TileOptions {
   // these; the whole comes last. Without `splits` the whole alone.
   int64_t longest_edge = 0;
   bool splits = true;
+  // SigLIP 2's NaFlex, if not 0: a square is a patch, and the picture a grid of at most so many; its shape
+  // changes by rounding to whole patches alone.
+  int64_t max_patches = 0;
 };
 
 // The grid of a picture of this size; 0x0: there is only the whole. Of several it is the smallest one of
 // those in which most of its pixels are seen. Source: select_best_resolution() of transformers'
-// image_processing_utils.py, and image_processing_pil_idefics3.py.
+// image_processing_utils.py, image_processing_pil_idefics3.py and image_processing_siglip2.py.
 Grid grid_of(const TileOptions& options, int64_t width, int64_t height);
 
 // The squares of a picture. With grids: the whole, then the tiles, row by row, of the picture scaled into the
-// grid, in the middle of black. With a longest edge: the tiles, row by row, then the whole.
+// grid, in the middle of black. With a longest edge: the tiles, row by row, then the whole. Of NaFlex the
+// patches, row by row.
 std::vector<Image> squares_of(const Image& image, const TileOptions& options);
 
 // What can be seen in them, as one picture.

@@ -57,6 +57,9 @@ std::string Conversation::pack() const {
   out.append(files::bytes_of(pictures));
   for (const Picture& image : images)
     for (const std::string* text : {&image.name, &image.bytes}) put(out, *text);
+  const uint64_t answered = answers.size();
+  out.append(files::bytes_of(answered));
+  for (const std::string& answer : answers) put(out, answer);
   for (const Turn& turn : turns) {
     for (const std::string* text : {&turn.role, &turn.text, &turn.more}) put(out, *text);
     out += turn.is_learnt ? '1' : '0';
@@ -74,6 +77,9 @@ Conversation Conversation::unpack(std::string_view bytes) {
     for (std::string* text : {&image.name, &image.bytes}) *text = take_text(bytes);
     result.images.push_back(std::move(image));
   }
+  uint64_t answered = 0;
+  if (!files::take(bytes, answered)) take_text(bytes);  // throws
+  for (uint64_t i = 0; i < answered; ++i) result.answers.push_back(take_text(bytes));
   while (!bytes.empty()) {
     Turn turn{.role = take_text(bytes), .text = take_text(bytes), .more = take_text(bytes)};
     char is_learnt = 0;

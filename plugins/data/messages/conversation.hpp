@@ -48,6 +48,8 @@ struct Conversation {
   std::vector<Picture> images;  // in the order of their marks in the turns
   std::vector<Turn> turns;
   std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
+  // What several people answered to the first question, to score with; empty: the turn's is the only one.
+  std::vector<std::string> answers = {};
 
   bool is_plain_text() const { return turns.size() == 1 && turns[0].role == kPlainText; }
 

@@ -150,8 +150,8 @@ bool has_turns(const sources::SourceFiles& source) {
                              [](const auto& field) { return field.state != text_pairs::JsonField::kAbsent; });
 }
 
-bool has_pictures_within(const sources::SourceFiles& source, const std::string& key) {
-  return std::ranges::any_of(first_fields(source, {key}).fields, [](const auto& field) {
+bool has_more_than_texts(const sources::SourceFiles& source, const std::vector<std::string_view>& keys) {
+  return std::ranges::any_of(first_fields(source, keys).fields, [](const auto& field) {
     return field.state == text_pairs::JsonField::kObject || field.state == text_pairs::JsonField::kList ||
            field.text.starts_with("data:");
   });

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -25,8 +27,8 @@ using Parse = std::function<Conversation(const nlohmann::ordered_json&)>;
 
 // Whether the first record that can be read, of a source of JSON or Parquet, has a list of turns.
 bool has_turns(const sources::SourceFiles& source);
-// Whether what it has under this key is more than the name of a picture: see pictures_of().
-bool has_pictures_within(const sources::SourceFiles& source, const std::string& key);
+// Whether what it has under one of these keys is more than a text, or a picture: see pictures_of().
+bool has_more_than_texts(const sources::SourceFiles& source, const std::vector<std::string_view>& keys);
 
 // Reads JSON files, a list or an object a line, or Parquet files, of which these columns, in order. Memory is
 // that of a few hundred records.

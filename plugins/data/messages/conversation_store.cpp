@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/messages/content_groups.hpp"
 #include "plugins/data/sample_store/sample_writer.hpp"
 
 namespace pipeline::messages {
@@ -12,7 +13,7 @@ namespace {
 using files::Hash128;
 
 // The conversations in order. The summary is the notes, a zero and the report.
-constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 7};
+constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 8};
 
 const std::regex& cache_names() {
   static const std::regex names(
@@ -35,25 +36,30 @@ ConversationStore::ConversationStore(const std::string& folder, const Source& so
   const auto path =
       std::filesystem::path(folder) / (source.files.stem() + "-" + key.hex() + ".conversations");
   bool is_new = false;
-  store_ = samples::open_or_fill(path.string(), kConversations, key, "reading " + source.files.named, hooks,
-                                 [&](samples::SampleWriter& writer) {
-                                   is_new = true;
-                                   ReadReport report;
-                                   source.read(
-                                       [&](Conversation&& conversation) {
-                                         if (part.takes(source.content(conversation)))
-                                           writer.append(conversation.pack());
-                                       },
-                                       report,
-                                       {.on_bytes =
-                                            [&](uint64_t done) {
-                                              hooks.throw_if_cancelled();
-                                              hooks.report(done, source.files.bytes);
-                                            },
-                                        .threads = hooks.threads});
-                                   sources::check_unchanged(source.files);
-                                   return report.notes + '\0' + report.table(source.files.named);
-                                 });
+  store_ = samples::open_or_fill(
+      path.string(), kConversations, key, "reading " + source.files.named, hooks,
+      [&](samples::SampleWriter& writer) {
+        is_new = true;
+        const ReadHooks reading{.on_bytes =
+                                    [&](uint64_t done) {
+                                      hooks.throw_if_cancelled();
+                                      hooks.report(done, source.files.bytes);
+                                    },
+                                .threads = hooks.threads};
+        ReadReport report;
+        ContentGroups groups;
+        if (part.held_out > 0 && source.has_several)
+          source.read([&](Conversation&& conversation) { groups.join(source.contents(conversation)); },
+                      report, reading);
+        source.read(
+            [&](Conversation&& conversation) {
+              if (part.held_out == 0 || part.takes(groups.of(source.contents(conversation).front())))
+                writer.append(conversation.pack());
+            },
+            report, reading);
+        sources::check_unchanged(source.files);
+        return report.notes + '\0' + report.table(source.files.named);
+      });
   if (is_new) hooks.tell(files::remove_unused(folder, cache_names()));
   const std::string& summary = store_.summary();
   const size_t end = summary.find('\0');

@@ -17,8 +17,9 @@ struct Source {
   sources::SourceFiles files;
   std::string options;  // equal where the same files give the same conversations
   std::function<void(const Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks)> read;
-  // What conversations that belong to one part of the data have in common.
-  std::function<std::string(const Conversation&)> content;
+  // Conversations that have one of these in common belong to one part of the data: never none.
+  std::function<std::vector<std::string>(const Conversation&)> contents;
+  bool has_several = false;  // it may be more than one, for which the files are read once more
 };
 
 // Immutable; safe for concurrent use. Memory does not grow with it.

@@ -9,6 +9,7 @@
 #include "core/json/strict_json.hpp"
 #include "plugins/data/files/base64.hpp"
 #include "plugins/data/text_pairs/json_records.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -250,6 +251,25 @@ std::vector<std::string> record_keys(const Columns& wanted) {
   for (const std::string& key : {wanted.question, wanted.answer, wanted.context}) keys.push_back(key);
   std::erase(keys, "");
   return keys;
+}
+
+std::vector<std::string> texts_under(const json& object, const std::string& key) {
+  std::vector<std::string> texts;
+  const json* const value = find(object, key);
+  const auto add = [&](const json& one) {
+    const json* const text = one.is_object() ? find(one, "answer") : &one;
+    if (text == nullptr || !text->is_string())
+      throw DataError("\"" + key + "\" has " + kind_of(one) +
+                      " in it, must have texts, or objects with a text as \"answer\"");
+    const auto& found = text->get_ref<const std::string&>();
+    if (!text_pairs::is_blank(found)) texts.push_back(found);
+  };
+  if (value == nullptr) return texts;
+  if (value->is_array())
+    for (const json& one : *value) add(one);
+  else
+    add(*value);
+  return texts;
 }
 
 bool has_turns(const json& object) { return turns_in(object) != nullptr; }

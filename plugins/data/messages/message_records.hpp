@@ -53,6 +53,10 @@ std::vector<Turn> turns_of(const Columns& columns, std::string question, const s
 // Face's data sets have it, or a list of these. Throws DataError for anything else.
 std::vector<Picture> pictures_of(const nlohmann::ordered_json& given, const char* key);
 
+// The texts under a key: one, or a list of them or of objects that have one as "answer", as VQA's files do;
+// none where there is nothing, and without those that are blank. Throws DataError for anything else.
+std::vector<std::string> texts_under(const nlohmann::ordered_json& object, const std::string& key);
+
 // The text under a key; empty where there is none, or null. Throws DataError for anything else.
 std::string optional_text(const nlohmann::ordered_json& object, const std::string& key);
 

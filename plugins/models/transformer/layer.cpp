@@ -156,7 +156,7 @@ at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, 
 
 // What a half of the layer adds to the residual stream.
 struct End {
-  const Linear& matrix;
+  Linear matrix;
   const std::vector<LowRank>& additions;
   Addition numbers;
   const Norm& norm;  // undefined: none
@@ -173,6 +173,12 @@ at::Tensor to_residual(const at::Tensor& h, const End& end, const at::Tensor& re
   return residual + (dropout.active() ? dropped(y, dropout) : y);
 }
 
+// What scales a product's columns may as well scale those of its matrix, of which there are fewer.
+Linear scaled(const Linear& linear, const at::Tensor& scale) {
+  if (!scale.defined()) return linear;
+  return {linear.weight * scale, linear.bias.defined() ? linear.bias * scale : linear.bias};
+}
+
 at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
   if (!layer.is_gelu_gate) return gated_unit(gated);
   const int64_t inner = gated.size(1) / 2;
@@ -183,15 +189,16 @@ at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
 at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& of_additions,
                Gelu form, at::ScalarType compute) {
   const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty();
+  const Linear down = scaled(layer.down, layer.mlp_scale);
   if (is_plain && !layer.is_gated)
-    return norm_mlp_residual(x, layer.mlp_norm, layer.up, layer.down, dropout, compute, form);
+    return norm_mlp_residual(x, layer.mlp_norm, layer.up, down, dropout, compute, form);
   if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
       !layer.mlp_end_norm.weight.defined())
-    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, layer.down, compute);
+    return norm_swiglu_residual(x, layer.mlp_norm, layer.up, down, compute);
   const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, Addition::kUp,
                                             of_additions, 0, layer.up.weight.size(1), compute);
   const at::Tensor h = layer.is_gated ? gate(layer, wide) : gelu(wide, form);
-  return to_residual(h, {layer.down, layer.down_additions, Addition::kDown, layer.mlp_end_norm}, x, dropout,
+  return to_residual(h, {down, layer.down_additions, Addition::kDown, layer.mlp_end_norm}, x, dropout,
                      of_additions);
 }
 
@@ -299,9 +306,11 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
   const Dropout of_additions = dropout_of_additions(shared, pass, number);
-  const at::Tensor middle = to_residual(
-      h, {layer.projection, layer.projection_additions, Addition::kProjection, layer.attention_end_norm},
-      residual, dropout(Site::kProjection), of_additions);
+  const at::Tensor middle =
+      to_residual(h,
+                  {scaled(layer.projection, layer.attention_scale), layer.projection_additions,
+                   Addition::kProjection, layer.attention_end_norm},
+                  residual, dropout(Site::kProjection), of_additions);
   return mlp(layer, middle, dropout(Site::kMlp), of_additions, shared.gelu, pass.compute);
 }
 

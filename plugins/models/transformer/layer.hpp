@@ -42,6 +42,9 @@ struct Layer {
   Norm query_norm = {}, key_norm = {};
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
   Norm attention_end_norm = {}, mlp_end_norm = {};
+  // (C), times what attention and the MLP give, before it is added: LayerScale (Touvron et al.,
+  // arXiv:2103.17239), of layers without additions; undefined: none.
+  at::Tensor attention_scale = {}, mlp_scale = {};
   bool is_local = false;  // LayerPass::local is its layout and rotation
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
   std::vector<LowRank> up_additions = {}, down_additions = {};

@@ -1,7 +1,8 @@
 #include "vision/folder.hpp"
 
-#include <array>
-#include <charconv>
+#include <algorithm>
+#include <cmath>
+#include <string_view>
 
 #include "hugging_face/config_fields.hpp"
 
@@ -9,18 +10,14 @@ namespace pipeline::vision {
 namespace {
 
 using hugging_face::ConfigFile;
-using hugging_face::Piece;
 using nlohmann::json;
 
-std::string replaced(std::string name, std::string_view from, std::string_view to) {
-  return name.replace(name.find(from), from.size(), to);
-}
-
-// Of CLIPVisionConfig and SiglipVisionConfig.
+// Of CLIPVisionConfig, SiglipVisionConfig and Siglip2VisionConfig.
 const hugging_face::Fields<Config>& fields() {
   using namespace hugging_face;
   static const Fields<Config> kFields{
       {"image_size", &Config::image_size},
+      {"num_patches", kReadElsewhere},  // NaFlex's
       {"patch_size", &Config::patch_size},
       {"hidden_size", &Config::hidden_size},
       {"num_hidden_layers", &Config::num_hidden_layers},
@@ -43,7 +40,40 @@ const hugging_face::Fields<Config>& fields() {
   return kFields;
 }
 
-// Of CLIPConfig and SiglipConfig, of which the vision part alone is used.
+// Of Dinov2Config and Dinov2WithRegistersConfig.
+const hugging_face::Fields<Config>& dino_fields() {
+  using namespace hugging_face;
+  static const Fields<Config> kFields{
+      {"image_size", &Config::image_size},
+      {"patch_size", &Config::patch_size},
+      {"hidden_size", &Config::hidden_size},
+      {"num_hidden_layers", &Config::num_hidden_layers},
+      {"num_attention_heads", &Config::num_attention_heads},
+      {"num_register_tokens", &Config::num_register_tokens},
+      {"layer_norm_eps", &Config::layer_norm_eps},
+      {"initializer_range", &Config::initializer_range},
+      {"hidden_act", &Config::hidden_act},
+      {"mlp_ratio", kReadElsewhere},
+      {"num_channels", only({3})},
+      {"hidden_dropout_prob", only({0.0})},
+      {"attention_probs_dropout_prob", only({0.0})},
+      {"drop_path_rate", only({0.0})},
+      {"qkv_bias", only({true})},
+      {"use_swiglu_ffn", only({false})},
+      {"layerscale_value", kWithoutEffect},  // initial
+      {"use_mask_token", kWithoutEffect},    // of pre-training
+      {"apply_layernorm", kWithoutEffect},   // and what follows: of a backbone's feature maps
+      {"reshape_hidden_states", kWithoutEffect},
+      {"stage_names", kWithoutEffect},
+      {"out_features", kWithoutEffect},
+      {"out_indices", kWithoutEffect},
+      {"_out_features", kWithoutEffect},
+      {"_out_indices", kWithoutEffect},
+  };
+  return kFields;
+}
+
+// Of CLIPConfig, SiglipConfig and Siglip2Config, of which the vision part alone is used.
 const hugging_face::Fields<Config>& contrastive_fields() {
   using namespace hugging_face;
   static const Fields<Config> kFields{
@@ -55,15 +85,28 @@ const hugging_face::Fields<Config>& contrastive_fields() {
   return kFields;
 }
 
-Config read_tower(const ConfigFile& file) {
-  Config config;
-  const std::string type =
-      file.type({"clip_vision_model", "siglip_vision_model", "idefics3_vision", "smolvlm_vision", "idefics3",
-                 "smolvlm"});  // the last two in older files
-  config.kind = type == "clip_vision_model" ? "clip" : type == "siglip_vision_model" ? "siglip" : "idefics3";
-  if (!config.is_clip()) {  // transformers' defaults
-    config.hidden_act = "gelu_pytorch_tanh";
-    config.patch_size = 16;
+// What transformers calls a vision encoder, and its defaults where they are not CLIP's.
+struct Kind {
+  const char *type, *kind, *class_name;
+};
+constexpr Kind kKinds[] = {
+    {"clip_vision_model", "clip", "CLIPVisionConfig"},
+    {"siglip_vision_model", "siglip", "SiglipVisionConfig"},
+    {"siglip2_vision_model", "siglip2", "Siglip2VisionConfig"},
+    {"dinov2", "dinov2", "Dinov2Config"},
+    {"dinov2_with_registers", "dinov2", "Dinov2WithRegistersConfig"},
+    {"idefics3_vision", "idefics3", "Idefics3VisionConfig"},
+    {"smolvlm_vision", "idefics3", "Idefics3VisionConfig"},
+    {"idefics3", "idefics3", "Idefics3VisionConfig"},  // in older files
+    {"smolvlm", "idefics3", "Idefics3VisionConfig"},
+};
+constexpr const char* kWithRegisters = "dinov2_with_registers";
+
+Config defaults_of(const Kind& kind) {
+  Config config{.kind = kind.kind};
+  if (!config.is_clip()) {
+    config.hidden_act = config.is_dino() ? "gelu" : "gelu_pytorch_tanh";
+    config.patch_size = config.is_dino() ? 14 : 16;
     config.layer_norm_eps = 1e-6;
   }
   if (config.has_last_norm()) {
@@ -71,24 +114,56 @@ Config read_tower(const ConfigFile& file) {
     config.patch_size = 32;
     config.num_attention_heads = 16;
   }
-  config = hugging_face::read_fields(file, fields(),
-                                     config.is_clip()         ? "CLIPVisionConfig"
-                                     : config.has_last_norm() ? "Idefics3VisionConfig"
-                                                              : "SiglipVisionConfig",
-                                     config);
+  if (kind.type == std::string_view(kWithRegisters)) config.num_register_tokens = 4;
+  return config;
+}
+
+// Positions of a square of patches, of which config.json has the number.
+void read_flexible(const ConfigFile& file, Config& config) {
+  int64_t patches = 256;
+  file.read("num_patches", patches);
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(patches))));
+  if (side < 1 || side * side != patches)
+    file.fail("num_patches", "must be the square of a whole number, the patches along a side");
+  config.image_size = side * config.patch_size;
+}
+
+void read_dino(const ConfigFile& file, const Kind& kind, Config& config) {
+  int64_t ratio = 4;
+  file.read("mlp_ratio", ratio);
+  config.intermediate_size = config.hidden_size * ratio;
+  if (kind.type == std::string_view(kWithRegisters) && config.num_register_tokens < 1)
+    file.fail("num_register_tokens", "must be 1 or more: without them the model_type is dinov2");
+}
+
+Config read_tower(const ConfigFile& file) {
+  std::vector<const char*> types;
+  for (const Kind& kind : kKinds) types.push_back(kind.type);
+  const std::string type = file.type(types);
+  const Kind& kind =
+      *std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& one) { return type == one.type; });
+  Config config = defaults_of(kind);
+  config =
+      hugging_face::read_fields(file, config.is_dino() ? dino_fields() : fields(), kind.class_name, config);
+  if (config.is_flexible()) read_flexible(file, config);
+  if (config.is_dino()) read_dino(file, kind, config);
   return file.checked(config);
 }
 
 }  // namespace
 
 Config read_config(const ConfigFile& file) {
-  const std::string type =
-      file.type({"clip", "clip_vision_model", "siglip", "siglip_vision_model", "llava", "llava_next",
-                 "idefics3", "idefics3_vision", "smolvlm", "smolvlm_vision"});
-  if (type.ends_with("_vision_model") || type.ends_with("_vision")) return read_tower(file);
+  std::vector<const char*> types{"clip", "siglip", "siglip2", "llava", "llava_next"};
+  for (const Kind& kind : kKinds) types.push_back(kind.type);
+  const std::string type = file.type(types);
+  if (type.starts_with("dinov2") || type.ends_with("_vision_model") || type.ends_with("_vision"))
+    return read_tower(file);
   const ConfigFile part = file.part("vision_config");
   if (type.starts_with("llava") || type == "idefics3" || type == "smolvlm") return read_tower(part);
-  hugging_face::read_fields(file, contrastive_fields(), type == "clip" ? "CLIPConfig" : "SiglipConfig",
+  hugging_face::read_fields(file, contrastive_fields(),
+                            type == "clip"     ? "CLIPConfig"
+                            : type == "siglip" ? "SiglipConfig"
+                                               : "Siglip2Config",
                             Config());
   // An old form of vision_config, which goes first in transformers.
   if (file.find("vision_config_dict") != nullptr) {
@@ -102,19 +177,32 @@ Config read_config(const ConfigFile& file) {
 }
 
 json config_json(const Config& config) {
-  return {{"model_type", config.is_clip()         ? "clip_vision_model"
-                         : config.has_last_norm() ? "idefics3_vision"
-                                                  : "siglip_vision_model"},
-          {"num_channels", 3},
-          {"image_size", config.image_size},
-          {"patch_size", config.patch_size},
-          {"hidden_size", config.hidden_size},
-          {"num_hidden_layers", config.num_hidden_layers},
-          {"num_attention_heads", config.num_attention_heads},
-          {"intermediate_size", config.intermediate_size},
-          {"layer_norm_eps", config.layer_norm_eps},
-          {"hidden_act", config.hidden_act},
-          {"vision_use_head", false}};
+  json values = {{"num_channels", 3},
+                 {"patch_size", config.patch_size},
+                 {"hidden_size", config.hidden_size},
+                 {"num_hidden_layers", config.num_hidden_layers},
+                 {"num_attention_heads", config.num_attention_heads},
+                 {"layer_norm_eps", config.layer_norm_eps},
+                 {"hidden_act", config.hidden_act}};
+  if (config.is_flexible())
+    values["num_patches"] = config.positions();
+  else
+    values["image_size"] = config.image_size;
+  if (config.is_dino()) {
+    const bool has_registers = config.num_register_tokens > 0;
+    values["model_type"] = has_registers ? kWithRegisters : "dinov2";
+    values["mlp_ratio"] = config.intermediate_size / config.hidden_size;
+    if (has_registers) values["num_register_tokens"] = config.num_register_tokens;
+    return values;
+  }
+  for (const Kind& kind : kKinds)
+    if (config.kind == kind.kind) {
+      values["model_type"] = kind.type;
+      break;
+    }
+  values["intermediate_size"] = config.intermediate_size;
+  values["vision_use_head"] = false;
+  return values;
 }
 
 void compare(const Config& ours, const Config& theirs, int64_t used, hugging_face::Differences& differences) {
@@ -127,52 +215,11 @@ void compare(const Config& ours, const Config& theirs, int64_t used, hugging_fac
   both("hidden_size", ours.hidden_size, theirs.hidden_size);
   both("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
   both("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
+  both("num_register_tokens", ours.num_register_tokens, theirs.num_register_tokens);
   both("layer_norm_eps", ours.layer_norm_eps, theirs.layer_norm_eps);
   both("hidden_act", ours.hidden_act, theirs.hidden_act);
   if (used > 0 || ours.num_hidden_layers > theirs.num_hidden_layers)
     both("num_hidden_layers", ours.num_hidden_layers, used > 0 ? used : theirs.num_hidden_layers);
-}
-
-std::vector<Piece> pieces(const std::string& plain, const Parameter& parameter, const Config& config,
-                          const std::string& prefix) {
-  const std::string name = prefix + plain;
-  const int64_t width = config.hidden_size, patch = config.patch_size;
-  if (name.find("self_attn.qkv") != std::string::npos) {
-    std::vector<Piece> parts;
-    for (int64_t i = 0; i < 3; ++i) {
-      static constexpr std::array kParts{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"};
-      parts.push_back({replaced(name, "self_attn.qkv", kParts[static_cast<size_t>(i)]), i * width, width,
-                       parameter.shape.size() == 2});
-    }
-    return parts;
-  }
-  if (name.ends_with("patch_embedding.weight"))
-    return {{.name = name, .transposed = true, .folded = {width, 3, patch, patch}}};
-  const bool is_product =
-      name.ends_with("out_proj.weight") || name.ends_with("fc1.weight") || name.ends_with("fc2.weight");
-  return {{.name = name, .transposed = is_product}};
-}
-
-bool is_unused(const std::string& name, const Config& config) {
-  const int64_t layers = config.num_hidden_layers;
-  if (name.starts_with("post_layernorm.")) return !config.has_last_norm();
-  for (const char* part : {"head.", "embeddings.position_ids"})
-    if (name.starts_with(part)) return true;
-  constexpr std::string_view kLayer = "encoder.layers.";
-  if (!name.starts_with(kLayer)) return false;
-  int64_t layer = 0;
-  const auto [end, error] = std::from_chars(&name[kLayer.size()], name.data() + name.size(), layer);
-  return error == std::errc() && *end == '.' && layer >= layers;
-}
-
-std::optional<std::string> plain_name(const std::string& name, bool whole) {
-  for (const std::string_view prefix :
-       {"vision_tower.vision_model.", "vision_tower.", "model.vision_model.", "vision_model."})
-    if (name.starts_with(prefix)) return name.substr(prefix.size());
-  if (whole || name.starts_with("text_model.") || name.starts_with("logit_") ||
-      name.ends_with("_projection.weight"))
-    return std::nullopt;
-  return name;
 }
 
 }  // namespace pipeline::vision

@@ -20,13 +20,14 @@ Gelu gelu_named(const std::string& name) {
 }
 
 // (B, 3, S, S) -> (B * patches, 3 p p): rows of a picture's patches from the top left; within one, channel by
-// channel, row by row.
-at::Tensor patches_of(const at::Tensor& pixels, int64_t patch) {
-  const int64_t count = pixels.size(0), channels = pixels.size(1), side = pixels.size(2) / patch;
+// channel, row by row, or in NaFlex pixel by pixel.
+at::Tensor patches_of(const at::Tensor& pixels, const Config& config) {
+  const int64_t count = pixels.size(0), side = config.side(), patch = config.patch_size;
+  if (config.is_flexible()) return pixels.permute({0, 2, 3, 1}).reshape({count, -1});
   const at::Tensor whole = pixels.narrow(2, 0, side * patch).narrow(3, 0, side * patch);
-  return whole.reshape({count, channels, side, patch, side, patch})
+  return whole.reshape({count, 3, side, patch, side, patch})
       .permute({0, 2, 4, 1, 3, 5})
-      .reshape({count * side * side, channels * patch * patch});
+      .reshape({count * side * side, 3 * patch * patch});
 }
 
 // The place of each of a side's patches among its positions. Of a whole square it would be its own, but for
@@ -61,19 +62,25 @@ std::vector<int64_t> places_of(int64_t patches) {
 void Config::check() const {
   using namespace hugging_face;
   constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
-  if (kind != "clip" && kind != "siglip" && kind != "idefics3")
-    fail_with(PL_ERROR_CONFIG, "kind = \"", kind, "\": must be \"clip\", \"siglip\" or \"idefics3\"");
+  if (!is_clip() && kind != "siglip" && !has_last_norm() && !is_flexible() && !is_dino())
+    fail_with(PL_ERROR_CONFIG, "kind = \"", kind,
+              "\": must be \"clip\", \"siglip\", \"idefics3\", \"siglip2\" or \"dinov2\"");
   check_range("image_size", image_size, 1, kMostPixels);
   check_range("patch_size", patch_size, 1, kMostPixels);
   check_range("hidden_size", hidden_size, 1, kMostWidth);
   check_range("num_hidden_layers", num_hidden_layers, 1, kMostLayers);
   check_range("num_attention_heads", num_attention_heads, 1, kMostWidth);
   check_range("intermediate_size", intermediate_size, 1, kMostWidth);
+  check_range("crop_size", crop_size, 0, kMostPixels);
+  check_range("num_register_tokens", num_register_tokens, 0, is_dino() ? kMostWidth : 0);
   check_positive("layer_norm_eps", layer_norm_eps);
   check_positive("initializer_range", initializer_range);
-  if (image_size < patch_size)
-    fail_with(PL_ERROR_CONFIG, "patch_size = ", patch_size, ": must not exceed image_size (", image_size,
-              ")");
+  if (crop_size > 0 && !is_dino())
+    fail_with(PL_ERROR_CONFIG, "crop_size = ", crop_size, ": is DINOv2's: must be 0 for kind = \"", kind,
+              "\"");
+  if (std::min(image_size, square()) < patch_size)
+    fail_with(PL_ERROR_CONFIG, "patch_size = ", patch_size, ": must not exceed ",
+              crop_size > 0 ? "crop_size (" : "image_size (", std::min(image_size, square()), ")");
   if (hidden_size % num_attention_heads != 0)
     fail_with(PL_ERROR_CONFIG, "num_attention_heads = ", num_attention_heads, ": must divide hidden_size (",
               hidden_size, ")");
@@ -94,7 +101,7 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
     return transformer::add_norm(registry, name(plain), width, first, config_.layer_norm_eps);
   };
   const int64_t inputs = 3 * config_.patch_size * config_.patch_size;
-  if (config_.is_clip())
+  if (config_.has_class())
     class_ = registry.add({.name = name("embeddings.class_embedding"), .shape = {width}, .unit = first},
                           normal(deviation));
   patches_.weight = registry.add(
@@ -104,8 +111,12 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
     patches_.bias = registry.add(
         {.name = name("embeddings.patch_embedding.bias"), .shape = {width}, .decay = false, .unit = first},
         constant(0));
+  if (const int64_t registers = config_.num_register_tokens; registers > 0)
+    registers_ =
+        registry.add({.name = name("embeddings.register_tokens"), .shape = {registers, width}, .unit = first},
+                     normal(deviation));
   positions_ = registry.add({.name = name("embeddings.position_embedding.weight"),
-                             .shape = {config_.tokens(), width},
+                             .shape = {config_.positions(), width},
                              .unit = first},
                             normal(deviation));
   if (config_.is_clip()) first_norm_ = norm("pre_layrnorm");  // as Hugging Face spells it
@@ -116,9 +127,18 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
                                       .deviation = deviation,
                                       .into_residual = deviation};
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+    const std::string layer = name("encoder.layers." + std::to_string(i));
+    const uint32_t unit = first + 1 + static_cast<uint32_t>(i);
     layers_.push_back(transformer::add_layer(
-        registry, name("encoder.layers." + std::to_string(i)), first + 1 + static_cast<uint32_t>(i), shape,
+        registry, layer, unit, shape,
         {"layer_norm1", "self_attn.qkv", "self_attn.out_proj", "layer_norm2", "mlp.fc1", "mlp.fc2"}));
+    if (!config_.is_dino()) continue;
+    const auto scale = [&](const char* plain) {
+      return registry.add({.name = layer + plain, .shape = {width}, .decay = false, .unit = unit},
+                          constant(1));
+    };
+    layers_.back().attention_scale = scale(".layer_scale1.lambda1");
+    layers_.back().mlp_scale = scale(".layer_scale2.lambda1");
   }
   if (!config_.has_last_norm()) return;
   last_norm_ = transformer::add_norm(registry, name("post_layernorm"), width, first + units() - 1,
@@ -126,37 +146,64 @@ Tower::Tower(const Config& config, language::ParameterPlace place)
   places_ = places_of(config_.image_size / config_.patch_size);
 }
 
-at::Tensor Tower::embedded(const at::Tensor& pixels, at::ScalarType compute) const {
-  const int64_t pictures = pixels.size(0), width = config_.hidden_size, patches = config_.patches();
-  const at::Tensor place =
-      places_.empty() ? positions_.narrow(0, config_.tokens() - patches, patches)
-                      : positions_.index_select(0, transformer::to_device(places_, positions_.device()));
-  const at::Tensor x = transformer::linear_residual(
-      patches_of(pixels, config_.patch_size).to(compute), patches_,
-      place.unsqueeze(0).expand({pictures, patches, width}).reshape({pictures * patches, width}), {});
-  if (!config_.is_clip()) return x;
-  const at::Tensor first = (class_ + positions_.select(0, 0)).expand({pictures, 1, width});
-  const at::Tensor whole = at::cat({first, x.view({pictures, patches, width})}, 1).view({-1, width});
+// The positions of all patches: (squares * patches, C).
+at::Tensor Tower::places(int64_t squares, const std::vector<PatchGrid>& grids) const {
+  const int64_t width = config_.hidden_size, patches = config_.patches(),
+                before = config_.has_class() ? 1 : 0;
+  const at::Tensor learnt = positions_.narrow(0, before, config_.positions() - before);
+  if (config_.is_flexible()) {
+    std::vector<at::Tensor> fit;
+    for (const PatchGrid& grid : grids) fit.push_back(fitted(learnt, grid, Interpolation::kSmoothBilinear));
+    return at::cat(fit);
+  }
+  at::Tensor place = learnt;
+  if (config_.is_dino())
+    place = fitted(learnt, {config_.side(), config_.side()},
+                   registers_.defined() ? Interpolation::kSmoothBicubic : Interpolation::kBicubic);
+  if (!places_.empty())
+    place = positions_.index_select(0, transformer::to_device(places_, positions_.device()));
+  return place.unsqueeze(0).expand({squares, patches, width}).reshape({squares * patches, width});
+}
+
+at::Tensor Tower::embedded(const at::Tensor& pixels, const std::vector<PatchGrid>& grids,
+                           at::ScalarType compute) const {
+  const int64_t squares = pixels.size(0), width = config_.hidden_size;
+  const at::Tensor x = transformer::linear_residual(patches_of(pixels, config_).to(compute), patches_,
+                                                    places(squares, grids), {});
+  if (!config_.has_class()) return x;
+  std::vector<at::Tensor> tokens{(class_ + positions_.select(0, 0)).expand({squares, 1, width})};
+  if (registers_.defined()) tokens.push_back(registers_.expand({squares, -1, width}));
+  tokens.push_back(x.view({squares, config_.patches(), width}));
+  const at::Tensor whole = at::cat(tokens, 1).view({-1, width});
+  if (!config_.is_clip()) return whole;
   return at::layer_norm(whole, {width}, first_norm_.weight, first_norm_.bias, first_norm_.eps);
 }
 
 at::Tensor Tower::features(const at::Tensor& pixels, const ForwardPass& pass,
-                           const std::function<void(const Tensors& parameters)>& in_unit) const {
-  return rows(pixels, config_.tokens() - config_.patches(), config_.patches(), pass, in_unit);
+                           const std::vector<PatchGrid>& grids, const InUnit& in_unit) const {
+  return rows(pixels, grids, {.first = config_.has_class() ? 1 : 0, .count = -1}, pass, in_unit);
 }
 
 at::Tensor Tower::class_features(const at::Tensor& pixels, const ForwardPass& pass) const {
-  return rows(pixels, 0, 1, pass, nullptr);
+  return rows(pixels, {}, {.first = 0, .count = 1}, pass, nullptr);
 }
 
-// Of the last layer, rows first ... first + count - 1 of each picture.
-at::Tensor Tower::rows(const at::Tensor& pixels, int64_t first, int64_t count, const ForwardPass& pass,
-                       const std::function<void(const Tensors& parameters)>& in_unit) const {
-  const int64_t pictures = pixels.size(0), tokens = config_.tokens();
+// Of each picture that attends to itself: a square, or in NaFlex a grid of them.
+std::vector<int64_t> Tower::tokens_of(int64_t squares, const std::vector<PatchGrid>& grids) const {
+  if (!config_.is_flexible()) return std::vector<int64_t>(static_cast<size_t>(squares), config_.tokens());
+  std::vector<int64_t> tokens;
+  for (const PatchGrid& grid : grids) tokens.push_back(grid.patches());
+  return tokens;
+}
+
+// Of the last layer's.
+at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& grids, const Wanted& which,
+                       const ForwardPass& pass, const InUnit& in_unit) const {
   transformer::Ragged rows;
   std::vector<int64_t> wanted;
-  for (int64_t p = 0; p < pictures; ++p) {
-    for (int64_t i = first; i < first + count; ++i) wanted.push_back(rows.rows() + i);
+  for (const int64_t tokens : tokens_of(pixels.size(0), grids)) {
+    const int64_t end = which.count < 0 ? tokens : which.first + which.count;
+    for (int64_t i = which.first; i < end; ++i) wanted.push_back(rows.rows() + i);
     rows.append(tokens);
   }
   const std::function<void(uint32_t)> enter = [in_unit, registry = place_.registry](uint32_t unit) {
@@ -170,7 +217,7 @@ at::Tensor Tower::rows(const at::Tensor& pixels, int64_t first, int64_t count, c
   const at::Tensor x = pass.run_once(place_.first_unit,
                                      [&](const Tensors&) {
                                        enter(place_.first_unit);
-                                       return Tensors{embedded(pixels, pass.compute)};
+                                       return Tensors{embedded(pixels, grids, pass.compute)};
                                      },
                                      {})[0];
   const at::Tensor seen = transformer::run_layers(layers_, x, layers, pass, *place_.registry, wanted);
@@ -200,13 +247,17 @@ at::Tensor Tower::skip(const ForwardPass& pass) const {
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for a backward pass.
-double Tower::flops(int64_t pictures, bool with_backward) const {
-  const auto rows = static_cast<double>(config_.tokens()), width = static_cast<double>(config_.hidden_size),
+double Tower::flops(int64_t squares, const std::vector<PatchGrid>& grids, bool with_backward) const {
+  const auto width = static_cast<double>(config_.hidden_size),
              inner = static_cast<double>(config_.intermediate_size);
-  const double layer = rows * (8 * width * width + 4 * width * inner) + 4 * rows * rows * width;
-  const double patches = 6 * rows * width * static_cast<double>(config_.patch_size * config_.patch_size);
-  return static_cast<double>(pictures) * (with_backward ? 3 : 1) *
-         (patches + static_cast<double>(layers_.size()) * layer);
+  const double patch = 6 * width * static_cast<double>(config_.patch_size * config_.patch_size);
+  double sum = 0;
+  for (const int64_t tokens : tokens_of(squares, grids)) {
+    const auto rows = static_cast<double>(tokens);
+    const double layer = rows * (8 * width * width + 4 * width * inner) + 4 * rows * rows * width;
+    sum += patch * rows + static_cast<double>(layers_.size()) * layer;
+  }
+  return sum * (with_backward ? 3 : 1);
 }
 
 }  // namespace pipeline::vision

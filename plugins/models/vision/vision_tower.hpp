@@ -1,4 +1,4 @@
-// The vision encoders of CLIP and SigLIP, as LLaVA uses them, and of Idefics3.
+// The vision encoders of CLIP, SigLIP, SigLIP 2's NaFlex and DINOv2, as LLaVA uses them, and of Idefics3.
 #pragma once
 
 #include <pipeline/torch/forward.hpp>
@@ -11,27 +11,44 @@
 #include <ATen/core/Tensor.h>
 
 #include "language/language_model.hpp"
+#include "plugins/models/vision/position_grid.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::vision {
 
 // As in the vision part of a Hugging Face config.json; the defaults are those of CLIP's ViT-B/32.
 struct Config {
-  std::string kind = "clip";  // or "siglip", "idefics3"
-  int64_t image_size = 224;   // pixels of each side; those that are left of whole patches are not seen
+  std::string kind = "clip";  // or "siglip", "idefics3", "siglip2" (NaFlex), "dinov2"
+  // Pixels of each side of the square that there are positions for; those that are left of whole patches are
+  // not seen.
+  int64_t image_size = 224;
+  int64_t crop_size = 0;  // DINOv2's: of the square that is seen, if that is another
   int64_t patch_size = 32;
   int64_t hidden_size = 768;
   int64_t num_hidden_layers = 12;
   int64_t num_attention_heads = 12;
   int64_t intermediate_size = 3072;
+  int64_t num_register_tokens = 0;  // DINOv2's, between class token and patches
   double layer_norm_eps = 1e-5;
   double initializer_range = 0.02;
   std::string hidden_act = "quick_gelu";  // or "gelu", "gelu_pytorch_tanh"
 
   bool is_clip() const { return kind == "clip"; }
   bool has_last_norm() const { return kind == "idefics3"; }
-  int64_t patches() const { return (image_size / patch_size) * (image_size / patch_size); }
-  int64_t tokens() const { return patches() + (is_clip() ? 1 : 0); }  // CLIP puts a class token first
+  // Pictures keep their shape: a square is a patch, and a picture a grid of them.
+  bool is_flexible() const { return kind == "siglip2"; }
+  bool is_dino() const { return kind == "dinov2"; }
+  bool has_class() const { return is_clip() || is_dino(); }
+  // Pixels of a side of the squares that the encoder is given, and patches along it.
+  int64_t square() const { return is_flexible() ? patch_size : crop_size > 0 ? crop_size : image_size; }
+  int64_t side() const { return square() / patch_size; }
+  int64_t patches() const { return side() * side(); }
+  // Rows of features of a square: LLaVA leaves out the class token alone.
+  int64_t rows() const { return num_register_tokens + patches(); }
+  int64_t tokens() const { return rows() + (has_class() ? 1 : 0); }
+  int64_t positions() const {
+    return image_size / patch_size * (image_size / patch_size) + (has_class() ? 1 : 0);
+  }
   // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
   void check() const;
 };
@@ -40,8 +57,11 @@ struct Config {
 // the language model sees: no last norm, no pooling. CLIP (Radford et al., arXiv:2103.00020) has a class
 // token, a norm before the layers and no bias of the patches; SigLIP (Zhai et al., arXiv:2303.15343) has
 // neither of the first two. Idefics3 (Laurençon et al., arXiv:2408.12637) has SigLIP's with its last norm, in
-// a unit behind the layers, and finds a patch's position by its place along the side. Parameters carry the
-// names of Hugging Face's state dict behind "vision.", but that query, key and value are one
+// a unit behind the layers, and finds a patch's position by its place along the side. NaFlex (Tschannen et
+// al., arXiv:2502.14786) has SigLIP's with positions that are fitted to each picture's grid of patches.
+// DINOv2 (Oquab et al., arXiv:2304.07193) has a class token and, with registers (Darcet et al.,
+// arXiv:2309.16588), more such tokens, and scales what layers add. Parameters carry the names of Hugging
+// Face's state dict of CLIP behind "vision.", but that query, key and value are one
 // ("encoder.layers.0.self_attn.qkv.weight") and the patches' weight is a matrix (3 p p, C). Own unit 0 is the
 // embedding, layer i is unit i + 1.
 class Tower {
@@ -54,30 +74,39 @@ class Tower {
     return 1 + static_cast<uint32_t>(config_.num_hidden_layers) + (config_.has_last_norm() ? 1 : 0);
   }
 
-  // pixels: (B, 3, S, S) -> (B * patches, hidden_size), row by row of each picture. `in_unit` (optional) is
-  // called within each unit, with its parameters, which need not be in place elsewhere.
+  using InUnit = std::function<void(const Tensors& parameters)>;
+  // pixels: (B, 3, S, S) -> (B * rows, hidden_size), row by row of each square. Of NaFlex the squares are the
+  // patches of pictures with these `grids`; of others there are none. `in_unit` (optional) is called within
+  // each unit, with its parameters, which need not be in place elsewhere.
   at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass,
-                      const std::function<void(const Tensors& parameters)>& in_unit = nullptr) const;
+                      const std::vector<PatchGrid>& grids = {}, const InUnit& in_unit = nullptr) const;
   // The same of CLIP's class token: (B, hidden_size).
   at::Tensor class_features(const at::Tensor& pixels, const ForwardPass& pass) const;
   // In place of features(), in a micro-batch without pictures; see Units::skip().
   at::Tensor skip(const ForwardPass& pass) const;
 
-  double flops(int64_t pictures, bool with_backward) const;
+  // Of so many squares.
+  double flops(int64_t squares, const std::vector<PatchGrid>& grids, bool with_backward) const;
 
  private:
-  at::Tensor rows(const at::Tensor& pixels, int64_t first, int64_t count, const ForwardPass& pass,
-                  const std::function<void(const Tensors& parameters)>& in_unit) const;
-  at::Tensor embedded(const at::Tensor& pixels, at::ScalarType compute) const;
+  struct Wanted {
+    int64_t first, count;  // of each picture's tokens; -1: all others
+  };
+  std::vector<int64_t> tokens_of(int64_t squares, const std::vector<PatchGrid>& grids) const;
+  at::Tensor rows(const at::Tensor& pixels, const std::vector<PatchGrid>& grids, const Wanted& which,
+                  const ForwardPass& pass, const InUnit& in_unit) const;
+  at::Tensor places(int64_t squares, const std::vector<PatchGrid>& grids) const;
+  at::Tensor embedded(const at::Tensor& pixels, const std::vector<PatchGrid>& grids,
+                      at::ScalarType compute) const;
   bool is_trainable(uint32_t unit) const;
 
   Config config_;
   language::ParameterPlace place_;
   transformer::Linear patches_;
-  at::Tensor class_, positions_;  // (C), (tokens, C)
-  transformer::Norm first_norm_;  // CLIP's alone
-  transformer::Norm last_norm_;   // Idefics3's alone
-  std::vector<int64_t> places_;   // of the patches, among the positions; empty: as they are
+  at::Tensor class_, registers_, positions_;  // (C), (registers, C), (positions, C)
+  transformer::Norm first_norm_;              // CLIP's alone
+  transformer::Norm last_norm_;               // Idefics3's alone
+  std::vector<int64_t> places_;               // of the patches, among the positions; empty: as they are
   std::vector<transformer::Layer> layers_;
 };
 

@@ -13,32 +13,16 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
 #include "plugins/tasks/contrastive/model/folder.hpp"
 #include "plugins/tasks/contrastive/model/pair_loss.hpp"
 #include "tests/support/declared.hpp"
+#include "tests/support/tensor_file.hpp"
 
 using namespace pipeline::contrastive;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-at::Tensor read_pixels(const fs::path& folder) {
-  const auto files = pipeline::safetensors::Folder::open(folder.string());
-  const auto& view = files.at("pixels");
-  return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
-}
-
-void save(const fs::path& path, const std::string& name, const at::Tensor& values) {
-  const at::Tensor tensor = values.contiguous();
-  pipeline::safetensors::Writer writer(path.string());
-  writer.declare(name, pipeline::safetensors::Dtype::kF32, tensor.sizes().vec());
-  writer.write(name,
-               std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
-  writer.finish();
-}
 
 }  // namespace
 
@@ -57,16 +41,17 @@ int main(int argc, char** argv) {
   export_model((out / "model").string(), model, ends);
 
   PairBatch batch;
-  batch.pixels = read_pixels(folder / "input");
+  batch.pixels = pipeline::tests::read_tensor(folder / "input", "pixels");
   std::vector<std::vector<int64_t>> texts = request["texts"], targets;
   for (const auto& text : texts) targets.emplace_back(text.size(), -1);
   batch.texts = pipeline::transformer::pack(texts, targets);
   const at::Tensor scaled = model.scaled(batch, {});
   const at::Tensor rows = at::cat({scaled, at::ones({scaled.size(0), 1})}, 1);
   const int64_t width = model.config().projection_dim;
-  save(out / "logits.safetensors", "logits",
-       (at::mm(rows.narrow(1, 0, width), rows.narrow(1, width + 1, width).t()) + rows.narrow(1, width, 1))
-           .detach());
+  pipeline::tests::write_tensor(
+      out / "logits.safetensors", "logits",
+      (at::mm(rows.narrow(1, 0, width), rows.narrow(1, width + 1, width).t()) + rows.narrow(1, width, 1))
+          .detach());
 
   PairLoss loss(model.config().is_clip() ? PairLoss::Kind::kSoftmax : PairLoss::Kind::kSigmoid);
   loss.begin(rows.detach());

@@ -85,6 +85,40 @@ TEST(PictureLayout, WordsSayWhereASquareIs) {
   EXPECT_EQ(PictureLayout(tiles, 2, words).most_rows(), 5 * 4);
 }
 
+// A square is a patch, and pictures differ in how many they are.
+TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
+  const PictureLayout flexible({.square = {.size = 4}, .grids = {}, .max_patches = 6}, 1);
+  const PictureShape wide = flexible.of(12, 8), tall = flexible.of(5, 200);
+  EXPECT_EQ(wide.patches, (vision::PatchGrid{.rows = 2, .columns = 3}));
+  EXPECT_EQ(tall.patches, (vision::PatchGrid{.rows = 6, .columns = 1}));
+  EXPECT_EQ(wide.squares, 6);
+  EXPECT_EQ(wide.tokens.size(), 6u);
+  EXPECT_EQ(flexible.most_rows(), 6);
+  BatchBuilder builder(4, 1, /*has_cache=*/true, false);
+  std::vector<int64_t> tokens = wide.tokens;
+  tokens.insert(tokens.end(), tall.tokens.begin(), tall.tokens.end());
+  SamplePicture known = picture(wide, 0, 4);
+  known.features = {.squares = at::full({6, 1, 5}, 3.0f), .width = 12, .height = 8};
+  known.pixels.clear();
+  builder.add(sequence_of(tokens), {known, picture(tall, 2, 4)}, false);
+  VlmBatch batch;
+  PicturesOfBatch pictures;
+  builder.finish(batch, pictures);
+  EXPECT_THAT(batch.pixels.sizes().vec(), ElementsAre(6, 3, 4, 4));
+  EXPECT_THAT(batch.known.sizes().vec(), ElementsAre(6, 1, 5));
+  EXPECT_THAT(batch.patches, ElementsAre(wide.patches, tall.patches));
+  EXPECT_EQ(batch.cached[0].place, -1);
+  EXPECT_EQ(batch.cached[1].place, 0);
+  EXPECT_EQ(batch.cached[1].squares, 6);
+}
+
+// DINOv2's, which the language model sees before the patches.
+TEST(PictureLayout, RegistersAreRowsToo) {
+  const PictureLayout layout({.square = {.size = 4}, .grids = {}}, 2, nullptr, 3);
+  EXPECT_EQ(layout.of(9, 9).tokens.size(), 7u);
+  EXPECT_EQ(layout.most_rows(), 7);
+}
+
 TEST(BatchBuilder, RowsOfFeaturesStandWhereTheirTokensDo) {
   const PictureShape one = layout({}).of(4, 4);
   BatchBuilder builder(4, 4, false, false);

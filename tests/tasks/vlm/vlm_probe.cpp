@@ -8,7 +8,9 @@
 // none. In place of files FOLDER may have input/model.safetensors beside the model's files, with `pixels` (B,
 // 3, S, S), one square a picture. OUT_FOLDER receives `model`, the folder written again, `gradients`, the
 // same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
-// with what was made of the files. With a `tokenizer`'s folder pictures take what Idefics3 writes around
+// with what was made of the files. These are prepared as the encoder has it, of NaFlex as up to `max_patches`
+// patches, of DINOv2 as squares of `crop_size` cut of pictures whose shortest side is `shortest_edge`. With a
+// `tokenizer`'s folder pictures take what Idefics3 writes around
 // them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
 // pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
 // the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
@@ -21,25 +23,19 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
 #include "generation/generate.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task/batch.hpp"
 #include "tests/support/declared.hpp"
+#include "tests/support/tensor_file.hpp"
 
 using namespace pipeline::vlm;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-at::Tensor read_pixels(const fs::path& folder) {
-  const auto files = pipeline::safetensors::Folder::open(folder.string());
-  const auto& view = files.at("pixels");
-  return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
-}
 
 std::vector<float> values(const at::Tensor& tensor) {
   const float* const first = tensor.const_data_ptr<float>();
@@ -48,14 +44,18 @@ std::vector<float> values(const at::Tensor& tensor) {
 
 std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
                                          const VlmConfig& config) {
-  const int64_t side = config.vision.image_size;
-  pipeline::images::TileOptions tiles{.square = {.size = side}, .grids = config.grids};
-  if (!config.grids.empty() || config.vision.has_last_norm())
-    tiles.square.mode = pipeline::images::ResizeMode::kSquash;
-  tiles.longest_edge = request.value("longest_edge", 0);
-  tiles.splits = request.value("split", true);
-  if (tiles.longest_edge > 0) tiles.square.filter = pipeline::images::Filter::kLanczos;
-  if (!config.vision.is_clip()) tiles.square.mean = tiles.square.deviation = {0.5, 0.5, 0.5};
+  const int64_t side = config.vision.square();
+  pipeline::vision::PictureOptions options;
+  options.vision = config.vision;
+  for (const pipeline::images::Grid& grid : config.grids) options.grids.push_back(name_of(grid));
+  options.longest_edge = request.value("longest_edge", 0);
+  options.split = request.value("split", true);
+  options.shortest_edge = request.value("shortest_edge", 0);
+  options.max_patches = request.value("max_patches", 0);
+  if (!config.grids.empty() || config.vision.has_last_norm()) options.resize = "squash";
+  if (options.longest_edge > 0) options.resample = "lanczos";
+  if (config.vision.is_flexible()) options.resample = "bilinear";
+  const pipeline::images::TileOptions tiles = options.tiles();
   PictureWords words;
   if (request.contains("tokenizer")) {
     const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
@@ -63,10 +63,11 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
         0);
     words = [format](const std::string& text) { return format->picture_tokens(text); };
   }
-  const PictureLayout layout(tiles, side / config.vision.patch_size / config.scale_factor, words);
+  const PictureLayout layout(tiles, config.vision.side() / config.scale_factor, words,
+                             config.vision.num_register_tokens);
   std::vector<SamplePicture> pictures;
   if (!request.contains("pictures")) {
-    for (const at::Tensor& square : read_pixels(folder / "input").unbind())
+    for (const at::Tensor& square : pipeline::tests::read_tensor(folder / "input", "pixels").unbind())
       pictures.push_back(
           {.shape = layout.of(side, side), .key = {}, .features = {}, .pixels = values(square)});
     return pictures;
@@ -91,7 +92,7 @@ struct Batch {
 // Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
 Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
                  const VlmConfig& config) {
-  BatchBuilder builder(config.vision.image_size, config.rows_of_square(), false, false);
+  BatchBuilder builder(config.vision.square(), config.rows_of_square(), false, false);
   size_t next = 0;
   for (const auto& sample : samples) {
     pipeline::chat::Sequence sequence{.tokens = sample["tokens"], .targets = {}};
@@ -123,14 +124,6 @@ std::vector<std::vector<int64_t>> written(const nlohmann::json& request, const V
                                         {.max_new_tokens = request["new_tokens"], .eos_token_ids = {}});
 }
 
-void save(const fs::path& path, const std::string& name, const at::Tensor& tensor) {
-  pipeline::safetensors::Writer writer(path.string());
-  writer.declare(name, pipeline::safetensors::Dtype::kF32, tensor.sizes().vec());
-  writer.write(name,
-               std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
-  writer.finish();
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -142,6 +135,7 @@ int main(int argc, char** argv) {
   const fs::path folder = argv[1], out = argv[2];
   VlmConfig config = read_llava_config(folder.string());
   --config.language.vocab_size;  // the last token is a patch's
+  config.vision.crop_size = request.value("crop_size", 0);
   const std::string adapter = request.value("adapter", "");
   const auto adapted = adapted_llava(config.language, config.vision);
   if (!adapter.empty()) config.lora = pipeline::adapters::read_adapter(adapter, adapted);
@@ -159,9 +153,11 @@ int main(int argc, char** argv) {
 
   const std::vector<SamplePicture> pictures = read_pictures(request, folder, config);
   const VlmBatch batch = read_batch(request["sequences"], pictures, config).batch;
-  if (batch.pixels.defined()) save(out / "pixels.safetensors", "pixels", batch.pixels);
-  save(out / "logits.safetensors", "logits",
-       model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
+  if (batch.pixels.defined())
+    pipeline::tests::write_tensor(out / "pixels.safetensors", "pixels", batch.pixels);
+  pipeline::tests::write_tensor(
+      out / "logits.safetensors", "logits",
+      model.logits(batch, at::arange(batch.packed.sequences.rows(), at::kLong), {}));
   if (!adapter.empty()) {
     fs::create_directory(out / "adapter");
     pipeline::adapters::export_adapter((out / "adapter").string(), model.parameters(), config.lora, adapted,

@@ -104,7 +104,8 @@ class Task : public Object<ConfigT> {
   // sample, on rank 0 alone.
   virtual void finish_predictions(Split /*split*/, const std::filesystem::path& /*folder*/,
                                   const PredictionSink& /*sink*/) {}
-  // (optional) Writes the answer to a conversation, a JSON array of {"role", "content"}, piece by piece.
+  // (optional) Writes the answer to a conversation, a JSON array of {"role", "content"}, piece by piece. The
+  // content is text, or a list of {"type": "text", "text"} and {"type": "image", "path"}.
   virtual void reply(std::string_view /*messages*/, const ReplySink& /*sink*/) {}
   // (optional) Floating-point operations of forward and backward.
   virtual double flops(const Batch& /*batch*/) { return 0; }

@@ -76,7 +76,9 @@ messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data
       report.notes += concat(files.named, ": ", cut, " conversation", cut == 1 ? " is" : "s are",
                              " longer than task.chat.max_tokens = ", max_tokens, " and cut at a turn\n");
   };
-  return {.files = files, .options = key, .read = read, .content = first_question};
+  return {.files = files, .options = key, .read = read, .contents = [](const Conversation& conversation) {
+            return std::vector{first_question(conversation)};
+          }};
 }
 
 }  // namespace

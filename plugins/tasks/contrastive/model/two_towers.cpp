@@ -151,7 +151,7 @@ at::Tensor TwoTowers::scaled(const PairBatch& batch, const ForwardPass& pass) co
 }
 
 double TwoTowers::flops(const PairBatch& batch) const {
-  return vision_->flops(batch.pixels.size(0), true) + text_->flops(batch.texts.sequences);
+  return vision_->flops(batch.pixels.size(0), {}, true) + text_->flops(batch.texts.sequences);
 }
 
 }  // namespace pipeline::contrastive

@@ -56,8 +56,9 @@ void ContrastiveTask::evaluate(const ContrastiveBatch& batch, EvaluationSink& si
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     if (valid[static_cast<int64_t>(i)].item<float>() == 0) continue;
     const files::Hash128 picture =
-        with(batch.split, batch.ids[i], 0, [](const CaptionSource& source, uint64_t record) {
-          return files::hash128(vlm::shared_content(source.captions[record], source.images));
+        with(batch.split, batch.ids[i], 0, [](const PictureSource& source, uint64_t record) {
+          return files::hash128(
+              picture_texts::shared_contents(source.conversations[record], source.images).front());
         });
     const at::Tensor both = embedded[static_cast<int64_t>(i)];
     sink.record(batch.ids[i], kPairRecord,

@@ -5,14 +5,14 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <sstream>
+
+#include <nlohmann/json.hpp>
 
 #include "adapters/freeze.hpp"
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
-#include "plugins/tasks/contrastive/task/processor_file.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -21,17 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
-
-void say_lines(const std::string& text, const std::function<void(const std::string&)>& say) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) say(line);
-}
-
 // Throws where it is more than a picture and what it shows.
-const std::string& caption_of(const vlm::Conversation& pair) {
+const std::string& caption_of(const messages::Conversation& pair) {
   const bool is_caption =
-      pair.images.size() == 1 && pair.turns.size() == 2 && pair.turns[0].text == vlm::kImageMark;
+      pair.images.size() == 1 && pair.turns.size() == 2 && pair.turns[0].text == messages::kImageMark;
   if (!is_caption)
     fail_with(PL_ERROR_CONFIG, "record ", printable(pair.id, ""), " is a conversation",
               pair.images.empty() ? " without a picture" : "",
@@ -47,84 +40,17 @@ void ContrastiveTask::set_extra_state(std::string_view state) {
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
 
-CaptionSource ContrastiveTask::open_source(Split split, const std::string& named, const files::Part& part,
-                                           const fs::path& images) const {
-  const DataConfig& data = config().data;
-  const std::string what = "reading " + fs::path(named).filename().string(), cache(view(run().cache_dir));
-  const files::Hooks hooks{
-      .threads = std::max(1u, run().threads),
-      .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
-      .note = [&](const std::string& line) { context().info(line); },
-      .cancelled = [&] { return context().cancelled(); }};
-  const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks);
-  CaptionSource source{
-      .captions = vlm::ConversationStore(cache,
-                                         vlm::source_of(files,
-                                                        {.image = data.image_column,
-                                                         .caption = data.caption_column,
-                                                         .question = data.caption_column,  // there are none
-                                                         .id = data.id_column,
-                                                         .quotes = text_pairs::quotes_named(data.quotes)},
-                                                        images),
-                                         hooks, part),
-      .images = images,
-      .pictures = nullptr};
-  // What training has said of its files is not said again.
-  const bool is_known = split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : part.is_validation;
-  if (!is_known) {
-    say_lines(source.captions.report(), [&](const std::string& line) { context().warn(line); });
-    say_lines(source.captions.notes(), [&](const std::string& line) { context().info(line); });
-  }
-  // Shards hold their pictures: what else lies beside them is none of theirs.
-  std::vector<fs::path> archives = files.format == sources::Format::kTar
-                                       ? std::vector<fs::path>(files.paths.begin(), files.paths.end())
-                                       : vlm::tar_archives(images);
-  source.pictures = std::make_shared<const vlm::Pictures>(
-      vlm::Pictures::Options{.folder = images,
-                             .archives = std::move(archives),
-                             .decode = config().decode_options(),
-                             .tiles = {.square = config().resize_options()},
-                             .most_broken = static_cast<uint64_t>(
-                                 data.max_broken_share * static_cast<double>(source.captions.size())),
-                             .warn = [&](const std::string& line) { context().warn(line); }},
-      hooks);
-  return source;
-}
-
 void ContrastiveTask::open_files() {
-  const DataConfig& data = config().data;
-  const bool to_use = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_;
   files::with_data_errors([&] {
-    for (const Split split : kSplits) {
-      const sources::SplitOptions::Sources wanted = data.of(split);
-      if (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_) continue;
-      std::vector<CaptionSource> found;
-      for (const std::string& named : wanted.named) {
-        if (const std::string problem = sources::problem_of(named); !problem.empty()) {
-          if (!to_use) config_error(wanted.key, problem);
-          context().warn(named, " is not there: going on without it");
-          continue;
-        }
-        const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
-        if (data.images.empty() && own.string().find_first_of("*?[") != std::string::npos && !fs::exists(own))
-          config_error("data.images",
-                       concat("must be given with ", named, ", whose files are in several folders"));
-        found.push_back(open_source(split, named, wanted.part, data.images.empty() ? own : data.images));
-      }
-      if (found.size() == wanted.named.size())
-        sources_[static_cast<size_t>(split)] = {std::move(found), wanted.names, wanted.shares,
-                                                context().seed("mixture")};
-    }
-    const auto& training = sources_[static_cast<size_t>(Split::kTrain)];
-    if (const uint64_t learnt = training.records(),
-        held_out = sources_[static_cast<size_t>(Split::kVal)].records();
-        data.validation_share > 0 && learnt + held_out > 0)
-      context().info(
-          files::held_out_text(data.named_for_training(), data.validation_share, learnt, held_out));
+    sources_ = picture_texts::open_splits(
+        context(), config().data,
+        {.is_left_out = [&](Split) { return run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_; },
+         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_,
+         .columns = [&](Split) { return config().data.columns(); },
+         .tiles = config().pictures().tiles(),
+         .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
     const auto texts = [&] {
-      std::vector<const vlm::ConversationStore*> stores;
-      for (const CaptionSource& source : training.stores()) stores.push_back(&source.captions);
-      const messages::StoredTexts all = messages::texts_of(std::move(stores));
+      const messages::StoredTexts all = picture_texts::texts_of(sources_[static_cast<size_t>(Split::kTrain)]);
       return text::TrainingTexts{
           .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
           .bytes = all.conversations,
@@ -174,7 +100,7 @@ TextEnds ContrastiveTask::text_ends() const {
   return ends;
 }
 
-std::vector<int64_t> ContrastiveTask::tokens_of(const vlm::Conversation& pair) const {
+std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pair) const {
   const TextEnds ends = text_ends();
   std::vector<int64_t> tokens;
   if (ends.begin) tokens.push_back(*ends.begin);
@@ -204,8 +130,8 @@ ContrastiveBatch ContrastiveTask::make_batch(const LoadRequest& request) const {
     std::vector<std::vector<int64_t>> tokens, targets;
     for (int64_t i = 0; i < count; ++i) {
       const bool has = with(request.split, request.ids[static_cast<size_t>(i)], request.epoch,
-                            [&](const CaptionSource& source, uint64_t record) {
-                              const vlm::Conversation pair = source.captions[record];
+                            [&](const PictureSource& source, uint64_t record) {
+                              const messages::Conversation pair = source.conversations[record];
                               tokens.push_back(tokens_of(pair));
                               const auto loaded = source.pictures->load(pair.images.front());
                               if (loaded)
@@ -246,17 +172,13 @@ void ContrastiveTask::import_model(const fs::path& folder) {
 
 void ContrastiveTask::export_model(const fs::path& folder) {
   contrastive::export_model(folder.string(), model(), text_ends());
-  hugging_face::write_text((folder / "preprocessor_config.json").string(), processor_file(config()));
+  hugging_face::write_text((folder / "preprocessor_config.json").string(),
+                           vision::image_processor(config().pictures()).dump(2) + "\n");
   tokenizer_->save(folder.string());
 }
 
-// The test data may change in a continued run, and training does not see them.
 std::string ContrastiveTask::data_fingerprint() {
-  std::string result = std::to_string(tokenizer_->fingerprint());
-  for (const Split split : kSplits)
-    if (split != Split::kTest || run().purpose != PL_PURPOSE_TRAIN)
-      result += " " + sources_[static_cast<size_t>(split)].fingerprint();
-  return result;
+  return std::to_string(tokenizer_->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
 }
 
 }  // namespace pipeline::contrastive

@@ -3,19 +3,16 @@
 
 #include <pipeline/torch/global_loss.hpp>
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "plugins/data/sources/mixed.hpp"
+#include "plugins/data/picture_texts/source.hpp"
 #include "plugins/tasks/contrastive/model/folder.hpp"
 #include "plugins/tasks/contrastive/model/pair_loss.hpp"
 #include "plugins/tasks/contrastive/model/two_towers.hpp"
 #include "plugins/tasks/contrastive/task/config.hpp"
-#include "plugins/tasks/vlm/data/conversation.hpp"
-#include "plugins/tasks/vlm/data/pictures.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::contrastive {
@@ -34,15 +31,7 @@ struct ContrastiveBatch : PairBatch {
   }
 };
 
-// Captions, and the pictures that they name.
-struct CaptionSource {
-  vlm::ConversationStore captions;
-  std::filesystem::path images;
-  std::shared_ptr<const vlm::Pictures> pictures;
-
-  uint64_t size() const { return captions.size(); }
-  std::string fingerprint() const { return captions.fingerprint(); }
-};
+using picture_texts::PictureSource;
 
 class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, ContrastiveBatch> {
  public:
@@ -81,9 +70,7 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
 
  private:
   void open_files();
-  CaptionSource open_source(Split split, const std::string& named, const files::Part& part,
-                            const std::filesystem::path& images) const;
-  std::vector<int64_t> tokens_of(const vlm::Conversation& pair) const;
+  std::vector<int64_t> tokens_of(const messages::Conversation& pair) const;
   TextEnds text_ends() const;
   template <class Get>
   decltype(auto) with(Split split, uint64_t id, uint64_t epoch, Get&& get) const {
@@ -92,7 +79,7 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   text::TokenizerPtr tokenizer_;
-  std::array<sources::Mixed<CaptionSource>, 3> sources_;
+  picture_texts::Splits sources_;
   std::shared_ptr<std::atomic<bool>> told_of_cut_ = std::make_shared<std::atomic<bool>>(false);
   bool is_open_ = false;
   PairLoss loss_;

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
-
-#include "plugins/tasks/protein/data/sample.hpp"
 
 namespace pipeline::protein {
 namespace {
@@ -89,33 +86,6 @@ double Confusion::macro_f1() const {
     sum += 2 * of(k, k) / (is + predicted);
   }
   return there == 0 ? 0 : sum / there;
-}
-
-std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
-                                const std::function<std::optional<double>(std::span<const size_t>)>& figure) {
-  constexpr size_t kDraws = 1000;
-  std::map<uint64_t, std::vector<size_t>> members;
-  for (size_t i = 0; i < cluster_of.size(); ++i) members[cluster_of[i]].push_back(i);
-  if (members.size() < 2) return std::nullopt;
-  std::vector<const std::vector<size_t>*> clusters;
-  for (const auto& [cluster, samples] : members) clusters.push_back(&samples);
-  std::vector<double> figures;
-  Random random(0);
-  std::vector<size_t> drawn;
-  for (size_t draw = 0; draw < kDraws; ++draw) {
-    drawn.clear();
-    for (size_t i = 0; i < clusters.size(); ++i) {
-      const auto& samples = *clusters[random.below(clusters.size())];
-      drawn.insert(drawn.end(), samples.begin(), samples.end());
-    }
-    if (const auto value = figure(drawn)) figures.push_back(*value);
-  }
-  if (figures.size() < kDraws / 2) return std::nullopt;
-  std::ranges::sort(figures);
-  const auto at = [&](double share) {
-    return figures[static_cast<size_t>(share * static_cast<double>(figures.size() - 1) + 0.5)];
-  };
-  return Bounds{at(0.025), at(0.975)};
 }
 
 }  // namespace pipeline::protein

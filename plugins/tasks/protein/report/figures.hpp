@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/intervals/resampled.hpp"
+
 namespace pipeline::protein {
 
 // A rank correlation with ties (Spearman 1904): Pearson's correlation of ranks, equal values with the mean of
@@ -36,14 +38,7 @@ struct Confusion {
   double macro_f1() const;
 };
 
-// The 95% interval of a figure of many samples in clusters, by resampling clusters (Efron 1979): from the
-// 2.5th to the 97.5th percentile of 1,000 draws, which are the same on every machine. figure: of the samples
-// with these numbers, each as often as it is there. Nothing with fewer than two clusters, or where hardly any
-// draw has such a figure.
-struct Bounds {
-  double low, high;
-};
-std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
-                                const std::function<std::optional<double>(std::span<const size_t>)>& figure);
+using intervals::Bounds;
+using intervals::resampled;
 
 }  // namespace pipeline::protein

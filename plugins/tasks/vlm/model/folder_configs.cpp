@@ -47,13 +47,14 @@ void check_llava_fields(const ConfigFile& file, const vision::Config& vision, co
   using hugging_face::only;
   // Without the class token, which SigLIP does not have.
   check_only(file, "vision_feature_select_strategy",
-             {{vision.is_clip() ? "default" : "full"}, /*is_required=*/!vision.is_clip()});
+             {{vision.has_class() ? "default" : "full"}, /*is_required=*/!vision.has_class()});
   std::string type;
   file.read("model_type", type);
   if (file.find("image_aspect_ratio") != nullptr)
     check_only(file, "image_aspect_ratio", type == kNext ? only({"anyres"}) : only({"square", "pad"}));
   // transformers' default, whatever the tower; it uses the tower's own.
-  check_only(file, "image_seq_length", only({vision.patches(), 576}));
+  if (!vision.is_dino() && !vision.is_flexible())  // of which the image processor says it
+    check_only(file, "image_seq_length", only({vision.patches(), 576}));
   check_tied(file, text);
 }
 
@@ -151,6 +152,9 @@ VlmConfig read_llava_config(const std::string& folder) {
   VlmConfig config{.vision = vision::read_config(file), .language = text, .projector_layers = 2};
   config =
       hugging_face::read_fields(file, llava_fields(), has_grids ? "LlavaNextConfig" : "LlavaConfig", config);
+  if (has_grids && (config.vision.is_flexible() || config.vision.num_register_tokens > 0))
+    file.part("vision_config")
+        .fail("model_type", "its pictures cannot be cut in the squares of a llava_next");
   if (has_grids) config.grids = read_grids(file, config.vision.image_size);
   check_llava_fields(file, config.vision, text);
   int64_t layer = -2;

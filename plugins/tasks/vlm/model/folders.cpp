@@ -106,6 +106,16 @@ void export_idefics(const std::string& folder, const Vlm& model, std::optional<i
   hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
 }
 
+// What a vision encoder has there, and is not used.
+std::vector<std::pair<std::string, at::Tensor>> unused_of(const vision::Config& vision) {
+  const int64_t width = vision.hidden_size;
+  const std::string tower = tower_prefix(vision), norm = vision.is_dino() ? "layernorm." : "post_layernorm.";
+  std::vector<std::pair<std::string, at::Tensor>> unused{{tower + norm + "weight", at::ones({width})},
+                                                         {tower + norm + "bias", at::zeros({width})}};
+  if (vision.is_dino()) unused.emplace_back(tower + "embeddings.mask_token", at::zeros({1, width}));
+  return unused;
+}
+
 }  // namespace
 
 void export_llava(const std::string& folder, const Vlm& model, std::optional<int64_t> image_token,
@@ -130,11 +140,8 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
               "a linear projector cannot be exported: LlavaForConditionalGeneration has two layers "
               "(task.projector.layers)");
   const vision::Config& vision = model.config().vision;
-  const at::Tensor one = at::ones({vision.hidden_size}), zero = at::zeros({vision.hidden_size});
-  const std::string norm = "vision_tower.vision_model.post_layernorm.";  // there, and not used
   const int64_t more_tokens = image_token ? 0 : 1;
-  hugging_face::export_weights(folder, model.parameters(), llava_map(model, more_tokens),
-                               {{norm + "weight", one}, {norm + "bias", zero}});
+  hugging_face::export_weights(folder, model.parameters(), llava_map(model, more_tokens), unused_of(vision));
   json text = language::config_json(language);
   text["vocab_size"] = language.vocab_size + more_tokens;
   const std::vector<images::Grid>& grids = model.config().grids;
@@ -144,9 +151,9 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
                  {"projector_hidden_act", "gelu"},
                  {"multimodal_projector_bias", true},
                  {"vision_feature_layer", -1},
-                 {"vision_feature_select_strategy", vision.is_clip() ? "default" : "full"},
+                 {"vision_feature_select_strategy", vision.has_class() ? "default" : "full"},
                  {"image_token_index", image_token.value_or(language.vocab_size)},
-                 {"image_seq_length", vision.patches()},
+                 {"image_seq_length", vision.rows()},
                  {"tie_word_embeddings", language.tie_word_embeddings},
                  {"torch_dtype", "float32"},
                  {"text_config", text},

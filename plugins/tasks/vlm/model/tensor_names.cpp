@@ -24,6 +24,10 @@ std::vector<Piece> projector_pieces(const Parameter& parameter) {
 
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
 
+std::string tower_prefix(const vision::Config& vision) {
+  return vision.is_dino() ? "vision_tower." : "vision_tower.vision_model.";
+}
+
 std::string old_name(const std::string& name) {
   if (name.starts_with("model.vision_model.")) return "vision_tower." + after(name, "model.");
   if (name.starts_with("model.text_model."))
@@ -53,7 +57,7 @@ std::string idefics_name(const std::string& name) {
 std::vector<Piece> llava_pieces(const Parameter& parameter, const language::Config& language,
                                 const vision::Config& vision, int64_t more_tokens) {
   if (parameter.name.starts_with(kVision))
-    return vision::pieces(after(parameter.name, kVision), parameter, vision, "vision_tower.vision_model.");
+    return vision::pieces(after(parameter.name, kVision), parameter, vision, tower_prefix(vision));
   if (parameter.name.starts_with(kProjector)) return projector_pieces(parameter);
   std::vector<Piece> pieces = language::pieces(parameter, language, std::string(kLanguage), more_tokens);
   for (Piece& piece : pieces) piece.name = "language_model." + piece.name;
@@ -75,7 +79,7 @@ hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_o
                 if (const auto vision = vision::plain_name(name, true))
                   return vision::is_unused(*vision, model.config().vision)
                              ? std::string()
-                             : "vision_tower.vision_model." + *vision;
+                             : tower_prefix(model.config().vision) + *vision;
                 return name;
               },
           .value =

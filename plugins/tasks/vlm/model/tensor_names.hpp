@@ -15,6 +15,9 @@ inline constexpr std::string_view kVision = "vision.", kProjector = "projector."
 // `name` behind a prefix that it has.
 std::string after(const std::string& name, std::string_view prefix);
 
+// What is before the names of a vision encoder's tensors in LLaVA's old names.
+std::string tower_prefix(const vision::Config& vision);
+
 // The names that LLaVA's tensors had before transformers 4.52, in which all but the head begin with "model."
 // since; of those names, and of Idefics3's.
 std::string old_name(const std::string& name);

@@ -16,11 +16,14 @@ void VlmConfig::check() const {
   vision.check();
   language.check();
   hugging_face::check_range("projector_layers", projector_layers, 1, 2);
-  const int64_t side = vision.image_size / vision.patch_size;
+  const int64_t side = vision.side();
   hugging_face::check_range("scale_factor", scale_factor, 1, side);
   if (side % scale_factor != 0)
     fail_with(PL_ERROR_CONFIG, "scale_factor = ", scale_factor, ": must divide the ", side,
               " patches along a picture's side");
+  if (vision.num_register_tokens > 0 && (scale_factor > 1 || !grids.empty()))
+    fail_with(PL_ERROR_CONFIG, "num_register_tokens = ", vision.num_register_tokens,
+              ": registers have no place in a grid: must be 0 with grids or a scale_factor");
   for (const images::Grid& grid : grids) {
     constexpr int64_t kMost = 64;
     hugging_face::check_range("rows of a grid", grid.rows, 1, kMost);
@@ -54,7 +57,7 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
 // modeling_idefics3.py.
 at::Tensor Vlm::joined(const at::Tensor& features) const {
   const int64_t factor = config_.scale_factor, width = features.size(1),
-                side = config_.vision.image_size / config_.vision.patch_size / factor;
+                side = config_.vision.side() / factor;
   if (factor == 1) return features;
   return features.view({-1, side, factor, side, factor, width})
       .permute({0, 1, 3, 2, 4, 5})
@@ -80,10 +83,11 @@ bool Vlm::vision_is_frozen() const {
 }
 
 // The cache's features are those of these weights, which a strategy may have in place within units alone.
-at::Tensor Vlm::encoded(const at::Tensor& pixels, const ForwardPass& pass) const {
-  if (cache_->is_open()) return vision_->features(pixels, pass);
+at::Tensor Vlm::encoded(const at::Tensor& pixels, const std::vector<vision::PatchGrid>& patches,
+                        const ForwardPass& pass) const {
+  if (cache_->is_open()) return vision_->features(pixels, pass, patches);
   const auto hasher = std::make_shared<files::Hasher128>();
-  const at::Tensor result = vision_->features(pixels, pass, [hasher](const Tensors& parameters) {
+  const at::Tensor result = vision_->features(pixels, pass, patches, [hasher](const Tensors& parameters) {
     for (const at::Tensor& parameter : parameters) {
       const at::Tensor host = parameter.detach().cpu().contiguous();
       hasher->update({static_cast<const char*>(host.const_data_ptr()), host.nbytes()});
@@ -95,16 +99,18 @@ at::Tensor Vlm::encoded(const at::Tensor& pixels, const ForwardPass& pass) const
 
 // The vision encoder's features of the squares: (squares * patches, hidden_size).
 at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
-  if (batch.cached.empty()) return vision_->features(batch.pixels, pass);
+  if (batch.cached.empty()) return vision_->features(batch.pixels, pass, batch.patches);
   std::vector<at::Tensor> found;
   std::vector<size_t> missing;
   std::vector<int64_t> rows;
+  std::vector<vision::PatchGrid> patches;
   for (const VlmBatch::Cached& one : batch.cached) {
     // One that was not there when the batch was made may be by now.
     found.push_back(one.place < 0 ? batch.known.narrow(0, -one.place - 1, one.squares)
                                   : cache_->find(one.key).squares);
     if (found.back().defined()) continue;
     missing.push_back(found.size() - 1);
+    if (!batch.patches.empty()) patches.push_back(batch.patches[missing.back()]);
     for (int64_t square = 0; square < one.squares; ++square) rows.push_back(one.place + square);
   }
   cache_->count(found.size() - missing.size(), missing.size());
@@ -112,7 +118,8 @@ at::Tensor Vlm::seen(const VlmBatch& batch, const ForwardPass& pass) const {
     vision_->skip(pass);  // a strategy counts on every unit
   } else {
     const auto chosen = batch.pixels.index_select(0, transformer::to_device(rows, batch.pixels.device()));
-    const at::Tensor made = encoded(chosen, pass).unflatten(0, {static_cast<int64_t>(rows.size()), -1});
+    const at::Tensor made =
+        encoded(chosen, patches, pass).unflatten(0, {static_cast<int64_t>(rows.size()), -1});
     int64_t first = 0;
     for (const size_t i : missing) {
       const VlmBatch::Cached& one = batch.cached[i];
@@ -164,7 +171,10 @@ double Vlm::flops(const VlmBatch& batch) const {
                                         config_.scale_factor),
              to = static_cast<double>(language_->width());
   const double projector = 6 * rows * (from * to + (config_.projector_layers == 2 ? to * to : 0));
-  return vision_->flops(computed, !vision_is_frozen()) + projector + language_->flops(batch.packed);
+  std::vector<vision::PatchGrid> patches;
+  for (size_t i = 0; i < batch.patches.size(); ++i)
+    if (batch.cached.empty() || batch.cached[i].place >= 0) patches.push_back(batch.patches[i]);
+  return vision_->flops(computed, patches, !vision_is_frozen()) + projector + language_->flops(batch.packed);
 }
 
 }  // namespace pipeline::vlm

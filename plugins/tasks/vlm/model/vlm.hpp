@@ -27,7 +27,7 @@ struct VlmConfig {
   int64_t scale_factor = 1;  // of Idefics3's pixel shuffle: so many patches a side become one row of features
   bool projector_bias = true;
 
-  int64_t rows_of_square() const { return vision.patches() / (scale_factor * scale_factor); }
+  int64_t rows_of_square() const { return vision.rows() / (scale_factor * scale_factor); }
 
   void check() const;
 };
@@ -36,10 +36,11 @@ struct VlmConfig {
 inline constexpr int64_t kNewline = -1;
 
 // Sequences in which some rows are features of pictures instead of tokens. The vision encoder sees a picture
-// as one square or several.
+// as one square or several; in NaFlex each patch is a square.
 struct VlmBatch {
-  transformer::PackedBatch packed;  // where a row of features is, the token is 0
-  at::Tensor pixels;                // (T, 3, S, S): squares of pictures; undefined: none are needed
+  transformer::PackedBatch packed;         // where a row of features is, the token is 0
+  at::Tensor pixels;                       // (T, 3, S, S): squares of pictures; undefined: none are needed
+  std::vector<vision::PatchGrid> patches;  // NaFlex's: of each picture
   // (F) int64: the rows of features(), each the index of a row of the projected squares or, from their number
   // on, of so many newlines; undefined: all of them, in order.
   at::Tensor arranged;
@@ -109,7 +110,8 @@ class Vlm {
   at::Tensor projected(const at::Tensor& features) const;
   at::Tensor arranged(const at::Tensor& projected, const VlmBatch& batch) const;
   at::Tensor seen(const VlmBatch& batch, const ForwardPass& pass) const;
-  at::Tensor encoded(const at::Tensor& pixels, const ForwardPass& pass) const;
+  at::Tensor encoded(const at::Tensor& pixels, const std::vector<vision::PatchGrid>& patches,
+                     const ForwardPass& pass) const;
 
   VlmConfig config_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();

@@ -7,9 +7,7 @@
 #include "files/data_errors.hpp"
 #include "generation/generate.hpp"
 #include "plugins/models/chat/answer_stream.hpp"
-#include "plugins/tasks/vlm/data/pictures.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "plugins/tasks/vlm/task/task.hpp"
 
 namespace pipeline::vlm {
@@ -76,19 +74,20 @@ void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
   VlmTaskBatch batch;
   Conversation conversation;
   files::with_data_errors([&] {
-    conversation = conversation_about_pictures({{"messages", nlohmann::ordered_json::parse(messages)}});
-    if (const std::string problem = problem_of(conversation, false); !problem.empty())
-      throw DataError(problem);
+    conversation =
+        picture_texts::conversation_about_pictures({{"messages", nlohmann::ordered_json::parse(messages)}});
+    if (const std::string problem = picture_texts::problem_of(conversation, false); !problem.empty())
+      throw files::DataError(problem);
     for (messages::Picture& picture : conversation.images)
       if (picture.bytes.empty()) picture.name = std::filesystem::absolute(picture.name).string();
     const Pictures pictures({.folder = "/",
                              .archives = {},
-                             .decode = decode_options(config().data),
+                             .decode = config().data.decode(),
                              .tiles = config().vision.tiles(),
                              .most_broken = 0,
                              .is_asked = true,
                              .warn = [&](const std::string& line) { context().warn(line); }});
-    BatchBuilder builder(config().vision.vision.image_size, model_rows(), features_ != nullptr, true);
+    BatchBuilder builder(config().vision.vision.square(), model_rows(), features_ != nullptr, true);
     std::vector<SamplePicture> shown;
     for (const messages::Picture& picture : conversation.images)
       shown.push_back(*picture_of(pictures, picture));

@@ -95,6 +95,7 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
       std::copy(picture.pixels.begin(), picture.pixels.end(),
                 batch.pixels.mutable_data_ptr<float>() + decoded * 3 * side_ * side_);
     (is_known ? found : decoded) += picture.shape.squares;
+    if (picture.shape.patches.patches() > 0) batch.patches.push_back(picture.shape.patches);
     const int64_t first = squares * of_square_;
     squares += picture.shape.squares;
     if (!is_arranged) continue;

@@ -8,7 +8,7 @@ namespace pipeline::vlm {
 // About the tokens: of four bytes each, and a picture's.
 double VlmTask::sample_cost(Split split, uint64_t id) const {
   const auto bytes = sources_[static_cast<size_t>(split)].with(
-      0, id, [](const VlmSource& source, uint64_t i) { return source.conversations.bytes(i); });
+      0, id, [](const PictureSource& source, uint64_t i) { return source.conversations.bytes(i); });
   return static_cast<double>(bytes) / 4 + static_cast<double>(layout_->most_rows());
 }
 
@@ -23,7 +23,7 @@ std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
     // Of this very form, whatever is in the cache.
     const PictureFeatures& found = result.features;
     const vision::Config& vision = config().vision.vision;
-    if (found.width < 1 || found.height < 1 || found.squares.size(1) != vision.patches() ||
+    if (found.width < 1 || found.height < 1 || found.squares.size(1) != vision.rows() ||
         found.squares.size(2) != vision.hidden_size ||
         found.squares.size(0) != layout_->of(found.width, found.height).squares)
       result.features = {};
@@ -45,7 +45,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
   batch.ids = {request.ids.begin(), request.ids.end()};
   batch.split = request.split;
   if (features_) features_->begin_epoch(request.epoch);
-  BatchBuilder builder(config().vision.vision.image_size, model_rows(), features_ != nullptr,
+  BatchBuilder builder(config().vision.vision.square(), model_rows(), features_ != nullptr,
                        request.purpose != Purpose::kTrain);
   for (size_t i = 0; i < conversations.size(); ++i) {
     const Conversation& conversation = conversations[i];

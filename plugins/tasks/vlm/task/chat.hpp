@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/picture_texts/conversation.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/chat/sequence.hpp"
-#include "plugins/tasks/vlm/data/conversation.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::vlm {
@@ -15,6 +15,13 @@ namespace pipeline::vlm {
 using chat::ChatTokens;
 using chat::PictureTokens;
 using chat::Sequence;
+using picture_texts::ask_about_pictures;
+using picture_texts::Conversation;
+using picture_texts::kImageMark;
+using picture_texts::last_question;
+using picture_texts::marks_in;
+using picture_texts::pictures_until;
+using picture_texts::Turn;
 
 class Chat {
  public:

@@ -9,6 +9,7 @@
 #include "plugins/data/answers/answer_page.hpp"
 #include "plugins/data/answers/answer_score.hpp"
 #include "plugins/tasks/vlm/model/seeing_decoder.hpp"
+#include "plugins/tasks/vlm/task/answer_figures.hpp"
 #include "plugins/tasks/vlm/task/retrieval.hpp"
 #include "plugins/tasks/vlm/task/task.hpp"
 
@@ -21,7 +22,7 @@ using answers::score_answer;
 using answers::ShownAnswer;
 
 constexpr uint64_t kShown = 48;  // on the page
-constexpr const char *kAnswerRecord = "answer", *kScoresRecord = "scores";
+constexpr const char *kAnswerRecord = "answer", *kScoredRecord = "scored", *kScoresRecord = "scores";
 // Values by question, for the table: "exact of What is this?".
 constexpr std::array kKinds{"exact", "f1", "blind_exact", "blind_f1", "majority_exact", "majority_f1"};
 
@@ -37,7 +38,7 @@ std::string one_line(std::string text) {
 const MajorityAnswers& VlmTask::majority() {
   if (majority_) return *majority_;
   majority_.emplace();
-  for (const VlmSource& source : training().stores())
+  for (const PictureSource& source : training().stores())
     for (uint64_t i = 0; i < source.size(); ++i) majority_->add(source.conversations[i]);
   return *majority_;
 }
@@ -70,9 +71,10 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
   for (size_t i = 0; i < questions.size(); ++i) {
     const Conversation& conversation = conversations[questions[i].sample];
     const uint64_t id = batch.ids[questions[i].sample];
-    const std::string question = plain_question(conversation.turns[0].text),
-                      &truth = conversation.turns[1].text;
-    const AnswerScore score = score_answer(truth, written[i]);
+    const std::string question = plain_question(conversation.turns[0].text);
+    const std::vector<std::string> truths = truths_of(conversation);
+    const std::string truth = shown_truths(truths);
+    const ScoredAnswer score(conversation, question.empty(), written[i]);
     std::string names;
     for (const messages::Picture& picture : conversation.images)
       names += (names.empty() ? "" : ", ") + one_line(picture.name);
@@ -81,10 +83,12 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     if (!scored.includes(sink.purpose(), id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
+    if (score.vqa) sink.value("vqa", *score.vqa, 1);
     if (!is_full) continue;
-    const AnswerScore without = score_answer(truth, blind[i]);
+    sink.record(id, kScoredRecord, score.pack());
+    const AnswerScore without = score_answer(truths, blind[i]);
     const AnswerScore usual =
-        sample_count(Split::kTrain) > 0 ? score_answer(truth, majority().answer(question)) : AnswerScore{};
+        sample_count(Split::kTrain) > 0 ? score_answer(truths, majority().answer(question)) : AnswerScore{};
     const std::array values{score.exact, score.f1, without.exact, without.f1, usual.exact, usual.f1};
     const bool is_common = sample_count(Split::kTrain) > 0 && majority().is_common(question);
     for (size_t k = 0; k < kKinds.size(); ++k) {
@@ -146,9 +150,11 @@ void VlmTask::score_retrieval(const VlmTaskBatch& batch, const std::vector<Conve
 
 void VlmTask::report(const Report& report, const ReportSink& sink) {
   std::vector<ShownAnswer> shown;
+  std::vector<ScoredAnswer> scored;
   std::vector<float> scores;
   size_t pictures = 0;
   for (const EvaluationRecord& record : report.records) {
+    if (record.key == kScoredRecord) scored.push_back(ScoredAnswer::unpack(record.bytes));
     if (record.key == kAnswerRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
     if (record.key != kScoresRecord) continue;
     const size_t before = scores.size(), count = record.bytes.size() / sizeof(float);
@@ -156,6 +162,7 @@ void VlmTask::report(const Report& report, const ReportSink& sink) {
     std::memcpy(scores.data() + before, record.bytes.data(), record.bytes.size());
     ++pictures;
   }
+  if (!scored.empty()) report_answers(scored, sink);
   // A picture that is broken leaves its caption without one.
   if (pictures > 1 && scores.size() == pictures * pictures) {
     const Recall recall = recall_of(scores, pictures);
@@ -201,6 +208,9 @@ std::vector<Metric> VlmTask::metrics() {
        .help = "share of the answers that are right, as SQuAD compares them",
        .better = PL_BETTER_HIGHER},
       {.name = "f1", .help = "F1 of an answer's words", .better = PL_BETTER_HIGHER},
+      {.name = "vqa",
+       .help = "VQA accuracy, of questions that several people answered",
+       .better = PL_BETTER_HIGHER},
       {.name = "blind_loss", .help = "the loss with the picture withheld"},
       {.name = "blind_exact", .help = "exact with the picture withheld", .better = PL_BETTER_HIGHER},
       {.name = "blind_f1", .help = "f1 with the picture withheld", .better = PL_BETTER_HIGHER},

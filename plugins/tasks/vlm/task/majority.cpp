@@ -2,6 +2,8 @@
 
 namespace pipeline::vlm {
 
+using picture_texts::kImageMark;
+
 std::string plain_question(const std::string& text) {
   std::string plain = text;
   for (size_t at = 0; (at = plain.find(kImageMark, at)) != std::string::npos;)

@@ -6,9 +6,11 @@
 #include <map>
 #include <string>
 
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 namespace pipeline::vlm {
+
+using picture_texts::Conversation;
 
 // A question without the marks of its pictures.
 std::string plain_question(const std::string& text);

@@ -4,9 +4,9 @@
 #include "hugging_face/folder_teller.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 #include "plugins/tasks/vlm/model/folders.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
-#include "plugins/tasks/vlm/task/image_processor.hpp"
 #include "plugins/tasks/vlm/task/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
@@ -20,36 +20,46 @@ namespace fs = std::filesystem;
 void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
                  bool may_leave_out) {
   tell("kind", theirs.kind);
-  tell("image_size", theirs.image_size);
-  tell("patch_size", theirs.patch_size);
-  tell("hidden_size", theirs.hidden_size);
-  tell("num_hidden_layers", theirs.num_hidden_layers, run.num_hidden_layers,
-       may_leave_out && run.num_hidden_layers < theirs.num_hidden_layers);
-  tell("num_attention_heads", theirs.num_attention_heads);
-  tell("intermediate_size", theirs.intermediate_size);
-  tell("hidden_act", theirs.hidden_act);
-  tell("layer_norm_eps", theirs.layer_norm_eps);
-  tell("initializer_range", theirs.initializer_range);
+  vision::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
+  tell("num_register_tokens", theirs.num_register_tokens);
+  const int64_t crop = run.crop_size;  // the image processor says it
   run = theirs;
+  run.crop_size = crop;
 }
 
 // What the user has not set follows the folder; what cannot be followed is refused. `pads`: as config.json
 // says, which LLaVA's own code goes by; the image processor that transformers puts beside it may say
-// otherwise.
-void tell_pictures(const ModelOptions& say, const fs::path& folder, const vision::Config& theirs,
-                   const std::vector<std::string>& grids, bool pads, int64_t& edge, bool& split) {
-  const VisionOptions ours{.vision = theirs, .grids = grids};
-  const auto processor = read_image_processor(folder, ours.tiles(), theirs.is_clip());
+// otherwise. `grids`: of config.json. `run`: its pictures, with the folder's encoder.
+void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::vector<std::string>& grids,
+                   bool pads, VisionOptions& run) {
+  vision::Config theirs = run.vision;
+  theirs.crop_size = 0;
+  VisionOptions ours;
+  ours.vision = theirs;
+  ours.grids = grids;
+  const auto processor = vision::read_image_processor(folder, ours.tiles(), theirs.kind);
+  const fs::path from = processor ? processor->file : folder / "config.json";
+  const auto follow = [&](const char* key, auto& value, const auto& there) {
+    say(std::string("vision.") + key, there, from);
+    if (!say.is_set(std::string("vision.") + key)) value = there;
+  };
   const bool splits = theirs.has_last_norm();
   if (pads || (!processor && (splits || !grids.empty())))
     say("vision.resize", std::string(pads ? "pad" : "squash"), folder / "config.json");
   if (splits) {  // transformers' defaults, where no file says otherwise
-    const fs::path from = processor ? processor->file : folder / "config.json";
-    say("vision.longest_edge", edge = processor ? processor->longest_edge : 4 * theirs.image_size, from);
-    say("vision.split", split = processor ? processor->split : true, from);
+    follow("longest_edge", run.longest_edge, processor ? processor->longest_edge : 4 * theirs.image_size);
+    follow("split", run.split, processor ? processor->split : true);
     if (!processor) say("vision.resample", std::string("lanczos"), from);
   }
+  if (theirs.is_flexible()) {
+    follow("max_patches", run.max_patches, processor ? processor->max_patches : 256);
+    if (!processor) say("vision.resample", std::string("bilinear"), from);
+  }
   if (!processor) return;
+  if (theirs.is_dino()) {
+    follow("crop_size", run.vision.crop_size, processor->crop_size);
+    follow("shortest_edge", run.shortest_edge, processor->shortest_edge);
+  }
   if (!pads) say("vision.resize", processor->resize, processor->file);
   say("vision.resample", processor->resample, processor->file);
 }
@@ -74,10 +84,8 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
   text::check_tokenizer(say, config.tokenizer.path);
-  vision::Config vision = config.vision.vision;
-  std::vector<std::string> grids;
-  int64_t factor = config.projector.scale_factor, edge = config.vision.longest_edge;
-  bool split = config.vision.split;
+  VisionOptions pictures = config.vision;
+  int64_t factor = config.projector.scale_factor;
   int64_t positions = config.language.max_position_embeddings;
   const auto read_language = [&](const fs::path& folder, const language::Config& theirs) {
     language::tell_options(say, "language.", folder / "config.json", theirs, config.language);
@@ -94,11 +102,12 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
         say.problem(
             key, concat(init_from.string(), " has this part, too: leave one of the two out, this one with ",
                         "--set 'task.", key, "=\"\"'"));
-    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision, vision,
-                false);
-    for (const images::Grid& grid : theirs.grids) grids.push_back(images::name_of(grid));
-    say("vision.grids", grids, init_from / "config.json");
-    tell_pictures(say, init_from, theirs.vision, grids, pads_pictures(init_from.string()), edge, split);
+    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision,
+                pictures.vision, false);
+    pictures.grids.clear();
+    for (const images::Grid& grid : theirs.grids) pictures.grids.push_back(images::name_of(grid));
+    say("vision.grids", pictures.grids, init_from / "config.json");
+    tell_pictures(say, init_from, pictures.grids, pads_pictures(init_from.string()), pictures);
     say("projector.scale_factor", factor = theirs.scale_factor, init_from / "config.json");
     say("projector.bias", theirs.projector_bias, init_from / "config.json");
     read_language(init_from, theirs.language);
@@ -109,14 +118,15 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   } else {
     if (!of_vision.empty()) {
       const vision::Config theirs = read_vision_folder(of_vision.string());
-      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs, vision,
-                  true);
-      tell_pictures(say, of_vision, theirs, {}, pads_pictures(of_vision.string()), edge, split);
+      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs,
+                  pictures.vision, true);
+      tell_pictures(say, of_vision, {}, pads_pictures(of_vision.string()), pictures);
     }
     if (!of_language.empty()) {
       const language::Config theirs = read_language_folder(of_language.string());
       read_language(of_language, theirs);
-      adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs, vision), config.language.lora, "");
+      adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs, pictures.vision),
+                             config.language.lora, "");
     }
     if (of_vision.empty() && of_language.empty()) return;
   }
@@ -128,11 +138,6 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
                          : !of_vision.empty() ? of_vision
                                               : of_language) /
                         "config.json";
-  const VisionOptions pictures{
-      .vision = vision,
-      .grids = init_from.empty() ? config.vision.grids : grids,
-      .longest_edge = say.is_set("vision.longest_edge") ? config.vision.longest_edge : edge,
-      .split = say.is_set("vision.split") ? config.vision.split : split};
   const int64_t rows = pictures.layout(factor).most_rows(), written = config.generate.max_tokens;
   int64_t tokens = config.chat.max_tokens;
   if (!say.is_set("chat.max_tokens")) {

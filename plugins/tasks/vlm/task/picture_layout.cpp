@@ -66,8 +66,12 @@ std::string words_of(const Grid& grid) {
 PictureShape PictureLayout::of(int64_t width, int64_t height) const {
   PictureShape shape;
   const Grid grid = images::grid_of(tiles_, width, height);
-  const auto in_square = static_cast<size_t>(side_ * side_);
+  const auto in_square = static_cast<size_t>(this->in_square());
   shape.squares = 1 + grid.tiles();
+  if (tiles_.max_patches > 0) {
+    shape.squares = grid.tiles();
+    shape.patches = {.rows = grid.rows, .columns = grid.columns};
+  }
   if (words_) {
     for (const int64_t token : words_(words_of(grid)))
       shape.tokens.insert(shape.tokens.end(), token == chat::ChatTokens::kPatch ? in_square : 1, token);
@@ -81,7 +85,8 @@ PictureShape PictureLayout::of(int64_t width, int64_t height) const {
 }
 
 int64_t PictureLayout::most_rows() const {
-  int64_t most = side_ * side_;
+  if (tiles_.max_patches > 0) return tiles_.max_patches;
+  int64_t most = in_square();
   if (tiles_.longest_edge > 0)  // a picture as high as wide has most
     most *= 1 + images::grid_of(tiles_, tiles_.longest_edge, tiles_.longest_edge).tiles();
   for (const Grid& grid : tiles_.grids)

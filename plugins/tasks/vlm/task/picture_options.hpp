@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "plugins/data/images/image.hpp"
 #include "plugins/tasks/vlm/task/config.hpp"
 #include "tokenizer/folder_files.hpp"
 
@@ -12,12 +11,10 @@ namespace pipeline::vlm {
 // Whether the files of the model's folder are SmolVLM's, which is an Idefics3 by another name.
 bool is_smol(const text::Files& carried);
 
-images::DecodeOptions decode_options(const DataConfig& data);
-
 // preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
 // many tokens of them: those that were `carried` from the model's folder, with the configuration's values.
 // The second needs a token that stands for a picture; empty: there is none.
-text::Files processor_files(const VisionOptions& vision, int64_t scale_factor, const text::Files& carried,
+text::Files processor_files(const VisionOptions& options, int64_t scale_factor, const text::Files& carried,
                             const std::string& image_token);
 
 }  // namespace pipeline::vlm

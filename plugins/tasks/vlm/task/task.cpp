@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -21,18 +20,7 @@
 #include "transformer/kernels/kernels.hpp"
 
 namespace pipeline::vlm {
-namespace {
-
 namespace fs = std::filesystem;
-
-constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
-
-void say_lines(const std::string& text, const std::function<void(const std::string&)>& say) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) say(line);
-}
-
-}  // namespace
 
 void VlmTask::set_extra_state(std::string_view state) {
   kept_tokenizer_ = text::tokenizer_of_checkpoint(
@@ -41,53 +29,6 @@ void VlmTask::set_extra_state(std::string_view state) {
 }
 
 std::string VlmTask::extra_state() { return tokenizer_->state(); }
-
-VlmSource VlmTask::open_source(Split split, const std::string& named, const files::Part& part,
-                               const fs::path& images) const {
-  const DataConfig& data = config().data;
-  const std::string what = "reading " + fs::path(named).filename().string(), cache(view(run().cache_dir));
-  const files::Hooks hooks{
-      .threads = std::max(1u, run().threads),
-      .progress = [&](uint64_t done, uint64_t total) { context().progress(what, done, total); },
-      .note = [&](const std::string& line) { context().info(line); },
-      .cancelled = [&] { return context().cancelled(); }};
-  const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks);
-  VlmSource source{
-      .conversations = ConversationStore(cache,
-                                         source_of(files,
-                                                   {.image = data.image_column,
-                                                    .caption = data.caption_column,
-                                                    .question = data.question_column,
-                                                    .id = data.id_column,
-                                                    .answer_required = split != Split::kTest,
-                                                    .quotes = text_pairs::quotes_named(data.quotes)},
-                                                   images),
-                                         hooks, part),
-      .pictures = nullptr};
-  // What training has said of its files is not said again.
-  const bool is_known = split == Split::kTrain ? run().purpose != PL_PURPOSE_TRAIN : part.is_validation;
-  if (!is_known) {
-    say_lines(source.conversations.report(), [&](const std::string& line) { context().warn(line); });
-    say_lines(source.conversations.notes(), [&](const std::string& line) { context().info(line); });
-  }
-  const bool asked = split == Split::kTest && is_asked();
-  std::vector<fs::path> archives;  // shards hold their pictures: what else lies beside them is none of theirs
-  if (files.format == sources::Format::kTar)
-    archives.assign(files.paths.begin(), files.paths.end());
-  else if (!asked)
-    archives = tar_archives(images);
-  source.pictures = std::make_shared<const Pictures>(
-      Pictures::Options{.folder = images,
-                        .archives = std::move(archives),
-                        .decode = decode_options(data),
-                        .tiles = config().vision.tiles(),
-                        .most_broken = static_cast<uint64_t>(
-                            data.max_broken_share * static_cast<double>(source.conversations.size())),
-                        .is_asked = asked,
-                        .warn = [&](const std::string& line) { context().warn(line); }},
-      hooks);
-  return source;
-}
 
 // One question in place of the test file.
 void VlmTask::open_question() {
@@ -127,48 +68,31 @@ void VlmTask::open_question() {
   if (!(stream << text).flush())
     throw files::system_error(unfinished.string(), "the cache folder must be writable and have room");
   fs::rename(unfinished, file);
-  std::vector<VlmSource> asked;
-  asked.push_back(open_source(Split::kTest, file.string(), {}, folder));
+  std::vector<PictureSource> asked;
+  asked.push_back(picture_texts::open_source(context(), config().data, file.string(), folder,
+                                             {.split = Split::kTest,
+                                              .columns = config().data.columns(/*answer_required=*/false),
+                                              .tiles = config().vision.tiles(),
+                                              .is_asked = true}));
   sources_[static_cast<size_t>(Split::kTest)] = {std::move(asked), {"question"}, {}, 0};
 }
 
 void VlmTask::open_files() {
-  const DataConfig& data = config().data;
-  const std::string folder(view(run().cache_dir));
-  const bool to_use = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_;
   files::with_data_errors([&] {
-    for (const Split split : kSplits) {
-      const sources::SplitOptions::Sources wanted = data.of(split);
-      if (run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_) continue;
-      if (is_asked() && (split == Split::kTest || kept_tokenizer_)) continue;
-      std::vector<VlmSource> found;
-      for (const std::string& named : wanted.named) {
-        if (const std::string problem = sources::problem_of(named); !problem.empty()) {
-          if (!to_use) config_error(wanted.key, problem);
-          context().warn(named, " is not there: going on without it");
-          continue;
-        }
-        const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
-        if (data.images.empty() && own.string().find_first_of("*?[") != std::string::npos && !fs::exists(own))
-          config_error("data.images",
-                       concat("must be given with ", named, ", whose files are in several folders"));
-        found.push_back(open_source(split, named, wanted.part, data.images.empty() ? own : data.images));
-      }
-      if (found.size() == wanted.named.size())
-        sources_[static_cast<size_t>(split)] = {std::move(found), wanted.names, wanted.shares,
-                                                context().seed("mixture")};
-    }
-    if (const uint64_t learnt = training().records(),
-        held_out = sources_[static_cast<size_t>(Split::kVal)].records();
-        data.validation_share > 0 && learnt + held_out > 0)
-      context().info(
-          files::held_out_text(data.named_for_training(), data.validation_share, learnt, held_out));
+    sources_ = picture_texts::open_splits(
+        context(), config().data,
+        {.is_left_out =
+             [&](Split split) {
+               return kept_tokenizer_ ? run().purpose == PL_PURPOSE_EXPORT || is_asked()
+                                      : is_asked() && split == Split::kTest;
+             },
+         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_,
+         .columns = [&](Split split) { return config().data.columns(split != Split::kTest); },
+         .tiles = config().vision.tiles(),
+         .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
     if (is_asked()) open_question();
     const auto texts = [&] {
-      std::vector<const ConversationStore*> stores;
-      for (const VlmSource& source : sources_[static_cast<size_t>(Split::kTrain)].stores())
-        stores.push_back(&source.conversations);
-      const messages::StoredTexts all = messages::texts_of(std::move(stores));
+      const messages::StoredTexts all = picture_texts::texts_of(training());
       return text::TrainingTexts{
           .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
           .bytes = all.conversations,
@@ -291,6 +215,9 @@ void VlmTask::open_features(Vlm& model) {
   std::string grids;
   for (const std::string& grid : options.grids) grids += grid + " ";
   if (options.longest_edge > 0) grids += concat(options.longest_edge, options.split ? " split " : " whole ");
+  if (v.is_flexible()) grids += concat("of ", options.max_patches, " ");
+  if (v.is_dino())
+    grids += concat("cut to ", v.square(), " of ", options.shortest_edge, " ", v.num_register_tokens, " ");
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
       .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
@@ -333,13 +260,8 @@ void VlmTask::export_model(const fs::path& folder) {
   hugging_face::write_token_ids(folder.string(), files, own_tokens());
 }
 
-// The test data may change in a continued run, and training does not see them.
 std::string VlmTask::data_fingerprint() {
-  std::string result = std::to_string(tokenizer_->fingerprint());
-  for (const Split split : kSplits)
-    if (split != Split::kTest || run().purpose != PL_PURPOSE_TRAIN)
-      result += " " + sources_[static_cast<size_t>(split)].fingerprint();
-  return result;
+  return std::to_string(tokenizer_->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
 }
 
 }  // namespace pipeline::vlm

@@ -11,9 +11,7 @@
 
 #include "hugging_face/token_ids.hpp"
 #include "language/source_figures.hpp"
-#include "plugins/data/sources/mixed.hpp"
-#include "plugins/tasks/vlm/data/conversation.hpp"
-#include "plugins/tasks/vlm/data/pictures.hpp"
+#include "plugins/data/picture_texts/source.hpp"
 #include "plugins/tasks/vlm/model/vlm.hpp"
 #include "plugins/tasks/vlm/task/batch.hpp"
 #include "plugins/tasks/vlm/task/chat.hpp"
@@ -24,20 +22,14 @@
 
 namespace pipeline::vlm {
 
+using picture_texts::Pictures;
+using picture_texts::PictureSource;
+
 struct VlmTaskBatch : VlmBatch {
   std::vector<uint64_t> ids;
   PicturesOfBatch pictures;
   Split split = Split::kTrain;
   std::vector<size_t> sources;  // of each, where training has several
-};
-
-// Conversations, and the pictures that they name.
-struct VlmSource {
-  ConversationStore conversations;
-  std::shared_ptr<const Pictures> pictures;
-
-  uint64_t size() const { return conversations.size(); }
-  std::string fingerprint() const { return conversations.fingerprint(); }
 };
 
 class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
@@ -83,8 +75,6 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   };
 
   void open_files();
-  VlmSource open_source(Split split, const std::string& named, const files::Part& part,
-                        const std::filesystem::path& images) const;
   void open_question();
   void open_features(Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
@@ -94,15 +84,17 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
-  const sources::Mixed<VlmSource>& training() const { return sources_[static_cast<size_t>(Split::kTrain)]; }
+  const sources::Mixed<PictureSource>& training() const {
+    return sources_[static_cast<size_t>(Split::kTrain)];
+  }
   Conversation conversation(Split split, uint64_t id, uint64_t epoch = 0) const {
     return sources_[static_cast<size_t>(split)].with(
-        epoch, id, [](const VlmSource& source, uint64_t i) { return source.conversations[i]; });
+        epoch, id, [](const PictureSource& source, uint64_t i) { return source.conversations[i]; });
   }
   // Where that of a sample is found.
   const Pictures& pictures(Split split, uint64_t id) const {
     return sources_[static_cast<size_t>(split)].with(
-        0, id, [](const VlmSource& source, uint64_t) -> const Pictures& { return *source.pictures; });
+        0, id, [](const PictureSource& source, uint64_t) -> const Pictures& { return *source.pictures; });
   }
   at::Tensor rows_of(const VlmTaskBatch& batch, const at::Tensor& seen,
                      const std::vector<Conversation>& conversations,
@@ -120,7 +112,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   // Of features, that a square has in the sequence.
   int64_t model_rows() const {
     const int64_t factor = config().projector.scale_factor;
-    return config().vision.vision.patches() / (factor * factor);
+    return config().vision.vision.rows() / (factor * factor);
   }
   std::optional<SamplePicture> picture_of(const Pictures& pictures, const messages::Picture& picture) const;
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
@@ -128,7 +120,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   text::TokenizerPtr tokenizer_;
-  std::array<sources::Mixed<VlmSource>, 3> sources_;
+  picture_texts::Splits sources_;
   std::optional<Chat> chat_;
   std::optional<PictureLayout> layout_;
   std::shared_ptr<CutConversations> cut_;

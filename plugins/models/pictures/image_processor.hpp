@@ -7,20 +7,22 @@
 
 #include "plugins/data/images/tiles.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 
 struct ImageProcessor {
   std::filesystem::path file;
   std::string resize, resample;  // as in task.vision
-  int64_t longest_edge = 0;      // the same
+  int64_t longest_edge = 0;      // the same, as are all that follow
   bool split = true;
+  int64_t shortest_edge = 0, crop_size = 0, max_patches = 0;
 };
 
 // What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and
 // reads it first. Nothing where neither is there. Throws an Error (PL_ERROR_CONFIG) that names the first
 // field by which the model would see other numbers than `ours`, whose grids, if there are any, must be the
-// folder's. `is_clip`: whose defaults count where no class is named.
+// folder's. `kind`: of the vision encoder, whose class it is where none is named; only DINOv2's may cut
+// another square than `ours`.
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
-                                                   const images::TileOptions& ours, bool is_clip);
+                                                   const images::TileOptions& ours, const std::string& kind);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

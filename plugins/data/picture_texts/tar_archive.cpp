@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -15,7 +15,7 @@
 #include "core/base/utf8.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 14;
@@ -204,4 +204,4 @@ std::optional<std::vector<std::byte>> TarIndex::read(std::string_view name) cons
   return reader.read();
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -4,11 +4,12 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/messages/conversation_store.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 using messages::Conversation;
 using messages::ConversationStore;
@@ -29,15 +30,17 @@ inline size_t last_question(const Conversation& conversation) { return (conversa
 // How many pictures there are up to that question.
 size_t pictures_until(const Conversation& conversation, size_t question);
 
-// What conversations that belong to one part of the data have in common: the first picture, however its path
-// in the folder `images` is written, else the first question.
-std::string shared_content(const Conversation& conversation, const std::filesystem::path& images);
+// What conversations that belong to one part of the data share one of: the pictures, however their paths in
+// the folder `images` are written, else the first question.
+std::vector<std::string> shared_contents(const Conversation& conversation,
+                                         const std::filesystem::path& images);
 
 // What the columns of captions are called, and what must be there.
 struct CaptionColumns {
   std::string image = "image", caption = "caption";
   std::string question = "question";  // where a record has one, the caption is the answer to it
   std::string id;                     // empty: "id" if present, else numbered
+  std::string answers = "answers";    // of JSON and Parquet: what several people answered; empty: none
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
   text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
@@ -56,17 +59,23 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
                         const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});
 
-// Pictures with their caption, or with a question and its answer. Throws DataError with the reason why not.
+// Pictures with their caption, or with a question and its answer. Where several people wrote one, that of the
+// caption's column is learnt, else the one that most of them gave. Throws DataError with the reason why not.
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
+// The same of a record whose pictures are elsewhere.
+Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messages::Picture> pictures,
+                        const CaptionColumns& columns);
 
 // Why a conversation cannot be used; empty: it can.
 std::string problem_of(const Conversation& conversation, bool answer_required);
 
-// A conversation of a record with turns, as this task can use it. Throws DataError with the reason why not.
-Conversation conversation_about_pictures(const nlohmann::ordered_json& object);
+// A conversation of a record with turns, as this task can use it. `answers`: the key under which there may be
+// several to the first question; empty: none. Throws DataError with the reason why not.
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object,
+                                         const std::string& answers = "");
 
 // Such a source for a ConversationStore. `images`: the folder of the pictures.
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,5 +1,5 @@
 // Pictures that cannot be used, and what is said of them.
-#include "plugins/tasks/vlm/data/pictures.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "tests/data/images/pictures.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST_F(UnusablePictures, AnArchiveThatIsReadForThemSaysWhy) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

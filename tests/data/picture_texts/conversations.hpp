@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 class Conversations : public testing::Test {
  protected:
@@ -32,4 +32,4 @@ class Conversations : public testing::Test {
   ReadReport report_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,5 +1,5 @@
 // What transformers writes of how pictures are prepared, as it writes it.
-#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 namespace {
 
 using nlohmann::json;
@@ -45,7 +45,8 @@ images::TileOptions options_of(bool is_clip, int64_t size = 224, std::vector<ima
 std::string read(const json& processor, bool is_clip = true, int64_t size = 224) {
   const tests::FilesFolder folder;
   folder.write("preprocessor_config.json", processor.dump());
-  const auto found = read_image_processor(folder.path(), options_of(is_clip, size), is_clip);
+  const auto found =
+      read_image_processor(folder.path(), options_of(is_clip, size), is_clip ? "clip" : "siglip");
   return found->resize + " " + found->resample;
 }
 
@@ -66,7 +67,7 @@ TEST(ImageProcessor, GridsAreThoseOfTheModel) {
   const auto read_next = [](const json& processor, std::vector<images::Grid> grids) {
     const tests::FilesFolder folder;
     folder.write("preprocessor_config.json", processor.dump());
-    return read_image_processor(folder.path(), options_of(true, 224, std::move(grids)), true)->resize;
+    return read_image_processor(folder.path(), options_of(true, 224, std::move(grids)), "clip")->resize;
   };
   json next = with(kClip, "image_processor_type", "LlavaNextImageProcessorFast");
   next["do_pad"] = true;
@@ -108,7 +109,7 @@ TEST(ImageProcessor, Idefics3AndSmolVlmScaleByTheLongestEdge) {
   const auto found = [](const json& processor) {
     const tests::FilesFolder folder;
     folder.write("preprocessor_config.json", processor.dump());
-    return *read_image_processor(folder.path(), options_of(false), false);
+    return *read_image_processor(folder.path(), options_of(false), "idefics3");
   };
   const ImageProcessor read = found(smol);
   EXPECT_EQ(read.resize + " " + read.resample, "squash lanczos");
@@ -126,15 +127,89 @@ TEST(ImageProcessor, Idefics3AndSmolVlmScaleByTheLongestEdge) {
               HasSubstr("must be {\"longest_edge\": pixels}, up to 4096"));
 }
 
+ImageProcessor read_whole(const json& processor, const images::TileOptions& ours, const std::string& kind) {
+  const tests::FilesFolder folder;
+  folder.write("preprocessor_config.json", processor.dump());
+  return *read_image_processor(folder.path(), ours, kind);
+}
+
+// Of google/siglip2-base-patch16-naflex.
+TEST(ImageProcessor, NaFlexSaysHowManyPatches) {
+  const json naflex = {{"do_convert_rgb", nullptr},
+                       {"do_normalize", true},
+                       {"do_rescale", true},
+                       {"do_resize", true},
+                       {"image_mean", {0.5, 0.5, 0.5}},
+                       {"image_processor_type", "Siglip2ImageProcessor"},
+                       {"image_std", {0.5, 0.5, 0.5}},
+                       {"max_num_patches", 256},
+                       {"patch_size", 16},
+                       {"processor_class", "Siglip2Processor"},
+                       {"resample", 2},
+                       {"rescale_factor", 0.00392156862745098}};
+  images::TileOptions ours = options_of(false, 16);
+  ours.max_patches = 1;
+  const ImageProcessor found = read_whole(with(naflex, "max_num_patches", 1024), ours, "siglip2");
+  EXPECT_EQ(found.resample, "bilinear");
+  EXPECT_EQ(found.max_patches, 1024);
+  EXPECT_EQ(read_whole(json::object(), ours, "siglip2").max_patches, 256) << "the default of the class";
+  EXPECT_THAT(tests::message_of<Error>([&] { read_whole(with(naflex, "patch_size", 14), ours, "siglip2"); }),
+              HasSubstr("patch_size = 14: must be the 16 pixels of config.json"));
+  EXPECT_THAT(tests::message_of<Error>([&] { read_whole(naflex, options_of(false), "siglip"); }),
+              HasSubstr("must be Siglip2ImageProcessor for a siglip2, and for no other: this is a siglip"));
+  EXPECT_THAT(tests::message_of<Error>([&] { read_whole(kSiglip2, ours, "siglip2"); }),
+              HasSubstr("must be Siglip2ImageProcessor for a siglip2"));
+}
+
+// Of facebook/dinov2-base, whose positions are those of 518 pixels.
+TEST(ImageProcessor, DinoCutsAnotherSquareThanItHasPositionsFor) {
+  const json dino = {{"crop_size", {{"height", 224}, {"width", 224}}},
+                     {"do_center_crop", true},
+                     {"do_convert_rgb", true},
+                     {"do_normalize", true},
+                     {"do_rescale", true},
+                     {"do_resize", true},
+                     {"image_mean", {0.485, 0.456, 0.406}},
+                     {"image_processor_type", "BitImageProcessor"},
+                     {"image_std", {0.229, 0.224, 0.225}},
+                     {"resample", 3},
+                     {"rescale_factor", 0.00392156862745098},
+                     {"size", {{"shortest_edge", 256}}}};
+  images::TileOptions ours{.square = {.size = 518}};
+  ours.square.mean = {0.485, 0.456, 0.406};
+  ours.square.deviation = {0.229, 0.224, 0.225};
+  const auto found = [&](const json& processor) { return read_whole(processor, ours, "dinov2"); };
+  EXPECT_EQ(found(dino).resize, "crop");
+  EXPECT_EQ(found(dino).crop_size, 224);
+  EXPECT_EQ(found(dino).shortest_edge, 256);
+  EXPECT_EQ(found(with(dino, "size", {{"shortest_edge", 224}})).shortest_edge, 0);
+  EXPECT_EQ(found(with(dino, "crop_size", 518)).crop_size, 0) << "what it has positions for";
+  json squashed = with(dino, "size", {{"height", 98}, {"width", 98}});
+  EXPECT_THAT(tests::message_of<Error>([&] { found(squashed); }),
+              HasSubstr("size = {\"height\":98,\"width\":98}: must be {\"shortest_edge\": pixels}"));
+  squashed["do_center_crop"] = false;
+  EXPECT_EQ(found(squashed).resize, "squash");
+  EXPECT_EQ(found(squashed).crop_size, 98);
+  EXPECT_THAT(tests::message_of<Error>([&] {
+                found(with(dino, "crop_size", {{"height", 9}, {"width", 8}}));
+              }),
+              HasSubstr("must be a square"));
+  squashed = dino;
+  squashed.erase("image_mean");
+  EXPECT_THAT(tests::message_of<Error>([&] { found(squashed); }),
+              HasSubstr("image_mean is missing: only [0.485,0.456,0.406]"))
+      << "a BitImageProcessor's are CLIP's";
+}
+
 TEST(ImageProcessor, TheNewerFormIsReadFirst) {
   const tests::FilesFolder folder;
-  EXPECT_FALSE(read_image_processor(folder.path(), options_of(true), true));
+  EXPECT_FALSE(read_image_processor(folder.path(), options_of(true), "clip"));
   folder.write("preprocessor_config.json", kClip.dump());
   folder.write("processor_config.json", R"({"patch_size": 14})");
-  EXPECT_EQ(read_image_processor(folder.path(), options_of(true), true)->file.filename(),
+  EXPECT_EQ(read_image_processor(folder.path(), options_of(true), "clip")->file.filename(),
             "preprocessor_config.json");
   folder.write("processor_config.json", json{{"image_processor", with(kClip, "do_normalize", false)}}.dump());
-  EXPECT_EQ(tests::message_of<Error>([&] { read_image_processor(folder.path(), options_of(true), true); }),
+  EXPECT_EQ(tests::message_of<Error>([&] { read_image_processor(folder.path(), options_of(true), "clip"); }),
             folder / "processor_config.json: image_processor: do_normalize = false: only true is supported");
 }
 
@@ -166,9 +241,9 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
     EXPECT_THAT(problem(with(kClip, key, false)), HasSubstr(key + std::string(" = false: only true")));
   EXPECT_THAT(problem(with(kClip, "crop_pct", 0.9)),
               HasSubstr("crop_pct = 0.9: is no field of a CLIPImageProcessor"));
-  EXPECT_THAT(problem(with(kClip, "image_processor_type", "Siglip2ImageProcessor")),
-              HasSubstr("image_processor_type = \"Siglip2ImageProcessor\": must be CLIPImageProcessor"));
+  EXPECT_THAT(problem(with(kClip, "image_processor_type", "ViTImageProcessor")),
+              HasSubstr("image_processor_type = \"ViTImageProcessor\": must be CLIPImageProcessor"));
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

@@ -13,9 +13,9 @@
 #include "plugins/data/images/image.hpp"
 #include "plugins/data/images/tiles.hpp"
 #include "plugins/data/messages/conversation.hpp"
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 // The name relative to the folder, which an absolute one may have at its start. A name from a data file must
 // not lead out of the pictures' folder: empty.
@@ -62,4 +62,4 @@ class Pictures {
   std::shared_ptr<Said> said_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/data/pictures.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 std::vector<std::byte> read_file(const std::string& path) {
@@ -135,4 +135,4 @@ std::optional<Pictures::Loaded> Pictures::load(
   return std::nullopt;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

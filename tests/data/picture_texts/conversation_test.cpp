@@ -1,13 +1,17 @@
 // Reading captions and conversations, and keeping them.
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/data/pictures.hpp"
-#include "tests/tasks/vlm/conversations.hpp"
+#include <algorithm>
+#include <map>
+#include <set>
 
-namespace pipeline::vlm {
+#include "plugins/data/picture_texts/pictures.hpp"
+#include "tests/data/picture_texts/conversations.hpp"
+
+namespace pipeline::picture_texts {
 namespace {
 
 using testing::ElementsAre;
@@ -95,13 +99,15 @@ TEST_F(Conversations, WordsOfTheDataAreQuotedInTheLog) {
 
 TEST_F(Conversations, OnePictureIsInOnePartHoweverItIsNamed) {
   const auto content = [&](const std::string& image) {
-    return shared_content({.id = {}, .images = {image}, .turns = {}}, "/data/p");
+    return shared_contents({.id = {}, .images = {image}, .turns = {}}, "/data/p").front();
   };
   for (const char* name :
        {"a.jpg", "./a.jpg", "x/../a.jpg", ".//a.jpg", "/data/p/a.jpg", "/data//q/../p/./a.jpg"})
     EXPECT_EQ(content(name), "a.jpg") << name;
   EXPECT_EQ(content("../a.jpg"), "../a.jpg");
-  EXPECT_EQ(shared_content({.id = {}, .images = {}, .turns = {{"user", "./q"}}}, ""), "./q");
+  EXPECT_THAT(shared_contents({.id = {}, .images = {}, .turns = {{"user", "./q"}}}, ""), ElementsAre("./q"));
+  EXPECT_THAT(shared_contents({.id = {}, .images = {"b.jpg", "./a.jpg"}, .turns = {}}, ""),
+              ElementsAre("b.jpg", "a.jpg"));
 }
 
 TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
@@ -197,6 +203,55 @@ TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
             1u);
 }
 
+// As VQA's annotations have them, and captions of the same picture; what several people wrote scores.
+TEST_F(Conversations, SeveralPeopleMayHaveAnswered) {
+  CaptionColumns columns;
+  columns.caption = "captions";
+  const auto all = read("v.jsonl",
+                        R"({"image":"x.png","question":"What?","answers":[{"answer":"nets","answer_id":1},)"
+                        R"({"answer":"net"},{"answer":"net"},{"answer":" "}]})"
+                        "\n"
+                        R"({"image":"y.png","captions":["a dog","one dog"]})"
+                        "\n"
+                        R"({"image":"z.png","question":"Which?","captions":"red","answers":["blue","red"]})"
+                        "\n"
+                        R"({"image":"z.png","captions":["alone"],"answers":null})"
+                        "\n"
+                        R"({"image":"z.png","question":"Which?","captions":"crimson","answers":["red"]})"
+                        "\n"
+                        R"({"image":"z.png","captions":[7]})"
+                        "\n",
+                        columns);
+  ASSERT_EQ(all.size(), 5u) << report_.table("v.jsonl");
+  EXPECT_THAT(all[4].answers, ElementsAre("red")) << "what is learnt may be another";
+  EXPECT_THAT(all[0].answers, ElementsAre("nets", "net", "net"));
+  EXPECT_EQ(all[0].turns.at(1).text, "net") << "what most of them gave is learnt";
+  EXPECT_THAT(all[1].answers, ElementsAre("a dog", "one dog"));
+  EXPECT_EQ(all[1].turns.at(1).text, "a dog");
+  EXPECT_THAT(all[2].answers, ElementsAre("blue", "red"));
+  EXPECT_EQ(all[2].turns.at(1).text, "red");
+  EXPECT_THAT(all[3].answers, IsEmpty()) << "one answer is the turn's";
+  EXPECT_THAT(report_.table("v.jsonl"), HasSubstr("\"captions\" has a number in it, must have texts"));
+  const Conversation again = Conversation::unpack(all[0].pack());
+  EXPECT_EQ(again.answers, all[0].answers);
+  EXPECT_EQ(again.turns.at(1).text, "net");
+
+  columns.answers.clear();
+  EXPECT_EQ(read("x.jsonl",
+                 R"({"image":"y.png","captions":["a dog"]})"
+                 "\n"
+                 R"({"image":"y.png","captions":["a dog","one dog"]})"
+                 "\n",
+                 columns)
+                .size(),
+            1u);
+  EXPECT_EQ(report_.drops.begin()->first, "several texts as \"captions\": each must be a record of its own");
+
+  const auto turns = read("w.json", R"([{"image":"x.png","answers":["yes","no","yes"],"conversations":[
+    {"from":"human","value":"<image>\nIs it?"},{"from":"gpt","value":"yes"}]}])");
+  EXPECT_THAT(turns.at(0).answers, ElementsAre("yes", "no", "yes"));
+}
+
 TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
   CaptionColumns columns;
   columns.answer_required = false;
@@ -238,6 +293,43 @@ TEST_F(Conversations, AQuestionToBeAnsweredMayComeLast) {
   EXPECT_EQ(last_question(all[0]), 0u);
 }
 
+// 0-1, 1-2, ... 5-6 hang together; so do 10-11, and 20 is alone: of any two that share a picture both are in
+// one part, whatever is first in the file.
+TEST_F(Conversations, SamplesThatShareAPictureAreInOnePart) {
+  std::vector<std::pair<int, int>> pairs{{10, 11}, {20, 20}, {11, 10}};
+  for (int i = 0; i < 6; ++i) pairs.emplace_back(i, i + 1);
+  for (int i = 30; i < 60; i += 2) pairs.emplace_back(i, i + 1);
+  std::vector<std::map<std::string, std::set<bool>>> seen;
+  for (const bool reversed : {false, true}) {
+    if (reversed) std::ranges::reverse(pairs);
+    std::string text;
+    for (const auto& [a, b] : pairs) {
+      text += R"({"image":["p)" + std::to_string(a) + R"(.png")";
+      if (b != a) text += R"(,"./p)" + std::to_string(b) + R"(.png")";
+      text += R"(],"caption":"c"})"
+              "\n";
+    }
+    const std::string path = folder_.write(reversed ? "b.jsonl" : "a.jsonl", text), cache = folder_ / "cache";
+    std::map<std::string, std::set<bool>> parts;  // of each picture
+    uint64_t count = 0;
+    for (const bool is_validation : {false, true}) {
+      const ConversationStore store(cache,
+                                    source_of(sources::find_and_hash(path, cache, {}), {}, folder_.path()),
+                                    {}, {.held_out = 0.5, .is_validation = is_validation});
+      EXPECT_GT(store.size(), 0u);
+      count += store.size();
+      for (uint64_t i = 0; i < store.size(); ++i)
+        for (const std::string& picture : shared_contents(store[i], folder_.path()))
+          parts[picture].insert(is_validation);
+    }
+    EXPECT_EQ(count, pairs.size());
+    for (const auto& [picture, of] : parts) EXPECT_EQ(of.size(), 1u) << picture;
+    for (int i = 1; i <= 6; ++i) EXPECT_EQ(parts["p" + std::to_string(i) + ".png"], parts["p0.png"]) << i;
+    seen.push_back(parts);
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+}
+
 TEST_F(Conversations, AreKeptAsTheyWere) {
   const std::string
       cache = folder_ / "cache",
@@ -270,4 +362,4 @@ TEST_F(Conversations, AreKeptAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

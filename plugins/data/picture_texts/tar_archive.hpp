@@ -16,7 +16,7 @@
 
 struct archive;
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;  // of what is read as a whole, a picture
 
@@ -83,4 +83,4 @@ class TarIndex {
   std::vector<Entry> entries_;  // by name, then by archive
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

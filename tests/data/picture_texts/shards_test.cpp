@@ -1,5 +1,5 @@
 // Tar archives as tar itself writes them, and WebDataset's samples in them.
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,10 +8,10 @@
 
 #include <cstdlib>
 
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,18 +208,44 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   EXPECT_EQ(report_.records, 11u);
   std::vector<std::string> reasons;
   for (const auto& [reason, drop] : report_.drops) reasons.push_back(reason + ": " + drop.first);
-  EXPECT_THAT(reasons, ElementsAre(HasSubstr("<image> in the text, and no picture: 1.tar: 004"),
-                                   HasSubstr("JSON of another form: 1.tar: 006"),
-                                   HasSubstr("a text that is a link to no file of the archive: pack the "
-                                             "file (tar --dereference): 1.tar: 010"),
-                                   HasSubstr("no answer to the last question: 1.tar: 003"),
-                                   HasSubstr("text that is not UTF-8: 1.tar: 005"),
-                                   HasSubstr("two captions in one sample: 1.tar: 008"),
-                                   HasSubstr("two pictures in one sample: 1.tar: 007")));
+  EXPECT_THAT(reasons,
+              ElementsAre(HasSubstr("<image> in the text, and no picture: 1.tar: 004"),
+                          HasSubstr("JSON of another form: 1.tar: 006"),
+                          HasSubstr("a text that is a link to no file of the archive: pack the "
+                                    "file (tar --dereference): 1.tar: 010"),
+                          HasSubstr("no answer to the last question: 1.tar: 003"),
+                          HasSubstr("text that is not UTF-8: 1.tar: 005"),
+                          HasSubstr("two captions in one sample: 1.tar: 008"),
+                          HasSubstr("two pictures in one sample, without numbers of their own, as in "
+                                    "0001.0.jpg: 1.tar: 007")));
   EXPECT_EQ(read(folder_ / "shards/0.tar").size(), 2u) << "one shard alone";
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(tests::message_of<DataError>([&] { read(folder_ / "empty"); }),
               HasSubstr("there is no file in this folder that can be read"));
+}
+
+TEST_F(Shards, SeveralPicturesOfASampleHaveNumbers) {
+  for (const char* name : {"1.0.jpg", "1.10.jpg", "1.2.png", "1.mask.png", "2.0.jpg", "2.1.jpg", "3.jpg",
+                           "3.0.jpg", "4.1.jpg", "4.01.png", "5.0.jpg", "5.1.jpg"})
+    put(name, "picture");
+  put("1.txt", "three");
+  put("2.json",
+      R"({"conversations":[{"from":"human","value":"<image> or <image>?"},{"from":"gpt","value":"b"}]})");
+  put("3.txt", "which?");
+  put("4.txt", "the same number");
+  put("5.json", R"({"question":"Same?","caption":"no","answers":["no","yes"]})");
+  const auto all = read(pack("several.tar"));
+  ASSERT_EQ(all.size(), 3u) << report_.table("several.tar");
+  EXPECT_THAT(all[0].images,
+              ElementsAre("several.tar/1.0.jpg", "several.tar/1.2.png", "several.tar/1.10.jpg"));
+  EXPECT_EQ(all[0].turns.at(0).text, "<image>\n<image>\n<image>");
+  EXPECT_EQ(all[0].turns.at(1).text, "three");
+  EXPECT_EQ(all[1].images.size(), 2u);
+  EXPECT_EQ(all[2].turns.at(0).text, "<image>\n<image>\nSame?");
+  EXPECT_THAT(all[2].answers, ElementsAre("no", "yes"));
+  EXPECT_EQ(report_.drops.begin()->second.count, 2u);
+  EXPECT_THAT(report_.drops.begin()->first,
+              HasSubstr("two pictures in one sample, without numbers of their own"));
 }
 
 TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
@@ -272,4 +298,4 @@ TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

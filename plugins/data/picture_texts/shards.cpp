@@ -1,7 +1,9 @@
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <map>
 #include <optional>
 #include <string_view>
 
@@ -9,10 +11,10 @@
 
 #include "core/base/utf8.hpp"
 #include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/picture_texts/tar_archive.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
-#include "plugins/tasks/vlm/data/tar_archive.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,36 +26,36 @@ constexpr std::string_view kTexts[] = {"txt", "caption", "json"};
 
 // The files of one sample.
 struct Sample {
-  std::string key, image, text, kind;  // kind: of kTexts
-  std::string problem;                 // why it cannot be used
+  std::string key, text, kind;            // kind: of kTexts
+  std::map<int64_t, std::string> images;  // by number; kAlone: of one that has none
+  std::string problem;                    // why it cannot be used
 };
+constexpr int64_t kAlone = -1;
 
 // What the text says of the picture.
 Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
+  std::vector<messages::Picture> pictures;
+  for (auto& [number, name] : sample.images) pictures.emplace_back(std::move(name));
   Conversation result;
-  std::string question;
-  bool is_caption = true;
   if (sample.kind == "json") {
     json object = messages::parse_record(sample.text);
     if (!object.is_object()) throw DataError("its text is not a JSON object");
     for (const char* key : {"image", "images"}) object.erase(key);  // it is in the archive
-    is_caption = !messages::has_turns(object);
-    if (is_caption) {
-      sample.text = messages::optional_text(object, columns.caption);
-      if (columns.question != columns.caption) question = messages::optional_text(object, columns.question);
-      if (text_pairs::is_blank(question)) question.clear();
+    if (messages::has_turns(object)) {
+      result = conversation_about_pictures(object, columns.answers);
+      result.images = std::move(pictures);
     } else {
-      result = conversation_about_pictures(object);
+      CaptionColumns texts = columns;
+      texts.answer_required = false;  // the collector asks for it
+      result = caption_of(object, std::move(pictures), texts);
     }
-  }
-  if (is_caption) {
+  } else {
     if (sample.text.ends_with('\n')) sample.text.pop_back();
     if (text_pairs::is_blank(sample.text)) sample.text.clear();
-    result.turns = turns_about_pictures(question, 1, std::move(sample.text));
+    result.turns = turns_about_pictures("", std::max<size_t>(pictures.size(), 1), std::move(sample.text));
+    result.images = std::move(pictures);
   }
   result.id = std::move(sample.key);
-  result.images.clear();
-  if (!sample.image.empty()) result.images.emplace_back(std::move(sample.image));
   return result;
 }
 
@@ -61,12 +63,24 @@ bool is_one_of(const auto& kinds, std::string_view kind) {
   return std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds);
 }
 
+// Of a picture's kind, "jpg" or, with a number, "0.jpg"; nothing for other kinds.
+std::optional<int64_t> number_of_picture(std::string_view kind) {
+  const size_t dot = kind.find('.');
+  if (dot == std::string_view::npos) return is_one_of(kPictures, kind) ? std::optional(kAlone) : std::nullopt;
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(kind.data(), kind.data() + dot, number);
+  const bool is_number = error == std::errc() && end == kind.data() + dot && number >= 0;
+  return is_number && is_one_of(kPictures, kind.substr(dot + 1)) ? std::optional(number) : std::nullopt;
+}
+
 // Takes the file that the reader has come to into the sample; `kind` is what follows the first dot of its
 // name.
 void take_file(Sample& sample, TarReader& reader, std::string&& kind, const fs::path& shard) {
-  if (is_one_of(kPictures, kind)) {
-    if (!sample.image.empty()) sample.problem = "two pictures in one sample";
-    sample.image = shard.filename().string() + "/" + reader.name();
+  if (const std::optional<int64_t> number = number_of_picture(kind)) {
+    const bool is_new =
+        sample.images.emplace(*number, shard.filename().string() + "/" + reader.name()).second;
+    if (!is_new || (sample.images.size() > 1 && sample.images.contains(kAlone)))
+      sample.problem = "two pictures in one sample, without numbers of their own, as in 0001.0.jpg";
     return;
   }
   if (!is_one_of(kTexts, kind)) return;
@@ -118,7 +132,7 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
       if (dot == std::string::npos || dot == base) continue;  // no sample's, or hidden
       if (!sample || sample->key != name.substr(0, dot)) {
         finish();
-        sample = Sample{.key = name.substr(0, dot), .image = {}, .text = {}, .kind = {}, .problem = {}};
+        sample = Sample{.key = name.substr(0, dot), .text = {}, .kind = {}, .images = {}, .problem = {}};
       }
       std::string kind = name.substr(dot + 1);
       std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -131,4 +145,4 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
   collector.finish();
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,4 +1,4 @@
-#include "plugins/tasks/vlm/task/image_processor.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 
 #include "hugging_face/config_fields.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::vision {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +15,7 @@ using nlohmann::json;
 
 struct Processor {};  // without members: what has a value is read by code
 
-// Of the six image processors, in transformers 5 and before, and of CLIP's older form.
+// Of the eight image processors, in transformers 5 and before, and of CLIP's older form.
 const hugging_face::Fields<Processor>& processor_fields() {
   using namespace hugging_face;
   static const Fields<Processor> kFields{
@@ -28,6 +28,8 @@ const hugging_face::Fields<Processor>& processor_fields() {
       {"image_grid_pinpoints", kReadElsewhere},
       {"max_image_size", kReadElsewhere},
       {"do_image_splitting", kReadElsewhere},
+      {"patch_size", kReadElsewhere},
+      {"max_num_patches", kReadElsewhere},
       {"video_sampling", kWithoutEffect},  // SmolVLM's
       {"resample", kReadElsewhere},
       {"rescale_factor", kReadElsewhere},
@@ -64,13 +66,15 @@ std::string class_of(const ConfigFile& file, const std::string& usual) {
     std::string name;
     file.read(key, name);
     if (name.empty()) continue;
-    for (const char* known : {"CLIP", "Siglip", "Llava", "LlavaNext", "Idefics3", "SmolVLM"})
+    for (const char* known :
+         {"CLIP", "Siglip", "Siglip2", "Bit", "Llava", "LlavaNext", "Idefics3", "SmolVLM"})
       for (const char* rest :
            {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"})
         if (name == std::string(known) + rest) return known;
-    file.fail(key,
-              "must be CLIPImageProcessor, SiglipImageProcessor, LlavaImageProcessor, "
-              "LlavaNextImageProcessor, Idefics3ImageProcessor or SmolVLMImageProcessor");
+    file.fail(
+        key,
+        "must be CLIPImageProcessor, SiglipImageProcessor, Siglip2ImageProcessor, BitImageProcessor, "
+        "LlavaImageProcessor, LlavaNextImageProcessor, Idefics3ImageProcessor or SmolVLMImageProcessor");
   }
   return usual;
 }
@@ -85,24 +89,41 @@ bool is_near(const json& value, double expected) {
   file.fail(key, problem);
 }
 
-// `is_default`: without the field they are what is expected.
+// `usual`: what is meant where the field is absent.
 void check_channels(const ConfigFile& file, const char* key, const std::array<double, 3>& expected,
-                    bool is_default) {
+                    const std::array<double, 3>& usual) {
   const json* const found = file.find(key);
-  bool is_same = found == nullptr ? is_default : found->is_array() && found->size() == expected.size();
+  bool is_same = found == nullptr ? usual == expected : found->is_array() && found->size() == expected.size();
   for (size_t i = 0; found != nullptr && is_same && i < expected.size(); ++i)
     is_same = is_near((*found)[i], expected[i]);
   if (!is_same)
     refuse(file, key, concat("only ", json(expected).dump(), " is supported for this kind of encoder"));
 }
 
-// Whether it says the shortest edge, not both of a square: as one number or absent it is the `usual` one.
-bool is_edge(const ConfigFile& file, const char* key, int64_t expected, bool usual) {
+struct Size {
+  int64_t pixels;
+  bool is_edge;  // of the shortest edge, not of both of a square
+};
+
+// As one number or absent it is the `usual` one of the two.
+std::optional<Size> size_in(const ConfigFile& file, const char* key, bool usual) {
   const json* const found = file.find(key);
-  if (found == nullptr ? expected == 224 : *found == expected) return usual;
-  if (found != nullptr && *found == json{{"shortest_edge", expected}}) return true;
-  if (found != nullptr && *found == json{{"height", expected}, {"width", expected}}) return false;
-  refuse(file, key, concat("must be the ", expected, " pixels of image_size in config.json"));
+  if (found == nullptr) return Size{224, usual};
+  const auto pixels = [&](const json& value, bool is_edge) {
+    return value.is_number_unsigned() ? std::optional(Size{value.get<int64_t>(), is_edge}) : std::nullopt;
+  };
+  if (!found->is_object()) return pixels(*found, usual);
+  if (found->size() == 1 && found->contains("shortest_edge")) return pixels((*found)["shortest_edge"], true);
+  if (found->size() == 2 && found->contains("height") && found->value("width", json()) == (*found)["height"])
+    return pixels((*found)["height"], false);
+  return std::nullopt;
+}
+
+bool is_edge(const ConfigFile& file, const char* key, int64_t expected, bool usual) {
+  const std::optional<Size> size = size_in(file, key, usual);
+  if (!size || size->pixels != expected)
+    refuse(file, key, concat("must be the ", expected, " pixels of image_size in config.json"));
+  return size->is_edge;
 }
 
 void check_grids(const ConfigFile& file, const images::TileOptions& ours) {
@@ -133,32 +154,70 @@ void read_splitting(const ConfigFile& file, int64_t side, ImageProcessor& result
   result.resize = "squash";
 }
 
+// SigLIP 2's NaFlex.
+void read_patches(const ConfigFile& file, int64_t patch, ImageProcessor& result) {
+  int64_t size = 16;
+  file.read("patch_size", size);
+  if (size != patch) refuse(file, "patch_size", concat("must be the ", patch, " pixels of config.json"));
+  result.max_patches = 256;
+  file.read("max_num_patches", result.max_patches);
+  if (result.max_patches < 1) file.fail("max_num_patches", "must be 1 or more");
+}
+
+// DINOv2's, which has positions for another square than it is given, and scales to yet another.
+void read_crop(const ConfigFile& file, bool crops, int64_t square, ImageProcessor& result) {
+  const std::optional<Size> size = size_in(file, "size", true), crop = size_in(file, "crop_size", false);
+  if (!size || size->pixels < 1 || size->is_edge != crops)
+    refuse(file, "size",
+           crops ? "must be {\"shortest_edge\": pixels}, as do_center_crop is true"
+                 : "must be {\"height\": pixels, \"width\": pixels}, the same, as do_center_crop is false");
+  if (crops && (!crop || crop->pixels < 1 || crop->is_edge)) refuse(file, "crop_size", "must be a square");
+  const int64_t seen = crops ? crop->pixels : size->pixels;
+  result.resize = crops ? "crop" : "squash";
+  result.crop_size = seen == square ? 0 : seen;
+  if (crops && size->pixels != seen) result.shortest_edge = size->pixels;
+}
+
 }  // namespace
 
 std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::TileOptions& tiles,
-                                                   bool is_clip) {
+                                                   const std::string& kind_of_encoder) {
   const images::ResizeOptions& ours = tiles.square;
   ImageProcessor result;
   const std::optional<ConfigFile> opened = find_processor(folder, result.file);
   if (!opened) return std::nullopt;
   const ConfigFile& file = *opened;
-  const std::string kind = class_of(file, is_clip ? "CLIP" : "Siglip");
+  const std::string kind = class_of(file, kind_of_encoder == "clip"      ? "CLIP"
+                                          : kind_of_encoder == "dinov2"  ? "Bit"
+                                          : kind_of_encoder == "siglip2" ? "Siglip2"
+                                                                         : "Siglip");
   hugging_face::read_fields(file, processor_fields(), kind + "ImageProcessor", Processor());
   const bool splits = kind == "Idefics3" || kind == "SmolVLM";
-  const bool is_own_class = is_clip == (kind != "Siglip" && !splits);
-  check_channels(file, "image_mean", ours.mean, is_own_class);
-  check_channels(file, "image_std", ours.deviation, is_own_class);
+  const bool is_flexible = kind == "Siglip2";
+  if (is_flexible != (tiles.max_patches > 0))
+    refuse(
+        file, "image_processor_type",
+        concat("must be Siglip2ImageProcessor for a siglip2, and for no other: this is a ", kind_of_encoder));
+  images::ResizeOptions usual;
+  if (kind.starts_with("Siglip") || splits) usual.mean = usual.deviation = {0.5, 0.5, 0.5};
+  check_channels(file, "image_mean", ours.mean, usual.mean);
+  check_channels(file, "image_std", ours.deviation, usual.deviation);
   if (const json* factor = file.find("rescale_factor"); factor != nullptr && !is_near(*factor, 1.0 / 255))
     file.fail("rescale_factor", "only 1/255 is supported");
 
   constexpr int64_t kLanczos = 1, kBilinear = 2, kBicubic = 3;  // Pillow's numbers
-  int64_t resample = splits ? kLanczos : kBicubic;
+  int64_t resample = splits ? kLanczos : is_flexible ? kBilinear : kBicubic;
   file.read("resample", resample);
   if (resample < kLanczos || resample > kBicubic)
     file.fail("resample", "only 1 (lanczos), 2 (bilinear) and 3 (bicubic) are supported");
   result.resample = resample == kLanczos ? "lanczos" : resample == kBilinear ? "bilinear" : "bicubic";
   if (splits) {
     read_splitting(file, ours.size, result);
+    return result;
+  }
+  if (is_flexible) {
+    read_patches(file, ours.size, result);
+    result.resize = "squash";
     return result;
   }
 
@@ -171,6 +230,10 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
            "must be LlavaNextImageProcessor, which makes the grids of config.json");
   if (has_grids) check_grids(file, tiles);
   if (pads && kind != "Llava" && !has_grids) file.fail("do_pad", "only false is supported");
+  if (kind_of_encoder == "dinov2" && !pads && !has_grids) {
+    read_crop(file, crops, ours.size, result);
+    return result;
+  }
   const bool by_edge = is_edge(file, "size", ours.size, kind != "Siglip");
   if (crops && is_edge(file, "crop_size", ours.size, false)) refuse(file, "crop_size", "must be a square");
   if (by_edge && !crops && !has_grids)
@@ -180,4 +243,4 @@ std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const
   return result;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::vision

@@ -2,14 +2,15 @@
 // follows the first dot of their names: 000.jpg and 000.txt. Source: github.com/webdataset/webdataset.
 #pragma once
 
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
-// A sample is a picture and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
+// A sample is a picture, or several with numbers as WebDataset's users give them (000.0.jpg, 000.1.jpg), in
+// whose order they are, and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
 // conversation (*.json with turns, see message_records.hpp). Its id is the name before the dot, and its
 // picture's name is the archive's, a slash and the file's. Throws as read_conversations() does.
 void read_shards(const sources::SourceFiles& source, const CaptionColumns& columns,
                  messages::Collector& collector, const ReadHooks& hooks);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -4,10 +4,10 @@
 
 #include <test_paths.hpp>
 
-#include "plugins/tasks/vlm/data/pictures.hpp"
-#include "tests/tasks/vlm/conversations.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
+#include "tests/data/picture_texts/conversations.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 namespace {
 
 using testing::ElementsAre;
@@ -141,7 +141,7 @@ TEST_F(ConversationPictures, AndSoMayTheRowsOfParquet) {
     std::vector<Conversation> all;
     report_ = {};
     read_conversations(
-        sources::find(PIPELINE_SOURCE_DIR "/tests/tasks/vlm/fixtures/" + name), {},
+        sources::find(PIPELINE_SOURCE_DIR "/tests/data/picture_texts/fixtures/" + name), {},
         [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
     return all;
   };
@@ -174,4 +174,4 @@ TEST_F(ConversationPictures, AndSoMayTheRowsOfParquet) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

@@ -1,14 +1,14 @@
-#include "plugins/tasks/vlm/data/conversation.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/vlm/data/pictures.hpp"
-#include "plugins/tasks/vlm/data/shards.hpp"
+#include "plugins/data/picture_texts/pictures.hpp"
+#include "plugins/data/picture_texts/shards.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::picture_texts {
 
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";
@@ -75,40 +75,64 @@ size_t pictures_until(const Conversation& conversation, size_t question) {
   return count;
 }
 
-std::string shared_content(const Conversation& conversation, const std::filesystem::path& images) {
-  if (conversation.images.empty()) return conversation.turns.front().text;
-  const messages::Picture& first = conversation.images.front();
-  if (!first.bytes.empty()) return first.bytes;
-  const std::filesystem::path name = name_within(images, first.name);
-  return name.empty() ? first.name : name.string();
+std::vector<std::string> shared_contents(const Conversation& conversation,
+                                         const std::filesystem::path& images) {
+  if (conversation.images.empty()) return {conversation.turns.front().text};
+  std::vector<std::string> contents;
+  for (const messages::Picture& picture : conversation.images) {
+    const std::filesystem::path name = picture.bytes.empty() ? name_within(images, picture.name) : "";
+    contents.push_back(!picture.bytes.empty() ? picture.bytes : name.empty() ? picture.name : name.string());
+  }
+  return contents;
 }
 
-Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
-  if (!object.is_object()) throw DataError("no object");
-  const auto text = [&](const std::string& key) {
-    std::string found = messages::optional_text(object, key);
-    return text_pairs::is_blank(found) ? "" : found;
-  };
+namespace {
+
+// Of equally frequent ones the first.
+std::string most_frequent(const std::vector<std::string>& texts) {
+  const auto count = [&](const std::string& text) { return std::ranges::count(texts, text); };
+  return texts.empty() ? "" : *std::ranges::max_element(texts, {}, count);
+}
+
+}  // namespace
+
+Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messages::Picture> pictures,
+                        const CaptionColumns& columns) {
   Conversation result;
   const std::string id = columns.id.empty() ? "id" : columns.id;
   if (const auto found = object.find(id); found != object.end() && found->is_primitive() && !found->is_null())
     result.id = found->is_string() ? found->get<std::string>() : found->dump();
-  const auto image = object.find(columns.image);
-  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
-  result.images = messages::pictures_of(*image, columns.image.c_str());
-  if (result.images.empty()) throw DataError("no picture as \"" + columns.image + "\"");
-  std::string caption = text(columns.caption);
+  const std::vector<std::string> captions = messages::texts_under(object, columns.caption);
+  if (captions.size() > 1 && columns.answers.empty())
+    throw DataError("several texts as \"" + columns.caption + "\": each must be a record of its own");
+  const std::vector<std::string> answers =
+      columns.answers == columns.caption ? captions : messages::texts_under(object, columns.answers);
+  std::string caption = captions.empty() ? most_frequent(answers) : captions.front();
   if (caption.empty() && columns.answer_required)
     throw DataError("no \"" + columns.caption + "\", or one without text");
+  const std::vector<std::string>& truths = answers.empty() ? captions : answers;
+  if (truths.size() > 1 || (truths.size() == 1 && truths.front() != caption)) result.answers = truths;
+  result.images = std::move(pictures);
   const bool has_question =
       columns.question != columns.image && columns.question != columns.caption && columns.question != id;
-  result.turns = turns_about_pictures(has_question ? text(columns.question) : "", result.images.size(),
-                                      std::move(caption));
+  std::string question = has_question ? messages::optional_text(object, columns.question) : "";
+  if (text_pairs::is_blank(question)) question.clear();
+  result.turns = turns_about_pictures(question, result.images.size(), std::move(caption));
   return result;
 }
 
-Conversation conversation_about_pictures(const nlohmann::ordered_json& object) {
+Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
+  if (!object.is_object()) throw DataError("no object");
+  const auto image = object.find(columns.image);
+  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
+  std::vector<messages::Picture> pictures = messages::pictures_of(*image, columns.image.c_str());
+  if (pictures.empty()) throw DataError("no picture as \"" + columns.image + "\"");
+  return caption_of(object, std::move(pictures), columns);
+}
+
+Conversation conversation_about_pictures(const nlohmann::ordered_json& object, const std::string& answers) {
   Conversation conversation = messages::conversation_of_turns(object);
+  if (!answers.empty()) conversation.answers = messages::texts_under(object, answers);
   std::erase_if(conversation.turns,
                 [](const Turn& turn) { return turn.role == "system" && text_pairs::is_blank(turn.text); });
   for (const Turn& turn : conversation.turns) {
@@ -122,6 +146,17 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object) {
   return conversation;
 }
 
+namespace {
+
+std::vector<std::string> keys_of(const CaptionColumns& columns) {
+  std::vector<std::string> keys{columns.image, columns.caption, columns.question, columns.answers,
+                                columns.id.empty() ? "id" : columns.id};
+  std::erase(keys, "");
+  return keys;
+}
+
+}  // namespace
+
 void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
                         const messages::Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks) {
   report = {};
@@ -132,12 +167,18 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
     read_shards(source, columns, collector, hooks);
   else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
            messages::has_turns(source))
-    messages::read_objects(source, messages::record_keys({}), conversation_about_pictures, collector, hooks);
-  else if (source.format == sources::Format::kParquet ||
-           (source.format == sources::Format::kJson && messages::has_pictures_within(source, columns.image)))
     messages::read_objects(
-        source, {columns.image, columns.caption, columns.question, columns.id.empty() ? "id" : columns.id},
-        [columns](const auto& object) { return caption_of(object, columns); }, collector, hooks);
+        source, messages::record_keys({.question = columns.answers, .answer = "", .context = ""}),
+        [answers = columns.answers](const auto& object) {
+          return conversation_about_pictures(object, answers);
+        },
+        collector, hooks);
+  else if (source.format == sources::Format::kParquet ||
+           (source.format == sources::Format::kJson &&
+            messages::has_more_than_texts(source, {columns.image, columns.caption, columns.answers})))
+    messages::read_objects(
+        source, keys_of(columns), [columns](const auto& object) { return caption_of(object, columns); },
+        collector, hooks);
   else
     read_captions(source, columns, collector, hooks);
   report.require_used(source.named);
@@ -147,7 +188,7 @@ messages::Source source_of(const sources::SourceFiles& files, const CaptionColum
                            const std::filesystem::path& images) {
   std::string options = "pictures";
   for (const std::string& text :
-       {columns.image, columns.caption, columns.question, columns.id, images.string()})
+       {columns.image, columns.caption, columns.question, columns.id, columns.answers, images.string()})
     options += "\n" + text;
   for (const int number : {columns.answer_required ? 1 : 0, static_cast<int>(columns.quotes)})
     options += "\n" + std::to_string(number);
@@ -155,7 +196,8 @@ messages::Source source_of(const sources::SourceFiles& files, const CaptionColum
           .options = options,
           .read = [=](const auto& sink, ReadReport& report,
                       const ReadHooks& hooks) { read_conversations(files, columns, sink, report, hooks); },
-          .content = [=](const Conversation& conversation) { return shared_content(conversation, images); }};
+          .contents = [=](const Conversation& conversation) { return shared_contents(conversation, images); },
+          .has_several = true};
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::picture_texts

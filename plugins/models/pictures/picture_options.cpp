@@ -1,0 +1,146 @@
+#include "plugins/models/pictures/picture_options.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace pipeline::vision {
+namespace {
+
+using nlohmann::json;
+
+// Pillow's.
+int number_of(images::Filter filter) {
+  return filter == images::Filter::kLanczos ? 1 : filter == images::Filter::kBilinear ? 2 : 3;
+}
+
+}  // namespace
+
+void PictureOptions::describe_encoder(Options& o) {
+  o("image_size", vision.image_size,
+    "side of the square that a picture becomes; siglip2: of the one that has as many patches as there are "
+    "positions")
+      .unit("pixels")
+      .min(1)
+      .of_model();
+  o("patch_size", vision.patch_size, "side of a patch; what is left of a picture's side is not seen")
+      .unit("pixels")
+      .min(1)
+      .of_model();
+  o("hidden_size", vision.hidden_size, "width").min(1).of_model();
+  o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1).of_model();
+  o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1).of_model();
+  o("intermediate_size", vision.intermediate_size, "width of the feed-forward layer").min(1).of_model();
+  o("hidden_act", vision.hidden_act, "activation")
+      .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"})
+      .of_model();
+  o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0).of_model();
+  o("initializer_range", vision.initializer_range, "standard deviation of initial weights")
+      .above(0)
+      .follows();
+}
+
+void PictureOptions::describe_squares(Options& o) {
+  o("resize", resize,
+    "crop: shortest side to image_size, then the centre; squash: both sides; pad: to a square first")
+      .choices({"crop", "squash", "pad"})
+      .follows();
+  o("resample", resample, "how pictures are scaled; SigLIP 2's are bilinear, Idefics3's lanczos")
+      .choices({"bicubic", "bilinear", "lanczos"})
+      .follows();
+}
+
+images::TileOptions PictureOptions::tiles() const {
+  images::TileOptions options;
+  options.square.size = vision.square();
+  options.square.shortest_edge = shortest_edge;
+  if (vision.is_flexible()) options.max_patches = max_patches;
+  options.square.mode = resize == "crop"     ? images::ResizeMode::kCrop
+                        : resize == "squash" ? images::ResizeMode::kSquash
+                                             : images::ResizeMode::kPad;
+  options.square.filter = resample == "bilinear"  ? images::Filter::kBilinear
+                          : resample == "lanczos" ? images::Filter::kLanczos
+                                                  : images::Filter::kBicubic;
+  options.longest_edge = longest_edge;
+  options.splits = split;
+  if (vision.is_dino()) {  // ImageNet's
+    options.square.mean = {0.485, 0.456, 0.406};
+    options.square.deviation = {0.229, 0.224, 0.225};
+  } else if (!vision.is_clip()) {
+    options.square.mean = options.square.deviation = {0.5, 0.5, 0.5};
+  }
+  for (const std::string& grid : grids)
+    if (const auto named = images::grid_named(grid))
+      options.grids.push_back(*named);  // validate() has seen all
+  return options;
+}
+
+void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, int64_t used,
+                  bool may_leave_out) {
+  tell("image_size", theirs.image_size);
+  tell("patch_size", theirs.patch_size);
+  tell("hidden_size", theirs.hidden_size);
+  tell("num_hidden_layers", theirs.num_hidden_layers, used, may_leave_out && used < theirs.num_hidden_layers);
+  tell("num_attention_heads", theirs.num_attention_heads);
+  tell("intermediate_size", theirs.intermediate_size);
+  tell("hidden_act", theirs.hidden_act);
+  tell("layer_norm_eps", theirs.layer_norm_eps);
+  tell("initializer_range", theirs.initializer_range);
+}
+
+json image_processor(const PictureOptions& pictures, bool is_smol) {
+  const Config& vision = pictures.vision;
+  const images::TileOptions tiles = pictures.tiles();
+  const images::ResizeOptions& options = tiles.square;
+  const json square = {{"height", options.size}, {"width", options.size}};
+  const bool squashes = options.mode == images::ResizeMode::kSquash,
+             pads = options.mode == images::ResizeMode::kPad;
+  if (vision.has_last_norm())
+    return {{"image_processor_type", is_smol ? "SmolVLMImageProcessor" : "Idefics3ImageProcessor"},
+            {"do_convert_rgb", true},
+            {"do_resize", true},
+            {"size", {{"longest_edge", tiles.longest_edge > 0 ? tiles.longest_edge : options.size}}},
+            {"max_image_size", {{"longest_edge", options.size}}},
+            {"do_image_splitting", tiles.longest_edge > 0 && tiles.splits},
+            {"resample", number_of(options.filter)},
+            {"do_rescale", true},
+            {"rescale_factor", 1.0 / 255},
+            {"do_normalize", true},
+            {"image_mean", options.mean},
+            {"image_std", options.deviation},
+            {"do_pad", true}};
+  if (vision.is_flexible())
+    return {{"image_processor_type", "Siglip2ImageProcessor"},
+            {"do_convert_rgb", true},
+            {"do_resize", true},
+            {"patch_size", vision.patch_size},
+            {"max_num_patches", pictures.max_patches},
+            {"resample", number_of(options.filter)},
+            {"do_rescale", true},
+            {"rescale_factor", 1.0 / 255},
+            {"do_normalize", true},
+            {"image_mean", options.mean},
+            {"image_std", options.deviation}};
+  const bool has_grids = !tiles.grids.empty();
+  const int64_t edge = options.shortest_edge > 0 ? options.shortest_edge : options.size;
+  json values = {{"image_processor_type", has_grids          ? "LlavaNextImageProcessor"
+                                          : pads             ? "LlavaImageProcessor"
+                                          : vision.is_clip() ? "CLIPImageProcessor"
+                                          : vision.is_dino() ? "BitImageProcessor"
+                                                             : "SiglipImageProcessor"},
+                 {"do_convert_rgb", true},
+                 {"do_resize", true},
+                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", edge}}},
+                 {"resample", number_of(options.filter)},
+                 {"do_center_crop", !squashes || has_grids},
+                 {"crop_size", square},
+                 {"do_rescale", true},
+                 {"rescale_factor", 1.0 / 255},
+                 {"do_normalize", true},
+                 {"image_mean", options.mean},
+                 {"image_std", options.deviation}};
+  if (pads || has_grids) values["do_pad"] = true;
+  for (const images::Grid& grid : tiles.grids)
+    values["image_grid_pinpoints"].push_back({grid.rows * options.size, grid.columns * options.size});
+  return values;
+}
+
+}  // namespace pipeline::vision

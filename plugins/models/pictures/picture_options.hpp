@@ -1,0 +1,43 @@
+// For tasks: a vision encoder, and how pictures are prepared for it, as options.
+#pragma once
+
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "hugging_face/folder_teller.hpp"
+#include "plugins/data/images/tiles.hpp"
+#include "vision/vision_tower.hpp"
+
+namespace pipeline::vision {
+
+struct PictureOptions {
+  Config vision;
+  double lr_multiplier = 1;
+  std::string resize = "crop", resample = "bicubic";
+  std::vector<std::string> grids;
+  int64_t longest_edge = 0, shortest_edge = 0, max_patches = 256;
+  bool split = true;
+
+  // A task derives its own from this, and describes what it has of these.
+  void describe_encoder(Options& o);
+  void describe_squares(Options& o);
+  void describe_rate(Options& o) { o("lr_multiplier", lr_multiplier, "times the learning rate").above(0); }
+
+  images::TileOptions tiles() const;
+};
+
+// The options that describe_encoder() has follow a folder's. `used`: layers that are set; as many of the
+// folder's are as good, if it `may_leave_out` the last ones.
+void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, int64_t used,
+                  bool may_leave_out);
+
+// What preprocessor_config.json has, so that transformers makes the same pixels. `is_smol`: an Idefics3's is
+// SmolVLM's.
+nlohmann::json image_processor(const PictureOptions& pictures, bool is_smol = false);
+
+}  // namespace pipeline::vision
