@@ -276,8 +276,9 @@ TEST_F(Vlm, EncodersThatPrepareOtherwiseAreLearntAndKept) {
   const std::vector<std::string> flexible{"task.vision.kind=siglip2", "task.vision.max_patches=6"},
       dino{"task.vision.kind=dinov2", "task.vision.image_size=24", "task.vision.crop_size=16",
            "task.vision.resize=crop", "task.vision.shortest_edge=20"};
-  for (const auto& [sets, other] :
+  for (const auto& [options, other] :
        {std::pair(flexible, "task.vision.max_patches=5"), {dino, "task.vision.shortest_edge=18"}}) {
+    const std::vector<std::string>& sets = options;
     const std::string name = sets == dino ? "dino" : "flexible";
     const auto run = [&](const std::string& dir, std::vector<std::string> more) {
       std::vector<std::string> words;
