@@ -227,5 +227,36 @@ TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
               1e-5);
 }
 
+// NaFlex, whose pictures have their own shapes, and DINOv2, which cuts squares of another size than it has
+// positions for: trained they have the same bits under every strategy, frozen each way of preparing its
+// features.
+TEST_F(VlmPictures, EncodersThatPrepareOtherwiseAreLearntAndKept) {
+  const std::vector<std::string> flexible{"task.vision.kind=siglip2", "task.vision.max_patches=6"},
+      dino{"task.vision.kind=dinov2", "task.vision.image_size=24", "task.vision.crop_size=16",
+           "task.vision.resize=crop", "task.vision.shortest_edge=20"};
+  for (const auto& [options, other] :
+       {std::pair(flexible, "task.vision.max_patches=5"), {dino, "task.vision.shortest_edge=18"}}) {
+    const std::vector<std::string>& sets = options;
+    const std::string name = sets == dino ? "dino" : "flexible";
+    const auto run = [&](const std::string& dir, std::vector<std::string> more) {
+      std::vector<std::string> words;
+      more.insert(more.begin(), sets.begin(), sets.end());
+      more.push_back("run.dir=" + dir);
+      for (const std::string& set : more) words.insert(words.end(), {"--set", set});
+      const Result result = call("run", words);
+      EXPECT_EQ(result.code, 0) << result.out << result.err;
+      return result.out;
+    };
+    run(name, {"task.freeze=[]"});
+    run(name + "-sharded",
+        {"task.freeze=[]", "strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"});
+    EXPECT_EQ(curve(name + "-sharded"), curve(name));
+    EXPECT_THAT(run(name + "-frozen", {}), HasSubstr(" 24 times encoded;"));
+    EXPECT_THAT(run(name + "-again", {"train.init_from=" + name + "-frozen"}),
+                HasSubstr(" 2 times encoded;"));
+    EXPECT_THAT(run(name + "-other", {other}), HasSubstr(" 24 times encoded;"));
+  }
+}
+
 }  // namespace
 }  // namespace pipeline::tests
