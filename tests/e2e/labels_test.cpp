@@ -105,7 +105,7 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
       trained.out,
       AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), "
                       "odd (\"high\" in column \"stability\" is no number)"),
-            HasSubstr("labels     numbers of mean "), HasSubstr("  spearman 0.")));
+            HasSubstr("labels     numbers, learnt as (number - "), HasSubstr("  spearman 0.")));
   EXPECT_THAT(read_text(path("run/splits.csv")), HasSubstr("odd,,,no label,37\n"));
   const Result evaluated = call("evaluate", settings);
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;

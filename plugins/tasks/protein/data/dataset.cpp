@@ -185,9 +185,11 @@ LabelScale Dataset::label_scale() const {
       context_.throw_if_cancelled();
       counts.add(labels(split, id), split == Split::kTrain);
     }
-  return counts.scale(options_.label.is_from_backbone() && options_.label.classes.empty()
-                          ? std::vector<std::string>{"H", "E", "C"}
-                          : options_.label.classes);
+  LabelScale scale = counts.scale(options_.label.is_from_backbone() && options_.label.classes.empty()
+                                      ? std::vector<std::string>{"H", "E", "C"}
+                                      : options_.label.classes);
+  scale.kind = labels_.kind();
+  return scale;
 }
 
 uint64_t Dataset::key(Split split, uint64_t id) const {

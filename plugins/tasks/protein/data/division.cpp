@@ -12,7 +12,7 @@
 namespace pipeline::protein {
 namespace {
 
-constexpr uint32_t kDivisionVersion = 2;  // raise it whenever the same sequences would be divided otherwise
+constexpr uint32_t kDivisionVersion = 1;  // raise it whenever the same sequences would be divided otherwise
 constexpr uint64_t kRowsBetweenReports = 4096;
 // Test data of one's own beyond this are not compared, with each other or with training data: that would take
 // longer than what is to be learnt from it is worth.

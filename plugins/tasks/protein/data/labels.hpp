@@ -36,8 +36,9 @@ class Labels {
   bool are_numbers() const { return objective_ == kRegression; }
   bool are_contacts() const { return objective_ == kContacts; }
   const LabelConfig& options() const { return options_; }
-  // Everything that reading depends on, as text.
+  // Everything that reading depends on, as text; and what is predicted of what.
   std::string key() const;
+  std::string kind() const { return objective_ + " " + options_.per; }
   SampleLabels of(const Samples& samples, uint64_t i) const;
 
  private:
@@ -53,6 +54,7 @@ struct LabelScale {
   std::vector<std::string> classes;  // the model's outputs by number
   double mean = 0, deviation = 1;    // of numbers: they are learnt as (number - mean) / deviation
   std::string usual;                 // the most frequent class
+  std::string kind;                  // Labels::kind(): of another one a head can make no use
 
   bool operator==(const LabelScale&) const = default;
   // The class of such a name; nothing where there is none.

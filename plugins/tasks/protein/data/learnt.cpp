@@ -93,6 +93,7 @@ std::string to_text(const TaskState& state) {
   if (const auto& labels = state.labels)
     json["labels"] = {{"classes", labels->classes},
                       {"usual", labels->usual},
+                      {"kind", labels->kind},
                       {"mean", labels->mean},
                       {"deviation", labels->deviation}};
   return json.dump();
@@ -117,7 +118,8 @@ TaskState state_from(std::string_view text) {
       state.labels = LabelScale{.classes = labels.at("classes").get<std::vector<std::string>>(),
                                 .mean = labels.at("mean").get<double>(),
                                 .deviation = labels.at("deviation").get<double>(),
-                                .usual = labels.at("usual").get<std::string>()};
+                                .usual = labels.at("usual").get<std::string>(),
+                                .kind = labels.at("kind").get<std::string>()};
     } catch (const nlohmann::json::exception& error) {
       fail_with(PL_ERROR_FAILED,
                 "the checkpoint's state of the protein task cannot be read: 'labels': ", error.what());

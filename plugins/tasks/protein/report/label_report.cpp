@@ -291,7 +291,12 @@ void report_labels(const Labels& labels, const LabelScale& scale, const Report& 
                          : labels.are_numbers() ? size_t{2}
                                                 : 1 + scale.classes.size();
   const Rows rows(report, columns);
-  if (rows.size() == 0) return;  // several evaluations added up
+  if (rows.size() == 0) {
+    if (report.purpose == Purpose::kEvaluate)
+      sink.text(
+          "of evaluations that are added up the loss alone is told: the other figures need every prediction");
+    return;
+  }
   if (labels.are_contacts())
     tell_contacts(rows, report, sink);
   else if (labels.are_numbers())

@@ -236,7 +236,7 @@ std::vector<Metric> ProteinTask::metrics() {
 }
 
 void ProteinTask::report(const Report& report, const ReportSink& sink) {
-  if (labels_.is_wanted()) return report_labels(labels_, *label_scale_, report, sink);
+  if (labels_.is_wanted()) return report_labels(labels_, label_scale_.value_or(LabelScale()), report, sink);
   if (report.purpose == Purpose::kEvaluate) report_scores(report.values, sink);
 }
 

@@ -148,16 +148,15 @@ std::optional<LabelForm> ProteinTask::label_form() const {
 
 void ProteinTask::open_labels() {
   constexpr size_t kMostClasses = 1000;
-  if (!label_scale_) label_scale_ = dataset_->label_scale();
-  LabelScale& scale = *label_scale_;
   if (labels_.are_contacts()) {
-    scale = {};
+    label_scale_.emplace();
     return;
   }
+  if (!label_scale_) label_scale_ = dataset_->label_scale();
+  LabelScale& scale = *label_scale_;
   if (labels_.are_numbers()) {
     scale.classes.clear();
-    context().info("labels     numbers of mean ", scale.mean, " and standard deviation ", scale.deviation,
-                   " in the training data");
+    context().info("labels     numbers, learnt as (number - ", scale.mean, ") / ", scale.deviation);
     return;
   }
   if (scale.classes.size() < 2 || scale.classes.size() > kMostClasses)

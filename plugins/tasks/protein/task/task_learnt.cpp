@@ -11,7 +11,7 @@ void ProteinTask::set_extra_state(std::string_view state) {
   background_ = given.frequencies;
   model_state_ = std::move(given.model);
   learnt_ = std::move(given.learnt);
-  if (labels_.is_wanted()) label_scale_ = std::move(given.labels);
+  if (given.labels && given.labels->kind == labels_.kind()) label_scale_ = std::move(given.labels);
 }
 
 std::string ProteinTask::extra_state() {
