@@ -13,10 +13,11 @@ import numpy as np
 import PIL
 from PIL import Image, ImageFilter
 
-from side_by_side import Timed
+from side_by_side import Timed, process_status
 
 MEAN, STD = np.float32([0.48145466, 0.4578275, 0.40821073]), np.float32([0.26862954, 0.26130258, 0.27577711])
 SIDE = 224
+TILE, PINPOINTS = 336, [[336, 672], [672, 336], [672, 672], [336, 1008], [1008, 336]]  # llava-v1.6's
 
 
 def photo(width, height, seed):
@@ -49,11 +50,14 @@ def make_sets(folder):
 
 
 class Theirs:
-    def __init__(self, paths):
+    def __init__(self, paths, processor=None):
         self.files = [open(path, "rb").read() for path in paths]
+        self.processor = processor
 
     def run(self, step, data):
         image = Image.open(io.BytesIO(data)).convert("RGB")
+        if step == "tiles":
+            return self.processor(image, return_tensors="np").pixel_values
         if step == "decode":
             return image
         width, height = image.size
@@ -78,6 +82,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--reader", required=True, help="the program bench_images")
     parser.add_argument("--emoji", help="a folder of PNG files")
+    parser.add_argument("--tiles", action="store_true", help="in place of that LLaVA-NeXT's tiles, beside transformers' LlavaNextImageProcessor")
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # Pillow's, that transparency is dropped
@@ -85,22 +90,30 @@ def main():
     print(f"Pillow {PIL.__version__}; pictures/s on one core; medians of {arguments.rounds} turns each")
     with tempfile.TemporaryDirectory() as folder:
         sets = make_sets(folder)
-        if arguments.emoji:
+        if arguments.emoji and not arguments.tiles:
             sets["emoji"] = sorted(glob.glob(os.path.join(arguments.emoji, "*.png")))[::20]
+        processor, library, steps = None, "Pillow", ("decode", "square", "numbers")
+        if arguments.tiles:
+            from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+            processor = LlavaNextImageProcessorPil(size={"shortest_edge": TILE}, crop_size={"height": TILE, "width": TILE}, image_grid_pinpoints=PINPOINTS)
+            library, steps = "transformers", ("tiles",)
         for name, paths in sets.items():
-            ours, theirs = Timed(arguments.reader, *paths), Theirs(paths)
-            for step in ("decode", "square", "numbers"):
+            ours, theirs = Timed(arguments.reader, *paths), Theirs(paths, processor)
+            for step in steps:
                 times = []
                 for turn in range(arguments.rounds + 1):
                     mine, my_sum = ours.ask(step)
                     peer, their_sum = theirs.ask(step)
-                    if abs(my_sum - their_sum) > (5 if step == "numbers" else 0):
-                        sys.exit(f"{name}, {step}: the pixels differ: their sum is {my_sum} here and {their_sum} in Pillow")
+                    if abs(my_sum - their_sum) > {"numbers": 5, "tiles": 50}.get(step, 0):
+                        sys.exit(f"{name}, {step}: the pixels differ: their sum is {my_sum} here and {their_sum} in {library}")
                     if turn > 0:  # the first turn warms both up
                         times.append((mine, peer))
                 ratio = statistics.median(peer / mine for mine, peer in times)
                 mine, peer = (statistics.median(column) for column in zip(*times))
-                print(f"{name:22} {step:8} ours {len(paths) / mine:8.1f}   Pillow {len(paths) / peer:8.1f}   ratio {ratio:.2f}", flush=True)
+                print(f"{name:22} {step:8} ours {len(paths) / mine:8.1f}   {library} {len(paths) / peer:8.1f}   ratio {ratio:.2f}", flush=True)
+            if arguments.tiles:
+                print(f"{'':22} peak memory {process_status(ours.process.pid, 'VmHWM:') >> 20} MiB and {process_status('self', 'VmHWM:') >> 20} MiB")
             ours.close()
 
 

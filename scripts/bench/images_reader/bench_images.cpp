@@ -1,7 +1,8 @@
 // Times our decoding and resizing of pictures, on one thread, for scripts/bench/images.
 //
-//   bench_images FILE... : for each line of input, a step: decode, square (decode, and resize to 224 x 224)
-//   or numbers (the same, normalised): the seconds for all files, and a sum over the last one's result
+//   bench_images FILE... : for each line of input, a step: decode, square (decode, and resize to 224 x 224),
+//   numbers (the same, normalised) or tiles (LLaVA-NeXT's, of 336 x 336, normalised): the seconds for all
+//   files, and a sum over the last one's result
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -16,6 +17,7 @@
 
 #include "plugins/data/images/image.hpp"
 #include "plugins/data/images/resize.hpp"
+#include "plugins/data/images/tiles.hpp"
 
 namespace {
 
@@ -26,12 +28,17 @@ std::string read_file(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// As llava-v1.6 has them.
+const TileOptions kTiles{.square = {.size = 336, .mode = ResizeMode::kSquash},
+                         .grids = {{1, 2}, {2, 1}, {2, 2}, {1, 3}, {3, 1}}};
+
 // The last step's result lies in `numbers`, and its pixels are returned otherwise.
 Image run(const std::string& step, const std::string& file, std::vector<float>& numbers) {
   // Pillow's convert("RGB") drops alpha.
   Image image = decode_image(std::as_bytes(std::span(file)), {.background = std::nullopt});
   if (step == "square") return squared(image, {});
   if (step == "numbers") resize_image(image, {}, numbers.data());
+  if (step == "tiles") numbers = numbers_of(image, kTiles);
   return image;
 }
 
@@ -46,7 +53,7 @@ int main(int argc, char** argv) try {
     Image last;
     for (const std::string& file : files) last = run(step, file, numbers);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const int64_t sum = step == "numbers"
+    const int64_t sum = step == "numbers" || step == "tiles"
                             ? std::lround(std::accumulate(numbers.begin(), numbers.end(), 0.0))
                             : std::accumulate(last.pixels.begin(), last.pixels.end(), int64_t{0});
     std::printf("%.9f %lld\n", seconds, static_cast<long long>(sum));

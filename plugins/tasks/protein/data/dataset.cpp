@@ -178,18 +178,14 @@ SampleLabels Dataset::labels(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return labels_.of(samples_of(split), row(split, id).sample); });
 }
 
-LabelScale Dataset::label_scale() const {
+LabelCounts Dataset::label_counts() const {
   LabelCounts counts;
   for (const Split split : kAllSplits)
     for (uint64_t id = 0; samples_ && !is_own(split) && id < size(split); ++id) {
       context_.throw_if_cancelled();
       counts.add(labels(split, id), split == Split::kTrain);
     }
-  LabelScale scale = counts.scale(options_.label.is_from_backbone() && options_.label.classes.empty()
-                                      ? std::vector<std::string>{"H", "E", "C"}
-                                      : options_.label.classes);
-  scale.kind = labels_.kind();
-  return scale;
+  return counts;
 }
 
 uint64_t Dataset::key(Split split, uint64_t id) const {

@@ -42,8 +42,8 @@ class Dataset {
   std::vector<std::string> chain_names(Split split, uint64_t id) const;  // by number in the sample
   uint64_t key(Split split, uint64_t id) const;                          // what the sample is
   SampleLabels labels(Split split, uint64_t id) const;
-  // Of all that was read for training; as if there were none where nothing was.
-  LabelScale label_scale() const;
+  // Of all that was read for training, held-out parts included; none where nothing was.
+  LabelCounts label_counts() const;
   const std::string& fingerprint() const { return fingerprint_; }
   // Of the training split, one added to each count; the same for all where there is no training data.
   Frequencies frequencies() const;

@@ -52,36 +52,40 @@ Splits Division::kept(const Samples& samples, const std::string& what,
 }
 
 Splits Division::of_training_data(const Samples& samples) const {
-  return kept(samples, "training", [&] { return divide(samples); });
+  const std::string what = concat("task.", options_.path_key(), " = ", options_.path().string());
+  return kept(samples, "training", [&] {
+    require_labels(samples, what);
+    SplitRows parts = divide(samples, what);
+    leave_out_unlabelled(samples, parts);
+    return parts;
+  });
 }
 
 Splits Division::of_own_test_data(const Samples& samples) const {
   // What is only predicted needs no intervals.
   const bool is_predicted = context_.run().purpose == PL_PURPOSE_PREDICT,
              is_compared = !is_predicted && samples.size() <= kMostCompared;
-  return kept(samples,
-              is_compared    ? "test, compared"
-              : is_predicted ? "test, predicted"
-                             : "test",
-              [&] {
-                SplitRows parts;
-                std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
-                test = usable(samples, parts[kLeftOut], "task.test_path = " + options_.test_path.string(),
-                              !is_predicted);
-                for (SplitRow& row : test) row.reason = Reason::kOwnTest;
-                if (is_compared)
-                  comparison_.cluster(samples, test);
-                else
-                  group_equal(samples, test);
-                return parts;
-              });
+  const char* const kind = is_compared ? "test, compared" : is_predicted ? "test, predicted" : "test";
+  return kept(samples, kind, [&] {
+    const std::string what = "task.test_path = " + options_.test_path.string();
+    if (!is_predicted) require_labels(samples, what);
+    SplitRows parts;
+    std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
+    test = usable(samples, parts[kLeftOut], what);
+    for (SplitRow& row : test) row.reason = Reason::kOwnTest;
+    if (is_compared)
+      comparison_.cluster(samples, test);
+    else
+      group_equal(samples, test);
+    if (!is_predicted) leave_out_unlabelled(samples, parts);
+    return parts;
+  });
 }
 
 std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<SplitRow>& left_out,
-                                       const std::string& what, bool needs_labels) const {
+                                       const std::string& what) const {
   std::vector<SplitRow> rows;
-  uint64_t residues = 0, unlabelled = 0;
-  std::string problem;  // of the first without a label
+  uint64_t residues = 0;
   std::vector<std::string> names;
   for (uint64_t i = 0; i < samples.size(); ++i) {
     if (i % kRowsBetweenReports == 0) context_.throw_if_cancelled();
@@ -91,35 +95,54 @@ std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<Split
                  .known = size.known,
                  .chains = size.chains};
     if (static_cast<int64_t>(size.known) >= options_.data.min_residues) {
-      const std::string no_label =
-          needs_labels && labels_.is_wanted() ? labels_.of(samples, i).problem : std::string();
-      if (no_label.empty()) {
-        rows.push_back(row);
-        continue;
-      }
-      if (unlabelled++ == 0) problem = samples.name(i) + ": " + no_label;
-      row.reason = Reason::kNoLabel;
-      left_out.push_back(row);
+      rows.push_back(row);
       continue;
     }
     row.reason = Reason::kTooFew;
     left_out.push_back(row);
     residues += size.residues;
-    names.push_back(names.size() < kNamesShown ? samples.name(i) : "");
+    names.push_back(left_out.size() <= kNamesShown ? samples.name(i) : "");
   }
   if (!rows.empty()) return rows;
-  if (unlabelled > 0)
-    fail_with(PL_ERROR_CONFIG, what, ": none of ", counted(unlabelled, samples.noun()),
-              " has a label (task.label): ", problem);
   fail_with(PL_ERROR_CONFIG, what, ": no sample is left without ",
             left_out_text(names, residues, samples.noun(), options_.data.min_residues));
 }
 
-SplitRows Division::divide(const Samples& samples) const {
+// Before anything that takes long.
+void Division::require_labels(const Samples& samples, const std::string& what) const {
+  if (!labels_.is_wanted()) return;
+  bool has_column = labels_.is_from_structures();
+  for (uint64_t i = 0; i < samples.size(); ++i) {
+    if (i % kRowsBetweenReports == 0) context_.throw_if_cancelled();
+    if (labels_.of(samples, i).problem.empty()) return;
+    has_column = has_column || samples.label(i);
+  }
+  fail_with(PL_ERROR_CONFIG, what, ": none of ", counted(samples.size(), samples.noun()),
+            " has a label (task.label): ",
+            has_column ? concat(samples.name(0), ": ", labels_.of(samples, 0).problem)
+                       : concat("there is no column \"", options_.label.column, "\" (task.label.column)"));
+}
+
+// The others are where they would be with all of them: a stage on masked residues, which learns from all, and
+// one on labels hold out the same.
+void Division::leave_out_unlabelled(const Samples& samples, SplitRows& parts) const {
+  for (size_t part = 0; labels_.is_wanted() && part < kLeftOut; ++part) {
+    context_.throw_if_cancelled();
+    const auto middle = std::stable_partition(
+        parts[part].begin(), parts[part].end(),
+        [&](const SplitRow& row) { return labels_.of(samples, row.sample).problem.empty(); });
+    for (auto row = middle; row != parts[part].end(); ++row) {
+      row->reason = Reason::kNoLabel;
+      parts[kLeftOut].push_back(*row);
+    }
+    parts[part].erase(middle, parts[part].end());
+  }
+}
+
+SplitRows Division::divide(const Samples& samples, const std::string& what) const {
   const files::Hooks hooks = data_hooks("dividing", context_);
   SplitRows parts;
-  std::vector<SplitRow> rows = usable(
-      samples, parts[kLeftOut], concat("task.", options_.path_key(), " = ", options_.path().string()), true);
+  std::vector<SplitRow> rows = usable(samples, parts[kLeftOut], what);
   const std::string& by = options_.split.by;
   if (by == "similarity") {
     const bool exact = comparison_.cluster(samples, rows);

@@ -37,10 +37,13 @@ class Division {
 
  private:
   Splits kept(const Samples& samples, const std::string& what, const std::function<SplitRows()>& make) const;
-  SplitRows divide(const Samples& samples) const;
+  SplitRows divide(const Samples& samples, const std::string& what) const;
   // The samples that are not left out, in their order.
   std::vector<SplitRow> usable(const Samples& samples, std::vector<SplitRow>& left_out,
-                               const std::string& what, bool needs_labels) const;
+                               const std::string& what) const;
+  // Throws an Error where no sample has a label and one is wanted.
+  void require_labels(const Samples& samples, const std::string& what) const;
+  void leave_out_unlabelled(const Samples& samples, SplitRows& parts) const;
   void deal_out(const Samples& samples, const std::vector<SplitRow>& rows, bool exact,
                 SplitRows& parts) const;
   void deal_out_by_column(const Samples& samples, const SplitList& list, std::vector<SplitRow>&& rows,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "plugins/data/structures/secondary_structure.hpp"
 #include "plugins/tasks/protein/data/report_text.hpp"
@@ -34,7 +35,8 @@ std::optional<double> number_of(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || std::isinf(value)) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) return std::nullopt;
   return value;
 }
 
@@ -47,17 +49,20 @@ std::string Labels::key() const {
 }
 
 SampleLabels Labels::of(const Samples& samples, uint64_t i) const {
-  if (are_contacts() || options_.is_from_backbone()) return from_backbone(samples, i);
+  if (is_from_structures()) return from_backbone(samples, i);
   const std::optional<std::string> text = samples.label(i);
   SampleLabels none;
   none.problem = concat("nothing in column \"", options_.column, "\"");
-  return text ? from_text(trimmed(*text), samples.size_of(i).residues) : none;
+  return text ? from_text(*text, samples.size_of(i).residues) : none;
 }
 
-SampleLabels Labels::from_text(std::string_view text, size_t residues) const {
+SampleLabels Labels::from_text(const std::string& whole, size_t residues) const {
   SampleLabels labels;
+  // Blanks may be letters, as DSSP's of coils are.
+  const bool fits = options_.is_per_residue() && whole.size() == residues;
+  const std::string_view text = fits ? std::string_view(whole) : trimmed(whole);
   const auto is_missing = [&](std::string_view one) { return one.empty() || one == options_.missing; };
-  if (is_missing(text)) {
+  if (is_missing(trimmed(text))) {
     labels.problem = concat("nothing in column \"", options_.column, "\"");
     return labels;
   }
@@ -127,10 +132,11 @@ void LabelCounts::add(const SampleLabels& labels, bool is_training) {
     squares_ += from_mean * (number - mean_);
   }
   for (const std::string& name : labels.classes) {
-    const auto place = std::ranges::lower_bound(classes_, name, {}, &std::pair<std::string, uint64_t>::first);
-    const bool is_known = place != classes_.end() && place->first == name;
-    const auto one = is_known ? place : classes_.emplace(place, name, 0);
-    one->second += is_training ? 1 : 0;
+    if (const auto found = classes_.find(name); found != classes_.end())
+      found->second += is_training ? 1 : 0;
+    else if (classes_.size() <= kMostClasses)
+      classes_.emplace(name, is_training ? 1 : 0);
+    count_ += is_training ? 1 : 0;
   }
 }
 
@@ -142,6 +148,7 @@ LabelScale LabelCounts::scale(const std::vector<std::string>& classes) const {
     if (classes.empty()) scale.classes.push_back(name);
     if (count > most) most = count, scale.usual = name;
   }
+  scale.count = count_;
   scale.mean = mean_;
   const double deviation = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
   scale.deviation = deviation > 0 ? deviation : 1;

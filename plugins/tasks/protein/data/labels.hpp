@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,14 +37,16 @@ class Labels {
   bool are_numbers() const { return objective_ == kRegression; }
   bool are_contacts() const { return objective_ == kContacts; }
   const LabelConfig& options() const { return options_; }
-  // Everything that reading depends on, as text; and what is predicted of what.
+  // As text: everything that reading depends on; what is predicted, and of what; where it is.
   std::string key() const;
   std::string kind() const { return objective_ + " " + options_.per; }
+  std::string where() const { return options_.is_from_backbone() ? options_.source : options_.column; }
+  bool is_from_structures() const { return are_contacts() || options_.is_from_backbone(); }
   SampleLabels of(const Samples& samples, uint64_t i) const;
 
  private:
   SampleLabels from_backbone(const Samples& samples, uint64_t i) const;
-  SampleLabels from_text(std::string_view text, size_t residues) const;
+  SampleLabels from_text(const std::string& whole, size_t residues) const;
 
   std::string objective_;
   LabelConfig options_;
@@ -54,7 +57,8 @@ struct LabelScale {
   std::vector<std::string> classes;  // the model's outputs by number
   double mean = 0, deviation = 1;    // of numbers: they are learnt as (number - mean) / deviation
   std::string usual;                 // the most frequent class
-  std::string kind;                  // Labels::kind(): of another one a head can make no use
+  std::string kind, where;           // of the Labels: a head is of use for its own kind alone
+  uint64_t count = 0;                // of training labels that this was found in; 0: nothing is known of them
 
   bool operator==(const LabelScale&) const = default;
   // The class of such a name; nothing where there is none.
@@ -64,14 +68,17 @@ struct LabelScale {
 // Adds up labels of training samples, and of all samples their classes.
 class LabelCounts {
  public:
+  static constexpr size_t kMostClasses = 1000;  // beyond these one more is enough
+
   void add(const SampleLabels& labels, bool is_training);
   // classes: the user's own; empty: those that were added.
   LabelScale scale(const std::vector<std::string>& classes) const;
+  const std::map<std::string, uint64_t>& classes() const { return classes_; }  // with how often in training
 
  private:
   uint64_t count_ = 0;
-  double mean_ = 0, squares_ = 0;                          // Welford 1962
-  std::vector<std::pair<std::string, uint64_t>> classes_;  // sorted by name, with how often in training
+  double mean_ = 0, squares_ = 0;  // Welford 1962
+  std::map<std::string, uint64_t> classes_;
 };
 
 }  // namespace pipeline::protein

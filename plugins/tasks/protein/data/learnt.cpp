@@ -91,10 +91,8 @@ std::string to_text(const TaskState& state) {
   nlohmann::json json{
       {"frequencies", state.frequencies}, {"model", state.model}, {"learnt", to_json(state.learnt)}};
   if (const auto& labels = state.labels)
-    json["labels"] = {{"classes", labels->classes},
-                      {"usual", labels->usual},
-                      {"kind", labels->kind},
-                      {"mean", labels->mean},
+    json["labels"] = {{"classes", labels->classes},    {"usual", labels->usual}, {"kind", labels->kind},
+                      {"where", labels->where},        {"count", labels->count}, {"mean", labels->mean},
                       {"deviation", labels->deviation}};
   return json.dump();
 }
@@ -119,7 +117,9 @@ TaskState state_from(std::string_view text) {
                                 .mean = labels.at("mean").get<double>(),
                                 .deviation = labels.at("deviation").get<double>(),
                                 .usual = labels.at("usual").get<std::string>(),
-                                .kind = labels.at("kind").get<std::string>()};
+                                .kind = labels.at("kind").get<std::string>(),
+                                .where = labels.at("where").get<std::string>(),
+                                .count = labels.at("count").get<uint64_t>()};
     } catch (const nlohmann::json::exception& error) {
       fail_with(PL_ERROR_FAILED,
                 "the checkpoint's state of the protein task cannot be read: 'labels': ", error.what());

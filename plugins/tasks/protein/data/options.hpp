@@ -29,7 +29,8 @@ struct DataConfig {
     o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
     o("unit", unit, "a sample: one chain, or all chains of a structure").choices({"chain", "structure"});
     o("min_residues", min_residues, "samples with fewer known residues are skipped").unit("residues").min(1);
-    o("max_residues", max_residues, "longer samples are cropped in training, otherwise processed in pieces")
+    o("max_residues", max_residues,
+      "longer samples are cropped in training, otherwise processed in pieces, or for labels whole")
         .unit("residues")
         .min(16);
     o("crop", crop,

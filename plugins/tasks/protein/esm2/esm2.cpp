@@ -261,8 +261,9 @@ double Esm2::flops(const PackedProteins& batch) const {
   const double last = transformer::few_rows(sequences.targets.size(), sequences.rows.rows())
                           ? layer(targets, target_pairs)
                           : layer(rows, all_pairs);
-  const int64_t outputs = label_head_ ? label_head_->form().outputs() : head_bias_.numel();
-  const double head = 2 * targets * (width * width + width * static_cast<double>(outputs));
+  const double head = label_head_
+                          ? label_head_->products(targets, all_pairs, width)
+                          : 2 * targets * (width * width + width * static_cast<double>(head_bias_.numel()));
   return 3 * (static_cast<double>(config_.num_layers - 1) * layer(rows, all_pairs) + last + head);
 }
 

@@ -24,7 +24,7 @@ Esmc::Esmc(const EsmcConfig& config, const adapters::LoraOptions& lora, const Pa
   for (int64_t i = 0; i < config_.num_layers; ++i) layers_.push_back(add_layer(i, of_stream));
   last_norm_ = add_plain_norm("esmc.norm", 0, of_stream);
   if (config_.label) {
-    label_head_.emplace(parameters_, *config_.label, width, deviation);
+    label_head_.emplace(parameters_, *config_.label, width, deviation, "score");
   } else {
     head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
     head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, kEpsilon);

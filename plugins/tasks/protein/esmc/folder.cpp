@@ -73,9 +73,6 @@ std::vector<Piece> pieces_of(const Parameter& parameter) {
   if (name.find(".gate_up_proj.") != std::string::npos)
     return hugging_face::side_by_side(name, "gate_up_proj",
                                       {{"gate_proj", columns / 2}, {"up_proj", columns / 2}}, true);
-  // transformers calls the head of residues otherwise here.
-  for (const char* part : {"weight", "bias"})
-    if (name == concat("classifier.", part)) return {{.name = concat("score.", part), .transposed = turned}};
   return {{.name = name, .transposed = turned}};
 }
 

@@ -23,9 +23,8 @@ constexpr const char *kNumbers = "regression", *kOneClass = "single_label_classi
 
 // The head's last layer gives numbers in the folder, and here what they are learnt as.
 bool gives_numbers(const std::string& parameter, const std::optional<LabelForm>& form) {
-  return form && form->are_numbers &&
-         (parameter.starts_with("classifier.out_proj.") ||
-          (form->of == LabelForm::Of::kResidues && parameter.starts_with("classifier.")));
+  if (!form || !form->are_numbers || !is_of_label_head(parameter)) return false;
+  return form->of == LabelForm::Of::kResidues || parameter.starts_with("classifier.out_proj.");
 }
 
 }  // namespace

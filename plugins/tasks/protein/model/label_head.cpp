@@ -38,10 +38,12 @@ std::string objective_of(const std::optional<LabelForm>& form) {
 std::string per_of(const LabelForm& form) { return form.of == LabelForm::Of::kChains ? "chain" : "residue"; }
 
 bool is_of_label_head(const std::string& parameter) {
-  return parameter.starts_with("classifier.") || parameter.starts_with("pair_head.");
+  return parameter.starts_with("classifier.") || parameter.starts_with("score.") ||
+         parameter.starts_with("pair_head.");
 }
 
-LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64_t width, double deviation)
+LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64_t width, double deviation,
+                     const char* of_residues)
     : form_(form) {
   const auto add = [&](const char* name, int64_t outputs) {
     return transformer::add_linear(parameters, name, width, outputs, 0, deviation);
@@ -52,7 +54,7 @@ LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64
       out_ = add("classifier.out_proj", form.outputs());
       break;
     case LabelForm::Of::kResidues:
-      out_ = add("classifier", form.outputs());
+      out_ = add(of_residues, form.outputs());
       break;
     case LabelForm::Of::kPairs:
       left_ = add("pair_head.left", kPairWidth);
@@ -60,6 +62,13 @@ LabelHead::LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64
       separation_ = parameters.add({.name = "pair_head.separation", .shape = {kBins, 1}, .decay = false},
                                    constant(kRarely));
   }
+}
+
+double LabelHead::products(double rows, double pairs, double width) const {
+  constexpr auto kPair = static_cast<double>(kPairWidth);
+  if (form_.of == LabelForm::Of::kPairs) return 2 * (2 * rows * width * kPair + pairs * kPair);
+  const double dense = dense_.weight.defined() ? width * width : 0;
+  return 2 * rows * (dense + width * static_cast<double>(form_.outputs()));
 }
 
 at::Tensor LabelHead::outputs(const at::Tensor& x, const PackedProteins& batch,
@@ -105,13 +114,12 @@ at::Tensor LabelHead::loss(const at::Tensor& outputs, const PackedProteins& batc
                                                                     labels.eq(kContact).to(at::kFloat),
                                                                     counts, {}, at::Reduction::None);
       // Row by row: sums of rows do not depend on the number of threads.
-      sum = sum + terms.view({length, length}).sum(1).sum() / counts.sum();
+      sum = sum + terms.view({length, length}).sum(1).sum() / counts.sum().clamp_min(1);
       begin += size;
     }
     return sum;
   }
-  if (form_.are_numbers)
-    return (outputs.view({-1}) - (batch.values - form_.mean) / form_.deviation).square().sum();
+  if (form_.are_numbers) return (outputs.view({-1}) - batch.values).square().sum();
   return at::cross_entropy_loss(outputs, batch.targets, {}, at::Reduction::Sum);
 }
 

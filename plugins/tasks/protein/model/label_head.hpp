@@ -31,17 +31,21 @@ struct LabelForm {
 //
 //   classifier.out_proj(tanh(classifier.dense(x)))
 //
-// of residues as in EsmForTokenClassification, one: classifier(x); of pairs i, j of a chain, with vectors
-// l = pair_head.left(x) and r = pair_head.right(x) of kPairWidth, the log-odds
+// of residues as in EsmForTokenClassification, one: classifier(x), or of ESM C score(x); of pairs i, j of a
+// chain, with vectors l = pair_head.left(x) and r = pair_head.right(x) of kPairWidth, the log-odds
 //
 //   (l_i . r_j + l_j . r_i) / (2 sqrt(kPairWidth)) + pair_head.separation[how far apart]
 class LabelHead {
  public:
   static constexpr int64_t kPairWidth = 64;
 
-  LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64_t width, double deviation);
+  // of_residues: what transformers calls that head.
+  LabelHead(ParameterRegistry& parameters, const LabelForm& form, int64_t width, double deviation,
+            const char* of_residues = "classifier");
 
   const LabelForm& form() const { return form_; }
+  // Floating-point operations of the forward pass, over so many rows of `width` and so many pairs of them.
+  double products(double rows, double pairs, double width) const;
   // x: (T, C) fp32, normalised, of the tokens <cls> or of the residues that have a label; of pairs of all
   // residues. Gives (T, outputs), or of pairs (sum of L x L), fp32: logits, or numbers as they are learnt.
   // Differentiable.

@@ -29,7 +29,7 @@ struct PackedProteins : transformer::PackedBatch {
   at::Tensor places;  // (N, 3) float: CA also of residues whose coordinates are hidden, and
   at::Tensor placed;  // (N) bool: whether there is one; undefined where no model is to predict them
   // Undefined but where labels are learnt: targets are then classes, or of no meaning.
-  at::Tensor values;       // (T) float: numbers at target_rows
+  at::Tensor values;       // (T) float: numbers at target_rows, as they are learnt
   at::Tensor pair_labels;  // (sum of L x L over chains) uint8: kContact, kNoContact, kNoPair
 
   // What index() finds.

@@ -5,8 +5,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/tasks/protein/data/report_text.hpp"
@@ -16,6 +18,7 @@
 namespace pipeline::protein {
 namespace {
 
+constexpr std::string_view kConfusion = "confusion/";
 constexpr int64_t kLongRange = 24;  // positions apart (CASP)
 
 // Labels of all samples, laid end to end.
@@ -39,45 +42,72 @@ struct Rows {
 // Of some rows, each as often as it is named.
 using Figure = std::function<std::optional<double>(std::span<const size_t>)>;
 
+// What is added up over each cluster, and a figure of such sums.
+using Sums = std::vector<double>;
+using SumsByCluster = std::map<uint64_t, Sums>;
+using FigureOfSums = std::function<double(const Sums&)>;
+
+Sums added(const std::vector<const Sums*>& all, std::span<const size_t> which) {
+  Sums sums(all.empty() ? 0 : all.front()->size());
+  for (const size_t one : which)
+    for (size_t k = 0; k < sums.size(); ++k) sums[k] += (*all[one])[k];
+  return sums;
+}
+
+std::vector<size_t> up_to(size_t count) {
+  std::vector<size_t> all(count);
+  std::iota(all.begin(), all.end(), size_t{0});
+  return all;
+}
+
+// Tells figures, in a full evaluation with intervals, where 1,000 draws do not take long: a draw costs as
+// much as the figure itself.
 class Teller {
  public:
   Teller(const Rows& rows, const Report& report, const ReportSink& sink)
-      : rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate), all_(rows.size()) {
-    std::iota(all_.begin(), all_.end(), size_t{0});
-  }
+      : rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate) {}
 
-  // As "0.512 [0.431, 0.580]", and as a figure.
-  std::string operator()(const char* name, uint32_t better, const Figure& figure) const {
-    const std::optional<double> value = figure(all_);
+  // As "0.512 [0.431, 0.580]", and as a figure. cost: of one, in values that are sorted.
+  std::string ranks(const char* name, const Figure& figure, size_t cost) const {
+    const std::optional<double> value = figure(up_to(rows_.size()));
+    const bool has_interval = is_full_ && cost <= kMostSorted;
+    return tell(name, PL_BETTER_HIGHER, value,
+                value && has_interval ? resampled(rows_.clusters, figure) : std::nullopt);
+  }
+  std::string sums(const char* name, uint32_t better, const SumsByCluster& by_cluster,
+                   const FigureOfSums& figure) const {
+    std::vector<const Sums*> all;
+    std::vector<uint64_t> clusters;
+    for (const auto& [cluster, one] : by_cluster) all.push_back(&one), clusters.push_back(cluster);
+    const bool has_interval = is_full_ && !all.empty() && all.size() * all.front()->size() <= kMostAdded;
+    const auto of = [&](std::span<const size_t> which) { return std::optional(figure(added(all, which))); };
+    return tell(name, better, of(up_to(all.size())), has_interval ? resampled(clusters, of) : std::nullopt);
+  }
+  std::string head(const char* noun) const {
+    const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
+    return counted(rows_.size(), noun) + " in " + counted(clusters.size(), "cluster") +
+           " of similar sequences" +
+           (clusters.size() < 2 ? ": too few for intervals"
+                                : "; 95% intervals over these, where they do not take long:");
+  }
+  bool is_full() const { return is_full_; }
+
+ private:
+  static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
+
+  std::string tell(const char* name, uint32_t better, const std::optional<double>& value,
+                   const std::optional<Bounds>& bounds) const {
     if (!value) return "none";
     sink_.figure(name, *value, better);
-    // A draw costs as much as the figure: of very many rows intervals would be narrow, and take minutes.
-    if (!is_full_ || rows_.size() > kMostDrawn) return decimal(*value);
-    const std::optional<Bounds> bounds = resampled(rows_.clusters, figure);
     if (!bounds) return decimal(*value);
     sink_.figure(std::string(name) + "_low", bounds->low, better);
     sink_.figure(std::string(name) + "_high", bounds->high, better);
     return decimal(*value) + " [" + decimal(bounds->low) + ", " + decimal(bounds->high) + "]";
   }
-  std::string head(const char* noun) const {
-    std::vector<uint64_t> clusters = rows_.clusters;
-    std::ranges::sort(clusters);
-    clusters.erase(std::unique(clusters.begin(), clusters.end()), clusters.end());
-    return counted(rows_.size(), noun) + " in " + counted(clusters.size(), "cluster") +
-           " of similar sequences" +
-           (clusters.size() < 2         ? ": too few for intervals"
-            : rows_.size() > kMostDrawn ? ": too many for intervals"
-                                        : "; 95% intervals over these:");
-  }
-  bool is_full() const { return is_full_; }
-
- private:
-  static constexpr size_t kMostDrawn = 20'000;
 
   const Rows& rows_;
   const ReportSink& sink_;
   bool is_full_;
-  std::vector<size_t> all_;
 };
 
 std::vector<double> column(const Rows& rows, std::span<const size_t> which, size_t column) {
@@ -88,34 +118,40 @@ std::vector<double> column(const Rows& rows, std::span<const size_t> which, size
 
 void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& report, const ReportSink& sink) {
   const Teller tell(rows, report, sink);
-  const auto error = [&](double power, const std::function<double(size_t)>& guess) -> Figure {
-    return [&rows, power, guess](std::span<const size_t> which) -> std::optional<double> {
-      double sum = 0;
-      for (const size_t row : which) sum += std::pow(std::abs(rows.of(row, 0) - guess(row)), power);
-      return std::pow(sum / static_cast<double>(which.size()), 1 / power);
-    };
+  enum Sum : size_t { kCount, kSquares, kAbsolute, kSquaresOfMean, kSumCount };
+  SumsByCluster by_cluster;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    Sums& sums = by_cluster.try_emplace(rows.clusters[row], kSumCount, 0.0).first->second;
+    const double right = rows.of(row, 0), error = rows.of(row, 1) - right, from_mean = scale.mean - right;
+    sums[kCount] += 1;
+    sums[kSquares] += error * error;
+    sums[kAbsolute] += std::abs(error);
+    sums[kSquaresOfMean] += from_mean * from_mean;
+  }
+  const auto root = [](Sum which) {
+    return [which](const Sums& sums) { return std::sqrt(sums[which] / sums[kCount]); };
   };
-  const auto predicted = [&](size_t row) { return rows.of(row, 1); };
-  const auto mean = [&](size_t) { return scale.mean; };
   const auto correlation = [&](auto of) -> Figure {
     return [&rows, of](std::span<const size_t> which) {
       return of(column(rows, which, 0), column(rows, which, 1));
     };
   };
   using Values = std::vector<double>;
-  const std::string ranks =
-      tell("spearman", PL_BETTER_HIGHER,
-           correlation([](const Values& a, const Values& b) { return spearman(a, b); }));
-  const std::string linear =
-      tell("pearson", PL_BETTER_HIGHER,
-           correlation([](const Values& a, const Values& b) { return pearson(a, b); }));
-  const std::string square = tell("rmse", PL_BETTER_LOWER, error(2, predicted)),
-                    absolute = tell("mae", PL_BETTER_LOWER, error(1, predicted)),
-                    guess = tell("mean_rmse", PL_BETTER_LOWER, error(2, mean));
+  const std::string ranks = tell.ranks(
+      "spearman", correlation([](const Values& a, const Values& b) { return spearman(a, b); }), rows.size());
+  const std::string linear = tell.ranks(
+      "pearson", correlation([](const Values& a, const Values& b) { return pearson(a, b); }), rows.size());
+  const std::string square = tell.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
+                    absolute = tell.sums("mae", PL_BETTER_LOWER, by_cluster,
+                                         [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
+  // Of a folder nobody knows what it was trained with.
+  const std::string guess =
+      scale.count == 0 ? "" : tell.sums("mean_rmse", PL_BETTER_LOWER, by_cluster, root(kSquaresOfMean));
   if (tell.is_full())
     sink.text(tell.head("number") + "\n  Spearman " + ranks + "  Pearson " + linear +
-              "\n  root mean square error " + square + "  (the training data's mean: " + guess +
-              ")  mean absolute error " + absolute);
+              "\n  root mean square error " + square +
+              (guess.empty() ? "" : "  (the training data's mean: " + guess + ")") +
+              "  mean absolute error " + absolute);
 }
 
 // Right classes by predicted ones, as a table and a picture.
@@ -153,52 +189,77 @@ void show_confusion(const Confusion& confusion, const std::vector<std::string>& 
   if (classes.size() <= kMostShown) sink.file("confusion.svg", draw(map));
 }
 
+// Of each cluster; where there are no rows, of all values together.
+SumsByCluster confusions(const Rows& rows, const Report& report, size_t classes) {
+  SumsByCluster by_cluster;
+  const auto sums = [&](uint64_t cluster) -> Sums& {
+    return by_cluster.try_emplace(cluster, classes * classes, 0.0).first->second;
+  };
+  for (size_t row = 0; row < rows.size(); ++row) {
+    size_t predicted = 0;
+    for (size_t k = 1; k < classes; ++k)
+      if (rows.of(row, 1 + k) > rows.of(row, 1 + predicted)) predicted = k;
+    sums(rows.clusters[row])[static_cast<size_t>(rows.of(row, 0)) * classes + predicted] += 1;
+  }
+  for (const EvaluationValue& value : report.values)
+    if (rows.size() == 0 && value.group.empty() && value.name.starts_with(kConfusion))
+      sums(0).at(std::stoul(std::string(value.name.substr(kConfusion.size())))) += value.sum;
+  return by_cluster;
+}
+
 void tell_classes(const Rows& rows, const Labels& labels, const LabelScale& scale, const Report& report,
                   const ReportSink& sink) {
   const Teller tell(rows, report, sink);
   const size_t classes = scale.classes.size();
-  std::vector<size_t> right(rows.size()), predicted(rows.size());
-  for (size_t row = 0; row < rows.size(); ++row) {
-    right[row] = static_cast<size_t>(rows.of(row, 0));
-    for (size_t k = 1; k < classes; ++k)
-      if (rows.of(row, 1 + k) > rows.of(row, 1 + predicted[row])) predicted[row] = k;
-  }
-  const auto confusion = [&](std::span<const size_t> which) {
+  const SumsByCluster by_cluster = confusions(rows, report, classes);
+  if (by_cluster.empty()) return;
+  const auto confusion = [&](const Sums& sums) {
     Confusion counts(classes);
-    for (const size_t row : which) counts.add(right[row], predicted[row]);
+    counts.counts = sums;
     return counts;
+  };
+  const auto of = [&](auto figure) {
+    return [&, figure](const Sums& sums) { return figure(confusion(sums)); };
   };
   // Of two classes that of the second one, else the mean over those that are there, each against the rest.
   const auto area = [&](std::span<const size_t> which) -> std::optional<double> {
     double sum = 0, there = 0;
     for (size_t k = classes == 2 ? 1 : 0; k < classes; ++k) {
       std::vector<uint8_t> is;
-      for (const size_t row : which) is.push_back(right[row] == k ? 1 : 0);
+      for (const size_t row : which) is.push_back(static_cast<size_t>(rows.of(row, 0)) == k ? 1 : 0);
       const std::optional<double> one = area_under_roc(column(rows, which, 1 + k), is);
       if (one) sum += *one, there += 1;
     }
     return there == 0 ? std::nullopt : std::optional(sum / there);
   };
+  const std::string accuracy = tell.sums("accuracy", PL_BETTER_HIGHER, by_cluster,
+                                         of([](const Confusion&c) { return c.accuracy(); })),
+                    mcc = tell.sums("mcc", PL_BETTER_HIGHER, by_cluster,
+                                    of([](const Confusion&c) { return c.mcc(); })),
+                    f1 = tell.sums("macro_f1", PL_BETTER_HIGHER, by_cluster,
+                                   of([](const Confusion&c) { return c.macro_f1(); }));
+  const std::string roc = rows.size() == 0 ? "" : tell.ranks("auroc", area, rows.size() * classes);
   const std::optional<size_t> usual = scale.number_of(scale.usual);
-  const bool is_q3 = labels.options().is_from_backbone();
-  const std::string accuracy = tell("accuracy", PL_BETTER_HIGHER,
-                                    [&](auto which) { return confusion(which).accuracy(); }),
-                    mcc = tell("mcc", PL_BETTER_HIGHER, [&](auto which) { return confusion(which).mcc(); }),
-                    f1 = tell("macro_f1", PL_BETTER_HIGHER,
-                              [&](auto which) { return confusion(which).macro_f1(); }),
-                    roc = tell("auroc", PL_BETTER_HIGHER, area);
-  const std::string guess = tell("majority_accuracy", PL_BETTER_HIGHER, [&](std::span<const size_t> which) {
-    double sum = 0;
-    for (const size_t row : which) sum += usual && right[row] == *usual ? 1 : 0;
-    return std::optional(sum / static_cast<double>(which.size()));
-  });
+  const std::string guess =
+      !usual ? "" : tell.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster, of([&](const Confusion& c) {
+                                double is = 0, all = 0;
+                                for (size_t k = 0; k < c.counts.size(); ++k) {
+                                  all += c.counts[k];
+                                  is += k / classes == *usual ? c.counts[k] : 0;
+                                }
+                                return is / all;
+                              }));
   if (!tell.is_full()) return;
-  sink.text(tell.head("label") + "\n  " + (is_q3 ? "Q3 (accuracy) " : "accuracy ") + accuracy +
-            "  (always the most frequent class, " + scale.usual + ": " + guess +
-            ")\n  Matthews' correlation " + mcc + "  macro F1 " + f1 + "  area under the ROC curve " + roc);
-  std::vector<size_t> all(rows.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  show_confusion(confusion(all), scale.classes, sink);
+  const std::string head =
+      rows.size() == 0 ? "of evaluations added up, without intervals:" : tell.head("label");
+  sink.text(head + "\n  " + (labels.options().is_from_backbone() ? "Q3 (accuracy) " : "accuracy ") +
+            accuracy +
+            (guess.empty() ? "" : "  (always the most frequent class, " + scale.usual + ": " + guess + ")") +
+            "\n  Matthews' correlation " + mcc + "  macro F1 " + f1 +
+            (roc.empty() ? "" : "  area under the ROC curve " + roc));
+  std::vector<const Sums*> all;
+  for (const auto& [cluster, sums] : by_cluster) all.push_back(&sums);
+  show_confusion(confusion(added(all, up_to(all.size()))), scale.classes, sink);
 }
 
 void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sink) {
@@ -212,7 +273,7 @@ void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sin
     };
   };
   const auto told = [&](const char* name, ContactFigure figure) {
-    return tell(name, PL_BETTER_HIGHER, mean(figure));
+    return tell.ranks(name, mean(figure), rows.size());
   };
   // One by one, in the order in which they are shown.
   const std::string all_l = told("precision_at_L", kTopL), all_l2 = told("precision_at_L2", kTopL2),
@@ -230,6 +291,12 @@ void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sin
 }
 
 }  // namespace
+
+void send_confusion(const EvaluationSink& sink, const Confusion& confusion) {
+  for (size_t k = 0; k < confusion.counts.size(); ++k)
+    if (confusion.counts[k] > 0)
+      sink.value(std::string(kConfusion) + std::to_string(k), confusion.counts[k], 1);
+}
 
 std::string LabelRecord::pack() const {
   return std::string(files::bytes_of(cluster)) + std::string(files::bytes_of(values));
@@ -291,7 +358,7 @@ void report_labels(const Labels& labels, const LabelScale& scale, const Report& 
                          : labels.are_numbers() ? size_t{2}
                                                 : 1 + scale.classes.size();
   const Rows rows(report, columns);
-  if (rows.size() == 0) {
+  if (rows.size() == 0 && (labels.are_contacts() || labels.are_numbers() || scale.classes.empty())) {
     if (report.purpose == Purpose::kEvaluate)
       sink.text(
           "of evaluations that are added up the loss alone is told: the other figures need every prediction");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plugins/tasks/protein/data/labels.hpp"
+#include "plugins/tasks/protein/report/figures.hpp"
 
 namespace pipeline::protein {
 
@@ -44,6 +45,10 @@ enum ContactFigure : size_t {
 // (L, L) log-odds, and kContact, kNoContact or kNoPair; positions: of each residue along the chain.
 std::vector<float> contact_figures(std::span<const float> log_odds, std::span<const uint8_t> labels,
                                    std::span<const int64_t> positions);
+
+// Of a batch's classes: what validations and evaluations that are added up have, whose memory does not grow
+// with labels.
+void send_confusion(const EvaluationSink& sink, const Confusion& confusion);
 
 // The figures of the field, with 95% intervals over clusters in a full evaluation, beside those of guesses
 // that see nothing.

@@ -21,6 +21,8 @@ void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
     errors("objective", "labels are predicted by ESM-2 and ESM C: set task.model = \"esm2\" or \"esmc\"");
   refuse({"mask_ratio", "mask.random", "mask.keep", "mask.span", "predict.mutations", "predict.maskings"},
          "is of use with task.objective = \"masked\" alone: leave it out");
+  if (data.crop == "spatial")
+    errors("data.crop", "is of use with task.objective = \"masked\" alone: labels need \"contiguous\"");
   if (data.unit != "chain") errors("data.unit", "labels are those of chains: set it to \"chain\"");
   if (objective == kContacts)
     return refuse({"label.per", "label.source", "label.column", "label.classes"},

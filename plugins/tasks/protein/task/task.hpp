@@ -120,6 +120,7 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   // With task.objective = regression, classification or contacts.
   std::optional<LabelForm> label_form() const;
   void open_labels();
+  void check_classes(const LabelCounts& counts) const;
   ProteinBatch label_batch(const LoadRequest& request) const;
   void evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink);
   void predict_labels(const ProteinBatch& batch, const PredictionSink& sink);

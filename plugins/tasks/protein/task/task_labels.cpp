@@ -59,7 +59,7 @@ class LabelPacker {
         masking.is_target[static_cast<size_t>(place - rows.front())] = 1;
       }
       if (form_.are_numbers)
-        numbers_.push_back(static_cast<float>(labels->numbers[k]));
+        numbers_.push_back(static_cast<float>((labels->numbers[k] - form_.mean) / form_.deviation));
       else
         classes_.push_back(number_of(labels->classes[k]));
     }
@@ -77,7 +77,7 @@ class LabelPacker {
   int64_t number_of(const std::string& name) const {
     if (const auto number = scale_.number_of(name)) return static_cast<int64_t>(*number);
     fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
-              quoted(scale_.classes), ": leave out what is of another class, or train a new head");
+              quoted(scale_.classes), ": leave out what is of another class");
   }
   void add_pairs(const Sample& kept, const std::vector<int64_t>& rows, const SampleLabels& labels) {
     const size_t length = rows.size(), begin = pairs_.size();
@@ -146,28 +146,61 @@ std::optional<LabelForm> ProteinTask::label_form() const {
   return form;
 }
 
+// Where the run trains its data decide, but for what a head of the same labels has learnt already.
 void ProteinTask::open_labels() {
-  constexpr size_t kMostClasses = 1000;
   if (labels_.are_contacts()) {
     label_scale_.emplace();
     return;
   }
-  if (!label_scale_) label_scale_ = dataset_->label_scale();
+  const bool trains = run().purpose == PL_PURPOSE_TRAIN;
+  if (trains && label_scale_ && label_scale_->where != labels_.where()) {
+    context().warn("labels     the weights have learnt those of \"", label_scale_->where,
+                   "\", and these are of \"", labels_.where(),
+                   "\": what is learnt is found in the data again");
+    label_scale_.reset();
+  }
+  LabelCounts counts;
+  if (trains || !label_scale_) counts = dataset_->label_counts();
+  if (!label_scale_) {
+    const std::vector<std::string>& named = config().label.classes;
+    label_scale_ = counts.scale(named.empty() && labels_.options().is_from_backbone()
+                                    ? std::vector<std::string>{"H", "E", "C"}
+                                    : named);
+    label_scale_->kind = labels_.kind();
+    label_scale_->where = labels_.where();
+  }
   LabelScale& scale = *label_scale_;
   if (labels_.are_numbers()) {
     scale.classes.clear();
     context().info("labels     numbers, learnt as (number - ", scale.mean, ") / ", scale.deviation);
     return;
   }
-  if (scale.classes.size() < 2 || scale.classes.size() > kMostClasses)
-    config_error(
-        "objective",
-        concat("= \"classification\": the data has ", scale.classes.size(),
-               scale.classes.size() == 1 ? concat(" class, ", scale.classes.front()) : " classes",
-               ": must be 2 to ", kMostClasses,
-               scale.classes.size() > kMostClasses ? "; are they numbers (task.objective = \"regression\")?"
-                                                   : ""));
+  check_classes(counts);
   context().info("labels     ", scale.classes.size(), " classes: ", quoted(scale.classes));
+}
+
+void ProteinTask::check_classes(const LabelCounts& counts) const {
+  const std::vector<std::string>& classes = label_scale_->classes;
+  constexpr size_t kMost = LabelCounts::kMostClasses;
+  if (classes.empty())
+    config_error("label.classes", "must name the model's classes, in its order: neither data nor weights do");
+  if (classes.size() < 2 || classes.size() > kMost)
+    config_error("objective",
+                 concat("= \"classification\": the data has ",
+                        classes.size() == 1 ? concat("1 class, ", classes.front())
+                                            : concat("more than ", kMost, " classes"),
+                        ": must be 2 to ", kMost,
+                        classes.size() == 1 ? "" : "; are they numbers (task.objective = \"regression\")?"));
+  std::vector<std::string> unknown, unseen;
+  for (const auto& [name, count] : counts.classes()) {
+    if (!label_scale_->number_of(name)) unknown.push_back(name);
+    if (count == 0) unseen.push_back(name);
+  }
+  if (!unknown.empty())
+    config_error("label.classes", concat("the data has also ", quoted(unknown), ", and the model ",
+                                         quoted(classes), ": name all of them, or leave their samples out"));
+  if (!unseen.empty())
+    context().warn("labels     without a training sample, so that they cannot be learnt: ", quoted(unseen));
 }
 
 ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
@@ -199,6 +232,9 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
   Predictions predictions(batch.packed, form, told);
   const at::Tensor targets = host(batch.packed.targets), values = host(batch.packed.values),
                    pairs = host(batch.packed.pair_labels), positions = host(batch.packed.positions);
+  Confusion confusion(form.classes.size());
+  const bool keeps_records =
+      sink.purpose() == Purpose::kEvaluate || form.of != Of::kResidues || form.are_numbers;
   size_t row = 0, pair = 0;
   for (size_t s = 0; s < batch.ids.size(); ++s) {
     const std::span<const float> predicted = predictions.next();
@@ -224,20 +260,24 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
       count = static_cast<double>(predicted.size() / outputs);
       for (size_t k = 0; k < predicted.size(); k += outputs, ++row) {
         if (form.are_numbers) {
-          const float right = values.const_data_ptr<float>()[row];
-          loss += std::pow(static_cast<double>(predicted[k] - right) / form.deviation, 2);
-          record.values.push_back(right);
+          const double right =
+              static_cast<double>(values.const_data_ptr<float>()[row]) * form.deviation + form.mean;
+          loss += std::pow((static_cast<double>(predicted[k]) - right) / form.deviation, 2);
+          record.values.push_back(static_cast<float>(right));
         } else {
-          const int64_t right = targets.const_data_ptr<int64_t>()[row];
-          loss -= static_cast<double>(predicted[k + static_cast<size_t>(right)]);
+          const auto right = static_cast<size_t>(targets.const_data_ptr<int64_t>()[row]);
+          const auto scores = predicted.subspan(k, outputs);
+          loss -= static_cast<double>(scores[right]);
+          confusion.add(right, static_cast<size_t>(std::ranges::max_element(scores) - scores.begin()));
           record.values.push_back(static_cast<float>(right));
         }
         record.values.insert(record.values.end(), &predicted[k], &predicted[k] + outputs);
       }
     }
     sink.value("loss", loss, count);
-    sink.record(batch.ids[s], LabelRecord::kKey, record.pack());
+    if (keeps_records) sink.record(batch.ids[s], LabelRecord::kKey, record.pack());
   }
+  send_confusion(sink, confusion);
 }
 
 std::vector<std::string> ProteinTask::label_columns() const { return protein::label_columns(*label_form()); }

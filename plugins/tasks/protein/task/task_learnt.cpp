@@ -64,6 +64,9 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
                                      " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
     context().info(note);
+  if (run().purpose == PL_PURPOSE_TRAIN && labels_.is_wanted() && !predicts_labels(folder.string()))
+    context().info("weights    of ", folder.string(),
+                   " without its output head (lm_head.*); the head for labels is new");
   learnt_ = read_learnt(folder);
   if (!learnt_)
     context().info("what the weights in ", folder.string(),
