@@ -121,7 +121,8 @@ TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
   // The folder stands for the whole configuration.
   const auto use = [&](const std::string& verb, std::vector<std::string> more) {
     more.insert(more.begin(), {"--set", "run.device=cpu", "--set", "run.cache_dir=cache"});
-    more.insert(more.begin(), {verb, "model"});
+    more.insert(more.begin(),
+                {verb, "model", "--set", "task.plugin=protein"});  // tests have others of its kind
     return pipeline(more, folder());
   };
   const std::vector<std::string> data{"--set", "task.test_path=structures", "--set",
