@@ -13,7 +13,7 @@ namespace {
 
 using Of = LabelForm::Of;
 
-constexpr int kDigits = 4;
+constexpr int kProbabilityDigits = 4;
 
 bool are_letters(const LabelForm& form) {
   return !form.classes.empty() &&
@@ -38,7 +38,8 @@ std::string prediction_of(const LabelForm& form, std::span<const float> predicte
 std::vector<std::string> probabilities_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
   std::vector<std::string> fields;
   for (size_t c = 0; c < form.classes.size(); ++c)
-    fields.push_back(decimal(std::exp(static_cast<double>(predicted[k * form.classes.size() + c])), kDigits));
+    fields.push_back(
+        decimal(std::exp(static_cast<double>(predicted[k * form.classes.size() + c])), kProbabilityDigits));
   return fields;
 }
 
@@ -90,7 +91,7 @@ std::string pair_rows(const LabelledSample& one, bool with_header) {
     const bool is_contact =
         has_both && std::ranges::binary_search(one.labels.contacts, std::pair(pair.i, pair.j));
     csv += csv_field(one.name) + "," + csv_field(one.chain) + "," + place_of(residues[pair.i]) + "," +
-           place_of(residues[pair.j]) + "," + decimal(probability(pair.log_odds), kDigits) + "," +
+           place_of(residues[pair.j]) + "," + decimal(probability(pair.log_odds), kProbabilityDigits) + "," +
            (has_both ? is_contact ? "1" : "0" : "") + "\n";
   }
   return csv;
