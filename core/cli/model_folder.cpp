@@ -107,6 +107,25 @@ std::string task_for(plugins::Registry& registry, const std::string& folder) {
                                 folder, fmt::join(takers, " and "), takers.front()));
 }
 
+// Of the options that take an adapter the one of this model: the folder says more of its table then.
+std::string adapter_option(const plugins::Plugin& task, const std::string& folder,
+                           const std::string& adapter) {
+  const std::vector<std::string> options = train::adapter_options(task);
+  if (options.empty())
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: is a PEFT adapter, and the task {} takes none", adapter, task.name()));
+  for (const std::string& option : options) {
+    const size_t begin = std::string_view("task.").size();
+    const std::string table = option.substr(begin, option.rfind('.') + 1 - begin);
+    const config::Config config = config::load({.sets = {fmt::format("task.plugin=\"{}\"", task.name()),
+                                                         fmt::format("{}=\"{}\"", option, adapter)}});
+    const auto told = train::model_options(task, config.plugin("task", task.options()), {.folder = folder});
+    if (std::ranges::any_of(told, [&](const config::ModelOption& one) { return one.key.starts_with(table); }))
+      return option;
+  }
+  return options.front();
+}
+
 }  // namespace
 
 bool is_model_folder(const std::string& file) { return is_adapter(file) || train::is_foreign(file); }
@@ -151,10 +170,8 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
     chosen = fmt::format("task.plugin=\"{}\"", name);
   }
   if (!adapts) return;
-  const std::string option = train::adapter_option(registry.find(plugins::Kind::kTask, name));
-  if (option.empty())
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: is a PEFT adapter, and the task {} takes none", named, name));
+  const std::string option =
+      adapter_option(registry.find(plugins::Kind::kTask, name), verb_args.checkpoint, named);
   args.sets.insert(args.sets.begin(), fmt::format("{}=\"{}\"", option, named));
 }
 

@@ -292,16 +292,27 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
       with({"predict", "train.toml", "--output", run + ".csv"}, exports);
       with({"predict", "train.toml", "--checkpoint", base + "-folder", "--output", run + "-again.csv"},
            adapts);
+      // The folder of the adapter says the rest: model, labels and classes.
+      const std::string letters = fields_of(read_lines(path("scan.csv")).at(1)).at(1);
+      write_text(path("one.fasta"), ">m0\n" + letters + "\n");
+      const Result alone =
+          pipeline({"predict", run + "/export", "--set", "task.test_path=one.fasta", "--set",
+                    "task.plugin=protein", "--set", "run.device=cpu", "--output", run + "-alone.csv"},
+                   folder());
+      ASSERT_EQ(alone.code, 0) << alone.err;
       const auto ours = read_lines(path(run + ".csv")), again = read_lines(path(run + "-again.csv"));
       ASSERT_EQ(ours.size(), again.size());
-      for (size_t i = 1; i < ours.size(); ++i) {
-        const std::string one = fields_of(ours[i]).at(3), other = fields_of(again[i]).at(3);
-        if (name == std::string("sites")) {
-          EXPECT_EQ(one, other) << ours[i];
+      const auto expect_same = [&, is_text = name == std::string("sites")](const std::string& a,
+                                                                           const std::string& b) {
+        const std::string one = fields_of(a).at(3), other = fields_of(b).at(3);
+        if (is_text) {
+          EXPECT_EQ(one, other) << a;
         } else {
-          EXPECT_NEAR(std::stod(one), std::stod(other), 1e-3) << ours[i];
+          EXPECT_NEAR(std::stod(one), std::stod(other), 1e-3) << a;
         }
-      }
+      };
+      for (size_t i = 1; i < ours.size(); ++i) expect_same(ours[i], again[i]);
+      expect_same(ours.at(1), read_lines(path(run + "-alone.csv")).at(1));
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
@@ -18,11 +19,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string task_option_for_adapters(const config::Config& config, plugins::Registry& registry) {
+std::vector<std::string> task_options_for_adapters(const config::Config& config,
+                                                   plugins::Registry& registry) {
   try {
-    return adapter_option(registry.find(plugins::Kind::kTask, config.get_string("task.plugin")));
+    return adapter_options(registry.find(plugins::Kind::kTask, config.get_string("task.plugin")));
   } catch (const Error&) {  // the session says what is wrong with the task
-    return "";
+    return {};
   }
 }
 
@@ -56,14 +58,16 @@ void require_named_weights(const config::Config& config, plugins::Registry& regi
   }
   if (is_ours(path)) return;
   if (fs::exists(path / "adapter_config.json")) {
-    const std::string option = task_option_for_adapters(config, registry);
-    if (option.empty())
+    std::vector<std::string> options;
+    for (const std::string& option : task_options_for_adapters(config, registry))
+      options.push_back(fmt::format("--set {}={}", option, args.checkpoint));
+    if (options.empty())
       fail(fmt::format("{}: is a PEFT adapter, and the task {} takes none", named,
                        config.get_string("task.plugin")));
     fail(fmt::format(
         "{}: is a PEFT adapter: name it in place of the configuration, or the folder of its model "
-        "here and --set {}={}",
-        named, option, args.checkpoint));
+        "here and {}",
+        named, fmt::join(options, " or ")));
   }
   const std::string known = foreign::folder(path);
   fail(fmt::format("{}: {}", named,
@@ -73,11 +77,12 @@ void require_named_weights(const config::Config& config, plugins::Registry& regi
                        : known));
 }
 
-std::string adapter_option(const plugins::Plugin& task) {
+std::vector<std::string> adapter_options(const plugins::Plugin& task) {
+  std::vector<std::string> options;
   for (const pl_option& option : task.options())
     if (option.type == PL_OPTION_PATH && view(option.key).ends_with("lora.init_from"))
-      return fmt::format("task.{}", view(option.key));
-  return "";
+      options.push_back(fmt::format("task.{}", view(option.key)));
+  return options;
 }
 
 std::string state_of_folder(const std::string& folder) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "core/config/config.hpp"
 #include "core/plugins/plugin.hpp"
@@ -16,9 +17,9 @@ namespace pipeline::train {
 void require_named_weights(const config::Config& config, plugins::Registry& registry,
                            const InferenceArgs& args);
 
-// The option of `task` that takes an adapter's folder, with the table's name: "task.language.lora.init_from".
-// Empty: it takes none.
-std::string adapter_option(const plugins::Plugin& task);
+// The options of `task` that take an adapter's folder, with the table's name: "task.language.lora.init_from";
+// one for each kind of model. Empty: it takes none.
+std::vector<std::string> adapter_options(const plugins::Plugin& task);
 
 // Tells a model folder whose files have changed from what it was: names, sizes and times.
 std::string state_of_folder(const std::string& folder);

@@ -14,6 +14,7 @@
 #include "plugins/data/structures/structure.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esm2/sequences.hpp"
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
@@ -273,9 +274,11 @@ void Esm2::import_folder(const std::filesystem::path& folder) {
 }
 
 void Esm2::export_folder(const std::filesystem::path& folder) const {
-  if (lora_.exports_adapter())
+  if (lora_.exports_adapter()) {
+    if (config_.label) write_adapter_label(folder.string(), *config_.label, "Esm");
     return adapters::export_adapter(folder.string(), parameters_, lora_, esm2::adapted_model(config_),
                                     lora_.base_model);
+  }
   esm2::export_folder(
       folder.string(), config_, parameters_, extras_,
       [&](const ParameterRegistry::Declared& parameter) { return adapters::merged(parameter, layers_); });

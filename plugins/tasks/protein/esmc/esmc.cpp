@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::protein {
@@ -81,9 +82,11 @@ void Esmc::import_folder(const std::filesystem::path& folder) {
 }
 
 void Esmc::export_folder(const std::filesystem::path& folder) const {
-  if (lora_.exports_adapter())
+  if (lora_.exports_adapter()) {
+    if (config_.label) write_adapter_label(folder.string(), *config_.label, "Esmc");
     return adapters::export_adapter(folder.string(), parameters_, lora_, esmc::adapted_model(config_),
                                     lora_.base_model);
+  }
   esmc::export_folder(
       folder.string(), config_, parameters_, extras().files,
       [&](const ParameterRegistry::Declared& parameter) { return adapters::merged(parameter, layers_); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -19,6 +20,7 @@ using nlohmann::json;
 
 constexpr const char *kOfChains = "ForSequenceClassification", *kOfResidues = "ForTokenClassification",
                      *kOfPairs = "ForContactPrediction";
+constexpr const char* kAdapterFile = "labels.json";
 constexpr const char *kNumbers = "regression", *kOneClass = "single_label_classification";
 
 // The head's last layer gives numbers in the folder, and here what they are learnt as.
@@ -82,6 +84,18 @@ void compare_label(hugging_face::Differences& differences, const std::optional<L
   if (!ours || ours->of == LabelForm::Of::kPairs) return;
   differences.compare("task.label.per", per_of(*ours), per_of(*theirs));
   differences.compare("task.label.classes", ours->classes, theirs->classes);
+}
+
+void write_adapter_label(const std::string& adapter, const LabelForm& form, const std::string& name) {
+  json values;
+  write_label(form, name, values);
+  hugging_face::write_text(adapter + "/" + kAdapterFile, values.dump(2) + "\n");
+}
+
+std::optional<LabelForm> read_adapter_label(const std::string& adapter, const std::string& name) {
+  const std::string path = adapter + "/" + kAdapterFile;
+  if (adapter.empty() || !std::filesystem::exists(path)) return std::nullopt;
+  return read_label(ConfigFile(path), name);
 }
 
 bool predicts_labels(const std::string& folder) {

@@ -22,6 +22,10 @@ void write_label(const LabelForm& form, const std::string& name, nlohmann::json&
 void compare_label(hugging_face::Differences& differences, const std::optional<LabelForm>& ours,
                    const std::optional<LabelForm>& theirs);
 
+// An adapter's folder has the same beside it, in a file of ours: PEFT's says nothing of labels.
+void write_adapter_label(const std::string& adapter, const LabelForm& form, const std::string& name);
+std::optional<LabelForm> read_adapter_label(const std::string& adapter, const std::string& name);
+
 // Whether the folder of an ESM-2 or ESM C has a head for labels, or PEFT's of an adapter.
 bool predicts_labels(const std::string& folder);
 bool adapter_predicts_labels(const std::string& adapter);

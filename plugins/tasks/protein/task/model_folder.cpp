@@ -4,6 +4,7 @@
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esmc/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
+#include "plugins/tasks/protein/model/label_folder.hpp"
 #include "plugins/tasks/protein/task/config.hpp"
 
 namespace pipeline::protein {
@@ -62,7 +63,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   if (type == "esm") {
     const Esm2Config theirs = esm2::read_config(path.string());
     tell("model", std::string("esm2"));
-    tell_label(theirs.label);
+    tell_label(theirs.label ? theirs.label : read_adapter_label(config.esm2.lora.init_from.string(), "Esm"));
     tell("esm2.num_layers", theirs.num_layers);
     tell("esm2.hidden_dim", theirs.hidden_dim);
     tell("esm2.num_heads", theirs.num_heads);
@@ -81,7 +82,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     EsmcConfig usual = theirs;
     usual.intermediate = 0;
     tell("model", std::string("esmc"));
-    tell_label(theirs.label);
+    tell_label(theirs.label ? theirs.label : read_adapter_label(config.esmc.lora.init_from.string(), "Esmc"));
     tell("esmc.num_layers", theirs.num_layers);
     tell("esmc.hidden_dim", theirs.hidden_dim);
     tell("esmc.num_heads", theirs.num_heads);
