@@ -142,7 +142,8 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
     const double value = figure.of(all);
     const auto bounds = intervals::resampled(figure.pictures, figure.of);
     const std::string name = figure.name;
-    if (name == "chrf" || name == "cider_d") sink.figure(name, value, PL_BETTER_HIGHER);
+    // The others are metrics, which are told anyhow.
+    if (name == "vqa" || name == "chrf" || name == "cider_d") sink.figure(name, value, PL_BETTER_HIGHER);
     char line[120];
     std::snprintf(line, sizeof line, "\n  %-9s %10.4f", figure.name, value);
     text += line;

@@ -83,7 +83,6 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     if (!scored.includes(sink.purpose(), id)) continue;
     sink.value("exact", score.exact, 1);
     sink.value("f1", score.f1, 1);
-    if (score.vqa) sink.value("vqa", *score.vqa, 1);
     if (!is_full) continue;
     sink.record(id, kScoredRecord, score.pack());
     const AnswerScore without = score_answer(truths, blind[i]);
@@ -208,9 +207,6 @@ std::vector<Metric> VlmTask::metrics() {
        .help = "share of the answers that are right, as SQuAD compares them",
        .better = PL_BETTER_HIGHER},
       {.name = "f1", .help = "F1 of an answer's words", .better = PL_BETTER_HIGHER},
-      {.name = "vqa",
-       .help = "VQA accuracy, of questions that several people answered",
-       .better = PL_BETTER_HIGHER},
       {.name = "blind_loss", .help = "the loss with the picture withheld"},
       {.name = "blind_exact", .help = "exact with the picture withheld", .better = PL_BETTER_HIGHER},
       {.name = "blind_f1", .help = "f1 with the picture withheld", .better = PL_BETTER_HIGHER},
