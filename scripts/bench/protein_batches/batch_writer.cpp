@@ -27,7 +27,9 @@ safetensors::Dtype dtype_of(const at::Tensor& tensor) {
   }
 }
 
-void save(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors) {
+// Those that there are: a model that sees no structure gets none.
+void save(const std::filesystem::path& path, std::map<std::string, at::Tensor> tensors) {
+  std::erase_if(tensors, [](const auto& named) { return !named.second.defined(); });
   safetensors::Writer writer(path.string());
   for (const auto& [name, tensor] : tensors) writer.declare(name, dtype_of(tensor), tensor.sizes().vec());
   for (const safetensors::TensorInfo& info : writer.layout()) {
