@@ -87,8 +87,7 @@ class Teller {
     const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
     return counted(rows_.size(), noun) + " in " + counted(clusters.size(), "cluster") +
            " of similar sequences" +
-           (clusters.size() < 2 ? ": too few for intervals"
-                                : "; 95% intervals over these, where they do not take long:");
+           (clusters.size() < 2 ? ": too few for intervals" : "; 95% intervals over these:");
   }
   bool is_full() const { return is_full_; }
 
