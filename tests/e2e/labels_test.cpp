@@ -1,6 +1,7 @@
 // Labels of proteins as a user learns them: from tables and from structures, all of a model or parts of it.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -116,7 +117,7 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   EXPECT_THAT(
       trained.out,
       AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), "
-                      "odd (\"high\" in column \"stability\" is no number)"),
+                      "odd (\"high\" in column \"stability\" is no number, or too large a one)"),
             HasSubstr("labels     numbers, learnt as (number - "), HasSubstr("  spearman 0.")));
   EXPECT_THAT(read_text(path("run/splits.csv")), HasSubstr("odd,,,no label,37\n"));
   const Result evaluated = call("evaluate", settings);
@@ -156,6 +157,29 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   EXPECT_THAT(judged.out, AllOf(HasSubstr("Spearman 0."), Not(HasSubstr("the training data's mean"))));
   EXPECT_NEAR(std::stod(fields_of(read_lines(path("folder.csv")).at(1)).at(3)),
               std::stod(fields_of(lines.at(1)).at(3)), 1e-3);
+}
+
+TEST_F(Labels, WhatIsSmallBesideTheMeanIsNotLost) {
+  std::string table;
+  for (const std::string& line : read_lines(path("scan.csv"))) {
+    auto fields = fields_of(line);
+    char* end = nullptr;
+    if (const double value = std::strtod(fields.at(3).c_str(), &end);
+        end != fields.at(3).c_str() && *end == '\0')
+      fields.at(3) = std::to_string(1234567 + value / 100);
+    for (size_t i = 0; i < fields.size(); ++i) table += (i > 0 ? "," : "") + fields[i];
+    table += "\n";
+  }
+  write_text(path("far.csv"), table);
+  std::vector<std::string> near = words(kStability), far = near;
+  far.insert(far.end(), {"--set", "task.sequences=far.csv", "--set", "run.dir=far"});
+  for (const auto& settings : {near, far}) {
+    ASSERT_EQ(call("run", settings).code, 0);
+    ASSERT_EQ(call("evaluate", settings).code, 0);
+  }
+  EXPECT_NEAR(figure(path("far"), "spearman"), figure(path("run"), "spearman"), 1e-3);
+  EXPECT_NEAR(figure(path("far"), "rmse") * 100, figure(path("run"), "rmse"), 1e-2);
+  EXPECT_NEAR(figure(path("far"), "mean_rmse") * 100, figure(path("run"), "mean_rmse"), 1e-3);
 }
 
 TEST_F(Labels, AreLearntAlikeOnAnyNumberOfProcesses) {
@@ -336,10 +360,15 @@ TEST_F(Labels, WhatCannotBeIsRefusedByName) {
               HasSubstr("none of 242 sequences has a label (task.label): m0: no backbone"));
   EXPECT_THAT(problem({"task.objective=classification", "task.label.source=secondary_structure"}),
               HasSubstr("needs task.objective = \"classification\" and task.label.per = \"residue\""));
+  EXPECT_THAT(problem({"task.objective=classification", "task.label.column=split"}),
+              HasSubstr("is the column of task.data.split_column: labels need one of their own"));
   std::vector<std::string> frozen = kPlace;
   frozen.emplace_back("task.freeze=[\"encoder.*\"]");
   EXPECT_THAT(problem(frozen),
               HasSubstr("\"encoder.*\" matches no parameter; there are classifier.*, esm.*"));
+  std::vector<std::string> twice = kPlace;
+  twice.emplace_back("task.label.classes=[\"cytosol\", \"membrane\", \"cytosol\"]");
+  EXPECT_THAT(problem(twice), HasSubstr("has \"cytosol\" twice"));
   std::vector<std::string> named = kPlace;
   named.emplace_back("task.label.classes=[\"cytosol\", \"nucleus\"]");
   EXPECT_THAT(problem(named),

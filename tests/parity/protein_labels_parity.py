@@ -14,8 +14,8 @@ from pathlib import Path
 
 from peer_packages import needed, use_their_python
 
-CELL_TOLERANCE = 0.5e-4 + 2e-6  # of probabilities in tables, which have four decimals
-NUMBER_TOLERANCE = 1e-5  # relative, of small ones absolute: numbers have six digits, and are sums of terms of some 1
+CELL_TOLERANCE = 0.5e-6 + 2e-6  # of probabilities in tables, which have six decimals
+NUMBER_TOLERANCE = 1e-5  # relative, of small ones absolute: they are sums of terms of some 1
 LOSS_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 2e-4  # of the largest: it is a difference of weights, which rounds
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"

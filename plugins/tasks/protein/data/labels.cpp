@@ -85,8 +85,8 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
     if (are_numbers()) {
       const std::optional<double> value = number_of(parts[n]);
       if (!value) {
-        labels.problem =
-            concat("\"", parts[n].substr(0, 40), "\" in column \"", options_.column, "\" is no number");
+        labels.problem = concat("\"", parts[n].substr(0, 40), "\" in column \"", options_.column,
+                                "\" is no number, or too large a one");
         return labels;
       }
       if (std::isnan(*value)) continue;

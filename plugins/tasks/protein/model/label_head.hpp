@@ -24,6 +24,8 @@ struct LabelForm {
   double mean = 0, deviation = 1;         // of numbers: the head's output is (number - mean) / deviation
 
   bool operator==(const LabelForm&) const = default;
+  // The number that `learnt` stands for, in double: float32 would lose what is small beside the mean.
+  double number(float learnt) const { return static_cast<double>(learnt) * deviation + mean; }
   int64_t outputs() const { return classes.empty() ? 1 : static_cast<int64_t>(classes.size()); }
 };
 
@@ -54,7 +56,8 @@ class LabelHead {
   // The sum over labels of the cross-entropy in nats, or of the squared error in units of deviation^2; of
   // contacts over chains of the mean over their pairs.
   at::Tensor loss(const at::Tensor& outputs, const PackedProteins& batch) const;
-  // What is told of outputs: log-probabilities of classes, numbers, log-odds of contacts. Not differentiable.
+  // What is told of outputs: log-probabilities of classes, numbers as they are learnt, log-odds of contacts.
+  // Not differentiable.
   at::Tensor told(const at::Tensor& outputs) const;
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using Of = LabelForm::Of;
 
-constexpr int kProbabilityDigits = 4;
+constexpr int kProbabilityDigits = 6;
 
 bool are_letters(const LabelForm& form) {
   return !form.classes.empty() &&
@@ -24,13 +24,13 @@ double probability(float log_odds) { return 1 / (1 + std::exp(-static_cast<doubl
 
 std::string number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
+  std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
 
 // Of the k-th label in `predicted`: the likeliest class, or the number.
 std::string prediction_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
-  if (form.are_numbers) return number(static_cast<double>(predicted[k]));
+  if (form.are_numbers) return number(form.number(predicted[k]));
   const auto row = predicted.subspan(k * form.classes.size(), form.classes.size());
   return form.classes[static_cast<size_t>(std::ranges::max_element(row) - row.begin())];
 }

@@ -86,7 +86,6 @@ class Teller {
   std::string head(const char* noun) const {
     const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
     return counted(rows_.size(), noun) + " in " + counted(clusters.size(), "cluster") +
-           " of similar sequences" +
            (clusters.size() < 2 ? ": too few for intervals" : "; 95% intervals over these:");
   }
   bool is_full() const { return is_full_; }
@@ -121,7 +120,8 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
   SumsByCluster by_cluster;
   for (size_t row = 0; row < rows.size(); ++row) {
     Sums& sums = by_cluster.try_emplace(rows.clusters[row], kSumCount, 0.0).first->second;
-    const double right = rows.of(row, 0), error = rows.of(row, 1) - right, from_mean = scale.mean - right;
+    const double error = (rows.of(row, 1) - rows.of(row, 0)) * scale.deviation,
+                 from_mean = rows.of(row, 0) * scale.deviation;
     sums[kCount] += 1;
     sums[kSquares] += error * error;
     sums[kAbsolute] += std::abs(error);

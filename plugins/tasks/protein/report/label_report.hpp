@@ -15,8 +15,8 @@
 
 namespace pipeline::protein {
 
-// Of one sample. Rows are its labels: the right number and the predicted one; the number of the right class
-// and the log-probability of each; of contacts one row, kContactFigures.
+// Of one sample. Rows are its labels: the right number and the predicted one, as they are learnt; the number
+// of the right class and the log-probability of each; of contacts one row, kContactFigures.
 struct LabelRecord {
   static constexpr std::string_view kKey = "labels";
 

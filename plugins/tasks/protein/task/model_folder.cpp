@@ -31,6 +31,12 @@ void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
   if (objective == kRegression)
     refuse({"label.classes"}, "is of no use with task.objective = \"regression\"");
   const bool is_classes = objective == kClassification;
+  for (const auto& [key, name] : {std::pair("sequence_column", data.sequence_column),
+                                  {"id_column", data.id_column},
+                                  {"split_column", data.split_column},
+                                  {"cluster_column", data.cluster_column}})
+    if (!label.is_from_backbone() && label.column == name)
+      errors("label.column", concat("is the column of task.data.", key, ": labels need one of their own"));
   if (label.is_from_backbone() && (!is_classes || !label.is_per_residue()))
     errors("label.source", concat("= \"", label.source,
                                   "\" needs task.objective = \"classification\" and task.label.per = "

@@ -192,14 +192,18 @@ void ProteinTask::check_classes(const LabelCounts& counts) const {
                         ": must be 2 to ", kMost,
                         classes.size() == 1 ? "" : "; are they numbers (task.objective = \"regression\")?"));
   std::vector<std::string> unknown, unseen;
-  for (const auto& [name, count] : counts.classes()) {
+  for (const auto& [name, count] : counts.classes())
     if (!label_scale_->number_of(name)) unknown.push_back(name);
-    if (count == 0) unseen.push_back(name);
+  for (auto one = classes.begin(); one != classes.end(); ++one) {
+    if (std::find(one + 1, classes.end(), *one) != classes.end())
+      config_error("label.classes", concat("has \"", *one, "\" twice: each class must have its own name"));
+    const auto found = counts.classes().find(*one);
+    if (found == counts.classes().end() || found->second == 0) unseen.push_back(*one);
   }
   if (!unknown.empty())
     config_error("label.classes", concat("the data has also ", quoted(unknown), ", and the model ",
                                          quoted(classes), ": name all of them, or leave their samples out"));
-  if (!unseen.empty())
+  if (!unseen.empty() && run().purpose == PL_PURPOSE_TRAIN)
     context().warn("labels     without a training sample, so that they cannot be learnt: ", quoted(unseen));
 }
 
@@ -260,10 +264,9 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
       count = static_cast<double>(predicted.size() / outputs);
       for (size_t k = 0; k < predicted.size(); k += outputs, ++row) {
         if (form.are_numbers) {
-          const double right =
-              static_cast<double>(values.const_data_ptr<float>()[row]) * form.deviation + form.mean;
-          loss += std::pow((static_cast<double>(predicted[k]) - right) / form.deviation, 2);
-          record.values.push_back(static_cast<float>(right));
+          const float right = values.const_data_ptr<float>()[row];
+          loss += std::pow(static_cast<double>(predicted[k] - right), 2);
+          record.values.push_back(right);
         } else {
           const auto right = static_cast<size_t>(targets.const_data_ptr<int64_t>()[row]);
           const auto scores = predicted.subspan(k, outputs);
