@@ -114,6 +114,7 @@ std::string adapter_option(const plugins::Plugin& task, const std::string& folde
   if (options.empty())
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: is a PEFT adapter, and the task {} takes none", adapter, task.name()));
+  if (options.size() == 1) return options.front();
   for (const std::string& option : options) {
     const size_t begin = std::string_view("task.").size();
     const std::string table = option.substr(begin, option.rfind('.') + 1 - begin);

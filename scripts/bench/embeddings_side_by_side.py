@@ -95,9 +95,7 @@ def main():
     residues = sum(map(len, sequences))
     with tempfile.TemporaryDirectory(prefix="pipeline-bench-") as name:
         folder = Path(name)
-        esm2_reference.make_model(**SIZES[arguments.model]).save_pretrained(folder / "esm2")
-        (folder / "vocab.txt").write_text("\n".join(esm2_reference.VOCABULARY))
-        transformers.EsmTokenizer(str(folder / "vocab.txt")).save_pretrained(folder / "esm2")
+        esm2_reference.save_model(folder / "esm2", "esm", **SIZES[arguments.model])
         (folder / "some.fasta").write_text("".join(f">p{i}\n{sequence}\n" for i, sequence in enumerate(sequences)))
         theirs = Theirs(folder / "esm2", arguments.batch)
         seconds = {"pipeline": [], "file's order": [], "by length": []}

@@ -129,8 +129,11 @@ at::Tensor Esm2::embedded(const Sequences& sequences, const ForwardPass& pass) c
 
 at::Tensor Esm2::body(const PackedProteins& batch, const ForwardPass& pass) const {
   const Sequences sequences(batch, config_.token_dropout);
+  std::vector<int64_t> rows = sequences.targets;
+  if (config_.label && config_.label->of == LabelForm::Of::kChains)  // at <cls>, before the first residue
+    for (int64_t& row : rows) --row;
   return transformer::run_layers(layers_, embedded(sequences, pass), shared(sequences), pass, parameters_,
-                                 sequences.targets);
+                                 rows);
 }
 
 Embeddings Esm2::embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const {
@@ -176,12 +179,6 @@ at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
 
 at::Tensor Esm2::with_label_outputs(const PackedProteins& batch, const ForwardPass& pass,
                                     const std::function<at::Tensor(const at::Tensor&)>& then) const {
-  const Sequences sequences(batch, config_.token_dropout);
-  std::vector<int64_t> rows = sequences.targets;
-  if (config_.label->of == LabelForm::Of::kChains)  // at <cls>, before the first residue
-    for (int64_t& row : rows) --row;
-  const at::Tensor x =
-      transformer::run_layers(layers_, embedded(sequences, pass), shared(sequences), pass, parameters_, rows);
   const transformer::Dropout dropout{pass.training ? config_.hidden_dropout : 0,
                                      transformer::dropout_key(pass.dropout_seed, kLabelDropout)};
   return pass.run_once(0,
@@ -191,7 +188,7 @@ at::Tensor Esm2::with_label_outputs(const PackedProteins& batch, const ForwardPa
                                             last_norm_.bias, last_norm_.eps);
                          return Tensors{then(label_head_->outputs(normed, batch, dropout, pass.compute))};
                        },
-                       {x})[0];
+                       {body(batch, pass)})[0];
 }
 
 at::Tensor Esm2::labels(const PackedProteins& batch, const ForwardPass& pass) const {

@@ -71,7 +71,7 @@ class Esm2 : public ProteinModel {
   // What the layers share, and what the first one gets: (R, C).
   transformer::LayerPass shared(const esm2::Sequences& sequences) const;
   at::Tensor embedded(const esm2::Sequences& sequences, const ForwardPass& pass) const;
-  // The last layer's output at the target rows: (T, C).
+  // The last layer's output at the target rows, of labels of chains at <cls>: (T, C).
   at::Tensor body(const PackedProteins& batch, const ForwardPass& pass) const;
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;

@@ -124,7 +124,6 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   ProteinBatch label_batch(const LoadRequest& request) const;
   void evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink);
   void predict_labels(const ProteinBatch& batch, const PredictionSink& sink);
-  std::vector<std::string> label_columns() const;
   int64_t embedded_layer();
   void draw_map(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
   Metadata metadata(int64_t layer) const;

@@ -283,8 +283,6 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
   send_confusion(sink, confusion);
 }
 
-std::vector<std::string> ProteinTask::label_columns() const { return protein::label_columns(*label_form()); }
-
 void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink& sink) {
   const LabelForm form = *label_form();
   const auto rows_of = [&](size_t i) { return int64_t{dataset_->row(batch.split, batch.ids[i]).residues}; };

@@ -56,15 +56,16 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
+  const bool lacks_head = labels_.is_wanted() && !predicts_labels(folder.string()),
+             trains = run().purpose == PL_PURPOSE_TRAIN;
   const std::string adapter =
       (config().kind == "esm2" ? config().esm2.lora : config().esmc.lora).init_from.string();
-  if (run().purpose != PL_PURPOSE_TRAIN && labels_.is_wanted() && !predicts_labels(folder.string()) &&
-      (adapter.empty() || !adapter_predicts_labels(adapter)))
+  if (lacks_head && !trains && (adapter.empty() || !adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
     context().info(note);
-  if (run().purpose == PL_PURPOSE_TRAIN && labels_.is_wanted() && !predicts_labels(folder.string()))
+  if (lacks_head && trains)
     context().info("weights    of ", folder.string(),
                    " without its output head (lm_head.*); the head for labels is new");
   learnt_ = read_learnt(folder);

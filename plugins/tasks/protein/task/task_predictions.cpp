@@ -3,13 +3,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
+#include "plugins/tasks/protein/report/label_files.hpp"
 #include "plugins/tasks/protein/report/predictions.hpp"
 #include "plugins/tasks/protein/task/pack.hpp"
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
 std::vector<std::string> ProteinTask::prediction_columns() {
-  if (labels_.is_wanted() && config().predict.wants("scores")) return label_columns();
+  if (labels_.is_wanted() && config().predict.wants("scores")) return label_columns(*label_form());
   if (!config().predict.wants("scores")) return {"residues", "known"};
   return {"residues", "known", "recovery", "perplexity", "entropy"};
 }
