@@ -16,22 +16,19 @@ using nlohmann::ordered_json;
 
 constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_template.jinja";
 
-// The conversation with kGuard in all that people wrote, where a special token would be found. stays(token):
-// one that is left as it is.
-void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer,
-                          const std::function<bool(std::string_view token)>& stays) {
-  if (value.is_structured()) {
-    for (const auto& [key, item] : value.items())
-      if (key != "role" && key != "type") break_special_tokens(item, tokenizer, stays);
-    return;
-  }
-  if (!value.is_string()) return;
-  std::string& text = value.get_ref<std::string&>();
+using Stays = std::function<bool(std::string_view token)>;
+
+// kGuard in all that people wrote, where a special token would be found. stays(token): one that is left as it
+// is.
+void break_special_tokens(std::string& text, const text::Tokenizer& tokenizer, const Stays& stays) {
+  for (const std::string_view mark : {kGuard, kAnswerMark})
+    if (text.find(mark) != std::string::npos)
+      fail_with(PL_ERROR_CONFIG, "the conversation has a character that no text has (U+FDD0 to U+FDD2)");
   for (size_t at = 0; at < text.size();) {
     const auto special = tokenizer.first_special(std::string_view(text).substr(at));
     if (special.bytes == 0) return;
     at += special.at;
-    if (stays(std::string_view(text).substr(at, special.bytes))) {
+    if (stays && stays(std::string_view(text).substr(at, special.bytes))) {
       at += special.bytes;
       continue;
     }
@@ -39,6 +36,23 @@ void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer,
     text.insert(at, kGuard);
     at += kGuard.size();
   }
+}
+
+// Keys are text as well. kept: whose value stays as it is, in this object alone.
+void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer, const Stays& stays,
+                          std::string_view kept = {}) {
+  if (value.is_string()) break_special_tokens(value.get_ref<std::string&>(), tokenizer, stays);
+  if (value.is_array())
+    for (ordered_json& item : value) break_special_tokens(item, tokenizer, stays);
+  if (!value.is_object()) return;
+  ordered_json::object_t broken;
+  for (auto& [key, item] : value.get_ref<ordered_json::object_t&>()) {
+    std::string name = key;
+    break_special_tokens(name, tokenizer, nullptr);
+    if (key != kept) break_special_tokens(item, tokenizer, stays);
+    broken.emplace_back(std::move(name), std::move(item));
+  }
+  value = std::move(broken);
 }
 
 ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
@@ -143,21 +157,24 @@ Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) 
   return template_.render(variables, date_);
 }
 
+// A message's role and the type of a part of its content say which; all else is text of somebody.
 ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
-  const auto none = [](std::string_view) { return false; };
   // What a template reads in answers and does not write around them, such as <think>.
-  const auto of_answers = [&](std::string_view token) {
+  const Stays of_answers = [&](std::string_view token) {
     return source_.find(token) != std::string::npos && around_answers_.find(token) == std::string::npos;
   };
   ordered_json copy = conversation;
-  for (const auto& [key, value] : copy.items()) {
-    if (key == "tools") break_special_tokens(value, *tokenizer_, none);
-    if (key != "messages") continue;
-    for (ordered_json& message : value) {
-      const bool is_answer = message.value("role", "") == "assistant";
-      break_special_tokens(message, *tokenizer_,
-                           is_answer ? of_answers : std::function<bool(std::string_view)>(none));
-    }
+  break_special_tokens(copy, *tokenizer_, nullptr, "messages");
+  for (ordered_json& message : copy.at("messages")) {
+    const Stays stays = message.value("role", "") == "assistant" ? of_answers : Stays();
+    ordered_json content = message.value("content", ordered_json());
+    if (content.is_array())
+      for (ordered_json& part : content) break_special_tokens(part, *tokenizer_, stays, "type");
+    else
+      break_special_tokens(content, *tokenizer_, stays);
+    if (message.contains("content")) message["content"] = nullptr;
+    break_special_tokens(message, *tokenizer_, nullptr, "role");
+    if (message.contains("content")) message["content"] = std::move(content);
   }
   return copy;
 }

@@ -31,10 +31,26 @@ struct Form {
   int64_t indent = -1;
 };
 
-std::string quoted(const std::string& text, const Form& form) {
+// ChatFormat's marks (U+FDD0 to U+FDD2), which it looks for in what is written, stay as they are.
+std::string json_string(std::string_view text, bool ensure_ascii) {
   using nlohmann::ordered_json;
-  if (form.json)
-    return ordered_json(text).dump(-1, ' ', form.ensure_ascii, ordered_json::error_handler_t::replace);
+  constexpr size_t kBytes = 3;
+  const auto is_mark = [](std::string_view mark) { return mark >= "\uFDD0" && mark <= "\uFDD2"; };
+  std::string out = "\"";
+  while (true) {
+    size_t end = text.find("\xEF\xB7");
+    while (end != text.npos && !is_mark(text.substr(end, kBytes))) end = text.find("\xEF\xB7", end + kBytes);
+    const std::string part =
+        ordered_json(text.substr(0, end)).dump(-1, ' ', ensure_ascii, ordered_json::error_handler_t::replace);
+    out.append(part, 1, part.size() - 2);
+    if (end == text.npos) return out + '"';
+    out += text.substr(end, kBytes);
+    text.remove_prefix(end + kBytes);
+  }
+}
+
+std::string quoted(const std::string& text, const Form& form) {
+  if (form.json) return json_string(text, form.ensure_ascii);
   const bool has_single = text.find('\'') != std::string::npos;
   const char quote = has_single && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
