@@ -51,6 +51,9 @@ struct Resolved {
 };
 Resolved resolve(const std::string& name, uint16_t port);
 
+// True for the number of an address that this host does not have; a name is not looked up.
+bool is_elsewhere(const std::string& host);
+
 // Where rank 0 waits for the others: world.listen_socket, or the first free one of world's ports. Throws
 // Error that says who has the port.
 Socket listen_for(const World& world);

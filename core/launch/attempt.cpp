@@ -98,10 +98,17 @@ int Attempt::run() {
     for (const int signal : signals_.take()) on_signal(signal);
     for (Child& child : children_)
       if (child.output) child.output->drain();
+    tell_what_is_waited_for();
     if (ending_since_ && Clock::now() >= next_step_time()) take_step();
   }
   explain_end();
   return exit_code();
+}
+
+// Where rank 0 is a child it says so itself.
+void Attempt::tell_what_is_waited_for() {
+  if (plan_.node_rank == 0) return;
+  for (const std::string& line : children_.front().output->take_waiting()) say_(line);
 }
 
 void Attempt::wait_for_events() {

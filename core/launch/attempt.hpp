@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/socket.hpp"
@@ -30,6 +31,9 @@ class RankOutput {
 
   void drain();  // reads what is available, without blocking
   std::vector<std::string> tail(size_t lines) const;
+  std::vector<std::string> take_waiting() {
+    return std::exchange(waiting_, {});
+  }  // kWaitingLine, since last asked
 
  private:
   void keep(const std::string& text);
@@ -38,6 +42,8 @@ class RankOutput {
   Pipe pipe_;
   std::string unwritten_;  // until there is a folder
   std::string last_;       // the last bytes of all output
+  std::string line_;       // that has not ended, its beginning
+  std::vector<std::string> waiting_;
 };
 
 // The last lines of a rank's own log.
@@ -82,6 +88,7 @@ class Attempt {
   };
 
   void start(const std::vector<std::string>& command, uint32_t number);
+  void tell_what_is_waited_for();
   void wait_for_events();
   void on_signal(int signal);
   void reap();

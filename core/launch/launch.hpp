@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,10 @@ namespace pipeline::launch {
 // Exit codes of a rank that ends because another one failed, and because what failed there would fail again:
 // an error of the configuration. The supervisor never blames such a rank.
 constexpr int kPeerFailed = 76, kPeerRefused = 77;
+
+// How lines begin that a rank writes while it waits for others: the supervisor of a host without rank 0 shows
+// them.
+constexpr std::string_view kWaitingLine = "waiting for ";
 
 // Flags from the command line. `local_rank` is what `python -m torch.distributed.launch` adds before the
 // verb: `pipeline --local-rank=1 run x.toml`; under torchrun it must agree with the environment.

@@ -10,12 +10,14 @@
 #include <deque>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace pipeline::launch {
 namespace {
 
 constexpr size_t kLast = 16384;  // bytes, enough for any error and what led to it
 constexpr size_t kMostUnwritten = 1 << 20;
+constexpr size_t kLongestLine = 2000;
 
 }  // namespace
 
@@ -42,6 +44,13 @@ void RankOutput::drain() {
 void RankOutput::keep(const std::string& text) {
   last_ += text;
   if (last_.size() > kLast) last_.erase(0, last_.size() - kLast);
+  for (const char c : text) {
+    if (c != '\n') {
+      if (line_.size() < kLongestLine) line_ += c;
+    } else if (const std::string line = std::exchange(line_, {}); line.starts_with(kWaitingLine)) {
+      waiting_.push_back(line);
+    }
+  }
   unwritten_ += text;
   if (unwritten_.size() > kMostUnwritten) unwritten_.erase(0, unwritten_.size() - kMostUnwritten);
   if (file_.empty()) return;
@@ -54,7 +63,8 @@ void RankOutput::keep(const std::string& text) {
 std::vector<std::string> RankOutput::tail(size_t lines) const {
   std::vector<std::string> all;
   std::istringstream in(last_);
-  for (std::string line; std::getline(in, line);) all.push_back(line);
+  for (std::string line; std::getline(in, line);)
+    if (!line.starts_with(kWaitingLine)) all.push_back(line);  // which has been shown
   if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines));
   return all;
 }

@@ -39,12 +39,15 @@ State Activity::now() const {
 Client::Client(const World& world, Options options)
     : world_(world),
       options_(std::move(options)),
+      waiting_for_(
+          std::make_unique<Waiting>(world.size > 1 ? options_.on_waiting : nullptr, options_.notice)),
       server_(world.rank == 0 ? std::make_unique<Server>(world, options_.timeout, options_.stall) : nullptr),
       socket_(connect_and_join()),
       sender_(socket_.fd()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       clock_(heartbeat_period(options_.stall)) {
   await_start(begun_ + std::chrono::duration_cast<Clock::duration>(options_.timeout) + kVerdictTime);
+  waiting_for_.reset();
 
   epoll_event event{};
   event.events = EPOLLIN;
@@ -64,7 +67,7 @@ Client::~Client() {
 }
 
 Socket Client::connect_and_join() {
-  Join join(world_, options_.timeout, options_.cancelled);
+  Join join(world_, options_.timeout, options_.cancelled, waiting_for_.get());
   if (!server_) return join.connect_and_join();
   Socket socket = server_->connect_here();
   join.join(socket);
@@ -75,17 +78,9 @@ Socket Client::connect_and_join() {
 void Client::await_start(Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
   reading_ = true;
-  const auto notice = std::chrono::duration_cast<Clock::duration>(options_.notice);
-  Clock::time_point told_at = begun_;
-  std::string told;
   const auto read_until = [&](Clock::time_point until, const auto& over) {
     while (!started_ && !verdict_ && !closed_ && !over() && Clock::now() < until) {
       lock.unlock();
-      if (options_.on_waiting && Clock::now() - told_at >= notice && missing_ != told) {
-        told = missing_;
-        told_at = Clock::now();
-        options_.on_waiting(told);
-      }
       if (wait_for(socket_.fd(), POLLIN, std::min(until, Clock::now() + kLook))) read(MSG_DONTWAIT);
       lock.lock();
     }
@@ -231,7 +226,10 @@ void Client::handle(Frame frame) {
   }
   std::lock_guard lock(mutex_);
   if (frame.type == FrameType::ready) started_ = true;
-  if (frame.type == FrameType::pulse && !started_) missing_ = std::move(frame.body);
+  if (frame.type == FrameType::pulse && !started_) {
+    missing_ = std::move(frame.body);
+    if (waiting_for_) waiting_for_->is_for("waiting for all ranks: " + missing_);
+  }
   if (frame.type == FrameType::goodbye) ended_ = true;
 }
 

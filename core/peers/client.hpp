@@ -18,6 +18,7 @@
 #include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "core/peers/server.hpp"
+#include "core/peers/waiting.hpp"
 
 namespace pipeline::peers {
 
@@ -96,7 +97,8 @@ class Client {
   const Clock::time_point begun_ = Clock::now();
   const World world_;
   const Options options_;
-  std::unique_ptr<Server> server_;  // in rank 0; destroyed after the connection
+  std::unique_ptr<Waiting> waiting_for_;  // until all are there
+  std::unique_ptr<Server> server_;        // in rank 0; destroyed after the connection
   Socket socket_;
   Sender sender_;
   Socket epoll_;  // background thread's: the connection, while nobody else reads it, and the wake-up

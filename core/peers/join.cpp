@@ -24,7 +24,12 @@ using std::chrono::milliseconds;
 constexpr Seconds kGrace{20};
 constexpr milliseconds kConnecting{5000};
 constexpr milliseconds kAnswering{3000};  // where there is another port to try
+constexpr milliseconds kSilence{1000};    // until it is told
 constexpr milliseconds kLongestPause{1000};
+
+std::string silence_at(const std::string& place) {
+  return fmt::format("something accepts connections at {} but does not answer as rank 0", place);
+}
 
 milliseconds left_until(Clock::time_point time) {
   return std::max(std::chrono::ceil<milliseconds>(time - Clock::now()), milliseconds(0));
@@ -32,16 +37,19 @@ milliseconds left_until(Clock::time_point time) {
 
 }  // namespace
 
-Join::Join(const World& world, Seconds timeout, std::function<bool()> cancelled)
+Join::Join(const World& world, Seconds timeout, std::function<bool()> cancelled, Waiting* waiting)
     : world_(world),
       cancelled_(std::move(cancelled)),
-      deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)) {}
+      deadline_(begun_ + std::chrono::duration_cast<Clock::duration>(timeout)),
+      waiting_(waiting) {}
 
 Socket Join::connect_and_join() {
   milliseconds pause{20};
   for (;;) {
     for (uint32_t i = 0; i < std::max<uint32_t>(world_.port_tries, 1) && world_.port + i <= 65535; ++i)
       if (auto socket = try_port(static_cast<uint16_t>(world_.port + i))) return std::move(*socket);
+    tried_ = true;
+    tell(problem_);
     const auto next = Clock::now() + std::min(pause, left_until(deadline_));
     while (Clock::now() < next) {
       check_cancelled();
@@ -53,10 +61,12 @@ Socket Join::connect_and_join() {
 }
 
 void Join::join(const Socket& socket) {
+  place_ = to_text(world_.address, world_.port);
   if (!try_to_join(socket, deadline_)) time_out();
 }
 
 std::optional<Socket> Join::try_port(uint16_t port) {
+  if (!tried_) tell("its name is looked up");
   const Resolved resolved = resolve(world_.address, port);
   if (resolved.addresses.empty()) {
     problem_ = fmt::format("its name cannot be resolved here: {}", resolved.problem);
@@ -65,10 +75,14 @@ std::optional<Socket> Join::try_port(uint16_t port) {
     return std::nullopt;
   }
   unknown_.reset();
+  std::string unreached;
   for (const Address& address : resolved.addresses) {
+    place_ = to_text(address);
+    if (!tried_) tell(place_ + " has not answered yet");
     Socket socket = connect_to(address, std::min(kConnecting, left_until(deadline_)));
     if (!socket) {
-      problem_ = fmt::format("{}: {}", to_text(address), std::strerror(errno));
+      unreached += fmt::format("{}{}: {}", unreached.empty() ? "" : "; ", place_, std::strerror(errno));
+      problem_ = unreached;
       refused_.reset();
       continue;
     }
@@ -108,16 +122,21 @@ bool Join::try_to_join(const Socket& socket, Clock::time_point until) {
     if (answer->type == FrameType::refused) turned_away(parse<Refusal>(answer->body));
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_CORRUPT) throw;
-    problem_ = fmt::format("the process at {} is not a pipeline run", to_text(world_.address, world_.port));
+    problem_ = fmt::format("the process at {} is not a pipeline run", place_);
   }
   return false;
 }
 
 bool Join::no_answer() {
-  if (!refused_)
-    problem_ = fmt::format("something accepts connections at {} but does not answer as rank 0",
-                           to_text(world_.address, world_.port));
+  if (!refused_) problem_ = silence_at(place_);
   return false;
+}
+
+void Join::tell(const std::string& problem) const {
+  if (waiting_ == nullptr) return;
+  waiting_->is_for(fmt::format("waiting for rank 0 at {}: {}; tries go on until {} have passed",
+                               to_text(world_.address, world_.port), problem,
+                               seconds_text(deadline_ - begun_)));
 }
 
 // With several ports to try, the right one may just not be open yet.
@@ -130,12 +149,14 @@ void Join::turned_away(const Refusal& refusal) {
 
 // The next frame; nothing when the connection ends or the time is up.
 std::optional<Frame> Join::next_frame(int fd, FrameReader& reader, Clock::time_point until) const {
+  const Clock::time_point begun = Clock::now();
   for (;;) {
     if (auto frame = reader.next()) return frame;
     check_cancelled();
     pollfd wait{fd, POLLIN, 0};
     const int n = ::poll(&wait, 1, static_cast<int>(std::min(kLook, left_until(until)).count()));
     if (n == 0 && Clock::now() >= until) return std::nullopt;
+    if (n == 0 && Clock::now() - begun >= kSilence) tell(silence_at(place_));
     if (n > 0 && reader.receive(fd, MSG_DONTWAIT) == FrameReader::Input::end) return std::nullopt;
   }
 }

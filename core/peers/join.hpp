@@ -10,6 +10,7 @@
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
 #include "core/peers/messages.hpp"
+#include "core/peers/waiting.hpp"
 
 namespace pipeline::peers {
 
@@ -17,8 +18,9 @@ namespace pipeline::peers {
 // rank 0 may start last.
 class Join {
  public:
-  // cancelled: see Options; may be empty.
-  Join(const World& world, Seconds timeout, std::function<bool()> cancelled);
+  // cancelled: see Options; may be empty. `waiting` hears what the tries come to, and must outlive it;
+  // nullptr: nobody does.
+  Join(const World& world, Seconds timeout, std::function<bool()> cancelled, Waiting* waiting);
 
   // Returns a connection on which this rank is admitted. Throws Error if turned away or cancelled, or
   // PL_ERROR_TIMEOUT with the last problem and remedies.
@@ -34,11 +36,15 @@ class Join {
   [[noreturn]] void time_out() const;
   std::optional<Frame> next_frame(int fd, FrameReader& reader, Clock::time_point until) const;
   void check_cancelled() const;
+  void tell(const std::string& problem) const;
 
   const World world_;
   const std::function<bool()> cancelled_;
   const Clock::time_point begun_ = Clock::now();
   const Clock::time_point deadline_;
+  Waiting* const waiting_;
+  bool tried_ = false;                                  // all there is to try
+  std::string place_;                                   // that is tried
   std::string problem_ = "there was no time to try";    // of the last try
   std::optional<Clock::time_point> refused_, unknown_;  // since when
 };

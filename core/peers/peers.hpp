@@ -36,10 +36,11 @@ std::string describe(const Failure& failure);
 struct Options {
   std::chrono::duration<double> timeout{300};  // of the rendezvous
   std::chrono::duration<double> stall{600};    // launch.stall_seconds; 0: never. The same on all ranks
-  // Called while the constructor waits, on its thread, with who is missing: after `notice`, and then as often
-  // again if that has changed.
-  std::function<void(const std::string& missing)> on_waiting;
-  std::chrono::duration<double> notice{10};
+  // Called while the constructor waits, on another thread, with what for, a whole line: where rank 0 is
+  // looked for and what came of it, or who is missing. After `notice`, then as often again if that has
+  // changed, and seldom if it has not.
+  std::function<void(const std::string& what)> on_waiting;
+  std::chrono::duration<double> notice{4};
   // Called several times a second while the constructor waits for others, on its thread. True: the
   // constructor gives up with PL_ERROR_CANCELLED, on all ranks that have joined.
   std::function<bool()> cancelled;

@@ -101,7 +101,9 @@ std::string Rendezvous::host_of(int32_t rank) const {
   return member ? member->host : std::string();
 }
 
-std::string Rendezvous::missing_text() const {
+std::string Rendezvous::waiting_text() const { return text("; rank 0 listens at " + here_); }
+
+std::string Rendezvous::text(const std::string& place) const {
   std::vector<std::pair<std::string, std::vector<int32_t>>> there;  // by host
   for (int32_t rank = 0; rank < rank_0_.size; ++rank) {
     const std::string host = host_of(rank);
@@ -113,13 +115,13 @@ std::string Rendezvous::missing_text() const {
   for (const auto& [host, ranks] : there)
     text += fmt::format("{}{} (host {})", text.empty() ? "" : ", ", list_of(ranks), host);
   const std::vector<int32_t> ranks = missing();
-  text = fmt::format("{} of {} {} missing (there: {})", list_of(ranks), rank_0_.size,
-                     ranks.size() == 1 ? "is" : "are", text);
+  text = fmt::format("{} of {} {} missing (there: {}){}", list_of(ranks), rank_0_.size,
+                     ranks.size() == 1 ? "is" : "are", text, place);
   const bool alone = ranks.size() + 1 == members_.size() && strangers_ == 0;
   if (alone && !if_alone_.empty()) text += "; " + if_alone_;
   if (strangers_ > 0)
-    text += fmt::format("\nturned away: {} connection{}, the last one from {}", strangers_,
-                        strangers_ == 1 ? "" : "s", stranger_);
+    text += fmt::format("{}turned away: {} connection{}, the last one from {}", place.empty() ? "\n" : "; ",
+                        strangers_, strangers_ == 1 ? "" : "s", stranger_);
   return text;
 }
 

@@ -40,11 +40,13 @@ class Rendezvous {
 
   // "ranks 2-3 of 4 are missing (there: ranks 0-1 (host a))", what to do if nobody else was started, and who
   // was turned away.
-  std::string missing_text() const;
+  std::string missing_text() const { return text(""); }
+  std::string waiting_text() const;  // and where rank 0 listens
   std::string timeout_text(Seconds waited) const;
 
  private:
   std::optional<Refusal> refuse(const Hello& hello) const;
+  std::string text(const std::string& place) const;
 
   const Hello rank_0_;
   const std::string here_, if_alone_;

@@ -41,7 +41,15 @@ std::string other_secret(const Hello& hello) {
                      secret_remedy());
 }
 
-std::string place_of(const World& world) { return to_text(world.address, world.port); }
+// Where the others look for rank 0, at the port that it has found free. A name may lead here through a
+// service in front of it; a number that is not this host's is most likely another host's.
+std::string place_of(const World& world, const Socket& listener) {
+  Address bound;
+  bound.length = sizeof bound.storage;
+  const bool is_open = listener && ::getsockname(listener.fd(), bound.get(), &bound.length) == 0;
+  return to_text(world.address, is_open ? bound.port() : world.port) +
+         (is_elsewhere(world.address) ? ", which is no address of its host " + host_name() : "");
+}
 
 }  // namespace
 
@@ -50,7 +58,7 @@ Server::Server(const World& world, Seconds timeout, Seconds stall)
       timeout_(timeout),
       listener_(world.size > 1 ? listen_for(world) : Socket()),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
-      rendezvous_(hello_of(world), place_of(world), world.if_alone),
+      rendezvous_(hello_of(world), place_of(world, listener_), world.if_alone),
       rounds_(world.size),
       left_(static_cast<std::size_t>(world.size)),
       clock_(heartbeat_period(stall)),
@@ -310,7 +318,7 @@ void Server::tick() {
   if (!watch_) check_rendezvous();
   check_connections();
   check_stall();
-  const std::string pulse = encode(FrameType::pulse, watch_ ? std::string() : rendezvous_.missing_text());
+  const std::string pulse = encode(FrameType::pulse, watch_ ? std::string() : rendezvous_.waiting_text());
   for_each_member([&](Connection& member) {
     if (!member.has_queue()) send(member, pulse);
   });

@@ -162,6 +162,7 @@ TEST_F(TwoHosts, APortThatAFirewallBlocksEndsWithinTheTimeout) {
   EXPECT_EQ(there.code, 1);
   EXPECT_THAT(here.err, testing::ContainsRegex("rank(s)? 2")) << "who is missing";
   EXPECT_THAT(there.err, AllOf(HasSubstr("n1:29500"), HasSubstr("firewall")));
+  EXPECT_THAT(there.err, testing::StartsWith("waiting for rank 0 at n1:29500: ")) << "before it gives up";
 }
 
 TEST_F(TwoHosts, Torchrun) {

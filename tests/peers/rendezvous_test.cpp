@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -82,19 +83,77 @@ TEST(Rendezvous, MissingRanksAreNamedOnAll) {
                              HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
 }
 
+// The first line told while this rank waits that has `text`; it waits no longer then.
+std::string told_with(const std::string& text, const World& world) {
+  std::mutex mutex;
+  std::string told;
+  Options options = within(seconds(30));
+  options.notice = Milliseconds(0);
+  const auto is_it = [&] { return told.find(text) != told.npos; };
+  options.on_waiting = [&](const std::string& what) {
+    const std::lock_guard lock(mutex);
+    if (!is_it()) told = what;
+  };
+  options.cancelled = [&] {
+    const std::lock_guard lock(mutex);
+    return is_it();
+  };
+  EXPECT_THROW(Peers(world, options), Error);
+  return told;
+}
+
 // And what to do about it, if that is known.
 TEST(Rendezvous, WhoIsMissingIsToldWhileItIsWaitedFor) {
   Group run(3);
   World world = run.world(0);
   world.if_alone = "unset WORLD_SIZE";
-  Options options = within(seconds(60));
-  std::string told;
-  options.notice = Milliseconds(0);
-  options.on_waiting = [&](const std::string& missing) { told = missing; };
-  options.cancelled = [&] { return told.find("are missing") != told.npos; };
-  EXPECT_THROW(Peers(world, options), Error);
-  EXPECT_THAT(
-      told, AllOf(HasSubstr("ranks 1-2 of 3 are missing (there: rank 0 "), HasSubstr("); unset WORLD_SIZE")));
+  EXPECT_THAT(told_with("are missing", world),
+              AllOf(HasSubstr("waiting for all ranks: ranks 1-2 of 3 are missing (there: rank 0 "),
+                    HasSubstr("); rank 0 listens at 127.0.0.1:" + std::to_string(run.port()) +
+                              "; unset WORLD_SIZE")));
+}
+
+TEST(Rendezvous, AnAddressThatIsNotRank0sIsToldByBothSides) {
+  Group run(2);
+  World world = run.world(0);
+  world.local_size = 1;
+  world.address = "192.0.2.1";  // of a net that nobody has (RFC 5737)
+  const std::string place = "192.0.2.1:" + std::to_string(run.port());
+  EXPECT_THAT(told_with("is missing", world),
+              HasSubstr("rank 0 listens at " + place + ", which is no address of its host " + host_name()));
+  world.rank = 1;
+  world.listen_socket = -1;
+  // Or that there is no way to it: what this host's network makes of it.
+  EXPECT_THAT(told_with(": " + place, world), HasSubstr("waiting for rank 0 at " + place + ": " + place));
+}
+
+TEST(Rendezvous, WhatIsFoundInThePlaceOfRank0IsToldWhileItIsWaitedFor) {
+  Group run(2);  // listens, and never answers
+  World world = run.world(1);
+  const std::string place = "127.0.0.1:" + std::to_string(run.port()),
+                    waiting = "waiting for rank 0 at " + place + ": ",
+                    on = "; tries go on until 30 s have passed";
+  const std::string silent = "something accepts connections at " + place + " but does not answer as rank 0";
+  EXPECT_EQ(told_with("accepts", world), waiting + silent + on);
+
+  const Socket listening(run.world(0).listen_socket);
+  std::thread server([&] {  // of something else
+    while (const Socket other{::accept(listening.fd(), nullptr, nullptr)}) {
+      put(other, "HTTP/1.1 400 Bad Request\r\n\r\n");
+      EXPECT_TRUE(is_closed(other));
+    }
+  });
+  EXPECT_EQ(told_with("not a pipeline", world),
+            waiting + "the process at " + place + " is not a pipeline run" + on);
+  ::shutdown(listening.fd(), SHUT_RDWR);
+  server.join();
+
+  Group nobody(2);
+  nobody.close_port();
+  world = nobody.world(1);
+  EXPECT_THAT(told_with("refused", world), HasSubstr(": Connection refused; tries go on"));
+  world.address = "no-such-host.invalid";
+  EXPECT_THAT(told_with("resolved", world), HasSubstr(": its name cannot be resolved here: "));
 }
 
 TEST(Rendezvous, ARankThatGivesUpFirstSaysSo) {

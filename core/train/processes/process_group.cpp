@@ -35,8 +35,10 @@ ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options&
   peer_options.stall =
       world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
   peer_options.cancelled = [] { return Signals::received() != 0; };
-  peer_options.on_waiting = [&log](const std::string& missing) {
-    log.info("waiting for all ranks: " + missing);
+  peer_options.on_waiting = [this](const std::string& what) {
+    log_.info(what);
+    // Its console shows no info. One rank of a host speaks, where there is a supervisor through that.
+    if (world_.rank != 0 && world_.local_rank == 0) fmt::print(stderr, "{}\n", printable(what));
   };
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };
