@@ -31,12 +31,24 @@ std::string table(const train::RateCurve& curve) {
   return report::aligned(rows);
 }
 
+// How the losses were at the last rates. What has lost most of its gain again did not go well, either.
+std::string end_of(const train::RateCurve& curve) {
+  if (curve.points().empty()) return "the loss was no number at the first rate";
+  const train::RatePoint& least = *curve.minimum();
+  const double first = curve.first_loss(), last = curve.last_loss();
+  const std::string from_to =
+      fmt::format("{:.4g} at the first rates, {:.4g} at the last; smoothed it is least, {:.4g}, at {:.2e}",
+                  first, last, least.smoothed, least.rate);
+  if (curve.diverged())
+    return fmt::format("the loss diverged: {}; the test ended after the rate {:.2e}", from_to,
+                       curve.points().back().rate);
+  if (last - least.smoothed > (first - least.smoothed) / 2) return "the loss rose again: " + from_to;
+  return "the loss did not diverge up to the last rate: " + from_to;
+}
+
 std::string verdict(const train::RateTest& test) {
   const train::RateCurve& curve = test.curve;
-  const std::string end = curve.diverged()
-                              ? fmt::format("the loss diverged after the rate {:.2e}",
-                                            curve.points().empty() ? 0 : curve.points().back().rate)
-                              : "the loss did not diverge up to the last rate";
+  const std::string end = end_of(curve);
   const auto steepest = curve.steepest(), tenth = curve.tenth_of_minimum();
   if (!steepest || !tenth)
     return end + "; it never fell, so no rate is suggested: use more --steps, or another --start and --end";
@@ -72,8 +84,10 @@ void write_files(const fs::path& folder, const std::string& title, const train::
   json["rate_per_optimizer_lr"] = test.scale;
   write_atomically(folder / "points.csv", csv, kRemedy);
   write_atomically(folder / "points.json", json.dump(1) + "\n", kRemedy);
-  write_atomically(folder / "find-lr.html", report::page_over(run, "learning_rate", title, verdict(test)),
-                   kRemedy);
+  std::vector<report::Mark> marks;
+  if (const auto steepest = test.curve.steepest()) marks.push_back({"suggestion", "smoothed", *steepest});
+  write_atomically(folder / "find-lr.html",
+                   report::page_over(run, "learning_rate", title, verdict(test), marks), kRemedy);
 }
 
 int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const std::string& output) {
@@ -123,7 +137,8 @@ void add_find_lr(CLI::App& app, Action& action) {
   verb->footer(
       "Example:\n  pipeline find-lr configs/summarization.toml --steps 60\n\nTrains in one process, from the "
       "weights that a run would begin with, and keeps none of it. The test ends\nwhen the loss diverges: at "
-      "four times its smoothed minimum, or when it is no number. The suggestion is the\nrate where the "
+      "four times its smoothed minimum, or when it is no number; where it ends half as much again above\nits "
+      "beginning it has diverged, too. The suggestion is the\nrate where the "
       "smoothed loss falls fastest, as Lightning's; fastai's tenth of the minimum is shown as well.");
   when_chosen(*verb, action, [=] { return find_lr(*args, *test, *output); });
 }

@@ -157,16 +157,31 @@ std::string page(const Comparison& comparison, const std::string& title, bool co
 }
 
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
-                      const std::string& verdict) {
+                      const std::string& verdict, const std::vector<Mark>& marks) {
   const Comparison alone{.tolerance = 0, .runs = {run}, .verdicts = {{}}};
-  Json of_run = to_json(alone, 0);
-  of_run["steps"] = of_run["figures"][axis];
-  of_run["figures"].erase(axis);
+  const Json of_run = to_json(alone, 0);
+  // Each curve has the place of a run's in a comparison.
+  Json curves = Json::array(), marked = Json::array();
+  for (const auto& [name, values] : of_run["figures"].items()) {
+    if (name == axis) continue;
+    curves.push_back(of_run);
+    curves.back()["name"] = name;
+    curves.back()["steps"] = of_run["figures"][axis];
+    curves.back()["figures"] = {{"loss", values}};
+  }
+  const Json& places = of_run["figures"][axis];  // a mark is at a point of its curve
+  for (const Mark& mark : marks)
+    marked.push_back({{"name", mark.name},
+                      {"curve", mark.curve},
+                      {"at", *std::ranges::min_element(places, {}, [&](const Json& place) {
+                         return place.is_number() ? std::abs(place.get<double>() - mark.at) : INFINITY;
+                       })}});
   return with_data({{"title", title},
                     {"compared", false},
                     {"same", true},
                     {"axis", axis},
-                    {"runs", Json::array({of_run})},
+                    {"marks", marked},
+                    {"runs", curves},
                     {"verdict", verdict},
                     {"differences", Json::array()},
                     {"panels", Json::array()}},

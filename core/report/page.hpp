@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "core/report/comparison.hpp"
 
@@ -22,9 +23,15 @@ std::string page_with(const std::string& data, const std::string& title);
 // runs are the same; otherwise about each of them.
 std::string page(const Comparison& comparison, const std::string& title, bool compared);
 
-// Of one run, whose curves are drawn over its figure `axis`, on a logarithmic scale, and not over steps.
-// `verdict`: what follows from them.
+// A place on a curve that has a name.
+struct Mark {
+  std::string name, curve;
+  double at = 0;  // on the axis
+};
+
+// Of one run, whose other figures are curves of one chart over its figure `axis`, on a logarithmic scale, and
+// not over steps. `verdict`: what follows from them.
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
-                      const std::string& verdict);
+                      const std::string& verdict, const std::vector<Mark>& marks);
 
 }  // namespace pipeline::report

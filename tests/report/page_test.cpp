@@ -122,9 +122,14 @@ TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {
   if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
   RunRecord run = tests::record_of("find-lr", {2, 1});
   run.training.figures["learning_rate"] = {1e-3, 1e-2};
-  const std::string dom = open(page_over(run, "learning_rate", "rates", "suggestion"), 800);
+  run.training.figures["smoothed"] = {2, 1.5};
+  const std::string dom =
+      open(page_over(run, "learning_rate", "rates", "verdict", {{"suggestion", "smoothed", 1e-2}}), 800);
   EXPECT_THAT(dom, HasSubstr("<section id=\"runs\" hidden"));
-  EXPECT_THAT(dom, HasSubstr("suggestion"));
+  EXPECT_THAT(dom, HasSubstr("verdict"));
+  EXPECT_THAT(dom, testing::ContainsRegex("<div[^>]*dygraph-annotation[^>]*>suggestion</div>"));
+  for (const char* const curve : {"loss", "smoothed"})  // in one chart
+    EXPECT_THAT(dom, HasSubstr("</div> " + std::string(curve) + "</span>"));
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }
 
@@ -148,7 +153,8 @@ TEST_F(Page, OfEachKindFitsATelephone) {
   const std::string dom = open(
       in_telephone("compare", page(all, name + ", " + name + ", " + name, true)) +
           in_telephone("report", page(compare({run}, 0), name, false)) +
-          in_telephone("find-lr", page_over(run, "learning_rate", name, "suggestion: " + name)) +
+          in_telephone("find-lr",
+                       page_over(run, "learning_rate", name, "suggestion: " + name, {{name, "loss", 1e-2}})) +
           in_telephone("live", page_with(live.dump(), name)) +
           in_telephone("answers", answers::answer_page({{name, {}, name, name, name, name, true}}, name)),
       1200);

@@ -31,6 +31,23 @@ TEST(RateCurve, SuggestsWhereTheLossFallsFastestAndATenthOfTheMinimum) {
   EXPECT_LT(step, args.steps) << "it stops at four times the least smoothed loss";
 }
 
+// From 8 to 15, as a language model's with a rate that is too high: that is no four times.
+TEST(RateCurve, ALossFarAboveItsBeginningHasDiverged) {
+  const auto ended_at = [](double end) {
+    RateCurve curve;
+    for (int i = 0; i < 100; ++i) {
+      const double loss = i < 60 ? 8 - i / 30.0 : i < 80 ? 6 : 6 + (end - 6) * (i - 79) / 10;
+      EXPECT_TRUE(curve.add(1e-7 * std::pow(10, i / 15.0), std::min(loss, end)));
+    }
+    EXPECT_NEAR(curve.first_loss(), 8 - 0.15, 1e-9);
+    EXPECT_DOUBLE_EQ(curve.last_loss(), end);
+    EXPECT_LT(curve.minimum()->rate, curve.points()[85].rate);
+    return curve.diverged();
+  };
+  EXPECT_TRUE(ended_at(15));
+  EXPECT_FALSE(ended_at(9));
+}
+
 TEST(RateCurve, WithoutAFallSuggestsNothing) {
   RateCurve curve;
   for (int i = 0; i < 30; ++i) EXPECT_TRUE(curve.add(1e-6 * (i + 1), 1 + 0.01 * i));

@@ -121,6 +121,10 @@
     if (before) before.destroy();
     return new Dygraph(by(id), rows, options);
   }
+  if (data.axis) {  // the rise at its end would hide the rest
+    const values = runs.flatMap((run) => run.figures.loss).filter((value) => value !== null);
+    by("log").checked = Math.min(...values) > 0 && Math.max(...values) > 10 * Math.min(...values);
+  }
   function draw(kept) {
     by("curves").hidden = select.options.length === 0;
     if (by("curves").hidden) return;
@@ -131,6 +135,9 @@
     by("smooth").disabled = sparse;
     chart = drawn(chart, kept, "chart", joined(all), {...common(), labelsDiv: by("legend"), logscale: by("log").checked,
                                                       rollPeriod: smooth, drawPoints: sparse, pointSize: 3});
+    if (data.marks)
+      chart.setAnnotations(data.marks.map(({name, curve, at}) =>
+        ({series: curve, x: at, shortText: name, text: `${name}: ${at.toExponential(2)}`, cssClass: "mark", width: 90, height: 20, tickHeight: 28})));
     by("difference-part").hidden = !data.compared;
     if (!data.compared) return;
     by("reference").textContent = runs[0].name;

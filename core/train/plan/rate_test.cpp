@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kSmoothing = 0.98;
 constexpr double kDiverged = 4;  // times the least smoothed loss
+constexpr double kRisen = 0.5;   // of the loss at the beginning
 
 }  // namespace
 
@@ -23,12 +24,26 @@ bool RateCurve::add(double rate, double loss) {
   average_ = kSmoothing * average_ + (1 - kSmoothing) * loss;
   bias_ *= kSmoothing;
   const double smoothed = average_ / (1 - bias_);
-  diverged_ =
+  ended_ =
       !std::isfinite(loss) || (!points_.empty() && smoothed > least_ + (kDiverged - 1) * std::abs(least_));
   if (!std::isfinite(loss)) return false;
   least_ = points_.empty() ? smoothed : std::min(least_, smoothed);
   points_.push_back({rate, loss, smoothed});
-  return !diverged_;
+  return !ended_;
+}
+
+double RateCurve::mean_of_tenth(size_t begin) const {
+  double sum = 0;
+  for (size_t i = begin; i < begin + tenth(); ++i) sum += points_[i].loss;
+  return sum / static_cast<double>(std::max<size_t>(tenth(), 1));
+}
+
+bool RateCurve::diverged() const {
+  return ended_ || last_loss() > first_loss() + kRisen * std::abs(first_loss());
+}
+
+const RatePoint* RateCurve::minimum() const {
+  return points_.empty() ? nullptr : &*std::ranges::min_element(points_, {}, &RatePoint::smoothed);
 }
 
 std::optional<double> RateCurve::steepest() const {
@@ -45,8 +60,8 @@ std::optional<double> RateCurve::steepest() const {
 }
 
 std::optional<double> RateCurve::tenth_of_minimum() const {
-  if (points_.empty()) return std::nullopt;
-  return std::ranges::min_element(points_, {}, &RatePoint::smoothed)->rate / 10;
+  const RatePoint* const least = minimum();
+  return least == nullptr ? std::nullopt : std::optional(least->rate / 10);
 }
 
 double rate_at(const RateTestArgs& args, uint64_t step) {

@@ -29,7 +29,14 @@ class RateCurve {
   bool add(double rate, double loss);
 
   const std::vector<RatePoint>& points() const { return points_; }
-  bool diverged() const { return diverged_; }
+  // It ended the test, or the last tenth of the losses is half as much again above the first tenth of them:
+  // the average of many steps has not followed yet.
+  bool diverged() const;
+  // Of a tenth of the points, at the beginning and at the end.
+  double first_loss() const { return mean_of_tenth(0); }
+  double last_loss() const { return mean_of_tenth(points_.size() - tenth()); }
+  // With the least smoothed loss; nullptr: there is none.
+  const RatePoint* minimum() const;
   // Where the smoothed loss falls fastest over the logarithm of the rate, the first tenth of the points and
   // the last one left out; nullopt where it never falls.
   std::optional<double> steepest() const;
@@ -37,9 +44,12 @@ class RateCurve {
   std::optional<double> tenth_of_minimum() const;
 
  private:
+  size_t tenth() const { return (points_.size() + 9) / 10; }
+  double mean_of_tenth(size_t begin) const;
+
   std::vector<RatePoint> points_;
   double average_ = 0, bias_ = 1, least_ = 0;
-  bool diverged_ = false;
+  bool ended_ = false;
 };
 
 // Of 0-based step `step` of the test.
