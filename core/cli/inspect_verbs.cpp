@@ -49,6 +49,7 @@ void add_check(CLI::App& app, Action& action) {
       sources.add_planned(session);
       train::announce_model_options(session);
       if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
+      if (const std::string& gave_way = session.plan().gave_way; !gave_way.empty()) log.info(gave_way);
       if (session.args().purpose == PL_PURPOSE_TRAIN && stage.is_auto("train.micro_batch"))
         log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");
       if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));

@@ -148,15 +148,15 @@ constexpr pl_option kOptions[] = {
     option("loader.group_window", kInt, "16", "group_by_length: steps whose samples are grouped together",
            in("steps"), at_least(1)),
 
-    option("train.global_batch", kInt, "", "samples per optimizer step over all devices; default: 32",
+    option("train.global_batch", kInt, "",
+           "samples per optimizer step over all devices; default: 32, or one a device where there are more",
            in("samples"), at_least(1)),
     option("train.batch_per_device", kInt, "", "instead of global_batch: samples per step and device",
            in("samples"), at_least(1)),
-    option(
-        "train.micro_batch", kInt, "",
-        "samples per forward pass; auto: as many as memory has room for; default: 8, or the global batch if "
-        "smaller",
-        in("samples"), at_least(1), one_of(kAuto), kMayChange),
+    option("train.micro_batch", kInt, "",
+           "samples per forward pass; auto: as many as memory has room for; default: 8, or as many fewer as "
+           "divide the batch and leave each device some",
+           in("samples"), at_least(1), one_of(kAuto), kMayChange),
     option("train.accumulation_steps", kInt, "", "instead of micro_batch: micro-batches per step and device",
            at_least(1), kMayChange),
     option("train.max_steps", kInt, "", "end after this many optimizer steps", in("steps"), at_least(1),

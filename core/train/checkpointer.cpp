@@ -167,6 +167,13 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
     throw Error(PL_ERROR_CONFIG, fmt::format("{}: the data is not what this run began with: {} now, {} then: "
                                              "bring it back, or start over with --fresh",
                                              from.path(), describe_data(data), describe_data(then["data"])));
+  const uint64_t batch = session_.plan().global_batch;
+  if (then.is_object() && then.value("global_batch", batch) != batch)
+    log_.warning(
+        fmt::format("{}: its steps had {} samples, those on so many devices have {}: in this epoch "
+                    "samples are left out or repeated, and the number of steps is another; give "
+                    "train.global_batch, which is the same on any number of devices",
+                    from.path(), then["global_batch"].dump(), batch));
   const nlohmann::json now = numeric_identity(session_);
   std::string changes;
   for (const auto& [key, value] : now.items())
@@ -253,6 +260,7 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
                                             const std::optional<checkpoint::Metric>& metric, bool wait) {
   nlohmann::json identity = numeric_identity(session_);
   identity["data"] = data_identity(session_.task());
+  identity["global_batch"] = session_.plan().global_batch;
   checkpoint::Contents contents{.step = state.step,
                                 .train_state_json = state.to_json(),
                                 .config_toml = session_.resolved_toml(),

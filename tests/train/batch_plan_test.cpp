@@ -36,7 +36,44 @@ TEST(BatchPlan, MicroBatchDefaultsToEightForEveryWorldSize) {
   for (const uint64_t world : {1u, 2u, 4u})
     EXPECT_EQ(plan_of({.global_batch = 64, .world_size = world}).micro_batch, 8u);
   EXPECT_EQ(plan_of({.global_batch = 6}).micro_batch, 6u);
+  EXPECT_EQ(plan_of({.global_batch = 12}).micro_batch, 6u);
+  EXPECT_EQ(plan_of({.batch_per_device = 12, .world_size = 2}).micro_batch, 6u);
   EXPECT_EQ(plan_of({}).global_batch, 32u);
+}
+
+TEST(BatchPlan, DefaultsGiveWayToTheNumberOfDevicesAndSaySo) {
+  for (uint64_t world = 1; world <= 100; ++world) {
+    SCOPED_TRACE(world);
+    const BatchPlan plan = plan_of({.world_size = world});
+    EXPECT_EQ(plan.global_batch, std::max<uint64_t>(world, 32));
+    EXPECT_EQ(plan.micro_batches * plan.micro_batch, plan.global_batch);
+    EXPECT_GE(plan.micro_batches, world);
+    EXPECT_EQ(plan.gave_way.empty(), world <= 4);
+  }
+  EXPECT_EQ(plan_of({.world_size = 8}).micro_batch, 4u);
+  EXPECT_EQ(plan_of({.world_size = 6}).micro_batch, 4u);
+  EXPECT_EQ(plan_of({.world_size = 16}).micro_batch, 2u);
+  EXPECT_EQ(plan_of({.global_batch = 48, .world_size = 16}).micro_batch, 3u);
+  EXPECT_THAT(plan_of({.world_size = 8}).gave_way,
+              HasSubstr("train.micro_batch is 4 here, so that each of 8 devices has one, and not the default "
+                        "of 8; dropout and rounding depend on it"));
+  EXPECT_THAT(plan_of({.world_size = 64}).gave_way,
+              HasSubstr("train.global_batch is 64 here, one sample a device, and not the default of 32"));
+}
+
+TEST(BatchPlan, WhatIsGivenAndWhatMustGiveTheSameBitsDoesNotGiveWay) {
+  EXPECT_EQ(problem_of({.micro_batch = 8, .world_size = 8}),
+            "train.global_batch: 32 samples in micro-batches of 8 are 4 for 8 devices, and each needs at "
+            "least one: use train.micro_batch = 4, or train.global_batch = 64 or more");
+  EXPECT_EQ(problem_of({.world_size = 8, .reproducible = true}),
+            "train.global_batch: 32 samples in micro-batches of 8 are 4 for 8 devices, and each needs at "
+            "least one: use train.micro_batch = 4, or train.global_batch = 64 or more; with "
+            "run.reproducible = true the default does not follow the devices, as another micro-batch gives "
+            "other bits");
+  EXPECT_THAT(problem_of({.world_size = 64, .reproducible = true}), HasSubstr("are 4 for 64 devices"));
+  EXPECT_EQ(problem_of({.global_batch = 16, .world_size = 64}),
+            "train.global_batch: 16 samples in micro-batches of 8 are 2 for 64 devices, and each needs at "
+            "least one: use train.global_batch = 64 or more");
 }
 
 TEST(BatchPlan, AutoIsASmallOneUntilOneIsFound) {
@@ -76,10 +113,6 @@ TEST(BatchPlan, SizesThatDoNotDivideNameTheNearestThatDo) {
             "train.micro_batch: the global batch of 20 is not a multiple of the micro-batch of 8: use "
             "train.micro_batch = 5 or 10, or "
             "train.global_batch = 16 or 24");
-  EXPECT_EQ(problem_of({.global_batch = 12}),
-            "train.global_batch: the global batch of 12 is not a multiple of the micro-batch of 8 (the "
-            "default): use train.micro_batch = 6 or "
-            "12, or train.global_batch = 8 or 16");
 }
 
 TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {

@@ -16,10 +16,16 @@ std::string nearest_multiples(uint64_t value, uint64_t step) {
   return below == 0 ? fmt::format("{}", above) : fmt::format("{} or {}", below, above);
 }
 
+uint64_t largest_divisor(uint64_t value, uint64_t most) {
+  uint64_t divisor = std::min(value, most);
+  while (value % divisor != 0) --divisor;
+  return divisor;
+}
+
 // The divisors of `value` on both sides of `near`.
 std::string nearest_divisors(uint64_t value, uint64_t near) {
-  uint64_t below = std::min(near, value), above = std::min(near, value);
-  while (value % below != 0) --below;
+  const uint64_t below = largest_divisor(value, near);
+  uint64_t above = std::min(near, value);
   while (value % above != 0) ++above;
   return below == above ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
@@ -37,7 +43,8 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
     throw config.error("train.batch_per_device",
                        "is given together with train.global_batch, which already fixes the samples per step: "
                        "remove one of them");
-  const bool is_auto = config.is_auto("train.micro_batch");
+  const bool is_auto = config.is_auto("train.micro_batch"),
+             is_default = !micro_batch && !is_auto && !accumulation;
   if ((micro_batch || is_auto) && accumulation)
     throw config.error("train.accumulation_steps",
                        "is given together with train.micro_batch, and each follows from the other: remove "
@@ -51,6 +58,15 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
   BatchPlan plan;
   plan.world_size = world;
   plan.global_batch = per_device ? *per_device * world : global_batch.value_or(kDefaultGlobalBatch);
+  // Defaults give way to the number of devices, but where the same bits on any number of them are promised.
+  const bool gives_way = !config.get_bool("run.reproducible");
+  if (!per_device && !global_batch && gives_way && plan.global_batch < world) {
+    plan.gave_way = fmt::format(
+        "train.global_batch is {} here, one sample a device, and not the default of {}: it decides what is "
+        "learnt, so set it",
+        world, plan.global_batch);
+    plan.global_batch = world;
+  }
   const char* batch_key = per_device ? "train.batch_per_device" : "train.global_batch";
   const uint64_t batch = plan.global_batch;
 
@@ -64,29 +80,52 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                                      nearest_multiples(batch, parts)));
     plan.micro_batch = batch / parts;
   } else if (is_auto) {
-    for (const uint64_t size : plan.micro_batch_choices())
-      if (size <= kDefaultMicroBatch) plan.micro_batch = size;
+    plan.micro_batch = plan.largest_choice(kDefaultMicroBatch);
   } else {
-    const uint64_t own = per_device ? *per_device : batch;
-    plan.micro_batch = micro_batch.value_or(std::min(own, kDefaultMicroBatch));
+    plan.micro_batch =
+        micro_batch.value_or(largest_divisor(per_device ? *per_device : batch, kDefaultMicroBatch));
     if (batch % plan.micro_batch != 0)
-      throw config.error(
-          micro_batch ? "train.micro_batch" : batch_key,
-          fmt::format("the global batch of {} is not a multiple of the micro-batch of {}{}: use "
-                      "train.micro_batch = {}, or train.global_batch = {}",
-                      batch, plan.micro_batch, micro_batch ? "" : " (the default)",
-                      nearest_divisors(batch, plan.micro_batch), nearest_multiples(batch, plan.micro_batch)));
+      throw config.error("train.micro_batch",
+                         fmt::format("the global batch of {} is not a multiple of the micro-batch of {}: use "
+                                     "train.micro_batch = {}, or train.global_batch = {}",
+                                     batch, plan.micro_batch, nearest_divisors(batch, plan.micro_batch),
+                                     nearest_multiples(batch, plan.micro_batch)));
+    if (is_default && gives_way && batch >= world && batch / plan.micro_batch < world) {
+      const uint64_t usual = plan.micro_batch;
+      plan.micro_batch = plan.largest_choice(usual);
+      if (plan.gave_way.empty())
+        plan.gave_way = fmt::format(
+            "train.micro_batch is {0} here, so that each of {1} devices has one, and not the default of {2}; "
+            "dropout and rounding depend on it: for the same run on fewer devices write train.micro_batch = "
+            "{0}",
+            plan.micro_batch, world, usual);
+    }
   }
   plan.micro_batches = batch / plan.micro_batch;
-  if (plan.micro_batches < world)
+  if (plan.micro_batches < world) {
+    const std::string smaller =
+        batch < world ? ""
+                      : fmt::format("train.micro_batch = {}, or ", largest_divisor(batch, batch / world));
     throw config.error(
         batch_key,
         fmt::format("{} samples in micro-batches of {} are {} for {} devices, and each needs at least one: "
-                    "use train.micro_batch = {}, or train.global_batch = {} or more",
+                    "use {}train.global_batch = {} or more{}",
                     batch, plan.micro_batch,
-                    plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world,
-                    batch >= world ? nearest_divisors(batch, batch / world) : "1", world * plan.micro_batch));
+                    plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world, smaller,
+                    world * (gives_way && is_default ? 1 : plan.micro_batch),
+                    !gives_way && is_default
+                        ? "; with run.reproducible = true the default does not follow the devices, as "
+                          "another micro-batch gives other bits"
+                        : ""));
+  }
   return plan;
+}
+
+uint64_t BatchPlan::largest_choice(uint64_t most) const {
+  uint64_t largest = 1;
+  for (const uint64_t size : micro_batch_choices())
+    if (size <= most) largest = size;
+  return largest;
 }
 
 std::vector<uint64_t> BatchPlan::micro_batch_choices() const {

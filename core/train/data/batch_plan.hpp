@@ -1,5 +1,5 @@
-// How one optimizer step is cut into micro-batches. The same plan for every world size: only who runs which
-// micro-batch changes.
+// How one optimizer step is cut into micro-batches. What is given, and the defaults where they fit, is the same
+// plan for every world size: only who runs which micro-batch changes.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,10 @@ struct BatchPlan {
   uint64_t micro_batch = 0;    // samples per forward pass
   uint64_t micro_batches = 0;  // per optimizer step, all ranks together
   uint64_t world_size = 1;
+  std::string gave_way;  // for people: a default that is another one on so many devices; empty: none is
 
-  // What the user asked for; what is not given is derived. Throws ConfigError with the key to blame and what
+  // What the user asked for; what is not given is derived. Defaults that are too small for the devices, or
+  // too large, give way to their number, but not under run.reproducible. Throws ConfigError with the key to blame and what
   // would work. Of train.micro_batch = "auto" it takes a small one until one is found.
   static BatchPlan make(const config::Config& config, uint64_t world_size);
 
@@ -34,6 +36,9 @@ struct BatchPlan {
   // The micro-batches that the same global batch can be cut into, the smallest first: those that give each
   // device as many samples, where that is possible.
   std::vector<uint64_t> micro_batch_choices() const;
+
+  // Of those, the largest up to `most`.
+  uint64_t largest_choice(uint64_t most) const;
 
   // For people: how one step comes about.
   std::string describe() const;

@@ -193,6 +193,7 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
                           rule ? fmt::format(", optimizer {} {}", rule->name(), rule->version()) : ""));
   announce_place(session);
   say("batch", plan.describe());
+  if (!plan.gave_way.empty()) session.log().info(plan.gave_way);
   say("model",
       fmt::format(
           "{} parameters, {} trainable, {} of them with weight decay{}; {}", observe::grouped(count.total),
