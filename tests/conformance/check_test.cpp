@@ -99,7 +99,7 @@ TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
   const std::string rows = "a prediction has one row for each sample";
   EXPECT_EQ(
       failure(check_zoo("rows_twice"), rows),
-      "task rows_twice: predict gave sample 0 more than one row, must give each of the 2 samples of its "
+      "task rows_twice: predict gave sample 0 more than one row, must give each of the 3 samples of its "
       "batch one");
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + rows + "\n"));
 }

@@ -167,6 +167,13 @@ class MistakesTest(job.Job):
 
     def test_what_check_plugin_finds(self):
         cases = (("def batch(self, split, ids, epoch): return torch.randn(len(ids), 4)", "the same ids, loaded again, gave another loss"),
+                 ("""def batch(self, split, ids, epoch):
+        assert max(ids) < 16
+        return torch.eye(16, 4)[:len(ids)] * (1 + torch.arange(len(ids)).unsqueeze(1))""",
+                  "FAIL a sample follows from its id: .* not from its place in the batch"),
+                 ("""def build_model(self): return nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    def loss(self, batch): return self.model[2](self.model[1](self.model[0](batch)).detach()).square().sum()""",
+                  "FAIL gradients are those of the loss: the gradient of '0.(weight|bias)' is not that of the loss"),
                  ("def loss(self, batch): return self.model(batch).square().mean()", "the mean of those that each has alone, .* it must be the sum over the batch"),
                  ("""def build_model(self): return nn.ModuleList([nn.Linear(4, 1)])
     def loss(self, batch): return nn.functional.linear(batch, self.model[0].weight).square().sum()""",

@@ -20,7 +20,7 @@ class VerbsTest(job.Job):
             self.assertIn("checks passed", self.pipeline("check-plugin", f"{MODELS}:{name}"))
         self.assertIn("pipeline explain my_task.py", self.pipeline("explain", "python"))
         self.assertIn("memory", self.pipeline("plan", "train.toml"))
-        self.assertIn("20 checks passed", self.pipeline("check-plugin", str(TEMPLATE)))
+        self.assertIn("26 checks passed", self.pipeline("check-plugin", str(TEMPLATE)))
 
     def test_after_a_run(self):
         self.configure(MODELS, **{"class": "Pictures"})

@@ -1,6 +1,7 @@
 #include "core/plugins/check/open_task.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -33,6 +34,18 @@ double scalar(const pl_tensor& tensor) {
 // Cut off rather than rounded: any bf16 number near the float32 one will do.
 uint16_t narrowed(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
 
+// Differs where one bit does, as far as a check needs it.
+uint64_t bits_of(auto numbers) {
+  uint64_t hash = 1;
+  for (const auto number : numbers) {
+    if constexpr (sizeof number == sizeof(uint32_t))
+      hash = (hash ^ std::bit_cast<uint32_t>(number)) * 0x9e3779b97f4a7c15u;
+    else
+      hash = (hash ^ number) * 0x9e3779b97f4a7c15u;
+  }
+  return hash;
+}
+
 }  // namespace
 
 OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
@@ -46,7 +59,7 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
   for (const pl_parameter& parameter : parameters) allocate(parameter);
   for (size_t i = 0; i < parameters.size(); ++i) {
     const size_t index = how.backwards ? parameters.size() - 1 - i : i;
-    task_.initialize(index, parameters_[index].value);
+    task_.initialize(index, value(index));
   }
   if (how.frozen != Frozen::kAsTheRest && task_.keep_frozen_in_bfloat16() == 0)
     throw Skip{"it has no frozen weights that may be kept so"};
@@ -60,88 +73,159 @@ OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
   for (const Storage& storage : parameters_) hide(storage.unit);
 }
 
-std::vector<uint64_t> OpenTask::some_ids(uint32_t split) const {
-  const uint64_t count = task_.sample_count(split), most = 2;
+std::vector<uint64_t> OpenTask::some_ids(uint32_t split, uint64_t most) const {
+  const uint64_t count = task_.sample_count(split);
   if (count == 0) throw Error("sample_count of the training split is 0");
   std::vector<uint64_t> ids(std::min(count, most));
   std::iota(ids.begin(), ids.end(), 0);
   return ids;
 }
 
+Batch OpenTask::load(const std::vector<uint64_t>& ids, uint32_t purpose) const {
+  return task_.load({PL_SPLIT_TRAIN, purpose, ids, 0});
+}
+
+uint64_t OpenTask::Storage::bound_bits() const {
+  return bits_of(narrow_gradient.as<uint16_t>()) ^ bits_of(gradient.as<float>());
+}
+
 void OpenTask::allocate(const pl_parameter& parameter) {
   Storage& storage = parameters_.emplace_back();
+  storage.name = view(parameter.name);
+  storage.flags = parameter.flags;
   storage.shape.assign(parameter.shape, parameter.shape + parameter.ndim);
-  size_t count = 1;
-  for (const int64_t size : storage.shape) count *= static_cast<size_t>(size);
-  storage.value.resize(count);
-  storage.gradient.resize(count);
+  const size_t count = element_count(parameter);
+  storage.value = Guarded(count * sizeof(float));
+  storage.gradient = Guarded(count * sizeof(float));
   storage.unit = parameter.unit;
 }
 
 void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   Storage& storage = parameters_[index];
+  const std::span<float> wide_value = storage.value.as<float>();
   pl_tensor value{};
-  value.data = storage.value.data();
+  value.data = wide_value.data();
   value.device = {PL_DEVICE_CPU, 0};
   value.ndim = static_cast<int32_t>(storage.shape.size());
   value.dtype = how_.dtype;
   value.shape = storage.shape.data();
   pl_tensor gradient = value;
-  gradient.data = storage.gradient.data();
+  gradient.data = storage.gradient.as<float>().data();
   const bool kept = parameter.dtype.bits == 16;
   if (kept)
-    for (float& wide : storage.value) wide = widened(narrowed(wide));
+    for (float& wide : wide_value) wide = widened(narrowed(wide));
   if (how_.dtype.bits == 16 || (kept && how_.frozen == Frozen::kNarrow)) {
     value.dtype = {PL_DTYPE_BFLOAT, 16, 1};
-    for (const float wide : storage.value) storage.narrow_value.push_back(narrowed(wide));
-    storage.narrow_gradient.resize(storage.value.size());
-    value.data = storage.narrow_value.data();
-    gradient.data = storage.narrow_gradient.data();
+    storage.narrow_value = Guarded(wide_value.size() * sizeof(uint16_t));
+    storage.narrow_gradient = Guarded(wide_value.size() * sizeof(uint16_t));
+    std::ranges::transform(wide_value, storage.narrow_value.as<uint16_t>().begin(), narrowed);
+    value.data = storage.narrow_value.as<uint16_t>().data();
+    gradient.data = storage.narrow_gradient.as<uint16_t>().data();
   }
   const bool trainable = parameter.flags & PL_PARAMETER_TRAINABLE;
   if (how_.gradients != Gradients::kInPlace || !trainable) gradient.data = nullptr;
+  storage.is_bound = gradient.data != nullptr;
   task_.bind(index, value, gradient);
+}
+
+// Nothing but a strategy changes values, and nothing writes beside what it was given.
+void OpenTask::watch(const char* slot, const std::function<void()>& work) {
+  const auto bits = [&] {
+    uint64_t all = 0;
+    if (!how_.by_unit)
+      for (const Storage& storage : parameters_)
+        all = 31 * all + (bits_of(storage.value.as<float>()) ^ bits_of(storage.narrow_value.as<uint16_t>()));
+    return all;
+  };
+  const uint64_t before = bits();
+  work();
+  for (const Storage& storage : parameters_)
+    for (const auto& [memory, what] :
+         {std::pair(&storage.value, "value"), std::pair(&storage.gradient, "gradient"),
+          std::pair(&storage.narrow_value, "value"), std::pair(&storage.narrow_gradient, "gradient")})
+      if (const std::string where = memory->written_beside(); !where.empty())
+        throw Error(fmt::format("{} wrote {} the {} of '{}', {} elements: only what is bound may be written",
+                                slot, where, what, storage.name, storage.value.as<float>().size()));
+  if (bits() != before)
+    throw Error(fmt::format("{} changed a parameter's value: only the strategy may", slot));
 }
 
 void OpenTask::write_outputs(const Batch& batch, uint64_t first_row) {
   auto args = sized<pl_outputs_args>();
   args.seed = kSeed;
   args.first_row = first_row;
-  task_.write_outputs(batch, args);
+  watch("outputs", [&] { task_.write_outputs(batch, args); });
 }
 
-std::vector<float> OpenTask::train(const Batch& batch, const pl_tensor* outputs) {
+void OpenTask::evaluate(const Batch& batch, uint32_t purpose, const EvaluationSink& sink) {
+  auto args = sized<pl_evaluate_args>();
+  args.purpose = purpose;
+  watch("evaluate", [&] { task_.evaluate(batch, args, sink); });
+}
+
+void OpenTask::predict(const Batch& batch, const PredictionSink& sink) {
+  auto args = sized<pl_evaluate_args>();
+  args.purpose = PL_PURPOSE_PREDICT;
+  watch("predict", [&] { task_.predict(batch, args, sink); });
+}
+
+std::vector<float> OpenTask::train(const Batch& batch, const TrainHow& how) {
   for (Storage& storage : parameters_) {
-    std::ranges::fill(storage.gradient, 0.0f);
-    std::ranges::fill(storage.narrow_gradient, uint16_t{0});
+    storage.times = 0;
+    if (!how.clear) continue;
+    std::ranges::fill(storage.gradient.as<float>(), 0.0f);
+    std::ranges::fill(storage.narrow_gradient.as<uint16_t>(), uint16_t{0});
   }
+  passes_.clear();
   auto sink = sized<pl_gradient_sink>();
   sink.user = this;
   sink.ready = ready;
   sink.flags =
       (how_.gradients == Gradients::kInRows ? PL_GRADIENTS_IN_ROWS : 0) | (how_.hints ? 0x10000u : 0);
   auto args = sized<pl_train_args>();
-  args.scale = 1;
+  args.scale = how.scale;
   args.seed = kSeed;
   args.gradients = &sink;
-  args.outputs = outputs;
-  loss_ = task_.train(batch, args);
-  std::vector<float> result{loss()};
+  args.outputs = how.outputs;
+  watch("train", [&] { loss_ = task_.train(batch, args); });
+  check_reports();
+  std::vector<float> result{static_cast<float>(loss())};
   for (const Storage& storage : parameters_) {
+    const std::span<float> wide = storage.gradient.as<float>();
     if (how_.dtype.bits == 16)
-      std::ranges::transform(storage.narrow_gradient, std::back_inserter(result), widened);
+      std::ranges::transform(storage.narrow_gradient.as<uint16_t>(), std::back_inserter(result), widened);
     else
-      result.insert(result.end(), storage.gradient.begin(), storage.gradient.end());
+      result.insert(result.end(), wide.begin(), wide.end());
   }
   return result;
 }
 
-float OpenTask::loss() const { return static_cast<float>(scalar(loss_)); }
+// What holds of gradients and units when a micro-batch is over.
+void OpenTask::check_reports() const {
+  for (const Storage& storage : parameters_) {
+    if (!storage.is_bound) continue;
+    const auto is_zero = [](auto value) { return value == 0; };
+    if (storage.times == 0) {
+      if (!std::ranges::all_of(storage.gradient.as<float>(), is_zero) ||
+          !std::ranges::all_of(storage.narrow_gradient.as<uint16_t>(), is_zero))
+        throw Error(
+            fmt::format("the gradient of '{}' was never reported as ready, and is not zero", storage.name));
+    } else if (storage.bound_bits() != storage.reported) {
+      throw Error(fmt::format("the gradient of '{}' changed after it was reported as ready", storage.name));
+    }
+  }
+  for (const auto& [unit, times] : open_units_)
+    if (times != 0) throw Error(fmt::format("unit {} was entered, and never left", unit));
+}
+
+double OpenTask::loss() const { return scalar(loss_); }
 
 std::vector<float> OpenTask::values() const {
   std::vector<float> all;
-  for (const Storage& storage : parameters_)
-    all.insert(all.end(), storage.value.begin(), storage.value.end());
+  for (const Storage& storage : parameters_) {
+    const std::span<float> wide = storage.value.as<float>();
+    all.insert(all.end(), wide.begin(), wide.end());
+  }
   return all;
 }
 
@@ -151,28 +235,50 @@ pl_error* OpenTask::ready(void* user, const pl_gradient* gradient) noexcept {
 
 // A gradient that is handed over is added here, as a strategy would.
 void OpenTask::add(const pl_gradient& gradient) {
-  Storage& storage = parameters_.at(gradient.index);
+  if (gradient.index >= parameters_.size())
+    throw Error(fmt::format("a gradient came for parameter {} of {}", gradient.index, parameters_.size()));
+  Storage& storage = parameters_[gradient.index];
+  const auto wrong = [&](std::string_view problem) {
+    throw Error(fmt::format("the gradient of '{}' {}", storage.name, problem));
+  };
+  if (!(storage.flags & PL_PARAMETER_TRAINABLE)) wrong("came, and it is not trainable");
+  if (how_.by_unit && open_units_[storage.unit] <= 0)
+    wrong(fmt::format("came when its unit {} had been left", storage.unit));
   if (PL_HAS(pl_gradient, &gradient, rows) && gradient.rows) return add_rows(storage, gradient);
-  if (!gradient.owner) return;
-  if (!gradient.release) throw Error("a gradient is handed over without `release`");
+  if (storage.is_bound && !gradient.owner) {
+    if (++storage.times > 1) wrong("came twice, must come once in a micro-batch");
+    storage.reported = storage.bound_bits();
+    return;
+  }
+  if (!gradient.owner) wrong("is neither bound nor handed over: its `owner` is NULL");
+  if (!gradient.release) wrong("is handed over without `release`");
+  if (gradient.tensor->dtype.code != PL_DTYPE_FLOAT || gradient.tensor->dtype.bits != 32)
+    wrong(fmt::format("is {}, the parameter is float32", dtype_name(gradient.tensor->dtype)));
+  const std::span given(gradient.tensor->shape, static_cast<size_t>(gradient.tensor->ndim));
+  if (!std::ranges::equal(given, storage.shape))
+    wrong(fmt::format("has the shape ({}), the parameter ({})", fmt::join(given, ", "),
+                      fmt::join(storage.shape, ", ")));
   const auto* data = data_of<const float>(*gradient.tensor);
-  if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
-  for (size_t i = 0; i < storage.gradient.size(); ++i) storage.gradient[i] += data[i];
+  const std::span<float> sum = storage.gradient.as<float>();
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += data[i];
   gradient.release(gradient.owner);
 }
 
-pl_error* OpenTask::enter(void* user, uint32_t unit, uint32_t) noexcept {
+pl_error* OpenTask::enter(void* user, uint32_t unit, uint32_t pass) noexcept {
   return guard([&] {
     auto& open = *static_cast<OpenTask*>(user);
+    open.passes_ += fmt::format("enter {} {} ", unit, pass);
     if (open.open_units_[unit]++ > 0) return;
     for (Storage& storage : open.parameters_)
-      if (storage.unit == unit) std::ranges::copy(std::exchange(storage.kept, {}), storage.value.begin());
+      if (storage.unit == unit)
+        std::ranges::copy(std::exchange(storage.kept, {}), storage.value.as<float>().begin());
   });
 }
 
-pl_error* OpenTask::leave(void* user, uint32_t unit, uint32_t) noexcept {
+pl_error* OpenTask::leave(void* user, uint32_t unit, uint32_t pass) noexcept {
   return guard([&] {
     auto& open = *static_cast<OpenTask*>(user);
+    open.passes_ += fmt::format("leave {} {} ", unit, pass);
     if (open.open_units_[unit] <= 0) throw Error(fmt::format("unit {} is left, and was not entered", unit));
     if (--open.open_units_[unit] == 0) open.hide(unit);
   });
@@ -181,8 +287,9 @@ pl_error* OpenTask::leave(void* user, uint32_t unit, uint32_t) noexcept {
 void OpenTask::hide(uint32_t unit) {
   for (Storage& storage : parameters_) {
     if (storage.unit != unit || !storage.kept.empty()) continue;
-    storage.kept = storage.value;
-    std::ranges::fill(storage.value, std::numeric_limits<float>::quiet_NaN());
+    const std::span<float> value = storage.value.as<float>();
+    storage.kept.assign(value.begin(), value.end());
+    std::ranges::fill(value, std::numeric_limits<float>::quiet_NaN());
   }
 }
 
@@ -191,7 +298,8 @@ void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
     throw Error("a gradient comes in rows, which the sink's flags do not allow");
   gave_rows_ = true;
   const size_t rows = static_cast<size_t>(storage.shape.at(0));
-  const size_t width = storage.gradient.size() / rows, given = static_cast<size_t>(gradient.rows->shape[0]);
+  const std::span<float> sum = storage.gradient.as<float>();
+  const size_t width = sum.size() / rows, given = static_cast<size_t>(gradient.rows->shape[0]);
   const auto* row = data_of<const int64_t>(*gradient.rows);
   const auto* values = data_of<const float>(*gradient.tensor);
   if (gradient.rows->dtype.code != PL_DTYPE_INT || gradient.rows->dtype.bits != 64)
@@ -202,7 +310,7 @@ void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
   for (size_t i = 0; i < given; ++i) {
     if (row[i] < 0 || static_cast<size_t>(row[i]) >= rows)
       throw Error(fmt::format("a gradient comes for row {} of {}", row[i], rows));
-    float* of_row = storage.gradient.data() + static_cast<size_t>(row[i]) * width;
+    float* of_row = sum.data() + static_cast<size_t>(row[i]) * width;
     for (size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
   }
 }

@@ -1,9 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "core/plugins/check/guarded.hpp"
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/task.hpp"
 
@@ -35,36 +39,58 @@ class OpenTask {
   Task& task() { return task_; }
 
   // The first of a split's samples. Throws where there are none.
-  std::vector<uint64_t> some_ids(uint32_t split = PL_SPLIT_TRAIN) const;
+  std::vector<uint64_t> some_ids(uint32_t split = PL_SPLIT_TRAIN, uint64_t most = 2) const;
+  Batch load(const std::vector<uint64_t>& ids, uint32_t purpose = PL_PURPOSE_TRAIN) const;
 
-  // Trains on one batch from zero gradients and returns the loss and all gradients. `outputs`: of all samples
-  // of its step, of which the batch has the first; NULL: it is the whole step.
-  std::vector<float> train(const Batch& batch, const pl_tensor* outputs = nullptr);
+  // Work. Throws where the task writes beside its storage or changes a value.
+  struct TrainHow {
+    const pl_tensor* outputs = nullptr;  // of all samples of its step, of which the batch has the first;
+                                         // NULL: it is the whole step
+    double scale = 1;
+    bool clear = true;  // trains from zero gradients
+  };
+  // The loss and all gradients.
+  std::vector<float> train(const Batch& batch, const TrainHow& how);
+  std::vector<float> train(const Batch& batch) { return train(batch, TrainHow{}); }
   // Of a batch that train() would take, from `first_row` on in the room for them.
   void write_outputs(const Batch& batch, uint64_t first_row);
-  float loss() const;                 // as the last train() left it
+  void evaluate(const Batch& batch, uint32_t purpose, const EvaluationSink& sink);
+  void predict(const Batch& batch, const PredictionSink& sink);
+
+  double loss() const;                // as the last train() left it
   std::vector<float> values() const;  // of all parameters
+  std::span<float> value(size_t index) { return parameters_.at(index).value.as<float>(); }
+  std::span<const float> gradient(size_t index) const { return parameters_.at(index).gradient.as<float>(); }
+  const std::string& passes() const { return passes_; }  // the units that the last train() entered and left
 
   bool gave_rows() const { return gave_rows_; }
 
  private:
   // A parameter's values and gradient as float32 or, behind it, as bf16 (the upper half of a float32).
   struct Storage {
+    std::string name;
+    uint32_t flags = 0, unit = 0;
     std::vector<int64_t> shape;
-    std::vector<float> value, gradient;
-    uint32_t unit = 0;
+    Guarded value, gradient, narrow_value, narrow_gradient;
+    bool is_bound = false;    // its gradient
     std::vector<float> kept;  // `value`, while its unit is not open
-    std::vector<uint16_t> narrow_value, narrow_gradient;
+    // Of this micro-batch: how often its gradient came, and what the bound one was then.
+    int times = 0;
+    uint64_t reported = 0;
+
+    uint64_t bound_bits() const;
   };
 
   void allocate(const pl_parameter& parameter);
   void bind(size_t index, const pl_parameter& parameter);
+  void watch(const char* slot, const std::function<void()>& work);
   static pl_error* ready(void* user, const pl_gradient* gradient) noexcept;
   void add(const pl_gradient& gradient);
   static pl_error* enter(void* user, uint32_t unit, uint32_t pass) noexcept;
   static pl_error* leave(void* user, uint32_t unit, uint32_t pass) noexcept;
   void hide(uint32_t unit);
   void add_rows(Storage& storage, const pl_gradient& gradient);
+  void check_reports() const;
 
   const OpenHow how_;
   Subject subject_;
@@ -73,6 +99,7 @@ class OpenTask {
   pl_tensor loss_{};
   std::vector<Storage> parameters_;
   std::map<uint32_t, int> open_units_;  // how often each is entered
+  std::string passes_;
   pl_unit_hooks hooks_{};
 };
 
