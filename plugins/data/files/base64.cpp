@@ -1,5 +1,6 @@
 #include "plugins/data/files/base64.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -30,6 +31,13 @@ std::optional<std::string> base64_decode(std::string_view text) {
     if (i % 4 > 0) bytes += static_cast<char>(bits >> (6 - 2 * (i % 4)) & 0xff);
   }
   return bytes;
+}
+
+bool is_picture_in_base64(std::string_view text) {
+  constexpr size_t kLooked = 120;  // digits, groups of four
+  constexpr std::string_view kStarts[] = {"/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR"};  // JPEG, PNG, GIF, WebP
+  return text.size() >= kLooked && base64_decode(text.substr(0, kLooked)) &&
+         std::ranges::any_of(kStarts, [&](std::string_view start) { return text.starts_with(start); });
 }
 
 }  // namespace pipeline::files

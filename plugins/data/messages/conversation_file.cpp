@@ -101,6 +101,15 @@ void read_table(const sources::SourceFiles& source, const TextOptions& options, 
         source.named + ": its column \"" + table.unread + "\" is read in JSON alone\n";
 }
 
+// Pictures that are in their record have no name of their own.
+void name_pictures_within(Conversation& conversation) {
+  const bool is_one = conversation.images.size() == 1;
+  for (size_t i = 0; i < conversation.images.size(); ++i)
+    if (Picture& image = conversation.images[i]; !image.bytes.empty() && image.name.empty())
+      image.name = "(" + (is_one ? "" : "picture " + std::to_string(i + 1) + " ") + "in the record " +
+                   conversation.id + ")";
+}
+
 // A record as it is in its file.
 struct JsonText {
   std::string text;
@@ -119,43 +128,11 @@ Conversation conversation_in(const JsonText& record, const Parse& parse) {
   Conversation conversation = parse(object);
   if (conversation.id.empty()) conversation.id = record.id;
   if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
-  const bool is_one = conversation.images.size() == 1;
-  for (size_t i = 0; i < conversation.images.size(); ++i)
-    if (Picture& image = conversation.images[i]; !image.bytes.empty() && image.name.empty())
-      image.name = "(" + (is_one ? "" : "picture " + std::to_string(i + 1) + " ") + "in the record " +
-                   conversation.id + ")";
+  name_pictures_within(conversation);
   return conversation;
 }
 
-// The fields of the first record that can be read.
-text_pairs::JsonFields first_fields(const sources::SourceFiles& source,
-                                    const std::vector<std::string_view>& keys) {
-  text_pairs::JsonFields found;
-  for (const std::string& path : source.paths) {
-    found.state = text_pairs::JsonFields::kNotAnObject;
-    text_pairs::for_each_record(path, source.format, {.columns = {keys.begin(), keys.end()}},
-                                [&](const text_pairs::RecordText& record) {
-                                  found = text_pairs::pick_fields(record.text, keys);
-                                  return found.state != text_pairs::JsonFields::kOk;
-                                });
-    if (found.state == text_pairs::JsonFields::kOk) return found;
-  }
-  return {};
-}
-
 }  // namespace
-
-bool has_turns(const sources::SourceFiles& source) {
-  return std::ranges::any_of(first_fields(source, {std::begin(kTurnKeys), std::end(kTurnKeys)}).fields,
-                             [](const auto& field) { return field.state != text_pairs::JsonField::kAbsent; });
-}
-
-bool has_more_than_texts(const sources::SourceFiles& source, const std::vector<std::string_view>& keys) {
-  return std::ranges::any_of(first_fields(source, keys).fields, [](const auto& field) {
-    return field.state == text_pairs::JsonField::kObject || field.state == text_pairs::JsonField::kList ||
-           field.text.starts_with("data:");
-  });
-}
 
 void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,
                   const Parse& parse, Collector& collector, const ReadHooks& hooks) {
@@ -197,14 +174,18 @@ void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& c
                 Collector& collector, const ReadHooks& hooks) {
   const auto shared = std::make_shared<const std::function<Conversation(text_pairs::Pair &&)>>(make);
   text_pairs::SourceReport pairs;
-  text_pairs::read_pairs(
-      source, columns,
-      [&](text_pairs::Pair&& pair, const std::string& where) {
-        const size_t bytes = pair.first.size() + pair.second.size();
-        collector.add([pair = std::move(pair), shared]() mutable { return (*shared)(std::move(pair)); },
-                      where, bytes);
-      },
-      pairs, {.quotes = quotes, .on_block = hooks.on_bytes});
+  text_pairs::read_pairs(source, columns,
+                         [&](text_pairs::Pair&& pair, const std::string& where) {
+                           const size_t bytes = pair.first.size() + pair.second.size();
+                           collector.add(
+                               [pair = std::move(pair), shared]() mutable {
+                                 Conversation conversation = (*shared)(std::move(pair));
+                                 name_pictures_within(conversation);
+                                 return conversation;
+                               },
+                               where, bytes);
+                         },
+                         pairs, {.quotes = quotes, .on_block = hooks.on_bytes});
   collector.finish();
   add_pair_report(pairs, collector.report());
 }

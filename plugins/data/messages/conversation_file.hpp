@@ -25,11 +25,6 @@ struct ReadHooks {
 // Makes a conversation of a record, or throws DataError with the reason why it cannot be used. [any-thread]
 using Parse = std::function<Conversation(const nlohmann::ordered_json&)>;
 
-// Whether the first record that can be read, of a source of JSON or Parquet, has a list of turns.
-bool has_turns(const sources::SourceFiles& source);
-// Whether what it has under one of these keys is more than a text, or a picture: see pictures_of().
-bool has_more_than_texts(const sources::SourceFiles& source, const std::vector<std::string_view>& keys);
-
 // Reads JSON files, a list or an object a line, or Parquet files, of which these columns, in order. Memory is
 // that of a few hundred records.
 void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,

@@ -286,24 +286,33 @@ namespace {
 Picture picture_of(const json& value, const char* key) {
   if (value.is_object() && (value.contains("bytes") || value.contains("path") || value.contains("url"))) {
     Picture picture = optional_text(value, value.contains("url") ? "url" : "path");
-    picture.bytes = optional_text(value, "bytes");
-    if (picture.bytes.starts_with("data:")) picture.bytes = bytes_within(picture.bytes);
+    if (const std::string bytes = optional_text(value, "bytes"); !bytes.empty())
+      picture.bytes = picture_named(bytes).bytes;
     return picture.bytes.empty() && value.contains("url") ? picture_of(value["url"], key) : picture;
   }
   if (!value.is_string())
     throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
-  const auto& name = value.get_ref<const std::string&>();
-  if (name.find("://") != std::string::npos)
-    throw DataError("the picture is a web address: download it, and name the file");
-  Picture picture;
-  if (name.starts_with("data:"))
-    picture.bytes = bytes_within(name);
-  else
-    picture.name = name;
-  return picture;
+  return picture_named(value.get_ref<const std::string&>());
 }
 
 }  // namespace
+
+Picture picture_named(const std::string& text) {
+  Picture picture;
+  if (text.starts_with("data:")) {
+    picture.bytes = bytes_within(text);
+    return picture;
+  }
+  if (text.find("://") != std::string::npos)
+    throw DataError("the picture is a web address: download it, and name the file");
+  if (files::is_picture_in_base64(text))
+    throw DataError(
+        "the picture is base64 by itself: write \"data:image/jpeg;base64,\", or the picture's own kind, "
+        "before "
+        "it");
+  picture.name = text;
+  return picture;
+}
 
 std::vector<Picture> pictures_of(const json& given, const char* key) {
   std::vector<Picture> result;

@@ -49,6 +49,10 @@ Conversation conversation_of(const nlohmann::ordered_json& object, const Columns
 std::vector<Turn> turns_of(const Columns& columns, std::string question, const std::string& context,
                            std::string answer);
 
+// The picture that a text names, or is: a path, or "data:image/png;base64,...". Throws DataError for a web
+// address, and for base64 without that beginning.
+Picture picture_named(const std::string& text);
+
 // The pictures that a value names, or is: a path, "data:image/png;base64,...", an object of both, as Hugging
 // Face's data sets have it, or a list of these. Throws DataError for anything else.
 std::vector<Picture> pictures_of(const nlohmann::ordered_json& given, const char* key);

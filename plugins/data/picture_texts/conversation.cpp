@@ -5,8 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plugins/data/picture_texts/coco.hpp"
 #include "plugins/data/picture_texts/pictures.hpp"
 #include "plugins/data/picture_texts/shards.hpp"
+#include "plugins/data/text_pairs/csv_reader.hpp"
 
 namespace pipeline::picture_texts {
 
@@ -32,8 +34,34 @@ std::string problem_of(const Conversation& conversation, bool answer_required) {
 
 namespace {
 
-void read_captions(const sources::SourceFiles& source, const CaptionColumns& columns,
+constexpr const char *kFileName = "file_name", *kText = "text";
+
+// The columns as Hugging Face's folders of pictures call them, where the usual ones are not there.
+CaptionColumns as_named(CaptionColumns columns, const auto& has) {
+  if (columns.image != "image" || has("image") || !has(kFileName)) return columns;
+  columns.image = kFileName;
+  if (columns.caption != "caption" || has("caption") || !has(kText)) return columns;
+  if (columns.question == columns.caption) columns.question = kText;  // there is none
+  columns.caption = kText;
+  return columns;
+}
+
+// By the header of its first file, whatever separates its names.
+CaptionColumns as_in_header(const CaptionColumns& columns, const sources::SourceFiles& source) {
+  text_pairs::Input input(source.paths.front(), nullptr);
+  std::string_view line = input.ahead();
+  line = line.substr(0, line.find_first_of("\r\n"));
+  return as_named(columns, [&](const char* name) {
+    return std::ranges::any_of(std::string_view(",\t;"), [&](char separator) {
+      const std::vector<std::string> names = text_pairs::header_names(line, separator);
+      return std::ranges::find(names, name) != names.end();
+    });
+  });
+}
+
+void read_captions(const sources::SourceFiles& source, const CaptionColumns& given,
                    messages::Collector& collector, const ReadHooks& hooks) {
+  const CaptionColumns columns = as_in_header(given, source);
   const bool is_another = columns.question == columns.image || columns.question == columns.caption ||
                           columns.question == columns.id;
   messages::read_pairs(
@@ -47,7 +75,7 @@ void read_captions(const sources::SourceFiles& source, const CaptionColumns& col
       columns.quotes,
       [](text_pairs::Pair&& pair) {
         return Conversation{.id = std::move(pair.id),
-                            .images = {std::move(pair.first)},
+                            .images = {messages::picture_named(pair.first)},
                             .turns = turns_about_pictures(pair.extra, 1, std::move(pair.second))};
       },
       collector, hooks);
@@ -121,10 +149,12 @@ Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messag
   return result;
 }
 
-Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns) {
-  if (!object.is_object()) throw DataError("no object");
+Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& given) {
+  const CaptionColumns columns = as_named(given, [&](const char* name) { return object.contains(name); });
   const auto image = object.find(columns.image);
-  if (image == object.end() || image->is_null()) throw DataError("no \"" + columns.image + "\"");
+  if (image == object.end() || image->is_null())
+    throw DataError("no \"" + columns.image +
+                    "\", and no list of turns as \"conversations\" or \"messages\"");
   std::vector<messages::Picture> pictures = messages::pictures_of(*image, columns.image.c_str());
   if (pictures.empty()) throw DataError("no picture as \"" + columns.image + "\"");
   return caption_of(object, std::move(pictures), columns);
@@ -149,8 +179,12 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object, c
 namespace {
 
 std::vector<std::string> keys_of(const CaptionColumns& columns) {
-  std::vector<std::string> keys{columns.image, columns.caption, columns.question, columns.answers,
-                                columns.id.empty() ? "id" : columns.id};
+  std::vector<std::string> keys =
+      messages::record_keys({.question = columns.answers, .answer = "", .context = ""});
+  for (const std::string& key :
+       {columns.image, columns.caption, columns.question, columns.answers,
+        columns.id.empty() ? "id" : columns.id, std::string(kFileName), std::string(kText)})
+    if (std::ranges::find(keys, key) == keys.end()) keys.push_back(key);
   std::erase(keys, "");
   return keys;
 }
@@ -165,22 +199,21 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
       hooks.threads);
   if (source.format == sources::Format::kTar)
     read_shards(source, columns, collector, hooks);
-  else if (source.format != sources::Format::kCsv && source.format != sources::Format::kTsv &&
-           messages::has_turns(source))
+  else if (source.format == sources::Format::kPictures)
+    read_pictures_with_texts(source, columns, collector, hooks);
+  else if (source.format == sources::Format::kCsv || source.format == sources::Format::kTsv)
+    read_captions(source, columns, collector, hooks);
+  else if (source.format == sources::Format::kJson && is_coco(source.paths.front()))
+    read_coco(source, columns, collector, hooks);
+  else
     messages::read_objects(
-        source, messages::record_keys({.question = columns.answers, .answer = "", .context = ""}),
-        [answers = columns.answers](const auto& object) {
-          return conversation_about_pictures(object, answers);
+        source, keys_of(columns),
+        [columns](const auto& object) {
+          return messages::has_turns(object) || !object.is_object()
+                     ? conversation_about_pictures(object, columns.answers)
+                     : caption_of(object, columns);
         },
         collector, hooks);
-  else if (source.format == sources::Format::kParquet ||
-           (source.format == sources::Format::kJson &&
-            messages::has_more_than_texts(source, {columns.image, columns.caption, columns.answers})))
-    messages::read_objects(
-        source, keys_of(columns), [columns](const auto& object) { return caption_of(object, columns); },
-        collector, hooks);
-  else
-    read_captions(source, columns, collector, hooks);
   report.require_used(source.named);
 }
 

@@ -52,9 +52,11 @@ std::vector<Turn> turns_about_pictures(const std::string& question, size_t pictu
 std::string ask_about_pictures(const std::string& question, size_t pictures);
 
 // Reads a source in order. JSON holds conversations such as LLaVA's {"id", "image", "conversations":
-// [{"from": "human" | "gpt", "value"}]}, or captions and questions, as tables do; *.tar is WebDataset's form
-// (shards.hpp). Records that cannot be used are dropped and counted. Throws DataError where a file cannot be
-// read or there is nothing usable. Memory is that of a few hundred records.
+// [{"from": "human" | "gpt", "value"}]}, or captions and questions, as tables do, also under Hugging Face's
+// names "file_name" and "text"; or it is COCO's (coco.hpp). *.tar is WebDataset's form, and a folder of
+// pictures with texts beside them is read (shards.hpp). Records that cannot be used are dropped and counted.
+// Throws DataError where a file cannot be read or there is nothing usable. Memory is that of a few hundred
+// records.
 void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
                         const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});

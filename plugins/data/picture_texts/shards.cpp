@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
+#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
@@ -24,11 +25,16 @@ constexpr uint64_t kMostTextBytes = uint64_t{16} << 20;
 constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png", "webp", "gif"};
 constexpr std::string_view kTexts[] = {"txt", "caption", "json"};
 
+std::string small_letters(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 // The files of one sample.
 struct Sample {
-  std::string key, text, kind;            // kind: of kTexts
-  std::map<int64_t, std::string> images;  // by number; kAlone: of one that has none
-  std::string problem;                    // why it cannot be used
+  std::string key = {}, text = {}, kind = {};  // kind: of kTexts
+  std::map<int64_t, std::string> images = {};  // by number; kAlone: of one that has none
+  std::string problem = {};                    // why it cannot be used
 };
 constexpr int64_t kAlone = -1;
 
@@ -73,6 +79,24 @@ std::optional<int64_t> number_of_picture(std::string_view kind) {
   return is_number && is_one_of(kPictures, kind.substr(dot + 1)) ? std::optional(number) : std::nullopt;
 }
 
+// Makes a conversation of the sample, which the report calls `where`.
+void add_sample(Sample&& sample, std::string where, const CaptionColumns& columns,
+                messages::Collector& collector) {
+  ++collector.report().records;
+  const size_t size = sample.text.size();
+  collector.add(
+      [one = std::move(sample), columns]() mutable {
+        if (!one.problem.empty()) throw DataError(one.problem);
+        if (first_invalid_utf8(one.text) != std::string::npos) throw DataError("text that is not UTF-8");
+        try {
+          return conversation_of(std::move(one), columns);
+        } catch (const DataError& error) {
+          throw messages::RecordProblem("JSON of another form", error.what());
+        }
+      },
+      std::move(where), size);
+}
+
 // Takes the file that the reader has come to into the sample; `kind` is what follows the first dot of its
 // name.
 void take_file(Sample& sample, TarReader& reader, std::string&& kind, const fs::path& shard) {
@@ -110,20 +134,8 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
     std::optional<Sample> sample;
     const auto finish = [&] {
       if (!sample) return;
-      ++collector.report().records;
       std::string where = archive + ": " + printable(sample->key, "");
-      const size_t size = sample->text.size();
-      collector.add(
-          [one = std::move(*sample), columns]() mutable {
-            if (!one.problem.empty()) throw DataError(one.problem);
-            if (first_invalid_utf8(one.text) != std::string::npos) throw DataError("text that is not UTF-8");
-            try {
-              return conversation_of(std::move(one), columns);
-            } catch (const DataError& error) {
-              throw messages::RecordProblem("JSON of another form", error.what());
-            }
-          },
-          std::move(where), size);
+      add_sample(std::move(*sample), std::move(where), columns, collector);
     };
     for (TarReader reader(shard); reader.next();) {
       const std::string& name = reader.name();
@@ -134,13 +146,38 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
         finish();
         sample = Sample{.key = name.substr(0, dot), .text = {}, .kind = {}, .images = {}, .problem = {}};
       }
-      std::string kind = name.substr(dot + 1);
-      std::transform(kind.begin(), kind.end(), kind.begin(), [](unsigned char c) { return std::tolower(c); });
-      take_file(*sample, reader, std::move(kind), shard);
+      take_file(*sample, reader, small_letters(name.substr(dot + 1)), shard);
       if (hooks.on_bytes) hooks.on_bytes(bytes + reader.position());
     }
     finish();
     bytes += fs::file_size(shard);
+  }
+  collector.finish();
+}
+
+void read_pictures_with_texts(const sources::SourceFiles& source, const CaptionColumns& columns,
+                              messages::Collector& collector, const ReadHooks& hooks) {
+  std::map<std::string, Sample> samples;
+  uint64_t bytes = 0;
+  for (const fs::path path : source.paths) {
+    const std::string name = path.filename(), key = path.stem();
+    std::string kind = small_letters(name.substr(std::min(key.size() + 1, name.size())));
+    Sample& sample = samples.try_emplace(key, Sample{.key = key}).first->second;
+    if (is_one_of(kPictures, kind)) {
+      if (!sample.images.emplace(kAlone, name).second) sample.problem = "two pictures of one name";
+      continue;
+    }
+    // Beside a plain caption, JSON is what a downloader has noted.
+    if (sample.kind == "json" ? kind == "json" : !sample.kind.empty() && kind != "json")
+      sample.problem = "two captions of one name";
+    if (!sample.kind.empty() && kind == "json") continue;
+    sample.text = files::read_regular(path, kMostTextBytes);
+    sample.kind = std::move(kind);
+    if (hooks.on_bytes) hooks.on_bytes(bytes += sample.text.size());
+  }
+  for (auto& [key, sample] : samples) {
+    if (sample.kind.empty()) sample.problem = "no text of the picture's name beside it";
+    add_sample(std::move(sample), printable(key, ""), columns, collector);
   }
   collector.finish();
 }

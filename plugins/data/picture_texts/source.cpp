@@ -20,7 +20,7 @@ void say_lines(const std::string& text, const std::function<void(const std::stri
 }  // namespace
 
 PictureSource open_source(const Context& context, const PictureTextOptions& options, const std::string& named,
-                          const fs::path& images, const Opening& how) {
+                          const fs::path& given_images, const Opening& how) {
   const pl_run_info& run = context.run();
   const std::string what = "reading " + fs::path(named).filename().string(), cache(view(run.cache_dir));
   const files::Hooks hooks{
@@ -28,7 +28,9 @@ PictureSource open_source(const Context& context, const PictureTextOptions& opti
       .progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); },
       .note = [&](const std::string& line) { context.info(line); },
       .cancelled = [&] { return context.cancelled(); }};
-  const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks);
+  const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks, sources::Content::kPictures);
+  const bool is_folder = files.format == sources::Format::kPictures;
+  const fs::path images = is_folder ? fs::path(named) : given_images;
   PictureSource source{
       .conversations = ConversationStore(cache, source_of(files, how.columns, images), hooks, how.part),
       .images = images,
@@ -42,7 +44,7 @@ PictureSource open_source(const Context& context, const PictureTextOptions& opti
   std::vector<fs::path> archives;  // shards hold their pictures: what else lies beside them is none of theirs
   if (files.format == sources::Format::kTar)
     archives.assign(files.paths.begin(), files.paths.end());
-  else if (!how.is_asked)
+  else if (!how.is_asked && !is_folder)
     archives = tar_archives(images);
   source.pictures = std::make_shared<const Pictures>(
       Pictures::Options{.folder = images,
@@ -70,7 +72,7 @@ Splits open_splits(const Context& context, const PictureTextOptions& options, co
         continue;
       }
       const fs::path own = fs::is_directory(named) ? fs::path(named) : fs::path(named).parent_path();
-      if (options.images.empty() && own.string().find_first_of("*?[") != std::string::npos &&
+      if (options.images.empty() && own.string().find_first_of("*?[{") != std::string::npos &&
           !fs::exists(own))
         wanted.config_error("data.images",
                             concat("must be given with ", named, ", whose files are in several folders"));

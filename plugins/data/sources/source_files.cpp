@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -19,6 +20,8 @@
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
 #include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/sources/braces.hpp"
+#include "plugins/data/sources/picture_folder.hpp"
 
 namespace pipeline::sources {
 namespace {
@@ -62,13 +65,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWor
 
 constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
-std::string in_small_letters(std::string_view text) {
-  std::string small(text);
-  for (char& c : small)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-  return small;
-}
-
 std::string_view split_in(std::string_view name) {
   const std::string small = in_small_letters(name);
   for (size_t begin = 0; begin < small.size();) {
@@ -80,9 +76,12 @@ std::string_view split_in(std::string_view name) {
   return "";
 }
 
-bool is_pattern(const std::string& named) { return named.find_first_of("*?[") != std::string::npos; }
+bool has_wildcard(const std::string& name) { return name.find_first_of("*?[") != std::string::npos; }
+bool is_pattern(const std::string& named) {
+  return has_wildcard(named) || (named.find('{') != std::string::npos && expand_braces(named).size() > 1);
+}
 
-std::vector<std::string> matches_of(const std::string& pattern) {
+std::vector<std::string> matches_of_one(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
   if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
@@ -93,7 +92,29 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   return paths;
 }
 
+// What braces name is there as a whole, in its order; `missing`: the first of it that is not.
+std::vector<std::string> matches_of(const std::string& pattern, std::string& missing) {
+  std::vector<std::string> paths;
+  for (const std::string& one : expand_braces(pattern)) {
+    std::vector<std::string> found{one};
+    if (has_wildcard(one))
+      found = matches_of_one(one);
+    else if (!fs::exists(one))
+      found.clear();
+    if (found.empty() && missing.empty()) missing = one;
+    std::ranges::move(found, std::back_inserter(paths));
+  }
+  return paths;
+}
+
+std::string no_match(const std::string& named, const std::string& missing) {
+  return missing == named ? "no file matches this pattern"
+                          : "there is no " + missing + ", which this pattern names";
+}
+
 std::vector<std::string> files_of_folder(const std::string& folder, Content content) {
+  if (content == Content::kPictures)
+    if (std::vector<std::string> paths = pictures_with_texts(folder); !paths.empty()) return paths;
   std::vector<std::string> paths;
   bool has_arrow = false;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -135,8 +156,9 @@ std::vector<std::string> paths_of(const std::string& named, Content content, fil
   if (fs::is_directory(named))
     return content == Content::kSequences ? sequences_below(named, ignored) : files_of_folder(named, content);
   if (fs::exists(named) || !is_pattern(named)) return {named};
-  std::vector<std::string> paths = matches_of(named);
-  if (paths.empty()) throw DataError(named + ": no file matches this pattern: check it");
+  std::string missing;
+  std::vector<std::string> paths = matches_of(named, missing);
+  if (!missing.empty()) throw DataError(named + ": " + no_match(named, missing) + ": check it");
   return paths;
 }
 
@@ -269,7 +291,7 @@ std::optional<Format> format_named(std::string_view name, Content content) {
   const std::string small = in_small_letters(files::without_packing(name));
   for (const Ending& ending : kEndings)
     if (small.ends_with(ending.name) &&
-        (content == Content::kRecords ? ending.of_records : ending.of_sequences))
+        (content == Content::kSequences ? ending.of_sequences : ending.of_records))
       return ending.format;
   return std::nullopt;
 }
@@ -309,14 +331,21 @@ std::string SourceFiles::name_of(size_t i) const {
 std::string problem_of(const std::string& named) {
   std::string problem = files::path_problem(named, "file");
   if (problem.empty() || !is_pattern(named)) return problem;
-  return matches_of(named).empty() ? "no file matches this pattern" : "";
+  std::string missing;
+  matches_of(named, missing);
+  return missing.empty() ? "" : no_match(named, missing);
 }
 
 SourceFiles find(const std::string& named, Content content) {
   SourceFiles source{.named = named, .paths = {}, .content = content, .ignored = {}, .state = {}, .hash = {}};
   source.paths = paths_of(named, content, source.ignored);
-  source.format = format_of(source.paths.front(), content);
-  check_alike(source);
+  if (content == Content::kPictures && fs::is_directory(named) &&
+      std::ranges::any_of(source.paths, is_picture)) {
+    source.format = Format::kPictures;
+  } else {
+    source.format = format_of(source.paths.front(), content);
+    check_alike(source);
+  }
   timespec newest{};
   source.state = state_of(source.paths, source.bytes, newest);
   return source;
@@ -328,7 +357,7 @@ SourceFiles find_and_hash(const std::string& named, const std::string& cache_fol
   const auto with_format = [&](std::string_view rest) {
     return files::Hasher128().update(files::bytes_of(source.format)).update(rest).finish();
   };
-  if (source.format == Format::kTar) {
+  if (source.format == Format::kTar || source.format == Format::kPictures) {
     std::string state;  // of archives that may have been copied, or are seen from another machine
     for (const std::string& path : source.paths) {
       struct stat status {};

@@ -17,11 +17,12 @@ namespace pipeline::sources {
 using files::DataError;
 using files::Hash128;
 
-enum class Format { kJson, kCsv, kTsv, kParquet, kTar, kFasta, kStockholm };
+enum class Format { kJson, kCsv, kTsv, kParquet, kTar, kPictures, kFasta, kStockholm };
 
 // What a task reads: files of other formats are none of its data.
 enum class Content {
   kRecords,    // JSON, CSV, TSV, Parquet and archives
+  kPictures,   // the same, or a folder of pictures with texts beside them: cat.jpg and cat.txt
   kSequences,  // of proteins: FASTA, Stockholm, JSON, CSV, TSV and Parquet
 };
 
@@ -51,7 +52,8 @@ struct SourceFiles {
   std::string name_of(size_t i) const;
 };
 
-// Why there is nothing at `named`, which may have *, ? and [...], as in a shell. Empty: there is something.
+// Why there is nothing at `named`, which may have *, ? and [...], {00..12} and {a,b}, as in a shell. Empty:
+// there is something.
 std::string problem_of(const std::string& named);
 
 // Of a folder, its files of a known format, hidden ones left out; for sequences also those in the folders

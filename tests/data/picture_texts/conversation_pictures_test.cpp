@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include <test_paths.hpp>
 
 #include "plugins/data/picture_texts/pictures.hpp"
@@ -133,6 +135,93 @@ TEST_F(ConversationPictures, CaptionsMayHaveTheirPictureWithin) {
     EXPECT_EQ(all[0].id, "7");
     EXPECT_EQ(all[0].turns.at(1).text, "a cat");
   }
+}
+
+// Whatever the first record's form is, and in tables, too.
+TEST_F(ConversationPictures, AreWithinOneRecordAndNamedByTheNext) {
+  const std::string within = "data:image/png;base64,AAAA", bytes(3, '\0');
+  const auto pictures = [&](const std::string& name, const std::string& text) {
+    std::vector<messages::Picture> found;
+    for (const Conversation& one : read(name, text))
+      for (const messages::Picture& picture : one.images) found.push_back(picture);
+    return found;
+  };
+  const auto lines = pictures("a.jsonl", R"({"image":"a.jpg","caption":"c"}
+{"image":")" + within + R"(","caption":"c"}
+{"image":["b.jpg",{"bytes":")" + within + R"("}],"caption":"c"}
+{"image":"c.jpg","conversations":[{"from":"human","value":"<image>"},{"from":"gpt","value":"a"}]}
+{"image":"d.jpg","caption":["one","another"],"answers":["one"]}
+)");
+  ASSERT_EQ(lines.size(), 6u) << report_.table("a.jsonl");
+  EXPECT_EQ(lines[0], "a.jpg");
+  EXPECT_EQ(lines[1].bytes, bytes);
+  EXPECT_EQ(lines[1].name, "(in the record 2)");
+  EXPECT_EQ(lines[3].bytes, bytes);
+  EXPECT_EQ(lines[4], "c.jpg");
+  const auto table = pictures("a.csv", "image,caption,id\na.jpg,c,x\n\"" + within + "\",c,y\n");
+  ASSERT_EQ(table.size(), 2u) << report_.table("a.csv");
+  EXPECT_EQ(table[0], "a.jpg");
+  EXPECT_EQ(table[1].bytes, bytes);
+  EXPECT_EQ(table[1].name, "(in the record y)");
+}
+
+TEST_F(ConversationPictures, WhatIsNoPathIsNamedForWhatItIs) {
+  const std::string address = "https://example.org/a.jpg", bare = "/9j/" + std::string(600, 'A');
+  for (const char* form : {"a.csv", "a.jsonl"}) {
+    const bool is_table = std::string(form) == "a.csv";
+    std::string text = is_table ? "image,caption\n" : "";
+    for (const std::string& image : {std::string("a.jpg"), address, bare})
+      text += is_table ? image + ",c\n" : R"({"image":")" + image + R"(","caption":"c"})" + "\n";
+    EXPECT_EQ(read(form, text).size(), 1u);
+    const std::string table = report_.table(form);
+    EXPECT_THAT(table, testing::HasSubstr("the picture is a web address: download it, and name the file"));
+    EXPECT_THAT(table,
+                testing::HasSubstr("the picture is base64 by itself: write \"data:image/jpeg;base64,\""));
+    EXPECT_THAT(table, testing::Not(testing::HasSubstr("AAAA")));
+  }
+}
+
+// metadata.jsonl and metadata.csv.
+TEST_F(ConversationPictures, AreNamedAsInHuggingFacesFolders) {
+  for (const auto& [name, text] : std::map<std::string, std::string>{
+           {"metadata.jsonl", R"({"file_name":"p/1.jpg","text":"a cat"})"},
+           {"metadata.csv", "file_name,text\np/1.jpg,a cat\n"},
+           {"other.jsonl", R"({"file_name":"p/1.jpg","caption":"a cat","text":"another"})"}}) {
+    const auto all = read(name, text);
+    ASSERT_EQ(all.size(), 1u) << report_.table(name);
+    EXPECT_THAT(all[0].images, ElementsAre("p/1.jpg"));
+    EXPECT_EQ(all[0].turns.at(1).text, "a cat");
+  }
+  EXPECT_EQ(read("both.jsonl", R"({"image":"a.jpg","file_name":"b.jpg","caption":"c"})").at(0).images.at(0),
+            "a.jpg");
+}
+
+TEST_F(ConversationPictures, AreNamedByCocosAnnotations) {
+  const std::string
+      info = R"("info":{"year":2014,"by":{"file_name":"x","id":1}},)",
+      images = R"("images":[{"id":7,"file_name":"7.jpg","size":[1,{"id":3}]},{"file_name":"9.jpg","id":9}],)",
+      annotations = R"("annotations":[{"image_id":9,"id":1,"caption":"a dog"},)"
+                    R"({"image_id":7,"id":2,"caption":"a \"cat\""},{"image_id":7,"id":3,"caption":"again"},)"
+                    R"({"image_id":8,"id":4,"caption":"none"},{"image_id":7,"id":5}],)",
+      licenses = R"("licenses":[{"id":1}]})";
+  for (const std::string& text :
+       {"{" + info + images + annotations + licenses, "{\n  " + annotations + images + info + licenses}) {
+    const auto all = read("captions.json", text);
+    ASSERT_EQ(all.size(), 3u) << report_.table("captions.json");
+    EXPECT_THAT(all[0].images, ElementsAre("9.jpg"));
+    EXPECT_THAT(all[1].images, ElementsAre("7.jpg"));
+    EXPECT_EQ(all[1].turns.at(1).text, "a \"cat\"");
+    EXPECT_EQ(all[2].id, "3");
+    EXPECT_EQ(report_.drops.at("an \"image_id\" that no picture of the file has").first, "annotation 4");
+    EXPECT_EQ(report_.drops.at("no \"caption\", or one without text").first, "annotation 5");
+  }
+  const std::string path = folder_.write("cut.json", "{" + images + annotations);
+  EXPECT_THAT(
+      tests::message_of<DataError>([&] {
+        read_conversations(
+            sources::find(path), {}, [](Conversation&&) {}, report_);
+      }),
+      testing::HasSubstr("cut.json: begins as COCO's annotations do, and it is no JSON after its byte"));
 }
 
 // As tests/parity/record_picture_tables.py has written them: bytes, lists of these, and lists of structs.

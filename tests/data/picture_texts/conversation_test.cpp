@@ -142,7 +142,8 @@ TEST_F(Conversations, ThatCannotBeUsedAreNamed) {
   EXPECT_EQ(reason(R"({"image":{"byte":""})" + rest), "\"image\" is an object, must be a picture's path");
   EXPECT_EQ(reason(R"({"image":"https://example.org/a.png")" + rest),
             "the picture is a web address: download it, and name the file");
-  EXPECT_EQ(reason(R"({"texts":[]})"), "no list of turns as \"conversations\" or \"messages\"");
+  EXPECT_EQ(reason(R"({"texts":[]})"),
+            "no \"image\", and no list of turns as \"conversations\" or \"messages\"");
   EXPECT_EQ(reason("3"), "a number, must be an object with \"conversations\"");
   EXPECT_EQ(reason(R"({"conversations":NaN})"), "not JSON in UTF-8");
   EXPECT_EQ(report_.drops.begin()->second.first,
@@ -173,7 +174,7 @@ TEST_F(Conversations, MayNamePicturesByTheirWholePath) {
 
 TEST_F(Conversations, AFileThatIsNoneIsAnError) {
   for (const auto& [text, problem] : {std::pair("{}", "no \"image\""),
-                                      {"[1, ", "not a JSON object (a single value, not an object)"},
+                                      {"[1, ", "a number, must be an object"},
                                       {"[]", "no records"},
                                       {R"([{"conversations":[]}])", "none of its 1 records can be used"},
                                       {"", "the file is empty"}}) {
@@ -273,7 +274,7 @@ TEST_F(Conversations, ARecordMayHaveAQuestionWhoseAnswerIsTheCaption) {
   EXPECT_EQ(asked[2].turns.at(0).text, "<image>");
   EXPECT_THAT(report_.table("q.jsonl"),
               HasSubstr("1 of 4 records of q.jsonl are not used:\n"
-                        "  1: \"question\" is a number (7): texts must be strings"));
+                        "  1: \"question\" is a number, must be text; the first is record 4, line 4"));
   columns.caption = "a";
   columns.question = "q";
   columns.question = "a";

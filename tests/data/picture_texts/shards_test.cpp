@@ -297,5 +297,36 @@ TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
   EXPECT_THAT(report_.table("q.tar"), testing::HasSubstr("\"question\" is a number, must be text"));
 }
 
+// A folder, and no archive.
+TEST_F(Shards, PicturesMayHaveTheirTextsBesideThem) {
+  put("d/cat.v2.jpg", "1");
+  put("d/cat.v2.txt", "a cat\n");
+  put("d/b.PNG", "2");
+  put("d/b.json", R"({"caption":"a dog","url":"x"})");
+  put("d/both.jpg", "3");
+  put("d/both.txt", "text");
+  put("d/both.json", R"({"caption":"what a downloader has noted"})");
+  put("d/alone.jpg", "4");
+  put("d/README.md", "none of them");
+  const std::string folder = folder_ / "in/d";
+  std::vector<Conversation> all;
+  read_conversations(
+      sources::find(folder, sources::Content::kPictures), {},
+      [&](Conversation&& c) { all.push_back(std::move(c)); }, report_);
+  ASSERT_EQ(all.size(), 3u) << report_.table(folder);
+  EXPECT_EQ(all[0].id, "b");
+  EXPECT_THAT(all[0].images, ElementsAre("b.PNG"));
+  EXPECT_EQ(all[0].turns.at(1).text, "a dog");
+  EXPECT_EQ(all[1].turns.at(1).text, "text");
+  EXPECT_EQ(all[2].id, "cat.v2");
+  EXPECT_EQ(all[2].turns.at(1).text, "a cat");
+  EXPECT_EQ(report_.drops.at("no text of the picture's name beside it").first, "alone");
+  EXPECT_EQ(sources::find(folder).format, sources::Format::kJson) << "what other tasks can read of it";
+
+  put("d/metadata.jsonl", R"({"file_name":"alone.jpg","text":"by name"})");
+  const auto source = sources::find(folder, sources::Content::kPictures);
+  EXPECT_NE(source.format, sources::Format::kPictures) << "records come first";
+}
+
 }  // namespace
 }  // namespace pipeline::picture_texts

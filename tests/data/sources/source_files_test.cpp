@@ -45,6 +45,21 @@ class Sources : public testing::Test {
   tests::FilesFolder folder_;
 };
 
+// As open_clip and WebDataset name archives.
+TEST_F(Sources, BracesNameFilesThatAreAllThere) {
+  for (const char* name : {"s-0008.tar", "s-0009.tar", "s-0010.tar", "a.jsonl", "b.jsonl", "c{1}.jsonl"})
+    put(name);
+  EXPECT_THAT(names("s-{0008..0010}.tar"), ElementsAre("s-0008.tar", "s-0009.tar", "s-0010.tar"));
+  EXPECT_THAT(names("{b,a}.jsonl"), ElementsAre("b.jsonl", "a.jsonl"));
+  EXPECT_THAT(names("s-00{0{8,9},10}.tar"), ElementsAre("s-0008.tar", "s-0009.tar", "s-0010.tar"));
+  EXPECT_THAT(names("{[a]*,b.jsonl}"), ElementsAre("a.jsonl", "b.jsonl"));
+  EXPECT_THAT(names("c{1}.jsonl"), ElementsAre("c{1}.jsonl"));
+  EXPECT_EQ(problem_of(folder_ / "s-{0008..0010}.tar"), "");
+  EXPECT_EQ(problem("s-{0008..0012}.tar"), "s-{0008..0012}.tar: there is no " + folder_ / "s-0011.tar" +
+                                               ", which this pattern names: check it");
+  EXPECT_THAT(problem("s-{0..9999999999}.tar"), HasSubstr("are more than 1000000 names"));
+}
+
 TEST_F(Sources, AreAFileAPatternOrAFolder) {
   for (const char* name : {"d/b.jsonl", "d/a.jsonl.gz", "d/.hidden.jsonl", "d/README.md", "d/c[1].jsonl"})
     put(name);
