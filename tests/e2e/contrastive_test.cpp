@@ -63,6 +63,25 @@ lr = 0.0
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
+  // A scale that is given replaces the folder's, and counts up to its limit.
+  const auto first_loss = [&](const std::string& dir, std::vector<std::string> more) {
+    more.insert(more.begin(), {"run", "from.toml", "--set", "run.dir=" + dir});
+    const Result result = pipeline(more, folder());
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    return this->losses(dir).at(0);
+  };
+  const double given = first_loss("given", {"--set", "task.logit_scale=0.5"});
+  EXPECT_NE(given, this->losses("again").at(0));
+  EXPECT_EQ(first_loss("most", {"--set", "task.logit_scale=3", "--set", "task.max_logit_scale=0.5"}), given);
+  EXPECT_NE(first_loss("more", {"--set", "task.logit_scale=3"}), given);
+  EXPECT_EQ(first_loss("below", {"--set", "task.logit_scale=0.5", "--set", "task.max_logit_scale=3"}), given);
+  ASSERT_EQ(pipeline({"export", "from.toml", "--set", "run.dir=most", "--set", "task.logit_scale=3", "--set",
+                      "task.max_logit_scale=0.5", "--checkpoint", "last"},
+                     folder())
+                .code,
+            0);
+  const std::string from_export = "train.init_from=most/export";
+  EXPECT_EQ(first_loss("exported", {"--set", from_export}), given) << "as it counted";
   const Result other =
       pipeline({"run", "from.toml", "--set", "run.dir=other", "--set", "task.kind=siglip"}, folder());
   EXPECT_EQ(other.code, 2);

@@ -116,6 +116,19 @@ at::Tensor TwoTowers::projected(const at::Tensor& states, int64_t pictures, cons
   return normalised(x.to(at::kFloat));
 }
 
+// Of similarities. CLIP's authors cut the logarithm itself off after each step, which no strategy's memory
+// allows; here its gradient passes the limit, so that it comes back when a smaller one is better.
+at::Tensor TwoTowers::scale() const {
+  const at::Tensor log = scale_.to(at::kFloat);
+  if (config_.max_logit_scale <= 0) return log.exp();
+  return (log + (log.clamp_max(config_.max_logit_scale) - log).detach()).exp();
+}
+
+void TwoTowers::limit_scale() {
+  const at::NoGradGuard no_grad;
+  if (config_.max_logit_scale > 0) scale_.clamp_max_(config_.max_logit_scale);
+}
+
 at::Tensor TwoTowers::text_features(const PairBatch& batch, const ForwardPass& pass) const {
   const at::Tensor rows = text_->last_rows(batch.texts, pass);
   return pass.run_once(
@@ -138,15 +151,15 @@ Embedded TwoTowers::embedded(const PairBatch& batch, const ForwardPass& pass) co
 at::Tensor TwoTowers::scaled(const PairBatch& batch, const ForwardPass& pass) const {
   const int64_t pictures = batch.pixels.size(0);
   const at::Tensor states = picture_states(batch.pixels, pass);
-  const at::Tensor left =
-      pass.run_once(picture_unit_,
-                    [&](const Tensors& in) {
-                      const at::Tensor x = projected(in[0], pictures, pass) * scale_.to(at::kFloat).exp();
-                      const at::Tensor bias = bias_.defined() ? bias_.to(at::kFloat).expand({pictures, 1})
+  const at::Tensor left = pass.run_once(picture_unit_,
+                                        [&](const Tensors& in) {
+                                          const at::Tensor x = projected(in[0], pictures, pass) * scale();
+                                          const at::Tensor bias =
+                                              bias_.defined() ? bias_.to(at::kFloat).expand({pictures, 1})
                                                               : at::zeros({pictures, 1}, x.options());
-                      return Tensors{at::cat({x, bias}, 1)};
-                    },
-                    {states})[0];
+                                          return Tensors{at::cat({x, bias}, 1)};
+                                        },
+                                        {states})[0];
   return at::cat({left, text_features(batch, pass)}, 1);
 }
 

@@ -24,6 +24,7 @@ struct TwoTowersConfig {
   int64_t projection_dim = 512;  // D; SigLIP's is the width of its pictures
   double logit_scale = 2.6592;   // at the start: the logarithm of what multiplies similarities
   double logit_bias = -10;       // at the start, SigLIP's: added to all
+  double max_logit_scale = 0;    // the scale counts at most as this; 0: as it is
 
   bool is_clip() const { return vision.is_clip(); }
   void check() const;
@@ -59,6 +60,9 @@ class TwoTowers {
 
   double flops(const PairBatch& batch) const;
 
+  // The scale becomes what it counts as, for those who know no limit.
+  void limit_scale();
+
  private:
   struct PictureHead {  // of CLIP: norm and projection; of SigLIP: all
     transformer::Norm norm;
@@ -71,6 +75,7 @@ class TwoTowers {
   void add_picture_head();
   at::Tensor picture_states(const at::Tensor& pixels, const ForwardPass& pass) const;
   at::Tensor pooled(const at::Tensor& states, int64_t pictures, const ForwardPass& pass) const;
+  at::Tensor scale() const;
   at::Tensor projected(const at::Tensor& states, int64_t pictures, const ForwardPass& pass) const;
   at::Tensor text_features(const PairBatch& batch, const ForwardPass& pass) const;
 

@@ -68,7 +68,7 @@ struct TextOptions {
 struct ContrastiveTaskConfig {
   std::string kind = "clip";
   int64_t projection_dim = 512;
-  double logit_scale = 2.6592, logit_bias = -10;
+  double logit_scale = 2.6592, logit_bias = -10, max_logit_scale = 0;
   DataConfig data;
   VisionOptions vision;
   TextOptions text;
@@ -85,9 +85,15 @@ struct ContrastiveTaskConfig {
       "width of the space in which pictures and texts are compared; siglip: vision.hidden_size")
         .min(1)
         .of_model();
-    o("logit_scale", logit_scale, "logarithm of what multiplies similarities at the start; it is learnt")
+    o("logit_scale", logit_scale,
+      "logarithm of what multiplies similarities at the start; it is learnt. Set beside a folder, training "
+      "begins with it in place of the folder's")
         .follows();
-    o("logit_bias", logit_bias, "siglip: what is added to them at the start; it is learnt").follows();
+    o("logit_bias", logit_bias, "siglip: what is added to them at the start; it is learnt. The same")
+        .follows();
+    o("max_logit_scale", max_logit_scale,
+      "logit_scale counts at most as this; CLIP's limit is 4.6052, a factor of 100; 0: no limit")
+        .min(0);
     o("freeze", freeze, "parameters that are not trained, as patterns of names: [\"vision_model.*\"]");
     o.group("data", data);
     o.group("vision", vision);
@@ -118,7 +124,8 @@ struct ContrastiveTaskConfig {
                            .text = text.text,
                            .projection_dim = projection_dim,
                            .logit_scale = logit_scale,
-                           .logit_bias = logit_bias};
+                           .logit_bias = logit_bias,
+                           .max_logit_scale = max_logit_scale};
     config.vision = pictures().vision;
     config.text.vocab_size = vocab_size;
     return config;

@@ -6,9 +6,10 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
+
+#include "plugins/data/intervals/wilson.hpp"
 
 namespace pipeline::contrastive {
 namespace {
@@ -52,11 +53,8 @@ std::vector<int64_t> ranks_of(const at::Tensor& asking, const std::vector<int64_
 }  // namespace
 
 std::pair<double, double> Recall::interval(size_t k) const {
-  constexpr double kNormal = 1.959964;
-  const auto n = static_cast<double>(asked);
-  const double p = at[k], z = kNormal * kNormal / n, middle = (p + z / 2) / (1 + z),
-               half = kNormal / (1 + z) * std::sqrt(p * (1 - p) / n + z / (4 * n));
-  return {middle - half, middle + half};
+  const auto [low, high] = intervals::wilson(at[k], static_cast<double>(asked));
+  return {low, high};
 }
 
 Retrieval retrieve(const at::Tensor& pictures, const at::Tensor& texts,

@@ -168,9 +168,16 @@ void ContrastiveTask::import_model(const fs::path& folder) {
   if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
       !note.empty())
     context().info(note);
+  if (run().purpose != PL_PURPOSE_TRAIN) return;
+  ParameterRegistry& parameters = model().parameters();
+  for (const auto& [key, value] :
+       {std::pair("logit_scale", config().logit_scale), std::pair("logit_bias", config().logit_bias)})
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (is_set(key) && parameters[i].name == key) parameters.start_from(i, constant(value));
 }
 
 void ContrastiveTask::export_model(const fs::path& folder) {
+  model().limit_scale();
   contrastive::export_model(folder.string(), model(), text_ends());
   hugging_face::write_text((folder / "preprocessor_config.json").string(),
                            vision::image_processor(config().pictures()).dump(2) + "\n");
