@@ -26,17 +26,17 @@ class CausalLm(pipeline.Task):
         return self.samples.get(split)
 
     def collate(self, samples):
-        ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in samples], batch_first=True, padding_value=-100)
-        return {"input_ids": ids.clamp(min=0), "attention_mask": (ids != -100).long(), "labels": ids}
+        return torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in samples], batch_first=True, padding_value=-100)
 
     def weight(self, batch, samples):  # the tokens that are predicted: the run divides the loss's sum by them
-        return (batch["labels"][:, 1:] != -100).sum()
+        return (batch[:, 1:] != -100).sum()
 
     def build_model(self):
         return AutoModelForCausalLM.from_pretrained(self.options.init_from)
 
     def loss(self, batch):
-        return self.model(**batch, num_items_in_batch=1).loss
+        logits = self.model(batch.clamp(min=0), attention_mask=(batch != -100).long()).logits[:, :-1]
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten(), reduction="sum")
 
     def export(self, folder):
         self.model.save_pretrained(folder)
