@@ -52,6 +52,11 @@ nlohmann::json data_identity(plugins::Task& task) {
   return {{"content", task.data_fingerprint()}, {"samples", task.sample_count(PL_SPLIT_TRAIN)}};
 }
 
+// What trains: another version, such as a Python file that was edited, is another run from there on.
+std::string task_identity(const Session& session) {
+  return session.task_plugin().name() + " " + session.task_plugin().version();
+}
+
 std::vector<std::string> parameters_with(plugins::Task& task, uint32_t flag) {
   std::vector<std::string> names;
   for (const pl_parameter& parameter : task.parameters())
@@ -156,6 +161,7 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
     changes_.push_back({contents.step, d.key, d.before, d.now});
   }
   require_same_numbers(from);
+  tell_of_other_task(from);
   return changes_.size() > contents.changes.size();
 }
 
@@ -187,6 +193,16 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
                             "run it as before, or start over with --fresh",
                             from.path(), changes));
   log_.info("changed since the checkpoint, so the last digits of the results may differ: " + changes);
+}
+
+void Checkpointer::tell_of_other_task(const checkpoint::Checkpoint& from) const {
+  const auto then = nlohmann::json::parse(from.contents().identity_json, nullptr, false);
+  const std::string before = then.is_object() ? then.value("task", "") : "", now = task_identity(session_);
+  if (before.empty() || before == now) return;
+  log_.warning(fmt::format(
+      "{}: has changed since step {} of this run: task {} now, {} then. From here on the run is what it "
+      "says now; --fresh starts over",
+      session_.task_plugin().path().string(), from.contents().step, now, before));
 }
 
 bool Checkpointer::due(uint64_t step) const {
@@ -261,6 +277,7 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
   nlohmann::json identity = numeric_identity(session_);
   identity["data"] = data_identity(session_.task());
   identity["global_batch"] = session_.plan().global_batch;
+  identity["task"] = task_identity(session_);
   checkpoint::Contents contents{.step = state.step,
                                 .train_state_json = state.to_json(),
                                 .config_toml = session_.resolved_toml(),

@@ -54,6 +54,7 @@ class Checkpointer {
  private:
   std::vector<std::string> ruined_on_any_rank(const checkpoint::PieceSource& pieces) const;
   void require_same_numbers(const checkpoint::Checkpoint& from) const;
+  void tell_of_other_task(const checkpoint::Checkpoint& from) const;
   void tell(const std::optional<checkpoint::Saved>& saved);
   template <class Function>
   void guarded(bool strict, Function&& function);

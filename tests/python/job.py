@@ -34,6 +34,34 @@ device = "cpu"
 """
 
 
+# A task that others derive from: their lines follow.
+BEGIN = """
+import pipeline, sys, threading, time, torch
+from dataclasses import dataclass
+from torch import nn
+class Mine(pipeline.Task):
+    def dataset(self, split):
+        return {"train": torch.randn(16, 4), "val": torch.randn(4, 4)}.get(split)
+    def build_model(self):
+        return nn.Linear(4, 1)
+    def loss(self, batch):
+        return self.model(batch).square().sum()
+"""
+
+# Runs the class Mine of several files, one after another in one process, which imports torch once.
+IN_TURN = """
+import importlib, sys
+sys.path[:0] = [".", sys.argv[1]]
+import pipeline
+for name in sys.argv[2:]:
+    print("case", name, flush=True)
+    try:
+        pipeline.run("train.toml", importlib.import_module(name).Mine, run__dir=name)
+    except RuntimeError:
+        pass
+"""
+
+
 class Job(unittest.TestCase):
     """Each test works in a new folder, self.folder."""
 
@@ -59,6 +87,23 @@ class Job(unittest.TestCase):
     def pipeline(self, verb, *words, code=0, **sets):
         settings = [word for key, value in sets.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
         return self.run_words(PIPELINE, verb, *words, *settings, code=code)
+
+    def said_in_turn(self, cases):
+        """cases: {name: lines that follow BEGIN}. What the run of each says, in the folder of its name."""
+        self.configure("case.py")
+        for name, lines in cases.items():
+            (self.folder / f"{name}.py").write_text(BEGIN + lines)
+        said = self.run_words(PYTHON, "-c", IN_TURN, PACKAGE, *cases)
+        return {part.split("\n", 1)[0]: part for part in said.split("case ")[1:]}
+
+    def assert_errors(self, cases):
+        """cases: {name: (lines, message)}: each run has one error, with this message."""
+        parts = self.said_in_turn({name: lines for name, (lines, _) in cases.items()})
+        for name, (_, message) in cases.items():
+            with self.subTest(name):
+                errors = [line for line in parts[name].splitlines() if line.startswith("error: ")]
+                self.assertEqual(len(errors), 1, parts[name])
+                self.assertRegex(errors[0], message)
 
     def losses(self, run="run"):
         lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()

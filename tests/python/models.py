@@ -30,8 +30,10 @@ class Pictures(pipeline.Task):
 
     def build_model(self):
         norm = nn.GroupNorm(2, 8) if self.options.norm == "group" else nn.BatchNorm2d(8)
-        norm.train(self.options.norm != "frozen")
         return nn.Sequential(nn.Conv2d(1, 8, 3), norm, nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 2))
+
+    def eval_modules(self, model):
+        return [model[1]] if self.options.norm == "frozen" else []
 
     def loss(self, batch):
         pictures, classes = batch

@@ -22,31 +22,51 @@ def _digest(tensor):
     return hashlib.blake2b(_bytes(tensor), digest_size=16).digest()
 
 
+def _kind(buffer):
+    return buffer.dtype, buffer.shape, buffer.device
+
+
+def _version(buffer):
+    return buffer._version, buffer.data_ptr()  # .data may be another tensor by now
+
+
 class Buffers:
     """Checkpoints have those that training changes, as part of the task's extra state."""
 
-    def __init__(self, model, device, refusal):
-        """refusal: why training may change none; None: it may."""
-        self._refusal = refusal
-        self._places = []  # (module, name in it, buffer, full name)
-        for prefix, module in model.named_modules():
-            for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    self._places.append((module, name, buffer, f"{prefix}.{name}".lstrip(".")))
+    def __init__(self, model, device, several, recomputed):
+        """several: processes, each with its own. recomputed: layers are, so they would change theirs twice."""
+        self._refusal = ("which would differ between the processes: train on one, or use a layer without running statistics, "
+                         "such as GroupNorm in place of BatchNorm, or name it in eval_modules()" if several else
+                         "and recomputed layers would change it twice: set train.activation_checkpointing = false" if recomputed else None)
         self._saved = set(model.state_dict(keep_vars=True))
-        self._buffers = {}
-        for name, buffer in model.named_buffers():
-            if buffer.device != device:
-                buffer.data = buffer.to(device)
-            self._buffers[name] = buffer
+        self._modules = [(f"{prefix}." if prefix else "", module) for prefix, module in model.named_modules()]
+        for _, module in self._modules:
+            for buffer in module._buffers.values():
+                if buffer is not None and buffer.device != device:
+                    buffer.data = buffer.to(device)
+        self._find()
+        self._built_with = set(self._buffers)
         self._changed = set()
-        self._as_built = None  # {name: (version, digest)}, from the first micro-batch of training on
+        self._as_built = {}  # {name: (version, digest)}, from the first micro-batch of training on
         self._looked = 0
+
+    def _find(self):
+        self._buffers, self._places = {}, []  # by name, one that is shared under its first; (buffers of a module, name there, buffer, name)
+        seen = set()
+        for prefix, module in self._modules:
+            for name, buffer in module._buffers.items():
+                self._places.append((module._buffers, name, buffer, prefix + name))
+                if buffer is not None and buffer not in seen:
+                    seen.add(buffer)
+                    self._buffers[prefix + name] = buffer
+        self._kinds = {name: _kind(buffer) for name, buffer in self._buffers.items()}
+        self._sizes = [len(module._buffers) for _, module in self._modules]
 
     def watch(self):
         """Before a micro-batch of training."""
-        if self._as_built is None:
-            self._as_built = {name: (buffer._version, _digest(buffer)) for name, buffer in self._buffers.items()}
+        if len(self._as_built) < len(self._buffers):
+            for name, buffer in self._buffers.items():
+                self._as_built.setdefault(name, (_version(buffer), _digest(buffer)))
 
     def check_micro_batch(self):
         """After one of training. What layers do to their buffers shows in the first ones."""
@@ -60,19 +80,29 @@ class Buffers:
 
     def _check(self, by_value):
         """Finds what has changed and refuses what may not. By value: batch_norm(), among others, raises no version."""
-        for module, name, buffer, full_name in self._places:
-            if module._buffers.get(name) is not buffer:
+        for holder, name, buffer, full_name in self._places:
+            if holder.get(name) is not buffer and buffer is not None:
                 raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
                                 "in place, as self.buffer.copy_(value) does")
-        for name, (version, digest) in (self._as_built or {}).items():
+        for name, buffer in self._buffers.items():
+            if _kind(buffer) != self._kinds[name]:
+                now, before = (f"{dtype} of shape {tuple(shape)} on {device}" for dtype, shape, device in (_kind(buffer), self._kinds[name]))
+                raise TaskError(f"buffer {name} is {now}, and was {before} when build_model() made it: a checkpoint of it would not fit "
+                                "the model: make it as large as it will be, and change its values in place")
+        for name, (version, digest) in self._as_built.items():
             buffer = self._buffers[name]
-            if name not in self._changed and (_digest(buffer) != digest if by_value else buffer._version != version):
+            if name not in self._changed and (_digest(buffer) != digest if by_value else _version(buffer) != version):
                 self._changed.add(name)
+        if [len(module._buffers) for _, module in self._modules] != self._sizes or any(
+                buffer is None and holder.get(name) is not None for holder, name, buffer, _ in self._places):
+            self._find()  # made on the way, as masks are: they must stay as they are
+            self.watch()
         changed = [name for name in self._buffers if name in self._changed]
         lost = next((name for name in changed if name not in self._saved), None)
         if lost is not None:
-            raise TaskError(f"buffer {lost} was changed in training and is not persistent, so no checkpoint would have "
-                            "it: register it with persistent=True")
+            how = "is not persistent" if lost in self._built_with else "was not there when build_model() had made the model"
+            raise TaskError(f"buffer {lost} was changed in training and {how}, so no checkpoint would have it: register it "
+                            f"{'with persistent=True' if lost in self._built_with else 'in build_model()'}")
         if changed and self._refusal:
             raise ConfigError(f"training changes the buffer {changed[0]}, {self._refusal}")
 

@@ -1,10 +1,13 @@
 """What the methods of a task return: as it must be, or a TaskError that names method, value and what it must be."""
 
+import math
 import operator
 
 import torch
 
-from .host import TaskError
+from . import abi
+from .host import ConfigError, TaskError
+from .task import Metric
 
 
 def checked_layers(layers, model):
@@ -29,6 +32,21 @@ def checked_number(value, what):
         except (TypeError, ValueError, RuntimeError):
             pass
     raise TaskError(f"{what} returned {value!r}, must return a number")
+
+
+def checked_weight(value):
+    weight = checked_number(value, "weight()")
+    if not 0 <= weight < math.inf:
+        raise TaskError(f"weight() returned {weight}, must return a finite number of at least 0: the loss's sum is divided by it")
+    return weight
+
+
+def checked_metric(name, metric):
+    if not isinstance(metric, Metric):
+        raise TaskError(f"metrics[{name!r}] is {metric!r}, must be a pipeline.Metric(\"what it is\")")
+    for given, known in ((metric.aggregate, abi.AGGREGATES), (metric.better, abi.BETTER)):
+        if given not in known:
+            raise ConfigError(f"metrics[{name!r}]: {given!r} is none of {', '.join(known)}")
 
 
 def checked_rows(rows, count, columns):

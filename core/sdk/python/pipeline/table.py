@@ -4,7 +4,6 @@ import ctypes
 import difflib
 import inspect
 import itertools
-import math
 import pathlib
 import sys
 
@@ -12,13 +11,17 @@ import torch
 
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
-from .checks import checked_count, checked_dict, checked_layers, checked_loss, checked_number, checked_rows
+from .checks import checked_count, checked_dict, checked_layers, checked_loss, checked_metric, checked_number, checked_rows, \
+    checked_weight
 from .evaluation import Results, report
 from .host import ConfigError, Context, TaskError
 from .loading import Loaders
+from .modes import Modes
 from .options import Schema
 from .parameters import ParameterTable
-from .task import Metric, Task
+from .source import digest_of
+from .stray import OwnOptimizers, begin_call
+from .task import Task
 from .tensors import View, dtype_of, from_host, on_device, pinned
 from .units import Units
 
@@ -44,7 +47,8 @@ class TaskObject:
         self.units = self.parameters = None
         self._loss = None
         self._restored = {}  # buffers of the checkpoint that this object begins with
-        self._checked = self._told = False
+        self._checked = self._told = self._told_of_mode = False
+        self._own_optimizers, self._when = None, "before the first step"
         self._options, self._given_state = options, b""
         self._loader_command, self._loaders = loader_command, None
         task._context = self.context
@@ -85,22 +89,23 @@ class TaskObject:
             runtime.widen_norms(model)
         self.units = Units(self.host, model, layers, recompute)
         self.parameters = ParameterTable(self.host, model, self.units, task.describe_parameter)
-        self.buffers = Buffers(model, task.device, self._why_buffers_may_not_change())
+        self.buffers = Buffers(model, task.device, run.world_size > 1, recompute)
         self.buffers.restore(self._restored)
-        # A part that build_model() put into eval() stays there; from_pretrained() returns all of a model so.
-        self._always_eval = [module for module in model.modules() if not module.training] if model.training else []
+        self.modes = Modes(model, self.parameters.trained(), task.eval_modules(model))
+        if abi.PURPOSES[run.purpose] == "train" and self.modes.told():
+            self.context.log("info", f"modes: {self.modes.told()}")
         self._model = task.model = model
-        self._set_mode(True)
         if overrides(type(task), "extra_state"):
             if not overrides(type(task), "set_extra_state"):
                 raise TaskError("extra_state() needs set_extra_state(), which takes it back")
             self._checked_state()  # what is wrong with it is better known before the first checkpoint is due
+        self._own_optimizers = OwnOptimizers(self.parameters.tensors)
 
     def prepare(self):
         self.task.prepare()
 
     def extra_state(self, out, size):
-        self.parameters.check_kept(self._model)
+        self.parameters.check_unchanged(self._when)
         changed = self.buffers.changed()
         state = self._checked_state()
         self._state = pack(state, changed) if state or changed else b""
@@ -143,9 +148,7 @@ class TaskObject:
             batch = _Batch(ids, make(split, ids, args.epoch))
             if batch.data is None:
                 raise TaskError("batch() returned None, must return a batch")
-            batch.weight = checked_number(self.task.weight(batch.data, len(ids)), "weight()")
-            if not 0 <= batch.weight < math.inf:
-                raise TaskError(f"weight() returned {batch.weight}, must return a finite number of at least 0: the loss's sum is divided by it")
+            batch.weight = checked_weight(self.task.weight(batch.data, len(ids)))
             batch.tokens, batch.positions = (int(checked_number(each(batch.data), f"{each.__name__}()")) for each in (self.task.tokens, self.task.positions))
             if self.flag(abi.RUN_PIN_MEMORY):
                 batch.data = pinned(batch.data)
@@ -179,23 +182,26 @@ class TaskObject:
 
     def train(self, number, args, out):
         args = abi.TrainArgs.received_args(args)
+        self._when = f"in step {args.step + 1}"
         self._begin(True)
         self.buffers.watch()
         runtime.seed(args.seed, self.task.device)
         batch = on_device(self.batches[number].data, self.task.device)
+        before = self.parameters.values_now_and_then(self._when)
+        with self.units.forward_pass(), self.autocast():
+            loss = checked_loss(self.task.loss(batch))
+        self.parameters.check_values(self._model, before, self._when)
+        if not loss.requires_grad:
+            raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
+                            else "all parameters are frozen: there is nothing to train")
         self.parameters.deliver_to(abi.GradientSink.received(args.gradients))
         try:
-            with self.units.forward_pass(), self.autocast():
-                loss = checked_loss(self.task.loss(batch))
-            if not loss.requires_grad:
-                raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
-                                else "all parameters are frozen: there is nothing to train")
             with self.units.backward_pass():
                 loss.backward(torch.full((), args.scale, dtype=loss.dtype, device=loss.device))
         finally:
             self.parameters.deliver_to(None)
         self.buffers.check_micro_batch()
-        self.parameters.check_unchanged()
+        self.parameters.check_kept(self._model, self._when)
         self._loss = View(loss)
         out[0] = self._loss.raw
 
@@ -233,11 +239,7 @@ class TaskObject:
 
     def metric(self, index, out):
         name, metric = list(self.task.metrics.items())[index]
-        if not isinstance(metric, Metric):
-            raise TaskError(f"metrics[{name!r}] is {metric!r}, must be a pipeline.Metric(\"what it is\")")
-        for given, known in ((metric.aggregate, abi.AGGREGATES), (metric.better, abi.BETTER)):
-            if given not in known:
-                raise ConfigError(f"metrics[{name!r}]: {given!r} is none of {', '.join(known)}")
+        checked_metric(name, metric)
         abi.Metric.new(aggregate=abi.AGGREGATES[metric.aggregate], better=abi.BETTER[metric.better],
                        name=self.strings(name), source=self.strings(metric.source), help=self.strings(metric.help)).fill(out)
 
@@ -268,6 +270,8 @@ class TaskObject:
     def close(self):
         if self._loaders:
             self._loaders.close()
+        if self._own_optimizers:
+            self._own_optimizers.close()
 
     # ------------------------------------------------------------------------------------------------ parts
 
@@ -277,36 +281,28 @@ class TaskObject:
                               "it to a file, or use the threads of loader.workers alone")
         self._loaders = Loaders(count, self._loader_command, self.context, self._options, self._given_state)
 
-    def _why_buffers_may_not_change(self):
-        if self.run.world_size > 1:
-            return ("which would differ between the processes: train on one, or use a layer without running statistics, "
-                    "such as GroupNorm in place of BatchNorm, or keep it in eval()")
-        if self.flag(abi.RUN_ACTIVATION_CHECKPOINTING):
-            return "and recomputed layers would change it twice: set train.activation_checkpointing = false"
-        return None
-
     def _begin(self, training):
         if not self._checked:
             self.parameters.check_bound()
             self._checked = True
         if self.task.model is not self._model:
             raise TaskError("self.model was replaced during the run: the strategy trains the one that build_model() made")
-        if self.task.training != training:
-            self.parameters.check_kept(self._model)
-            self._set_mode(training)
+        strayed = self.modes.set(training)
+        if strayed and not self._told_of_mode:
+            self._told_of_mode = True
+            self.context.log("warning", f"modes: the task left {strayed} in another mode {self._when}; each batch begins with all of them "
+                                        "as they were: name in eval_modules() what is to be in eval() throughout training")
         self.task.training = training
 
-    def _set_mode(self, training):
-        self._model.train(training)
-        for module in self._always_eval:
-            module.training = False
-
     def _without_gradients(self, batch, work):
+        if self._when.startswith("in step"):
+            self._when = f"in the evaluation after {self._when[3:]}"
         self._begin(False)
         runtime.seed(self.task.seed("evaluate"), self.task.device)
         guard = torch.no_grad if abi.PURPOSES[self.run.purpose] == "train" else torch.inference_mode
         with guard(), self.units.forward_pass(), self.autocast():
             work(on_device(batch.data, self.task.device))
+        self.parameters.check_kept(self._model, self._when)
 
 
 def _is_compiled(model):
@@ -352,7 +348,7 @@ class Table:
         summary = (inspect.getdoc(task_class) or task_class.__name__).splitlines()[0]
         self.plugin = abi.Plugin.new(
             abi_major=abi.ABI_MAJOR, abi_minor=abi.ABI_MINOR, kind=abi.PLUGIN_TASK, name=self._strings("python"),
-            version=self._strings(task_class.version), summary=self._strings(summary),
+            version=self._strings("+".join(filter(None, (task_class.version, digest_of(task_class, file))))), summary=self._strings(summary),
             runtime=self._strings(runtime.torch_tag()), options=self.schema.structs,
             option_count=len(self.schema.structs), api=ctypes.addressof(self._api))
 
@@ -394,6 +390,7 @@ class Table:
             return lambda number, *args: method(self._objects[number], *args)
 
         def call(number, *args):
+            begin_call()
             try:
                 method(self._objects[number], *args)
                 return None

@@ -119,6 +119,11 @@ class Task:
         lists = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
         return list(max(lists, key=len)) if lists else []
 
+    def eval_modules(self, model):
+        """The modules that are in eval() throughout training, with all that is in them, such as a BatchNorm whose running
+        statistics are kept. Default: parts that build_model() left in eval() and in which nothing is trained."""
+        return []
+
     def describe_parameter(self, parameter):
         """May change `decay`, `trainable`, `lr_multiplier` and `hidden_matrix` of a pipeline.Parameter."""
 

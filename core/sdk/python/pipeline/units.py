@@ -74,6 +74,11 @@ class Units:
             raise TaskError(f"{parameter} was used without calling the layer that it belongs to: only within such a call does "
                             "this strategy hold its values; call the layer, or let layers() name another")
 
+    @property
+    def are_held(self):
+        """Whether a unit's values are there only while it is open."""
+        return self._hooks is not None
+
     def set_hooks(self, hooks):
         self._hooks = hooks
 

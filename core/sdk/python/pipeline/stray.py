@@ -1,0 +1,44 @@
+"""Optimizers of a task's own, beside the run's: what they change, no checkpoint would have."""
+
+import itertools
+import threading
+
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.weak import WeakIdKeyDictionary
+
+from .host import TaskError
+
+_calls = itertools.count(1)
+_thread = threading.local()  # call: the number of the method of the task that runs in it
+
+
+def begin_call():
+    """A method of a task begins in this thread."""
+    _thread.call = next(_calls)
+
+
+class OwnOptimizers:
+    """Refuses their step() as long as this is not closed. One may move tensors that live as long as the call does, as where
+    evaluate() fits a probe to features."""
+
+    def __init__(self, parameters):
+        """parameters: of the model."""
+        self._of_model = set(parameters)
+        self._moved = WeakIdKeyDictionary()  # tensor: the call in which it was first
+        self._hook = register_optimizer_step_pre_hook(self._before_step)
+
+    def close(self):
+        self._hook.remove()
+
+    def _before_step(self, optimizer, *_):
+        call = getattr(_thread, "call", None)
+        for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            if parameter in self._of_model:
+                raise TaskError(f"step() of an optimizer of the task's own, {type(optimizer).__name__}, would change parameters of the model: "
+                                "the run's optimizer alone changes them, by the gradients of what loss() returns. Options of "
+                                "[optimizer] and describe_parameter() say how; several optimizers, and updates in turns, are not there yet")
+            if self._moved.setdefault(parameter, call) != call:
+                raise TaskError(f"step() of an optimizer of the task's own, {type(optimizer).__name__}, changes tensors that are no part of the "
+                                "model, over several calls, so no checkpoint would have them: make them in build_model(), as a part of "
+                                "what it returns, and add their loss to what loss() returns, with detach() where it is to train nothing "
+                                "else; several optimizers, and updates in turns, are not there yet")
