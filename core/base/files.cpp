@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/standard_streams.hpp"
 
 namespace pipeline {
 namespace {
@@ -74,7 +75,7 @@ Error write_error(const fs::path& path, int error, std::string_view remedy) {
 
 void write_atomically(const fs::path& path, std::string_view content, std::string_view remedy) {
   const fs::path temporary = path.string() + ".tmp";
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Descriptor file(above_standard(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)));
   std::span<const std::byte> left = std::as_bytes(std::span(content));
   int problem = file && write_all(file.fd(), left) && ::fsync(file.fd()) == 0 ? 0 : errno;
   if (!file.close() && problem == 0) problem = errno;

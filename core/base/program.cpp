@@ -1,5 +1,6 @@
 #include "core/base/program.hpp"
 
+#include <cctype>
 #include <system_error>
 #include <utility>
 
@@ -18,7 +19,8 @@ Program own_executable() {
   const bool is_there = !failure && fs::equivalent(path, kSelf, failure) && !failure;
   return {.prefix = path.parent_path().parent_path(),
           .command = {is_there ? path.string() : kSelf},
-          .arguments = {}};
+          .arguments = {},
+          .folder = {}};
 }
 
 Program& instance() {
@@ -26,9 +28,39 @@ Program& instance() {
   return program;
 }
 
+bool is_of_path(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) ||
+         std::string_view("/._-~+@%").find(c) != std::string_view::npos;
+}
+
 }  // namespace
 
 const Program& program() { return instance(); }
 void set_program(Program program) { instance() = std::move(program); }
+
+fs::path start_folder() { return program().folder.empty() ? fs::current_path() : program().folder; }
+
+fs::path from_start(const fs::path& path) { return path.empty() ? path : start_folder() / path; }
+
+std::string seen_from(const fs::path& folder, const fs::path& path) {
+  const fs::path relative = path.lexically_relative(folder);
+  return (relative.empty() || *relative.begin() == ".." ? path : relative).string();
+}
+
+std::string as_shown(const fs::path& path) { return seen_from(start_folder(), path); }
+
+std::string with_shown_paths(std::string_view text) {
+  const std::string& folder = program().folder.native();
+  if (folder.size() < 2) return std::string(text);  // the root folder: all paths are below it
+  const std::string begin = folder + '/';
+  std::string shown;
+  size_t done = 0;
+  for (size_t at = 0; (at = text.find(begin, at)) != text.npos; at += begin.size()) {
+    if (at > 0 && is_of_path(text[at - 1])) continue;  // of a longer path
+    shown += text.substr(done, at - done);
+    done = at + begin.size();
+  }
+  return shown.append(text.substr(done));
+}
 
 }  // namespace pipeline

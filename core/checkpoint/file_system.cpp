@@ -17,6 +17,7 @@
 #include "core/abi/pipeline.h"
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
+#include "core/base/standard_streams.hpp"
 
 namespace pipeline::checkpoint {
 namespace {
@@ -30,7 +31,7 @@ namespace {
 class RealFile : public OutputFile {
  public:
   RealFile(std::string path, int flags)
-      : path_(std::move(path)), file_(::open(path_.c_str(), flags | O_CLOEXEC, 0666)) {
+      : path_(std::move(path)), file_(above_standard(::open(path_.c_str(), flags | O_CLOEXEC, 0666))) {
     if (!file_) fail(path_ + ": cannot be opened", errno);
   }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
 #include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
@@ -80,7 +81,7 @@ void talk(const train::Reply& reply, const std::string& system) {
     }
     constexpr std::string_view kImage = "/image ";
     if (line.starts_with(kImage)) {
-      pictures.push_back({{"type", "image"}, {"path", line.substr(kImage.size())}});
+      pictures.push_back({{"type", "image"}, {"path", from_start(line.substr(kImage.size())).string()}});
       continue;
     }
     line = replace_invalid_utf8(line);

@@ -33,6 +33,14 @@ PL_EXPORT int pipeline_main(int argc, const char* const* argv, const pl_embeddin
  * other processes of the run have. Valid until the next call of pipeline_main(). */
 PL_EXPORT const char* pipeline_error(void);
 
+/* What the last `run` has left, if that ended with 0, as JSON: of each stage its name ("" where there are
+ * none), its kind, its folder, and the paths of its best and its last checkpoint, "" where there is none.
+ * Valid until the next call of this function. */
+PL_EXPORT const char* pipeline_result(void);
+
+/* How many optimizer steps have made the weights that a task is asked to evaluate, predict with or export. */
+PL_EXPORT uint64_t pipeline_step(void);
+
 /* The slot data_fingerprint of this process's own tasks. */
 PL_EXPORT pl_str pipeline_data_fingerprint(pl_task* task);
 

@@ -7,6 +7,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
+#include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/page.hpp"
 #include "core/report/table.hpp"
@@ -96,8 +97,8 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
                                              "the end must be larger",
                                              test_args.first, test_args.last));
   return with_workspace(args, true, [&](const train::Workspace& workspace) {
-    const fs::path folder =
-        output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr") : fs::path(output);
+    const fs::path folder = output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr")
+                                           : from_start(output);
     on_disk(kRemedy, [&] { fs::create_directories(folder); });  // before the work
     train::RateTest test;
     train::RateTestArgs all = test_args;
@@ -106,7 +107,7 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
     if (outcome == train::Outcome::interrupted) return outcome;
     write_files(folder, workspace.config.file() + ": learning rates", test);
     print(fmt::format("\n{}\n{}\nwritten to {}\n", table(test.curve), verdict(test),
-                      (folder / "find-lr.html").string()));
+                      as_shown(folder / "find-lr.html")));
     return outcome;
   });
 }

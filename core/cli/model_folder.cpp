@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/foreign.hpp"
+#include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/named_weights.hpp"
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kUsualTask = "chat";
 constexpr const char* kAdapterFile = "adapter_config.json";
 
-bool is_adapter(const std::string& folder) { return fs::exists(fs::path(folder) / kAdapterFile); }
+bool is_adapter(const std::string& folder) { return fs::exists(from_start(folder) / kAdapterFile); }
 
 // The folder of the model that a PEFT adapter is to.
 std::string base_of_adapter(const std::string& folder) {
@@ -47,9 +48,10 @@ std::string base_of_adapter(const std::string& folder) {
 // A name that no configuration, run or model has: what else it can be. There is no error where the
 // configuration's own says more.
 void explain_no_folder(const std::string& file) {
+  const fs::path path = from_start(file);
   std::error_code error;
-  if (!fs::exists(file, error)) {
-    const std::string hub = fs::path(file).extension() == ".toml" || fs::exists(file + ".toml", error)
+  if (!fs::exists(path, error)) {
+    const std::string hub = path.extension() == ".toml" || fs::exists(path.string() + ".toml", error)
                                 ? ""
                                 : foreign::hub_remedy(file);
     if (!hub.empty())
@@ -58,10 +60,10 @@ void explain_no_folder(const std::string& file) {
           fmt::format("{}: there is no such file or folder: a configuration is a .toml file; {}", file, hub));
     return;
   }
-  if (fs::exists(fs::path(file) / "config.toml", error) || train::is_ours(file)) return;
-  const bool is_weights = fs::path(file).extension() == ".safetensors";
-  if (!fs::is_directory(file, error) && !is_weights) return;
-  const std::string known = foreign::folder(file);
+  if (fs::exists(path / "config.toml", error) || train::is_ours(path)) return;
+  const bool is_weights = path.extension() == ".safetensors";
+  if (!fs::is_directory(path, error) && !is_weights) return;
+  const std::string known = foreign::folder(path);
   throw Error(
       PL_ERROR_CONFIG,
       fmt::format("{}: {}", file,
@@ -129,7 +131,9 @@ std::string adapter_option(const plugins::Plugin& task, const std::string& folde
 
 }  // namespace
 
-bool is_model_folder(const std::string& file) { return is_adapter(file) || train::is_foreign(file); }
+bool is_model_folder(const std::string& file) {
+  return is_adapter(file) || train::is_foreign(from_start(file));
+}
 
 bool has_parts(const std::string& folder) {
   const nlohmann::json config = nlohmann::json::parse(std::ifstream(fs::path(folder) / "config.json"),
@@ -155,7 +159,7 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   std::vector<std::string> more;
   if (!sets("run.dir=") && !sets("run.name="))  // not that of a run, which may have made the folder
     more.push_back(fmt::format("run.name=\"{}-{}\"",
-                               train::without_trailing_slash(fs::absolute(named)).filename().string(),
+                               train::without_trailing_slash(from_start(named)).filename().string(),
                                adapts ? "adapter" : "model"));
   const bool asks = !sets("task.plugin=");
   if (asks) more.push_back("task.plugin=\"none\"");

@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
+#include "core/base/standard_streams.hpp"
 #include "core/base/utf8.hpp"
 #include "core/cli/completion.hpp"
 #include "core/cli/embedding.h"
@@ -22,6 +23,7 @@
 #include "core/launch/rank_env.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
+#include "core/train/session/step_of_weights.hpp"
 
 using namespace pipeline;
 
@@ -32,10 +34,10 @@ std::string last_error;
 // The first line of a problem says that it is one, and where there are many processes, whose; what follows
 // explains it.
 void print_problem(const std::string& text) {
-  const std::string shown = printable(text);
+  const std::string shown = printable(with_shown_paths(text));
   last_error += (last_error.empty() ? "" : "\n") + shown;
   const int rank = launch::rank_in_environment();
-  fmt::print(stderr, "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", shown);
+  fmt::print(standard_error(), "error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", shown);
 }
 
 int report_error(const Error& error) {
@@ -141,11 +143,14 @@ pl_str pipeline_data_fingerprint(pl_task* task) {
 
 int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
   const KeptEnvironment kept;
+  const StandardStreams streams;
   last_error.clear();
   launch::keep_freed_memory();
   launch::raise_file_limit();
   Program started = program();
   started.arguments.assign(argv + 1, argv + argc);
+  std::error_code gone;
+  started.folder = std::filesystem::current_path(gone);
   if (embedding) {
     started.prefix = embedding->prefix;
     data_fingerprint = embedding->data_fingerprint;
@@ -171,6 +176,14 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
     return report_error(Error(error.what()));
   }
 }
+
+const char* pipeline_result() {
+  static std::string result;
+  result = cli::result_of_run();
+  return result.c_str();
+}
+
+uint64_t pipeline_step() { return train::step_of_weights; }
 
 const char* pipeline_error() { return last_error.c_str(); }
 

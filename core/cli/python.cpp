@@ -87,7 +87,7 @@ std::string go_on_as_python(const std::string& name) {
   const size_t colon = name.rfind(".py:");
   const std::string file = colon == name.npos ? name : name.substr(0, colon + 3);
   if (file.ends_with(".py") && !plugins::Plugin::in_process(plugins::Kind::kTask, plugins::kPythonTask))
-    become({.file = std::filesystem::absolute(file),
+    become({.file = from_start(file),
             .of_class = colon == name.npos ? "" : name.substr(colon + 4),
             .interpreter = default_interpreter()});
   return file;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/cli/model_folder.hpp"
@@ -16,9 +17,13 @@
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
+#include "core/report/run_state.hpp"
+#include "core/train/session/weights.hpp"
 
 namespace pipeline::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 // The page of the run that begins; none where it is not wanted or cannot be had, which ends no run.
 std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
@@ -48,7 +53,25 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
   }
 }
 
+ConfigArgs last_run;
+
 }  // namespace
+
+std::string result_of_run() {
+  const config::Config config = last_run.load();
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const config::Config& stage : train::stages_of(config)) {
+    const std::string name = config.has_stages() ? stage.get_string("stage.name") : "";
+    const fs::path folder = config.has_stages() ? train::run_dir(config) / name : train::run_dir(config);
+    const std::string best = train::best_checkpoint(folder), last = report::last_checkpoint(folder);
+    stages.push_back({{"name", name},
+                      {"kind", stage.get_string("stage.kind")},
+                      {"folder", folder.string()},
+                      {"best", last.empty() ? "" : best},
+                      {"last", last.empty() ? "" : (folder / "checkpoints" / last).string()}});
+  }
+  return stages.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
 
 void add_run(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
@@ -70,9 +93,10 @@ void add_run(CLI::App& app, Action& action) {
       "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
       "Ctrl-C exits at once.");
   when_chosen(*verb, action, [=] {
+    last_run = *args;
     return with_workspace(*args, false, [&](const train::Workspace& w) {
       const auto page = serve(w);
-      return train::run_stages(w, *fresh, [&](const std::filesystem::path& folder, const std::string& kind) {
+      return train::run_stages(w, *fresh, [&](const fs::path& folder, const std::string& kind) {
         if (page) page->show(folder, kind);
       });
     });

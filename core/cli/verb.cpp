@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/standard_streams.hpp"
 #include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
 #include "core/launch/launch.hpp"
@@ -203,7 +204,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
       const std::string text = fmt::format("{}; nothing was started", error.what());
       log.info(text);
       if (world.rank != 0 && world.local_rank == 0)
-        fmt::print(stderr, "{}\n", text);  // its console shows no info
+        fmt::print(standard_error(), "{}\n", text);  // its console shows no info
       return kInterrupted;
     }
     log.file_only(std::string("error: ") + error.what());

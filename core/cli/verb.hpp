@@ -80,7 +80,7 @@ class Working {
   explicit Working(std::string what) : elapsed_(console_, std::move(what)) {}
 
  private:
-  observe::Console console_{observe::Console::Mode::automatic, stderr};
+  observe::Console console_{observe::Console::Mode::automatic, standard_error()};
   const observe::Elapsed elapsed_;
 };
 
@@ -92,6 +92,9 @@ std::optional<HostPort> serve_address(const config::Config& config);
 // for several.
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work);
+
+// As pipeline_result() of embedding.h has it.
+std::string result_of_run();
 
 void add_run(CLI::App& app, Action& action);
 void add_find_lr(CLI::App& app, Action& action);

@@ -1,6 +1,7 @@
 // The configuration that a run keeps in its folder, and what its paths are relative to.
 #include <filesystem>
 
+#include "core/base/program.hpp"
 #include "core/config/settings.hpp"
 #include "core/config/sources.hpp"
 
@@ -12,7 +13,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFile = "config.toml";
 
 fs::path normal(const fs::path& path) {
-  const fs::path full = fs::absolute(path).lexically_normal();
+  const fs::path full = from_start(path).lexically_normal();
   return full.has_filename() ? full : full.parent_path();
 }
 
@@ -32,23 +33,17 @@ std::string base_of(const Document& document, const fs::path& folder) {
         format_problem(origin, "started_in", shown(value),
                        "must be the folder that paths are relative to, is " + kind_name(value)));
   const std::string base = normal(folder / value.text).string();
-  return base == fs::current_path() ? "" : base;
-}
-
-// `path` as seen from `start`, where it is below; whole elsewhere.
-std::string seen_from(const fs::path& start, const fs::path& path) {
-  const fs::path relative = path.lexically_relative(start);
-  return (relative.empty() || *relative.begin() == ".." ? path : relative).string();
+  return base == start_folder() ? "" : base;
 }
 
 }  // namespace
 
 std::string file_of_run(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return path;
+  if (!fs::is_directory(from_start(path), error)) return path;
   const fs::path file = fs::path(path) / kFile;
-  if (fs::exists(file, error)) return file.string();
-  if (fs::exists(fs::path(path) / "config.json", error))
+  if (fs::exists(from_start(file), error)) return file.string();
+  if (fs::exists(from_start(path) / "config.json", error))
     throw ConfigError(path +
                       ": is the folder of a model, which a run begins with: name a .toml file that says what "
                       "is learnt, with train.init_from = \"" +
@@ -88,7 +83,7 @@ std::string place_in_run(Document& document, const std::string& file, bool named
   const auto stored = document.root.entries.find("run.dir");
   if (stored != document.root.entries.end() && normal(absolute_path(stored->second.value.text, base)) == run)
     return base;
-  Entry here{Literal::of_string(seen_from(base.empty() ? fs::current_path() : fs::path(base), run)),
+  Entry here{Literal::of_string(seen_from(base.empty() ? start_folder() : fs::path(base), run)),
              Origin{Origin::Kind::kFile, file, 0, 0, ""}};
   here.origin.base = base;
   document.root.entries.insert_or_assign("run.dir", std::move(here));
@@ -97,7 +92,7 @@ std::string place_in_run(Document& document, const std::string& file, bool named
 
 std::string path_for(const std::string& path, const std::string& base, const std::string& other_base) {
   if (path.empty() || path.starts_with("~/") || fs::path(path).is_absolute()) return path;
-  return seen_from(other_base.empty() ? fs::current_path() : fs::path(other_base), absolute_path(path, base));
+  return seen_from(other_base.empty() ? start_folder() : fs::path(other_base), absolute_path(path, base));
 }
 
 std::string paths_base_of_run(const fs::path& run_folder) {
@@ -109,7 +104,7 @@ std::string paths_base_of_run(const fs::path& run_folder) {
 
 std::string stored_config(const Config& config, const std::string& resolved_toml,
                           const fs::path& run_folder) {
-  const fs::path start = config.paths_from().empty() ? fs::current_path() : fs::path(config.paths_from());
+  const fs::path start = config.paths_from().empty() ? start_folder() : fs::path(config.paths_from());
   const fs::path folder = normal(run_folder);
   const bool is_below = fs::path(seen_from(start, folder)).is_relative();
   const std::string started_in = (is_below ? start.lexically_relative(folder) : start).string();

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/base/abi_values.hpp"
+#include "core/base/program.hpp"
 #include "core/config/option.hpp"
 
 namespace pipeline::config {
@@ -17,7 +18,7 @@ std::string absolute_path(const std::string& path, const std::string& base) {
       throw ConfigError(path + ": ~ is the home folder, and HOME is not set: write the whole path");
     full = std::filesystem::path(home) / path.substr(2);
   }
-  return std::filesystem::absolute(base / full).lexically_normal().string();
+  return from_start(base / full).lexically_normal().string();
 }
 
 void Settings::insert(Setting setting) {

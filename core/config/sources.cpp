@@ -7,6 +7,7 @@
 #include <fstream>
 #include <vector>
 
+#include "core/base/program.hpp"
 #include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 
@@ -20,11 +21,11 @@ constexpr size_t kLongestChain = 16;  // of files that extend each other
 
 // "did you mean configs/summarization.toml?", or where to look.
 std::string near_files(const fs::path& file) {
-  const fs::path folder = file.parent_path();
+  const fs::path folder = file.parent_path(), path = from_start(folder.empty() ? "." : folder);
   std::error_code error;
-  if (!folder.empty() && !fs::is_directory(folder, error)) return "there is no folder " + folder.string();
+  if (!fs::is_directory(path, error)) return "there is no folder " + folder.string();
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.empty() ? "." : folder, error))
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
     if (entry.path().extension() == ".toml") names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   const std::string wanted = file.filename().string();
@@ -63,8 +64,8 @@ Document read(const std::string& file, const std::string& problem_prefix, Chain&
 
   std::error_code error;
   chain.files.push_back(file);
-  chain.real.push_back(fs::weakly_canonical(file, error));
-  if (std::ranges::find(chain.real, fs::weakly_canonical(base, error)) != chain.real.end())
+  chain.real.push_back(fs::weakly_canonical(from_start(file), error));
+  if (std::ranges::find(chain.real, fs::weakly_canonical(from_start(base), error)) != chain.real.end())
     throw fail("the files extend each other in a circle: " + chain.describe(base));
   if (chain.files.size() >= kLongestChain)
     throw fail("more than " + std::to_string(kLongestChain) +
@@ -213,7 +214,7 @@ void read_set(const std::string& argument, Origin::Kind kind, Sources& sources, 
 // here to be none, but a stage; other paths are made whole where their options are.
 void mark_as_from_here(Table& sets, const Sources& sources) {
   for (auto& [key, entry] : sets.entries) {
-    entry.origin.base = fs::current_path().string();
+    entry.origin.base = start_folder().string();
     const Literal& value = entry.value;
     if (key == "train.init_from" && value.kind == Literal::Kind::kString && value.text != kUnset &&
         !sources.find_stage(value.text))
@@ -279,10 +280,11 @@ std::string read_file(const std::string& file, const std::string& problem_prefix
     return ConfigError(problem_prefix + file + ": " + problem);
   };
   std::error_code error;
-  const fs::file_status status = fs::status(file, error);
+  const fs::path path = from_start(file);
+  const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) throw fail("no such file: " + near_files(file));
   if (fs::is_directory(status)) throw fail("is a folder: name a .toml file in it");
-  std::ifstream stream(file, std::ios::binary);
+  std::ifstream stream(path, std::ios::binary);
   if (!stream) throw fail(std::string("cannot be read: ") + std::strerror(errno));
   std::string text(kLargest + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));

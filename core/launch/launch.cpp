@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "core/base/hash.hpp"
+#include "core/base/program.hpp"
+#include "core/base/standard_streams.hpp"
 #include "core/base/utf8.hpp"
 #include "core/launch/attempt.hpp"
 #include "core/launch/process.hpp"
@@ -167,7 +169,8 @@ namespace {
 // To the console, over a status line that rank 0 may be drawing, and to logs/launch.log once the run has its
 // folder.
 void say(const HostPlan& plan, const std::string& text) {
-  fmt::print(stderr, "{}{}\n", ::isatty(STDERR_FILENO) ? "\r\033[K" : "", printable(text));
+  fmt::print(standard_error(), "{}{}\n", ::isatty(STDERR_FILENO) ? "\r\033[K" : "",
+             printable(with_shown_paths(text)));
   if (!plan.run_dir.empty())
     std::ofstream(plan.run_dir / "logs" / "launch.log", std::ios::app) << text << '\n';
 }

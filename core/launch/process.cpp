@@ -32,8 +32,8 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // In the child, where other threads may have held any lock: system calls only.
-[[noreturn]] void become(const ProcessArgs& args, pid_t parent, const sigset_t& mask, char* const* argv,
-                         char* const* envp) {
+[[noreturn]] void become(const ProcessArgs& args, const char* folder, pid_t parent, const sigset_t& mask,
+                         char* const* argv, char* const* envp) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kCannotStart);  // it died before the line above
   ::setpgid(0, 0);
@@ -47,7 +47,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
     ::dup2(args.output, STDERR_FILENO);
   }
   if (args.kept_open >= 0) ::fcntl(args.kept_open, F_SETFD, 0);
-  ::execve(argv[0], argv, envp);
+  if (::chdir(folder) == 0) ::execve(argv[0], argv, envp);
   static constexpr char kText[] = "error: cannot start a process of the run\n";
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(kCannotStart);
@@ -59,13 +59,14 @@ pid_t start_process(const ProcessArgs& args) {
   std::vector<std::string> command = args.command, environment;
   for (const auto& [name, value] : args.environment) environment.push_back(name + "=" + value);
   const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+  const std::string folder = start_folder();
   const pid_t parent = ::getpid();
   // A signal that came before the child's handlers are its own would go into this process's pipe.
   sigset_t all, mask;
   ::sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, &mask);
   const pid_t child = ::fork();
-  if (child == 0) become(args, parent, mask, argv.data(), envp.data());
+  if (child == 0) become(args, folder.c_str(), parent, mask, argv.data(), envp.data());
   const int error = errno;
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
   errno = error;

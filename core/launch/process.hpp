@@ -42,9 +42,9 @@ struct ProcessArgs {
   const SignalPipe& signals;
 };
 
-// The child dies with the thread that starts it, reads no input, and has its own process group: a signal
-// from the terminal reaches only this process, which passes it on. Throws Error if no more processes can be
-// created.
+// The child dies with the thread that starts it, reads no input, begins in start_folder(), and has its own
+// process group: a signal from the terminal reaches only this process, which passes it on. Throws Error if no
+// more processes can be created.
 pid_t start_process(const ProcessArgs& args);
 
 // Raises the open-file limit as far as the system allows: shells set 1,024, too few for many ranks and

@@ -7,10 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/standard_streams.hpp"
+
 namespace pipeline::observe {
 
 AppendFile::AppendFile(const std::filesystem::path& file)
-    : descriptor_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+    : descriptor_(above_standard(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644))) {
   if (descriptor_ < 0)
     throw std::system_error(errno, std::generic_category(), "cannot open " + file.string());
 }

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/base/program.hpp"
 #include "core/base/thread.hpp"
 #include "core/base/utf8.hpp"
 #include "core/observe/format.hpp"
@@ -35,6 +36,10 @@ std::string_view cut(std::string_view text, int columns) {
   return text.substr(0, end);
 }
 
+std::string for_people(std::string_view text, std::string_view kept = "\n\t") {
+  return printable(with_shown_paths(text), kept);
+}
+
 }  // namespace
 
 Console::Console(Mode mode, std::FILE* out) : Console(mode, out, Patience()) {}
@@ -58,7 +63,7 @@ void Console::line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   written_at_ = Clock::now();
   erase();
-  std::fputs((printable(text) + '\n').c_str(), out_);
+  std::fputs((for_people(text) + '\n').c_str(), out_);
   draw();
   std::fflush(out_);
 }
@@ -67,7 +72,7 @@ void Console::status(std::string_view text) {
   if (!interactive_) return;
   const std::lock_guard lock(mutex_);
   erase();
-  status_ = cut(printable(text, ""), width() - 1);
+  status_ = cut(for_people(text, ""), width() - 1);
   status_is_elapsed_ = false;
   draw();
   std::fflush(out_);
@@ -101,7 +106,7 @@ void Console::tick(const Elapsed& elapsed) {
     if (interactive_) {
       if (!status_.empty() && !status_is_elapsed_) return;
       erase();
-      status_ = cut(printable(text, ""), width() - 1);
+      status_ = cut(for_people(text, ""), width() - 1);
       status_is_elapsed_ = true;
       draw();
       std::fflush(out_);

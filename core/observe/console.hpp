@@ -11,6 +11,8 @@
 #include <string_view>
 #include <thread>
 
+#include "core/base/standard_streams.hpp"
+
 namespace pipeline::observe {
 
 class Elapsed;
@@ -25,7 +27,7 @@ class Console {
 
   // automatic: a status line if `out` is a terminal and NO_COLOR is not set; otherwise plain lines. off:
   // writes nothing.
-  explicit Console(Mode mode, std::FILE* out = stdout);
+  explicit Console(Mode mode, std::FILE* out = standard_output());
   Console(Mode mode, std::FILE* out, Patience patience);
   ~Console();
   Console(const Console&) = delete;

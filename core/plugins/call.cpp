@@ -17,6 +17,16 @@ void raise_escaped(const Plugin& plugin, const char* slot, const char* what) {
                           slot, what));
 }
 
+void UserCode::end_child(const Plugin& plugin, const char* slot) {
+  fmt::print(
+      stderr,
+      "error: {}: a process that its slot '{}' has forked returned from it: the run is its parent's, so "
+      "it ends here; end it in the task, by _exit()\n",
+      plugin.label(), slot);
+  std::fflush(stderr);
+  ::_exit(1);
+}
+
 void Caller::finish(std::exception_ptr thrown, pl_error* error) const {
   if (thrown) {
     host_table().error_free(error);

@@ -9,7 +9,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <unistd.h>
+
 #include "core/base/error.hpp"
+#include "core/base/standard_streams.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 
@@ -102,6 +105,28 @@ auto contain(const Plugin& plugin, const char* slot, Function&& function) {
   }
 }
 
+// A call of a task's, whose code may do to the process what it likes: standard streams that it has closed are
+// opened again, and a process that it has forked ends here, as the run is its parent's.
+class UserCode {
+ public:
+  UserCode(const Plugin& plugin, const char* slot)
+      : plugin_(plugin), slot_(slot), process_(plugin.kind() == Kind::kTask ? ::getpid() : 0) {}
+  ~UserCode() {
+    if (process_ == 0) return;
+    if (::getpid() != process_) end_child(plugin_, slot_);
+    StandardStreams::restore();
+  }
+  UserCode(const UserCode&) = delete;
+  UserCode& operator=(const UserCode&) = delete;
+
+ private:
+  [[noreturn]] static void end_child(const Plugin& plugin, const char* slot);
+
+  const Plugin& plugin_;
+  const char* slot_;
+  const pid_t process_;  // 0: of another kind
+};
+
 // Calls the slots of one plugin object.
 class Caller {
  public:
@@ -115,6 +140,7 @@ class Caller {
   template <class Function>
   auto any(const char* slot, Function&& function) const {
     PendingException pending;
+    const UserCode user_code(plugin_, slot);
     auto result = contain(plugin_, slot, std::forward<Function>(function));
     if constexpr (std::is_same_v<decltype(result), pl_error*>) {
       finish(pending.take(), result);

@@ -219,12 +219,12 @@ constexpr const char* kVariable = "PIPELINE_PLUGIN_PATH";
 
 void add_named(std::vector<SearchFolder>& folders, const fs::path& path, const std::string& origin) {
   std::error_code failure;
-  if (!fs::exists(path, failure))
+  if (!fs::exists(from_start(path), failure))
     throw Error(PL_ERROR_CONFIG, fmt::format("{} = {}: there is no such folder", origin, path.string()));
-  if (!fs::is_directory(path, failure))
+  if (!fs::is_directory(from_start(path), failure))
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{} = {}: must be a folder that holds plugins (NAME.so)", origin, path.string()));
-  folders.push_back({path, origin});
+  folders.push_back({from_start(path), origin});
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/program.hpp"
+
 namespace pipeline::train {
 
 bool Health::is_sound(double loss) const {
@@ -89,7 +91,8 @@ std::string describe(const Divergence& divergence, const config::Config& config,
   const auto& loss = health.last_finite_loss();
   text += "\n  last finite loss: " +
           (loss ? fmt::format("{:.6g}, in step {}", loss->value, loss->step) : std::string("none"));
-  text += "\n  last good checkpoint: " + (divergence.last_good.empty() ? "none" : divergence.last_good);
+  text +=
+      "\n  last good checkpoint: " + (divergence.last_good.empty() ? "none" : as_shown(divergence.last_good));
   if (!divergence.set_aside.empty())
     text += fmt::format("\n  set aside, not to be gone on from: {}", fmt::join(divergence.set_aside, ", "));
   return text + "\n  what to do: " + advice(divergence, config, precision);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/train/session/step_of_weights.hpp"
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {
@@ -26,6 +27,7 @@ std::string not_finite(const Evaluation& evaluation, const std::string& selectin
 bool Trainer::evaluate_now() {
   reports_.collect_all();
   at("evaluation", fmt::format("evaluation after step {}", state_.step));
+  step_of_weights = state_.step;
   log_.console().status({});
   const observe::Elapsed time(log_.console(), phase_);
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);

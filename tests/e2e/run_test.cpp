@@ -79,6 +79,28 @@ class Run : public testing::Test {
   TemporaryFolder folder_;
 };
 
+TEST_F(Run, ATaskMayChangeTheFolderCloseTheStreamsAndFork) {
+  const auto run_to = [&](const char* plugin, const char* steps, const char* folder) {
+    return run({"--set", "schedule.kind=constant", "--set", std::string("task.plugin=") + plugin, "--set",
+                std::string("train.max_steps=") + steps, "--set", std::string("run.dir=") + folder});
+  };
+  ASSERT_EQ(run_to("linear_regression", "60", "still").code, 0);
+  ASSERT_EQ(run_to("restless_regression", "30", "run").code, 0);
+  const Result result = run_to("restless_regression", "60", "run");
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("done: run\n"));
+  EXPECT_EQ(curve("run"), curve("still"));
+  EXPECT_EQ(state("run", 60), state("still", 60));
+  EXPECT_TRUE(fs::exists(path("run/summary.json")));
+  EXPECT_FALSE(fs::exists("/run/checkpoints"));
+}
+
+TEST_F(Run, StreamsThatAreClosedFromTheStartAreNoFilesOfTheRun) {
+  const std::string program = pipeline_command({})[0], folder = path("");
+  ASSERT_EQ(std::system(("cd '" + folder + "' && '" + program + "' run train.toml >&- 2>&- <&-").c_str()), 0);
+  EXPECT_EQ(curve("run").size(), 60u);
+}
+
 TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
   const Result result = run();
   ASSERT_EQ(result.code, 0) << result.out << result.err;

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
+#include "core/base/standard_streams.hpp"
 #include "core/base/thread.hpp"
 #include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
@@ -71,7 +73,7 @@ bool ProcessGroup::stopped(const std::function<void()>& part) {
 }
 
 void ProcessGroup::leave_together() {
-  Signals::ignore();
+  Signals::ignore(world().size > 1);
   peers_->barrier("leaving");
 }
 
@@ -177,7 +179,8 @@ void ProcessGroup::tell(const peers::Failure& failure) {
   const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
   if (known || world_.local_rank != teller) return;
   const std::lock_guard lock(mutex_);
-  if (!std::exchange(told_, true)) fmt::print(stderr, "error: {}\n", printable(peers::describe(failure)));
+  if (!std::exchange(told_, true))
+    fmt::print(standard_error(), "error: {}\n", printable(with_shown_paths(peers::describe(failure))));
 }
 
 std::optional<peers::Failure> ProcessGroup::cause_of(const std::exception& error) {

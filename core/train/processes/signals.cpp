@@ -56,8 +56,8 @@ Signals::~Signals() {
   ::sigaction(SIGXFSZ, &previous_limit, nullptr);
 }
 
-void Signals::ignore() {
-  are_ignored = true;
+void Signals::ignore(bool for_good) {
+  are_ignored = for_good;
   for (const int signal : kSignals) ::signal(signal, SIG_IGN);
 }
 

@@ -25,9 +25,9 @@ class Signals {
   static int received();
   static std::string name(int signal);  // "SIGINT"
 
-  // From here to the end of the process signals count no more: all is saved, and a launcher that takes the
-  // first rank's leaving for a failure sends them to the others.
-  static void ignore();
+  // From here on signals count no more: all is saved. `for_good`: to the end of the process, as a launcher
+  // that takes the first rank's leaving for a failure sends them to the others.
+  static void ignore(bool for_good);
 };
 
 }  // namespace pipeline::train

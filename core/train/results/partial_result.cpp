@@ -40,7 +40,7 @@ uint64_t size_of(const fs::path& file) {
 }  // namespace
 
 void PartialResult::File::open() {
-  file = Descriptor(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  file = Descriptor(above_standard(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)));
   if (!file) throw write_error(part, errno);
   if (::ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0 || ::lseek(file.fd(), 0, SEEK_END) < 0)
     fail(part);

@@ -18,6 +18,7 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/foreign.hpp"
+#include "core/base/program.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/observe/format.hpp"
@@ -60,7 +61,7 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
 
 // What is wrong with weights that are no folder.
 std::string no_folder(const std::string& path) {
-  if (path == "unset") return "there is no folder unset: to start from fresh weights write \"\"";
+  if (as_shown(path) == "unset") return "there is no folder unset: to start from fresh weights write \"\"";
   if (fs::exists(path)) return fmt::format("{} {}", path, foreign::folder(path));
   const std::string remedy = foreign::hub_remedy(path);
   return fmt::format(
@@ -352,9 +353,9 @@ constexpr const char* kManifest = " (manifest ";  // and its checksum
 std::string checkpoint_of(const std::string& weights) {
   std::string path = best_checkpoint(weights);
   std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
-  if (!manifest) return path;
+  if (!manifest) return as_shown(path);
   const std::string text(std::istreambuf_iterator<char>(manifest), {});
-  return fmt::format("{}{}{})", path, kManifest,
+  return fmt::format("{}{}{})", as_shown(path), kManifest,
                      checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
 }
 

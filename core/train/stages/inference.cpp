@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
@@ -22,6 +23,7 @@
 #include "core/train/session/rank_check.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
+#include "core/train/session/step_of_weights.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
@@ -60,14 +62,15 @@ struct Loaded {
   Loaded(const Loaded&) = delete;  // `values` refers to it
   Loaded& operator=(const Loaded&) = delete;
   Loaded(Session& with, const InferenceArgs& args)
-      : session(with), folder(args.checkpoint), path(args.checkpoint) {
+      : session(with), folder(args.checkpoint), path(as_shown(args.checkpoint)) {
     if (!is_foreign(args.checkpoint)) {
       checkpoint = open_the_same(with, args);
-      path = checkpoint->path();
+      path = as_shown(checkpoint->path());
       step = checkpoint->contents().step;
     } else {
       say_what_is_not_used();
     }
+    step_of_weights = step;
     session.open_task(checkpoint ? &*checkpoint : nullptr);
     if (!checkpoint && !session.task().has_import_model())
       throw Error(PL_ERROR_CONFIG,
@@ -77,7 +80,7 @@ struct Loaded {
     session.create_strategy();
     const observe::Elapsed elapsed(session.log().console(), "loading weights");
     if (!checkpoint) {
-      load_weights(session, {.foreign = path});
+      load_weights(session, {.foreign = folder});
     } else {
       values = [this](const pl_piece& piece, void* destination) { checkpoint->read(piece, destination); };
       if (args.ema) {
@@ -98,7 +101,7 @@ struct Loaded {
   }
 
   void take_mean(uint64_t count) {
-    average = checkpoint::Average::before(checkpoint::Checkpoint::open(path), count);
+    average = checkpoint::Average::before(checkpoint::Checkpoint::open(checkpoint->path()), count);
     values = [this](const pl_piece& piece, void* destination) { average->read(piece, destination); };
     std::vector<uint64_t> steps;
     bool same_state = true;
@@ -119,7 +122,8 @@ struct Loaded {
   void say_what_is_not_used() const {
     const config::Config& config = session.config();
     const config::Origin& init_from = config.origin("train.init_from");
-    if (init_from.is_argument() && config.get_string("train.init_from") != path)
+    if (init_from.is_argument() &&
+        config::absolute_path(config.get_string("train.init_from"), init_from.base) != folder)
       session.log().warning(
           fmt::format("{}: is what training begins with, and is not used here: the weights are those of {}",
                       init_from.describe(), path));

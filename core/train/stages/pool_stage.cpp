@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/config/config.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
@@ -121,7 +122,7 @@ std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
     const std::string sums = sums_text(one.sums);
-    text += fmt::format("{} (sums {:08x})\n", one.figures,
+    text += fmt::format("{} (sums {:08x})\n", as_shown(one.figures),
                         safetensors::crc32c(0, std::as_bytes(std::span(sums))));
   }
   return text;
@@ -141,7 +142,7 @@ void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluatio
   log.info(fmt::format("pooled {} samples of {} evaluations", observe::grouped(result.samples),
                        evaluations.size()));
   std::vector<std::string> files;
-  for (const KeptEvaluation& one : evaluations) files.push_back(one.figures);
+  for (const KeptEvaluation& one : evaluations) files.push_back(as_shown(one.figures));
   tell_and_keep({{"evaluations", files}}, result, log, output);
 }
 

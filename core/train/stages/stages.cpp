@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/train/session/changes.hpp"
 #include "core/train/session/session.hpp"
@@ -41,9 +42,7 @@ std::string init_from(const config::Config& whole, const config::Config& stage) 
     if (!value || value->empty()) continue;
     if (std::string_view(key) == "stage.init_from" || is_stage(whole, *value))
       return (run_dir(whole) / *value).string();
-    // As the user wrote it, unless that is relative to another folder now.
-    const std::string& base = stage.origin(key).base;
-    return base.empty() ? *value : config::absolute_path(*value, base);
+    return config::absolute_path(*value, stage.origin(key).base);
   }
   return {};
 }
@@ -312,14 +311,14 @@ InferenceArgs inference_args(const Workspace& workspace, const config::Config& s
   fs::path folder = run_dir(workspace.config);
   if (workspace.config.has_stages()) folder /= stage.get_string("stage.name");
   const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
-  return {.checkpoint = by_name ? folder.string() : args.checkpoint,
+  return {.checkpoint = by_name ? folder.string() : config::absolute_path(args.checkpoint),
           .last = args.checkpoint == "last",
           .average = args.average,
           .ema = args.ema,
           .split = args.split,
           .folder = folder,
-          .output =
-              args.asked && args.output.empty() ? folder / "asked.csv" : without_trailing_slash(args.output)};
+          .output = args.asked && args.output.empty() ? folder / "asked.csv"
+                                                      : without_trailing_slash(from_start(args.output))};
 }
 
 }  // namespace
@@ -336,20 +335,16 @@ Outcome converse(const Workspace& workspace, const VerbArgs& args,
 }
 
 fs::path run_dir(const config::Config& config) {
-  if (const auto given = config.find_path("run.dir"); given && !given->empty()) {
-    const fs::path dir = without_trailing_slash(*given);
-    const fs::path relative =
-        dir.lexically_relative(fs::current_path());  // shorter to read, where it is below
-    return with_room_for_names(config, "run.dir",
-                               relative.empty() || *relative.begin() == ".." ? dir : relative);
-  }
+  if (const auto given = config.find_path("run.dir"); given && !given->empty())
+    return with_room_for_names(config, "run.dir", without_trailing_slash(*given));
   const auto name = config.find_string("run.name");
   if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
     throw config.error("run.name",
                        "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
   const bool is_named = name && !name->empty();
-  return with_room_for_names(config, is_named ? "run.name" : "run.dir",
-                             fs::path("runs") / (is_named ? *name : fs::path(config.file()).stem().string()));
+  return with_room_for_names(
+      config, is_named ? "run.name" : "run.dir",
+      start_folder() / "runs" / (is_named ? *name : fs::path(config.file()).stem().string()));
 }
 
 fs::path without_trailing_slash(const fs::path& path) {

@@ -40,8 +40,8 @@ SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std
 // Each stage's own configuration, in order; `whole` itself where there is no [[stage]].
 std::vector<config::Config> stages_of(const config::Config& whole);
 
-// Where the weights of `stage`, of `whole`, come from: the folder of another stage, a path as the user wrote
-// it, or nothing.
+// Where the weights of `stage`, of `whole`, come from: the folder of another stage, another path, or
+// nothing. Absolute.
 std::string init_from(const config::Config& whole, const config::Config& stage);
 
 // Where the values of each stage come from: its own checkpoints, another stage, what init_from names.
