@@ -7,11 +7,15 @@ import importlib.util
 import inspect
 import os
 import sys
+import threading
 
 from . import abi
 from .host import PACKAGE, ConfigError, Host
+from .runtime import current_folder, kept_settings
 
 _library = None
+_running = None  # the command line of the run that is on
+_lock = threading.Lock()
 _loading = None  # the file whose class is being loaded
 _tables = []  # entered plugins stay
 _kept = []  # callbacks that the library has
@@ -38,17 +42,22 @@ def main(task):
 def _leave(code):
     """Ends this process, whatever threads of the user's are still alive: the run is over."""
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    _flush()
     os._exit(code)
+
+
+def _flush():
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed from the start
+        stream.flush()
 
 
 def run(config, task, **values):
     """Trains: what `pipeline run config` does, in this process.
 
     values: what --set would set, as in run("train.toml", MyTask, train__max_steps=100); the two underscores are the dot.
-    Raises RuntimeError, with the run's error, unless the run ends with exit code 0.
+    Returns a Result: folder, checkpoints, figures. Raises RuntimeError, with the run's error, unless the run ends with exit code 0.
     """
+    from .result import result_of
     from .task import Task
     if not (isinstance(task, type) and issubclass(task, Task) and task is not Task):
         raise TypeError(f"task is {task!r}, must be a class that derives from pipeline.Task, not an object of it")
@@ -57,10 +66,11 @@ def run(config, task, **values):
         if value is None:
             raise TypeError(f"{key} is None: leave it out for the default")
         words += ["--set", f"{key.replace('__', '.')}={_toml(value)}"]
-    code = _main(words, _file_of(task), task.__name__, lambda: task)
+    code = _main(words, _file_of(task), task.__name__, lambda: task, kept_settings)
     if code != 0:
         error = _library.pipeline_error().decode(errors="replace") or "see the messages above"
         raise RuntimeError(f"pipeline {' '.join(words)} ended with exit code {code}: {error}")
+    return result_of(_library.pipeline_result().decode(errors="replace"))
 
 
 def _toml(value):
@@ -117,7 +127,7 @@ def _prefix():
     raise ImportError(f"lib/pipeline/libpipeline.so is neither in {PACKAGE} nor four folders above: install pipeline again")
 
 
-def _main(words, file, name, find_class):
+def _main(words, file, name, find_class, settings=contextlib.nullcontext):
     global _library
     if _loading:
         raise ConfigError(f"{_loading} starts a run while it is loaded, as other processes of a run do: begin that part with "
@@ -126,16 +136,17 @@ def _main(words, file, name, find_class):
     if _library is None:
         _library = ctypes.CDLL(os.path.join(prefix, "lib/pipeline/libpipeline.so"))
         _library.pipeline_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.POINTER(abi.Embedding)]
-        _library.pipeline_error.restype = ctypes.c_char_p
-        atexit.register(_library.pipeline_end)
+        _library.pipeline_error.restype = _library.pipeline_result.restype = ctypes.c_char_p
+        _library.pipeline_step.restype = ctypes.c_uint64
+        atexit.register(_end, os.getpid())
 
     @abi.ENTRY
     def entry(address, error):
-        host = Host(address)
+        host = Host(address, _library.pipeline_step)
         try:
             from .table import Table
             slot = ctypes.cast(_library.pipeline_data_fingerprint, ctypes.c_void_p)
-            table = Table(host, find_class(), file, slot, command if file else None)
+            table = Table(host, find_class(), file, slot, (command, folder) if file else None)
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:
@@ -152,10 +163,32 @@ def _main(words, file, name, find_class):
     embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"),
                               fingerprint)
     arguments = ["pipeline", *words]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with _no_way_out():
+    folder = current_folder()  # the task may go elsewhere
+    _flush()
+    with _alone(words), settings(), _no_way_out():
         return _library.pipeline_main(len(arguments), _array(arguments), ctypes.byref(embedding))
+
+
+def _end(process):
+    """Not in a process that was forked, which has none of the plugins' threads."""
+    if os.getpid() == process:
+        _library.pipeline_end()
+
+
+@contextlib.contextmanager
+def _alone(words):
+    """torch's settings and generators are of the whole process, as signal handlers are: two runs in one would change each other's."""
+    global _running
+    own = "pipeline " + " ".join(words)
+    with _lock:
+        if _running:
+            raise RuntimeError(f"{own}: {_running} is not over in this process, and there is one run at a time: begin this one when that "
+                               "one has ended, or in a process of its own")
+        _running = own
+    try:
+        yield
+    finally:
+        _running = None
 
 
 @contextlib.contextmanager

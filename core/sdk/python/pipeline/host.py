@@ -4,6 +4,7 @@ import ctypes
 import errno
 import operator
 import os
+import sys
 import traceback
 
 import torch
@@ -41,8 +42,9 @@ class WorkerError(Exception):
 class Host:
     """The functions of one process; [any-thread] but for `metric`."""
 
-    def __init__(self, address):
-        self.functions = abi.Host.received(address)
+    def __init__(self, address, step):
+        """step: () -> how many optimizer steps have made the weights that are evaluated."""
+        self.functions, self.step = abi.Host.received(address), step
 
     def error(self, code, message):
         return self.functions.error_new(code, abi.string(message))
@@ -50,6 +52,19 @@ class Host:
     def check(self, error):
         if error:
             raise HostError(error)
+
+    def guarded(self, task_file, where, work):
+        """What a slot returns: NULL, or the error that work() ends with."""
+        process = os.getpid()
+        try:
+            work()
+        except BaseException as error:
+            if os.getpid() != process:
+                _end_child(error, task_file)
+            return self.from_exception(error, task_file, where)
+        if os.getpid() != process:
+            _end_child(None, task_file)
+        return None
 
     def from_exception(self, error, task_file, where="", code=abi.ERROR_FAILED):
         """What a slot returns for an exception; never NULL. where: of one that this package raises over the user's values."""
@@ -74,6 +89,23 @@ def message_of(error, task_file, where=""):
     if isinstance(error, TaskError):
         return f"{task_file}: {error}" if task_file else str(error)
     return str(error) if isinstance(error, (ConfigError, WorkerError)) else describe(error, task_file, where)
+
+
+def _end_child(error, task_file):
+    """Ends a process that a method has forked, and which leaves it by this exception or, None, by returning: the run is its parent's. The
+    exit code is that of sys.exit(), or 1."""
+    code = error.code if isinstance(error, SystemExit) else 1
+    if error is None:
+        error = TaskError("a process that a method has forked returned from it: the run is its parent's, so it ends here; end it by os._exit()")
+    try:
+        if not isinstance(error, SystemExit):
+            print("error:", message_of(error, task_file), file=sys.stderr)
+        elif not isinstance(code, (int, type(None))):
+            print(code, file=sys.stderr)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    finally:  # they may be closed
+        os._exit(code if isinstance(code, int) else 0 if code is None else 1)
 
 
 def describe(error, task_file, where=""):

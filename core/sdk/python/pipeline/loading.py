@@ -88,7 +88,7 @@ class Loaders:
     """The processes of one task object; they begin to start at once. [any-thread] but for close()."""
 
     def __init__(self, count, command, context, options, state):
-        """command: what starts one, but for its last word. options: by key. state: of the checkpoint, for set_extra_state()."""
+        """command: what starts one, but for its last word, and in which folder. options: by key. state: of the checkpoint, for set_extra_state()."""
         self._context = context
         self._all = [_Loader(command, options, state) for _ in range(count)]
         self._idle = queue.Queue()
@@ -115,9 +115,10 @@ class Loaders:
 class _Loader:
     def __init__(self, command, *settings):
         self.connection, theirs = Pipe()
+        words, folder = command
         with theirs:
-            self._process = subprocess.Popen([*command, f"--loader={theirs.fileno()}"], pass_fds=[theirs.fileno()],
-                                             stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen([*words, f"--loader={theirs.fileno()}"], pass_fds=[theirs.fileno()],
+                                             stdin=subprocess.DEVNULL, cwd=folder)
         self._settings = settings  # to be sent with the first request
         self.failure = None
 

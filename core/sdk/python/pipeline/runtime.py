@@ -1,6 +1,10 @@
 """A run's settings in torch, process-wide, and which torch it is."""
 
+import contextlib
+import os
 import sys
+import warnings
+from functools import partial
 
 import torch
 
@@ -46,6 +50,46 @@ def apply_run_settings(threads, reproducible):
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.sin(torch.zeros(16))
+
+
+def current_folder():
+    """None: it is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def kept_settings():
+    """What a run, and the code of its task, may change for the whole process is the caller's again, in a notebook. Not the number of
+    inter-op threads, which torch lets nobody set twice."""
+    matmul, cudnn, cuda = torch.backends.cuda.matmul, torch.backends.cudnn, torch.cuda
+    fields = ((torch.utils.deterministic, "fill_uninitialized_memory"), (cudnn, "deterministic"), (cudnn, "benchmark"), (cudnn, "enabled"),
+              (matmul, "allow_bf16_reduced_precision_reduction"), (matmul, "allow_fp16_reduced_precision_reduction"))
+    functions = [(partial(getattr, *field), partial(setattr, *field)) for field in fields]
+    functions += [(torch.get_num_threads, torch.set_num_threads), (torch.get_default_dtype, torch.set_default_dtype), (current_folder, os.chdir),
+                  (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+                  (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+                  (torch.get_deterministic_debug_mode,
+                   lambda mode: torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1))]
+    before = [take() for take, _ in functions]
+    generator = torch.get_rng_state()
+    on_device = (cuda.current_device(), cuda.current_stream(), cuda.get_rng_state_all()) if cuda.is_initialized() else None
+    with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad():
+        try:
+            yield
+        finally:
+            for value, (take, give) in zip(before, functions):
+                if take() != value:
+                    give(value)
+            torch.set_rng_state(generator)
+            if on_device:
+                cuda.set_device(on_device[0])
+                cuda.set_stream(on_device[1])
+                cuda.set_rng_state_all(on_device[2])
+            elif cuda.is_initialized():
+                cuda.set_stream(cuda.default_stream())  # the run's is gone
 
 
 def seed(number, device):

@@ -1,7 +1,6 @@
 """The C table of a Task class: each slot calls the task, and no exception leaves it."""
 
 import ctypes
-import difflib
 import inspect
 import itertools
 import pathlib
@@ -14,6 +13,7 @@ from .buffers import Buffers, pack, unpack
 from .checks import checked_count, checked_dict, checked_layers, checked_loss, checked_metric, checked_number, checked_rows, \
     checked_weight
 from .evaluation import Results, report
+from .habits import uncalled
 from .host import ConfigError, Context, TaskError
 from .loading import Loaders
 from .modes import Modes
@@ -62,8 +62,8 @@ class TaskObject:
         task, run = self.task, self.run
         if type(task) not in _told_of:
             _told_of.add(type(task))
-            for own, known in misspelt(type(task)):
-                self.context.log("warning", f"nothing calls {type(task).__name__}.{own}: did you mean {known}?")
+            for line in uncalled(type(task)):
+                self.context.log("warning", line)
         task.device = runtime.open_device(run)
         runtime.apply_run_settings(run.threads, self.flag(abi.RUN_REPRODUCIBLE))
         compute = dtype_of(run.compute_dtype)
@@ -184,6 +184,7 @@ class TaskObject:
         args = abi.TrainArgs.received_args(args)
         self._when = f"in step {args.step + 1}"
         self._begin(True)
+        self.task.step = args.step + 1
         self.buffers.watch()
         runtime.seed(args.seed, self.task.device)
         batch = on_device(self.batches[number].data, self.task.device)
@@ -293,6 +294,8 @@ class TaskObject:
             self.context.log("warning", f"modes: the task left {strayed} in another mode {self._when}; each batch begins with all of them "
                                         "as they were: name in eval_modules() what is to be in eval() throughout training")
         self.task.training = training
+        if not training:
+            self.task.step = self.host.step()
 
     def _without_gradients(self, batch, work):
         if self._when.startswith("in step"):
@@ -312,15 +315,6 @@ def _is_compiled(model):
 
 def overrides(task_class, method):
     return getattr(task_class, method) is not getattr(Task, method)
-
-
-def misspelt(task_class):
-    """(name, what it is nearly called) of methods and fields that look like those of Task."""
-    known = [name for name in vars(Task) if not name.startswith("_")]
-    own = {name for each in task_class.__mro__ if issubclass(each, Task) and each is not Task for name in vars(each)}
-    for name in sorted(own - set(known)):
-        for near in difflib.get_close_matches(name, known, 1, 0.88):
-            yield name, near
 
 
 class Table:
@@ -370,16 +364,14 @@ class Table:
         setattr(self._api, name, function)
 
     def _create(self, host, context, config, out):
-        try:
+        def create():
             task = self._class()
             options = self.schema.read(self._host, config)
             task.options = self.schema.build(options)
             number = next(self._numbers)
             self._objects[number] = TaskObject(self._host, context, task, options, self._loader_command)
             out[0] = number
-            return None
-        except BaseException as error:
-            return self._host.from_exception(error, self._file)
+        return self._host.guarded(self._file, "", create)
 
     def _destroy(self, number):
         self._objects.pop(number).close()
@@ -391,9 +383,5 @@ class Table:
 
         def call(number, *args):
             begin_call()
-            try:
-                method(self._objects[number], *args)
-                return None
-            except BaseException as error:
-                return self._host.from_exception(error, self._file, name)
+            return self._host.guarded(self._file, name, lambda: method(self._objects[number], *args))
         return call

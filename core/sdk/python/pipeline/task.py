@@ -50,6 +50,7 @@ class Task:
     model = None
     device = torch.device("cpu")
     training = True  # False in an evaluation or a prediction
+    step = 0  # in loss(): the optimizer step, from 1, as in metrics.jsonl; elsewhere: how many have made the weights
 
     # ------------------------------------------------------------------------------------------------ data
 
