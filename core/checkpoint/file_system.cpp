@@ -56,8 +56,11 @@ class RealFileSystem : public FileSystem {
     return std::make_unique<RealFile>(path, O_WRONLY | O_CREAT | O_EXCL);
   }
   void make_folder(const std::string& path) override {
+    namespace fs = std::filesystem;
     std::error_code error;
-    std::filesystem::create_directories(path, error);
+    const fs::path store = fs::path(path).parent_path();
+    fs::create_directory(store, error);  // not what is around it: a run's folder that somebody has moved
+    if (!error) fs::create_directory(path, error);
     if (error) fail(path + ": cannot be made", error.value());
   }
   void sync_folder(const std::string& path) override { RealFile(path, O_RDONLY | O_DIRECTORY).sync(); }

@@ -1,5 +1,6 @@
 // `diloco` over two processes: a run of its own, which goes on exactly where it was stopped or killed.
 #include <csignal>
+#include <map>
 
 #include <gmock/gmock.h>
 
@@ -9,6 +10,7 @@ namespace pipeline::tests {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kConfig = R"([run]
 dir = "run"
@@ -63,6 +65,21 @@ TEST_F(Diloco, SaysWhatItsLossesAreAndGoesOnBetweenTwoOuterSteps) {
     ASSERT_EQ(run(dir, {backend}).code, 0);
     EXPECT_EQ(curve(dir), curve("whole"));
     EXPECT_EQ(exported(dir), parameters);
+  }
+}
+
+// 50 samples for steps of 8 in micro-batches of 2: the seventh has 2, all of them the first process's. 24
+// samples in a micro-batch of 32: the second process never has one.
+TEST_F(Diloco, TakesShortSteps) {
+  for (const auto& [dir, sets] : std::map<std::string, std::vector<std::string>>{
+           {"short", {"task.samples=50", "train.max_steps=21"}},
+           {"few", {"task.samples=24", "train.global_batch=64", "train.micro_batch=32"}}}) {
+    const Result result = run(dir, sets);
+    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("not finite")));
+    for (const std::string& line : read_lines(path(dir + "/metrics.jsonl")))
+      EXPECT_FALSE(nlohmann::json::parse(line).value("skipped", false)) << line;
+    EXPECT_LT(evaluations(dir).back()["loss"], evaluations(dir).front()["loss"]);
   }
 }
 

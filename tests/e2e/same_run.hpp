@@ -11,7 +11,7 @@
 namespace pipeline::tests {
 
 struct Arrangement {
-  std::string strategy;  // "ddp", or "sharded2" for stage 2
+  std::string strategy;  // "ddp", or "sharded2" for stage 2, "sharded2-1" for that in groups of one process
   int processes;
   std::string backend = "auto";
 
@@ -22,7 +22,9 @@ struct Arrangement {
     const bool sharded = strategy.starts_with("sharded");
     std::vector<std::string> sets{"--set", "strategy.plugin=" + (sharded ? "sharded" : strategy), "--set",
                                   "launch.processes=" + std::to_string(processes)};
-    if (sharded) sets.insert(sets.end(), {"--set", "strategy.zero_stage=" + strategy.substr(7)});
+    if (sharded) sets.insert(sets.end(), {"--set", "strategy.zero_stage=" + strategy.substr(7, 1)});
+    if (sharded && strategy.size() > 9)
+      sets.insert(sets.end(), {"--set", "strategy.shard_group=\"" + strategy.substr(9) + "\""});
     if (backend != "auto") sets.insert(sets.end(), {"--set", "backend.plugin=" + backend});
     return sets;
   }

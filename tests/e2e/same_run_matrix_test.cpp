@@ -12,7 +12,7 @@ template <class JobT>
 using SameRunMatrix = SameRunOf<JobT>;
 TYPED_TEST_SUITE(SameRunMatrix, Jobs, JobNames);
 
-const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3"};
+const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3", "sharded2-1"};
 
 // A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the
 // others along its diagonal. How three ranks' sums are rounded is the strategies' affair alone.

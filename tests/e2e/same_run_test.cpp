@@ -23,6 +23,20 @@ TEST_F(SameRun, HasTheSameBitsOnTwoProcesses) {
   }
 }
 
+// 41 pairs for steps of 128, in micro-batches of 32: the second of two processes has none.
+TEST_F(SameRun, HasTheSameBitsWithFewerSamplesThanTheBatch) {
+  const std::vector<std::string> sets{"--set", "train.global_batch=128", "--set", "train.micro_batch=32",
+                                      "--set", "train.max_steps=4"};
+  train({"single", 1}, sets);
+  ASSERT_EQ(curve("single_1").size(), 4u);
+  for (const char* strategy : {"ddp", "sharded1", "sharded2", "sharded3", "sharded3-1"}) {
+    const Arrangement arrangement{strategy, 2};
+    train(arrangement, sets);
+    EXPECT_EQ(curve(arrangement.name()), curve("single_1")) << strategy;
+    EXPECT_EQ(exported(arrangement.name()), exported("single_1")) << strategy;
+  }
+}
+
 TEST_F(SameRun, GoesOnUnderAnotherStrategy) {
   train({"single", 1});
   int step = 0;

@@ -42,7 +42,7 @@ class SmallJob : public Job {
 
   SmallJob() {
     write_text(path("train.toml"), config());
-    write_text(path("train.jsonl"), small_pairs(0, 40));
+    write_text(path("train.jsonl"), small_pairs(0, 41));  // the last step of an epoch has one pair
     write_text(path("val.jsonl"), small_pairs(100, 6));
     write_text(path("test.csv"), "id,document\nx1,\"a, quoted\ntext\"\nx2,素早い茶色の狐\nx3,\"" +
                                      std::string(3000, 'w') + "\"\n");

@@ -92,8 +92,9 @@ TEST(DdpBits, AGradientThatIsNotFiniteSkipsTheStepEverywhere) {
   Job job = difficult_job(5);
   job.batch = [batch = job.batch](uint64_t step) {
     std::vector<MicroBatch> micro_batches = batch(step);
-    at::Tensor& gradient = micro_batches[3].gradients[3];
-    if (step == 2 || step == 5) gradient = gradient.clone();
+    if (step != 2 && step != 5) return micro_batches;
+    at::Tensor& gradient = micro_batches[step == 2 ? 3 : 0].gradients[3];  // step 5 is short
+    gradient = gradient.clone();
     if (step == 2) gradient[5][5] = NAN;
     if (step == 5) gradient[1][1] = -INFINITY;
     return micro_batches;

@@ -30,6 +30,7 @@ TEST(DdpSum, IsCloseToSingleWithTheDefaultBuckets) {
   job.batch = [batch = job.batch](uint64_t step) {
     std::vector<MicroBatch> micro_batches = batch(step);
     for (size_t m = 0; m < micro_batches.size(); ++m) {
+      if (!micro_batches[m].loss.defined()) continue;
       micro_batches[m].gradients.push_back(random_gradients({{"large", {700, 800}}}, 77 * step + m)[0]);
     }
     return micro_batches;

@@ -119,7 +119,12 @@ Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer) {
   job.optimizer = optimizer;
   job.batch = made_once([specs = job.specs, micro_batches](uint64_t step) {
     std::vector<MicroBatch> batch;
+    const uint64_t filled = step % 4 == 1 ? 1 : step % 4 == 3 ? (micro_batches + 1) / 2 : micro_batches;
     for (uint64_t m = 0; m < micro_batches; ++m) {
+      if (m >= filled) {
+        batch.emplace_back();
+        continue;
+      }
       const uint64_t seed = 1000 * step + m;
       const double weight = seed % 5 == 3 ? 0 : 1 + static_cast<double>(seed % 4);
       MicroBatch one{.gradients = random_gradients(specs, seed), .loss = {}, .lent = seed % 3 == 1};

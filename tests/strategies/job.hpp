@@ -42,7 +42,8 @@ double distance(const Outcome& a, const Outcome& b);
 
 // A job with everything that could make a difference: groups, odd sizes, a frozen, an unused, a sometimes
 // used and a twice used parameter, a parameter that is larger than all others, ragged weights, one of them
-// 0. Micro-batches lend or hand over in turn.
+// 0, and short steps as at the end of an epoch, which leave ranks without a micro-batch. Micro-batches lend
+// or hand over in turn.
 Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer = adamw());
 
 }  // namespace pipeline::strategies

@@ -105,20 +105,23 @@ class Diloco : public pipeline::Strategy<Config> {
   uint64_t step(const pl_step_args& args) override {
     if (ended_ == 0 || ended_ != expected_) fail("step: after ", ended_, " of ", expected_, " micro-batches");
     expected_ = ended_ = 0;
-    // Gradients are divided by all ranks' weight. A rank's own is not told: micro-batches stand for it.
-    const double share = ranks() == 1 ? 1 : double(filled_) / double(run().micro_batches);
-    const double scale = args.inverse_scale / share;
     const std::vector<at::Tensor> norms = at::_foreach_norm(gradient_.split(kAtOnce), 2, at::kDouble);
-    const at::Tensor norm = at::stack(norms).square_().sum().sqrt_().mul_(scale);
-    at::Tensor mine = at::stack({loss_, norm.square()}), all = mine.unsqueeze(0);
+    const at::Tensor square = at::stack(norms).square_().sum();
+    at::Tensor mine = at::stack({loss_, square, at::full({}, double(filled_), square.options())});
+    at::Tensor all = mine.unsqueeze(0);
     if (communicator() != nullptr) {
-      all = at::empty({ranks(), 2}, mine.options());
-      communicator()->all_gather(buffer(mine, "loss and norm"), buffer(all)).wait();
+      all = at::empty({ranks(), 3}, mine.options());
+      communicator()->all_gather(buffer(mine, "loss, norm and micro-batches"), buffer(all)).wait();
     }
-    const at::Tensor sums = all.sum(0);
-    const at::Tensor grad_norm = sums[1].div(ranks()).sqrt_();
+    // Gradients are divided by all ranks' weight. A rank's own is not told: micro-batches stand for it, those
+    // of this step, which may be short. A rank without any has the gradient zero.
+    const at::Tensor filled = all.select(1, 2);
+    const at::Tensor scales = filled.sum().div(filled.clamp_min(1)).mul_(args.inverse_scale);
+    const at::Tensor scale = scales[run().rank], norm = square.sqrt_().mul_(scale);
+    const at::Tensor loss_sum = all.select(1, 0).sum(), squares = all.select(1, 1).mul(scales.square());
+    const at::Tensor grad_norm = squares.sum().div_(filled.gt(0).sum()).sqrt_();
     const at::Tensor finite = grad_norm.isfinite().to(at::kDouble);  // alike on all ranks
-    at::Tensor divisor = at::full({}, 1 / scale, norm.options());
+    at::Tensor divisor = scale.reciprocal();
     if (args.clip_norm > 0) divisor.div_(norm.add(1e-6).reciprocal_().mul_(args.clip_norm).clamp_max_(1.0));
     if (args.clip_value > 0)
       gradient_.mul_(scale).clamp_(-args.clip_value, args.clip_value), divisor.fill_(1);
@@ -131,7 +134,7 @@ class Diloco : public pipeline::Strategy<Config> {
     show(false);
     auto& [figures, copied] = reports_[++steps_ % reports_.size()];
     figures = at::empty({3}, at::TensorOptions().dtype(at::kDouble).pinned_memory(device_.is_cuda()));
-    figures.copy_(at::stack({sums[0], grad_norm, finite}), /*non_blocking=*/true);
+    figures.copy_(at::stack({loss_sum, grad_norm, finite}), /*non_blocking=*/true);
     if (device_.is_cuda()) {
       copied.emplace(device_.type());
       copied->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
