@@ -2,15 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <iterator>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/base/standard_streams.hpp"
 
 namespace pipeline {
@@ -36,6 +40,22 @@ const char* kind_of(fs::file_type type) {
     default:
       return "device";
   }
+}
+
+// An empty file that nobody else is writing: who writes the same one at the same time takes turns, or the
+// parts of both would be mixed. Nothing: errno says why.
+Descriptor open_alone(const fs::path& path) {
+  for (int tries = 0; tries < 1000; ++tries) {
+    Descriptor file(above_standard(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)));
+    if (!file) return file;
+    if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
+    if (is_still(path, file.fd()) && ::ftruncate(file.fd(), 0) == 0) return file;
+  }
+  errno = EBUSY;
+  return Descriptor();
 }
 
 }  // namespace
@@ -75,10 +95,9 @@ Error write_error(const fs::path& path, int error, std::string_view remedy) {
 
 void write_atomically(const fs::path& path, std::string_view content, std::string_view remedy) {
   const fs::path temporary = path.string() + ".tmp";
-  Descriptor file(above_standard(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)));
+  Descriptor file = open_alone(temporary);
   std::span<const std::byte> left = std::as_bytes(std::span(content));
-  int problem = file && write_all(file.fd(), left) && ::fsync(file.fd()) == 0 ? 0 : errno;
-  if (!file.close() && problem == 0) problem = errno;
+  const int problem = file && write_all(file.fd(), left) && ::fsync(file.fd()) == 0 ? 0 : errno;
   if (problem == 0) return on_disk(remedy, [&] { fs::rename(temporary, path); });
   std::error_code ignored;
   fs::remove(temporary, ignored);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/base/files.hpp"
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
@@ -99,7 +100,8 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
   return with_workspace(args, true, [&](const train::Workspace& workspace) {
     const fs::path folder = output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr")
                                            : from_start(output);
-    on_disk(kRemedy, [&] { fs::create_directories(folder); });  // before the work
+    const OutputLock lock(folder, folder, kRemedy);  // before the work
+    on_disk(kRemedy, [&] { fs::create_directories(folder); });
     train::RateTest test;
     train::RateTestArgs all = test_args;
     all.processes = static_cast<uint64_t>(planned_world(args, workspace.config).size);

@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file_lock.hpp"
 #include "core/base/standard_streams.hpp"
 
 namespace pipeline::observe {
 
 AppendFile::AppendFile(const std::filesystem::path& file)
-    : descriptor_(above_standard(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644))) {
+    : path_(file),
+      descriptor_(above_standard(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644))) {
   if (descriptor_ < 0)
     throw std::system_error(errno, std::generic_category(), "cannot open " + file.string());
 }
@@ -21,6 +23,8 @@ AppendFile::~AppendFile() {
   flush();
   ::close(descriptor_);
 }
+
+bool AppendFile::is_still_there() const { return is_still(path_, descriptor_); }
 
 bool AppendFile::append(std::string_view record) {
   buffer_ += record;

@@ -22,10 +22,14 @@ class AppendFile {
   // Number of records not yet written.
   uint64_t pending() const { return pending_; }
   int last_error() const { return error_; }
+  // False: somebody has removed the file or put another in its place, which gets no more records.
+  bool is_still_there() const;
+  const std::filesystem::path& path() const { return path_; }
 
  private:
   bool flush();
 
+  std::filesystem::path path_;
   int descriptor_;
   std::string buffer_;
   uint64_t pending_ = 0;

@@ -32,6 +32,7 @@ class JsonLines {
   // Number of lines not yet written.
   uint64_t pending() const { return file_.pending(); }
   int last_error() const { return file_.last_error(); }
+  const AppendFile& file() const { return file_; }
 
   using Use = std::function<void(size_t line, const nlohmann::ordered_json& object)>;
   // Hands over each line, also of other programs: NaN, Infinity and -Infinity may stand there as Python

@@ -10,6 +10,7 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/config/config.hpp"
 #include "core/observe/format.hpp"
@@ -219,6 +220,7 @@ void Checkpointer::continue_from(uint64_t step, bool has_metric) {
 
 void Checkpointer::tell(const std::optional<checkpoint::Saved>& saved) {
   if (!saved) return;
+  last_ = saved->path;
   const std::string size = observe::human_bytes(saved->bytes);
   if (session_.run_info().rank == 0) {
     log_.info(fmt::format("saved {} ({}, {:.1f} s)", saved->path, size, saved->seconds));
@@ -248,6 +250,11 @@ void Checkpointer::guarded(bool strict, Function&& function) {
                     "(checkpoint.on_full_disk = \"continue\")",
                     text));
   }
+}
+
+std::string Checkpointer::lost() const {
+  if (last_.empty() || is_there(last_)) return "";
+  return fmt::format("{}: was removed while the run goes on, which could not have gone back to it", last_);
 }
 
 bool Checkpointer::saved(uint64_t step, bool with_metric) const {

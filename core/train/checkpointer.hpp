@@ -47,6 +47,8 @@ class Checkpointer {
   // when nothing is being written.
   void set_aside(uint64_t step, Divergence& divergence);
 
+  // The last checkpoint, if it was written by this process and is not there any more; otherwise empty.
+  std::string lost() const;
   // Is there a checkpoint of this step, and (`with_metric`) one that says how good it is?
   bool saved(uint64_t step, bool with_metric) const;
   void continue_from(uint64_t step, bool has_metric);
@@ -68,6 +70,7 @@ class Checkpointer {
   std::vector<checkpoint::Change> changes_;
   uint64_t every_ = 0;
   double every_seconds_ = 0;
+  std::string last_;  // path of the newest that was written
   uint64_t saved_step_ = ~uint64_t{0};
   bool saved_metric_ = false;
   double saved_at_ = 0;  // monotonic seconds

@@ -62,11 +62,12 @@ Boundary agree(ProcessGroup& processes, const Boundary& mine) {
   bool first = true;
   for (const nlohmann::json& rank :
        processes.exchange("boundary", {mine.signal, mine.time_is_up, mine.save, mine.data_wait, mine.metrics,
-                                       mine.has_late, mine.late_metrics})) {
+                                       mine.has_late, mine.late_metrics, mine.lost})) {
     if (all.signal == 0) all.signal = rank[0];
     if (std::exchange(first, false)) {
       all.time_is_up = rank[1];
       all.save = rank[2];
+      all.lost = rank[7];
     }
     all.data_wait = std::max(all.data_wait, rank[3].get<double>());
     add_from(rank[4], all.metrics);

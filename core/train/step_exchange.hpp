@@ -36,6 +36,7 @@ struct Boundary {
   int signal = 0;                       // of any rank, the lowest first
   bool time_is_up = false;              // by rank 0's clock
   bool save = false;                    // by rank 0's clock
+  std::string lost;                     // of the run's files, as rank 0 sees it
   double data_wait = 0;                 // seconds in the last step, of the rank that waited longest
   std::vector<MetricSum> metrics;       // of the last step, over all ranks
   bool has_late = false;                // metrics of the last step that are still on a device, of any rank

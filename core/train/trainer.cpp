@@ -19,6 +19,7 @@ namespace pipeline::train {
 namespace {
 
 constexpr uint64_t kStepsForGradients = 100;  // by then each parameter that is used should have had one
+constexpr double kLookSeconds = 1;            // at the run's files
 constexpr double kCheckSeconds = 0.25;        // between looks at the background writer
 
 }  // namespace
@@ -174,6 +175,10 @@ Boundary Trainer::agree_on_boundary() {
   mine.signal = Signals::received();
   mine.time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_;
   mine.save = checkpointer_.due(state_.step);
+  if (processes_.is_first() && now_seconds() - looked_ > kLookSeconds) {
+    mine.lost = lost();
+    looked_ = now_seconds();
+  }
   mine.metrics = session_.take_metrics();
   if (const auto busy = monitor_ ? monitor_->recent_utilisation() : std::nullopt)
     add(mine.metrics, {kDeviceUtilisation, *busy, 1});  // so its mean over the ranks is that of the devices
@@ -234,6 +239,7 @@ Outcome Trainer::run() {
   for (;;) {
     Boundary boundary = agree_on_boundary();
     lap(Cost::ranks);
+    end_if_lost(boundary.lost);
     end_if_skipping();
     const bool last = done(), evaluates = evaluation_due(last);
     if (last || evaluates) finish_profile();  // an evaluation would make a trace that is too large to open
@@ -279,6 +285,7 @@ Outcome Trainer::run() {
   if (state_.health.ends_badly()) end_badly({});
   save(true);
   if (profile_) profile_->end(state_.step);
+  end_if_lost(processes_.on_first("looking at the run's files", [this] { return lost(true); }));
   if (has_lost_patience()) log_.info("ended early: " + patience_text());
   summarize(true);
   log_.console().status({});
@@ -286,6 +293,7 @@ Outcome Trainer::run() {
 }
 
 void Trainer::save(bool final) {
+  if (!is_ending_) end_if_lost(processes_.on_first("looking at the run's files", [this] { return lost(); }));
   reports_.collect_all();
   // The weights are those from before the skipped updates, if not ruined: a checkpoint of them waits for an
   // update, so that it does not push out a good one.

@@ -69,6 +69,8 @@ class Trainer {
   // Returns what is wrong with the weights, which are not written then; empty: nothing.
   std::string write_checkpoint(bool final);
   void end_if_skipping();
+  std::string lost(bool at_end = false) const;
+  void end_if_lost(const std::string& lost);
   [[noreturn]] void end_badly(std::vector<std::string> signs);
   [[noreturn]] void end_diverged(std::vector<std::string> signs);
   void summarize(bool finished);
@@ -103,6 +105,8 @@ class Trainer {
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
+  double looked_ = 0;                       // when, monotonic seconds, at what others may take away
+  bool is_ending_ = false;                  // because something of it is lost
   double began_ = 0;                        // of this process's training, monotonic seconds
 
   Checkpointer checkpointer_;

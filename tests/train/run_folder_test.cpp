@@ -8,6 +8,7 @@
 
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
+#include "core/base/socket.hpp"
 #include "core/train/results/prediction.hpp"
 #include "tests/support/temporary_folder.hpp"
 
@@ -31,7 +32,7 @@ TEST(RunFolder, IsMadeLockedAndUsedAgain) {
   {
     const RunFolder folder(path, false);
     EXPECT_EQ(problem_of(path), "run.dir = " + path.string() + ": is in use by process " +
-                                    std::to_string(::getpid()) +
+                                    std::to_string(::getpid()) + " on " + host_name() +
                                     ": wait for it, stop it, or choose another run.dir");
     folder.mark_finished("5");
   }

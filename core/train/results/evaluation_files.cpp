@@ -63,7 +63,10 @@ void require_own(const fs::path& folder, std::string_view remedy) {
 }  // namespace
 
 EvaluationFiles::EvaluationFiles(fs::path output, const std::string& remedy)
-    : remedy_(remedy), folder_(side_files_of(output)), figures_(std::move(output), remedy) {
+    : remedy_(remedy),
+      folder_(side_files_of(output)),
+      lock_(output, folder_, remedy),
+      figures_(std::move(output), remedy) {
   on_disk(remedy_, [&] { require_own(folder_, remedy_); });
 }
 

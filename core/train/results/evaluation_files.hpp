@@ -7,6 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "core/base/file_lock.hpp"
 #include "core/observe/log.hpp"
 #include "core/train/results/evaluation.hpp"
 #include "core/train/results/result_files.hpp"
@@ -29,6 +30,7 @@ class EvaluationFiles {
  private:
   std::string remedy_;
   std::filesystem::path folder_;
+  OutputLock lock_;  // goes last
   ResultFile figures_;
 };
 

@@ -93,9 +93,10 @@ Round exchange(ProcessGroup& processes, Round mine) {
     grows = grows || rank[3].get<bool>();
   }
   if (all.cancelled) return all;
-  for (const std::string& text : processes.peers().gather("rows", mine.text)) all.text += text;
+  constexpr auto kTo = ProcessGroup::To::first;
+  for (const std::string& text : processes.gather("rows", mine.text, kTo)) all.text += text;
   if (!grows) return all;
-  for (const std::string& packed : processes.peers().gather("growth", pack(mine.growth)))
+  for (const std::string& packed : processes.gather("growth", pack(mine.growth), kTo))
     unpack(packed, all.growth);
   return all;
 }

@@ -7,10 +7,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "core/base/error.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/base/files.hpp"
 
 namespace pipeline::train {
@@ -65,21 +64,11 @@ std::optional<std::string> text_of(const fs::path& file) {
 }
 
 Descriptor lock(const fs::path& path) {
-  const fs::path file = path / kLock;
-  Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!held) fail(file, "cannot be created, so the run has no place: choose another run.dir");
-  if (::flock(held.fd(), LOCK_EX | LOCK_NB) != 0) {
-    char owner[32] = {};
-    const ssize_t size = ::read(held.fd(), owner, sizeof owner - 1);
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("run.dir = {}: is in use by process {}: wait for it, stop it, or choose another run.dir",
-                    path.string(), size > 0 ? owner : "of another host"));
-  }
-  const std::string me = std::to_string(::getpid());
-  if (::ftruncate(held.fd(), 0) != 0 || ::write(held.fd(), me.data(), me.size()) < 0)
-    fail(file, "cannot be written");
-  return held;
+  std::string owner;
+  if (auto held = lock_file(path / kLock, owner, "choose another run.dir")) return std::move(*held);
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("run.dir = {}: is in use by {}: wait for it, stop it, or choose another run.dir",
+                          path.string(), owner));
 }
 
 }  // namespace
@@ -99,6 +88,30 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
   }
   create(path_);
   lock_ = lock(path_);
+  open_ = Descriptor(::open(path_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+bool RunFolder::is_in_place() const { return !open_ || is_still(path_, open_.fd()); }
+
+void RunFolder::lock_again() {
+  if (lock_ && !is_still(path_ / kLock, lock_.fd())) lock_ = lock(path_);
+}
+
+std::string RunFolder::lost() const {
+  if (is_in_place()) {
+    if (!lock_ || is_still(path_ / kLock, lock_.fd())) return "";
+    return fmt::format("{}: was removed while the run uses its folder, so that others could, too",
+                       (path_ / kLock).string());
+  }
+  std::error_code error;
+  const std::string now = fs::read_symlink(fmt::format("/proc/self/fd/{}", open_.fd()), error).string();
+  return now.empty() || now.ends_with(" (deleted)")
+             ? fmt::format("{}: was removed while the run uses it: its checkpoints and records are lost",
+                           path_.string())
+             : fmt::format(
+                   "{}: was moved to {} while the run uses it: move it back, and the same command goes "
+                   "on from its last checkpoint",
+                   path_.string(), now);
 }
 
 RunFolder RunFolder::of_first_rank(fs::path path) { return RunFolder(std::move(path)); }
@@ -119,7 +132,10 @@ std::optional<std::string> RunFolder::read_file(const std::string& name) const {
 }
 
 std::optional<std::string> RunFolder::finished() const { return read_file(kFinished); }
-void RunFolder::mark_finished(const std::string& how) const { write_file(kFinished, how); }
+void RunFolder::mark_finished(const std::string& how) const {
+  if (const std::string problem = lost(); !problem.empty()) throw Error(problem);
+  write_file(kFinished, how);
+}
 
 void RunFolder::unmark_finished() const { fs::remove(path_ / kFinished); }
 

@@ -32,6 +32,13 @@ class RunFolder {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path evaluations() const { return path_ / "eval.jsonl"; }
 
+  // What has happened to the folder since; empty: it is still there, and this process's own.
+  std::string lost() const;
+  // Whether it still has its path.
+  bool is_in_place() const;
+  // Makes the lock anew if it was removed, without which the folder would not be taken for a run's.
+  void lock_again();
+
   // Where an older run was moved to, if it was.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
@@ -39,7 +46,8 @@ class RunFolder {
   // the data should not cost anything. True if that was done; this object is of no use then.
   bool put_back_unless_begun();
 
-  // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished.
+  // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished; nor is
+  // one whose folder is lost, which is an error.
   std::optional<std::string> finished() const;
   void mark_finished(const std::string& how) const;
   void unmark_finished() const;
@@ -64,7 +72,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   std::optional<std::filesystem::path> moved_aside_;
-  Descriptor lock_;
+  Descriptor lock_, open_;  // of the folder
 };
 
 }  // namespace pipeline::train

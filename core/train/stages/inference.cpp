@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
@@ -218,7 +219,11 @@ Outcome predict_with_checkpoint(const config::Config& config, const Workspace& w
                                 const InferenceArgs& args) {
   return with_session(config, workspace, args, PL_PURPOSE_PREDICT, "predicting", [&](Session& session) {
     const fs::path output = args.output.empty() ? args.folder / "submission.csv" : args.output;
-    session.processes().on_first(kLooking, [&] { require_file_place(output, remedy_for(args)); });
+    std::optional<OutputLock> lock;  // of rank 0
+    session.processes().on_first(kLooking, [&] {
+      lock.emplace(output, side_files_of(output), remedy_for(args));
+      require_file_place(output, remedy_for(args));
+    });
     const Loaded loaded(session, args);
     const uint32_t split = chosen_split(session, args);
     const auto result = predict(
@@ -245,7 +250,11 @@ Outcome export_checkpoint(const config::Config& config, const Workspace& workspa
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: is there already: remove it, or choose another --output", output.string()));
   return with_session(config, workspace, args, PL_PURPOSE_EXPORT, "exporting", [&](Session& session) {
-    session.processes().on_first(kLooking, [&] { require_folder_place(output, remedy_for(args)); });
+    std::optional<OutputLock> lock;  // of rank 0
+    session.processes().on_first(kLooking, [&] {
+      lock.emplace(output, output, remedy_for(args));
+      require_folder_place(output, remedy_for(args));
+    });
     const Loaded loaded(session, args);
     plugins::Task& task = session.task();
     workspace.processes.on_first("exporting", [&] {
@@ -305,6 +314,7 @@ Outcome converse(const config::Config& config, const Workspace& workspace, const
               fmt::format("{} does not answer in conversations: export its model (pipeline export), and "
                           "name the folder that this writes",
                           session.task_plugin().label()));
+        const ProcessGroup::Busy busy(session.processes());  // waits for a person
         talk([&](const std::string& messages, const auto& on_text) {
           session.task().reply(messages, on_text);
         });

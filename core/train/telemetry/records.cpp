@@ -83,6 +83,20 @@ void Records::evaluation(const nlohmann::ordered_json& line) {
   if (events_) append("TensorBoard's file", *events_, "eval", line);
 }
 
+std::string Records::lost(bool at_end) const {
+  for (const observe::JsonLines* const lines : {&steps_, &evaluations_}) {
+    const std::string file = lines->file().path().string();
+    if (!lines->file().is_still_there())
+      return fmt::format(
+          "{}: was removed or replaced while the run writes it: what it had of the steps so far is lost",
+          file);
+    if (at_end && lines->pending() > 0)
+      return fmt::format("{}: {} lines could not be written: {}", file, lines->pending(),
+                         std::strerror(lines->last_error()));
+  }
+  return "";
+}
+
 void Records::finish(bool by_signal) {
   for (const auto& tracker : trackers_) tracker->say_end(!by_signal);  // all, before one is waited for
   for (const auto& tracker : trackers_) {

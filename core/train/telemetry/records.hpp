@@ -36,6 +36,9 @@ class Records {
   void evaluation(const nlohmann::ordered_json& line);
   // The run ends here, by itself or by a signal, after which it must not wait long: this waits a while for
   // what is still to be uploaded.
+  // Which of its files are not there any more, or, at the end, have not taken all; empty: none.
+  std::string lost(bool at_end) const;
+
   void finish(bool by_signal);
 
  private:
