@@ -14,6 +14,7 @@ struct Program {
   std::vector<std::string> command;  // what starts it, before the verb; never empty
   std::vector<std::string> arguments;
   std::filesystem::path folder;  // in which it was started; empty: the process's own
+  bool is_shared = false;  // with work of the user's, such as a notebook's: it must not end for a run's sake
 };
 
 // Until set_program() is called: the executable of this process, without arguments. [any-thread]

@@ -3,19 +3,35 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstring>
 #include <functional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
+#include "core/base/error.hpp"
+
 namespace pipeline {
 
-// A thread that receives no signals: those are for the main thread. `name` has at most 15 bytes.
+// A thread that receives no signals: those are for the main thread. `name` has at most 15 bytes. Throws Error
+// where the system gives none.
 inline std::thread start_thread(const char* name, std::function<void()> work) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited by the new thread
-  std::thread thread(std::move(work));
+  std::thread thread;
+  int problem = 0;
+  try {
+    thread = std::thread(std::move(work));
+  } catch (const std::system_error& error) {
+    problem = error.code().value();
+  }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (problem != 0)
+    throw Error(PL_ERROR_OUT_OF_MEMORY,
+                std::string("the system gives no thread (") + name + "): " + std::strerror(problem) +
+                    ": raise the limit of memory or of processes (ulimit -v, ulimit -u)");
   ::pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

@@ -20,6 +20,10 @@ typedef struct pl_embedding {
   const char* const* command;
   pl_plugin_entry_fn entry; /* of this process's own plugin; NULL: none */
   const char* file;         /* where its code is, for messages */
+  /* Where the process hangs, this signal has Python write the stacks of its threads into that file, which is
+   * open and empty. 0: it cannot. */
+  int stacks_signal, stacks_file;
+  int is_shared; /* with work of the user's, as a notebook: a run that hangs does not end the process */
   /* What pipeline_data_fingerprint() asks: a callback in Python cannot return a struct. */
   void (*data_fingerprint)(pl_task* task, pl_str* out);
 } pl_embedding;

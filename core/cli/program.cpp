@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
 #include "core/base/standard_streams.hpp"
 #include "core/base/utf8.hpp"
@@ -144,6 +145,8 @@ pl_str pipeline_data_fingerprint(pl_task* task) {
 int pipeline_main(int argc, const char* const* argv, const pl_embedding* embedding) {
   const KeptEnvironment kept;
   const StandardStreams streams;
+  const int rank = launch::rank_in_environment();
+  const LastWords last_words(rank > 0 ? fmt::format("rank {}: ", rank) : "");
   last_error.clear();
   launch::keep_freed_memory();
   launch::raise_file_limit();
@@ -153,6 +156,8 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
   started.folder = std::filesystem::current_path(gone);
   if (embedding) {
     started.prefix = embedding->prefix;
+    set_python_stacks(embedding->stacks_signal, embedding->stacks_file);
+    started.is_shared = embedding->is_shared != 0;
     data_fingerprint = embedding->data_fingerprint;
     started.command.clear();
     for (const char* const* word = embedding->command; *word; ++word) started.command.emplace_back(*word);
@@ -169,9 +174,13 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
   } catch (const std::filesystem::filesystem_error& error) {
     return report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
   } catch (const std::bad_alloc&) {
-    return report_error(Error(PL_ERROR_OUT_OF_MEMORY,
-                              "out of memory on the host: end other programs, or raise the memory limit of "
-                              "this one (ulimit -v, or the batch system's)"));
+    const std::string phase = phase_now();
+    return report_error(
+        Error(PL_ERROR_OUT_OF_MEMORY,
+              fmt::format(
+                  "out of memory on the host{}{}: end other programs, or raise the memory limit of this one "
+                  "(ulimit -v, or the batch system's)",
+                  phase.empty() ? "" : " while ", phase)));
   } catch (const std::exception& error) {
     return report_error(Error(error.what()));
   }

@@ -82,7 +82,6 @@ void Trainer::train_step() {
     }
     train_micro_batch(session_, batches[i], {.step = step, .index = *my_micro_batches_[i]}, now.weight,
                       state_.loss_scale, outputs ? &*outputs : nullptr);
-    processes_.peers().progress();
     forecast_.after_micro_batch();
     if (profile_) lap(Cost::compute, fmt::format("forward and backward {} of {}", i + 1, batches.size()));
   }

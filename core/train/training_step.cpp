@@ -24,6 +24,7 @@ void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace 
   }
   const pl_tensor loss = session.task().train(batch, args);
   strategy.end_micro_batch(&loss);
+  session.processes().peers().progress();
   batch = plugins::Batch();
 }
 

@@ -3,13 +3,15 @@
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
 // gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
 // ZOO_OUTPUT: each value of its outputs. ZOO_ROOM: how many of them a row has room for. ZOO_LOSS: with
-// outputs. ZOO_BATCH_FLAGS: of its batches. ZOO_PARAMETER: flags of its parameter. ZOO_SAMPLES: of each
-// `split`.
+// outputs. ZOO_STUCK: its training hangs. ZOO_BATCH_FLAGS: of its batches. ZOO_PARAMETER: flags of its
+// parameter. ZOO_SAMPLES: of each `split`.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <unistd.h>
 
 #include "pipeline.h"
 
@@ -50,6 +52,9 @@ namespace {
 pl_str str(const char* text) { return {text, std::strlen(text)}; }
 
 void let_out([[maybe_unused]] const char* slot) {
+#ifdef ZOO_STUCK
+  while (std::strcmp(slot, "train") == 0) ::pause();
+#endif
 #ifdef ZOO_THROWS
   throw std::runtime_error(std::string("out of patience in ") + slot);
 #endif

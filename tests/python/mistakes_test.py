@@ -206,6 +206,26 @@ class MistakesTest(job.Job):
         self.assert_error("mine.py: Mine needs build_model", begin=BEGIN.replace("def build_model", "def make_model"))
         self.assert_error("mine.py: Mine needs loss", begin=BEGIN.replace("def loss", "def cost"))
 
+    def test_a_step_that_hangs_is_shown(self):
+        """One process, in a call that keeps the interpreter's lock."""
+        said = self.assert_error("no progress for 2", """
+    def loss(self, batch):
+        import ctypes
+        while True: ctypes.PyDLL(None).usleep(10 ** 8)
+""", launch__stall_seconds=2)
+        self.assertRegex(said, r"hangs here, in training, step 1:\n  threads: main waits")
+        self.assertRegex(said, r'  File "\S*mine.py", line 15 in loss\n')
+
+    def test_rows_without_a_number(self):
+        (self.folder / "mine.py").write_text(BEGIN + """
+    columns = ("y",)
+    def predict(self, batch): return [(float("nan") if i == 2 else 1.0,) for i in range(len(batch))]
+""")
+        self.configure("mine.py")
+        self.pipeline("run", "train.toml", train__micro_batch=4)
+        said = self.pipeline("predict", "train.toml", "--split", "val", code=1, train__micro_batch=4)
+        self.assertRegex(said, r"predict\(\) returned nan in the column y of sample 2, must return a number")
+
     def test_threads_that_never_end_hang_nothing(self):
         (self.folder / "mine.py").write_text(BEGIN + """
     def open_data(self):

@@ -21,14 +21,17 @@ using testing::IsEmpty;
 
 // What `part` returns on each of so many ranks, which are threads.
 template <class Result>
-std::vector<Result> on_ranks(int32_t count, const std::function<Result(size_t rank, ProcessGroup&)>& part) {
+std::vector<Result> on_ranks(int32_t count, const std::function<Result(size_t rank, ProcessGroup&)>& part,
+                             size_t largest_exchange = 1000) {
   peers::Group group(count);
   std::vector<Result> results(static_cast<size_t>(count));
   const auto thrown = peers::as_threads(count, [&](int32_t rank) {
     observe::Console console(observe::Console::Mode::off);
     observe::Log log(console, observe::Level::error);
     ProcessGroup processes(group.world(rank), log,
-                           {.rendezvous = std::chrono::seconds(20), .stall = std::chrono::seconds(20)});
+                           {.rendezvous = std::chrono::seconds(20),
+                            .stall = std::chrono::seconds(20),
+                            .largest_exchange = largest_exchange});
     results[static_cast<size_t>(rank)] = part(static_cast<size_t>(rank), processes);
     processes.peers().barrier("end");
   });
@@ -124,6 +127,22 @@ TEST(Agree, OneProcessAgreesWithItself) {
   EXPECT_EQ(all.data_wait, 2);
   EXPECT_THAT(all.metrics, ElementsAre(metric("accuracy", 1, 2)));
   EXPECT_THAT(all.late_metrics, ElementsAre(metric("late", 3, 4)));
+}
+
+// More than is exchanged at once, of one rank, of all and of none.
+TEST(Gather, TakesAnyLength) {
+  std::vector<std::string> texts{std::string(100, 'a') + "1", "", std::string("\0x", 2)};
+  for (const auto& [to, limit] : {std::pair(ProcessGroup::To::all, 7),
+                                  {ProcessGroup::To::first, 7},
+                                  {ProcessGroup::To::all, 1000},
+                                  {ProcessGroup::To::all, 1}}) {
+    const auto all = on_ranks<std::vector<std::string>>(
+        3, [&](size_t rank, ProcessGroup& group) { return group.gather("texts", texts[rank], to); },
+        static_cast<size_t>(limit));
+    for (size_t rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(all[rank], rank == 0 || to == ProcessGroup::To::all ? texts : std::vector<std::string>{});
+    texts[1] += "more";
+  }
 }
 
 TEST(AddUp, GivesTheMetricsOfAllRanks) {

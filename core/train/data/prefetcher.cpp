@@ -8,11 +8,18 @@ namespace pipeline::train {
 
 Prefetcher::Prefetcher(const plugins::Task& task, Options options, Sequence sequence)
     : task_(task), options_(options), sequence_(std::move(sequence)) {
-  for (unsigned i = 0; i < options_.workers; ++i)
-    workers_.push_back(start_thread("pl-load", [this] { work(); }));
+  try {
+    for (unsigned i = 0; i < options_.workers; ++i)
+      workers_.push_back(start_thread("pl-load", [this] { work(); }));
+  } catch (...) {  // there are some already
+    end();
+    throw;
+  }
 }
 
-Prefetcher::~Prefetcher() {
+Prefetcher::~Prefetcher() { end(); }
+
+void Prefetcher::end() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -54,6 +54,7 @@ class Prefetcher {
 
   std::optional<plugins::Batch> load(uint64_t index) const;
   void work();
+  void end();
 
   const plugins::Task& task_;
   const Options options_;

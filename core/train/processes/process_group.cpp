@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
+#include "core/base/socket.hpp"
 #include "core/base/standard_streams.hpp"
 #include "core/base/thread.hpp"
 #include "core/base/utf8.hpp"
@@ -34,8 +36,7 @@ ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options&
     : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
   peers::Options peer_options;
   peer_options.timeout = options.rendezvous;
-  peer_options.stall =
-      world.size > 1 ? options.stall : std::chrono::seconds(0);  // nobody waits for a process that is alone
+  peer_options.stall = options.stall;
   peer_options.cancelled = [] { return Signals::received() != 0; };
   peer_options.on_waiting = [this](const std::string& what) {
     log_.info(what);
@@ -78,7 +79,6 @@ void ProcessGroup::leave_together() {
 }
 
 ProcessGroup::Busy::Busy(ProcessGroup& processes) {
-  if (processes.world().size == 1) return;
   thread_ = start_thread("pl-busy", [this, &processes] {
     std::unique_lock lock(mutex_);
     while (!done_.wait_for(lock, std::chrono::seconds(1), [this] { return over_; }))
@@ -107,13 +107,12 @@ ProcessGroup::~ProcessGroup() {
 }
 
 std::string ProcessGroup::on_first(std::string_view what, const std::function<std::string()>& part) {
-  if (world_.size == 1) return part();
   std::string result;
   if (is_first()) {
     const Busy busy(*this);
     result = part();  // what it throws is told to the others where it is caught: guard_work, with_workspace
   }
-  return peers_->broadcast(fmt::format("first: {}", what), result);
+  return world_.size == 1 ? result : peers_->broadcast(fmt::format("first: {}", what), result);
 }
 
 std::vector<nlohmann::json> ProcessGroup::exchange(std::string_view channel, const nlohmann::json& mine) {
@@ -125,12 +124,32 @@ std::vector<nlohmann::json> ProcessGroup::exchange(std::string_view channel, con
   return all;
 }
 
+std::vector<std::string> ProcessGroup::gather(std::string_view channel, const std::string& mine, To to) {
+  if (world_.size == 1) return {mine};
+  uint64_t longest = 0;
+  for (const std::string& size :
+       peers_->all_gather(fmt::format("size of {}", channel), std::to_string(mine.size())))
+    longest = std::max<uint64_t>(longest, std::stoull(size));
+  const size_t piece = std::max<size_t>(1, options_.largest_exchange / static_cast<size_t>(world_.size));
+  std::vector<std::string> all(is_first() || to == To::all ? static_cast<size_t>(world_.size) : 0);
+  for (size_t begin = 0; begin < longest; begin += piece) {
+    const std::string_view part = std::string_view(mine).substr(std::min(begin, mine.size()), piece);
+    const std::vector<std::string> parts =
+        to == To::all ? peers_->all_gather(channel, part) : peers_->gather(channel, part);
+    for (size_t rank = 0; rank < parts.size(); ++rank) all[rank] += parts[rank];
+  }
+  return all;
+}
+
 void ProcessGroup::watch(std::vector<plugins::Communicator*> groups) {
   const std::lock_guard lock(group_mutex_);
   watched_ = std::move(groups);
 }
 
-void ProcessGroup::at(std::string_view phase, uint64_t step) { peers_->at(phase, step); }
+void ProcessGroup::at(std::string_view phase, uint64_t step) {
+  note_phase(phase, step);
+  peers_->at(phase, step);
+}
 
 std::string ProcessGroup::pending_collective() {
   const std::lock_guard lock(group_mutex_);
@@ -147,8 +166,19 @@ std::string ProcessGroup::pending_collective() {
 
 void ProcessGroup::on_failure(const peers::Failure& failure) {
   start_last_resort(failure);
+  if (failure.stalled && failure.rank == world_.rank) tell_where(failure);
   const std::lock_guard lock(group_mutex_);
   for (plugins::Communicator* group : watched_) group->abort(fmt::format("rank {} failed", failure.rank));
+}
+
+// This rank does nothing: what of it?
+void ProcessGroup::tell_where(const peers::Failure& failure) {
+  tell(failure);
+  std::string text =
+      fmt::format("rank {} (host {}) hangs here, in {}:\n", world_.rank, host_name(), phase_now());
+  text += stacks_now();  // to ask for them may wake up what hangs
+  fmt::print(stderr, "{}", printable(text));
+  log_.file_only(text);
 }
 
 // Before anything that may block.
@@ -157,9 +187,11 @@ void ProcessGroup::start_last_resort(const peers::Failure& failure) {
   if (last_resort_.joinable() || leaving_) return;
   last_resort_ = start_thread("pl-last-resort", [this, failure] {
     std::unique_lock held(mutex_);
-    if (left_.wait_for(held, kLastResort, [this] { return leaving_; })) return;
+    // Who is alone has nobody to hear of it from.
+    if (left_.wait_for(held, world_.size == 1 ? kNews : kLastResort, [this] { return leaving_; })) return;
     held.unlock();
-    ::alarm(2);  // the log's disk may hang, too
+    if (world_.size == 1 && program().is_shared) return;  // its user can interrupt it
+    ::alarm(2);                                           // the log's disk may hang, too
     tell(failure);
     log_.file_only("error: leaving without a clean end: " + peers::describe(failure));
     log_.flush();

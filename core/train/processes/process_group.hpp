@@ -26,8 +26,9 @@ namespace pipeline::train {
 class ProcessGroup {
  public:
   struct Options {
-    std::chrono::duration<double> rendezvous;  // launch.rendezvous_seconds
-    std::chrono::duration<double> stall;       // launch.stall_seconds
+    std::chrono::duration<double> rendezvous;   // launch.rendezvous_seconds
+    std::chrono::duration<double> stall;        // launch.stall_seconds
+    size_t largest_exchange = size_t{1} << 28;  // bytes of all ranks that are on the way at once, about
   };
 
   // Blocks until all processes are there. `log` must outlive it.
@@ -82,6 +83,11 @@ class ProcessGroup {
   // encoding. All ranks together.
   std::vector<nlohmann::json> exchange(std::string_view channel, const nlohmann::json& mine);
 
+  // The bytes of every rank, by rank, on rank 0 alone or on all. Of any length: they go in pieces, since one
+  // exchange has a limit. All ranks together.
+  enum class To { first, all };
+  std::vector<std::string> gather(std::string_view channel, const std::string& mine, To to);
+
   // A number for a group of ranks, the same on all of them, who open the same ones.
   unsigned next_group() { return ++groups_; }
   // When a rank fails, the collectives of `groups` end with an error, until others are named. [main]
@@ -104,6 +110,7 @@ class ProcessGroup {
 
  private:
   void on_failure(const peers::Failure& failure);
+  void tell_where(const peers::Failure& failure);
   void start_last_resort(const peers::Failure& failure);
   std::string pending_collective();
 

@@ -240,7 +240,10 @@ void Session::set_up_context(pl_context& context, const pl_run_info& info) {
     if (args_.processes != nullptr) args_.processes->peers().progress();
     log_.console().progress(what, done, total);
   };
-  context.cancelled = args_.cancelled;
+  context.cancelled = [this] {  // who asks is alive: it waits for a lock, say, or writes a long text
+    if (args_.processes != nullptr) args_.processes->peers().progress();
+    return args_.cancelled && args_.cancelled();
+  };
 }
 
 void Session::check_metric_name(std::string_view name) const {

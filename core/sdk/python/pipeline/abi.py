@@ -265,7 +265,7 @@ FINGERPRINT = _function(None, c_void_p, POINTER(Str))
 
 class Embedding(Structure):  # core/cli/embedding.h
     _fields_ = [("prefix", ctypes.c_char_p), ("command", POINTER(ctypes.c_char_p)), ("entry", ENTRY),
-                ("file", ctypes.c_char_p), ("data_fingerprint", FINGERPRINT)]
+                ("file", ctypes.c_char_p), ("stacks_signal", ctypes.c_int), ("stacks_file", ctypes.c_int), ("is_shared", ctypes.c_int), ("data_fingerprint", FINGERPRINT)]
 
 
 def string(text):

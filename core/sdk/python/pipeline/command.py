@@ -3,9 +3,12 @@
 import atexit
 import contextlib
 import ctypes
+import faulthandler
+import functools
 import importlib.util
 import inspect
 import os
+import signal
 import sys
 import threading
 
@@ -160,8 +163,8 @@ def _main(words, file, name, find_class, settings=contextlib.nullcontext):
     command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]
     if words[:1] == ["check-plugin"]:  # whose checks are children of this process, and would each import it
         importlib.import_module("torch._inductor.config")
-    embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"),
-                              fingerprint)
+    embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"), *_stacks(),
+                              "ipykernel" in sys.modules, fingerprint)
     arguments = ["pipeline", *words]
     folder = current_folder()  # the task may go elsewhere
     _flush()
@@ -189,6 +192,18 @@ def _alone(words):
         yield
     finally:
         _running = None
+
+
+@functools.cache
+def _stacks():
+    """A signal, and a file into which it writes the stacks of all threads, also while one is in a call that keeps the
+    interpreter's lock: for a run that hangs. (0, -1): there is none."""
+    try:
+        number, file = signal.SIGRTMIN + 5, os.memfd_create("stacks")
+        faulthandler.register(number, file=file, all_threads=True)
+        return number, file
+    except (AttributeError, OSError, ValueError):
+        return 0, -1
 
 
 @contextlib.contextmanager

@@ -1,0 +1,188 @@
+// What others do to a run, or to a verb's output: another process that writes there, a folder that is
+// removed, a limit of memory, a task that hangs. Each ends in an error that says it, and none in exit code 0.
+#include <csignal>
+#include <filesystem>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <test_paths.hpp>
+
+#include "core/base/file_lock.hpp"
+#include "core/base/socket.hpp"
+#include "tests/e2e/program.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace pipeline::tests {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kConfig = R"([run]
+dir = "run"
+device = "cpu"
+[task]
+plugin = "linear_regression"
+[strategy]
+plugin = "plain_sgd"
+[optimizer]
+kind = "sgd"
+lr = 0.05
+[train]
+global_batch = 16
+micro_batch = 4
+max_steps = 20
+[checkpoint]
+every = 5
+)";
+
+class Disturbed : public testing::Test {
+ protected:
+  Disturbed() { write_text(path("train.toml"), kConfig); }
+
+  fs::path path(const std::string& name) const { return folder_.path() / name; }
+  std::vector<std::string> command(const std::string& verb, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {verb, "train.toml"});
+    return pipeline_command(std::move(more));
+  }
+  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
+    return Process(command(verb, std::move(more)), folder_.path()).wait();
+  }
+  // The end of a long run to which this is done when it has a checkpoint.
+  Result disturbed(const std::function<void()>& what) const {
+    fs::remove_all(path("run"));
+    Process process(command("run", {"--set", "train.max_steps=10000000"}), folder_.path());
+    EXPECT_TRUE(
+        eventually([&] { return is_there("run/checkpoints/step-00000005") || !process.is_running(); }));
+    what();
+    return process.wait();
+  }
+  bool is_there(const std::string& name) const { return fs::exists(path(name)); }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
+  ASSERT_EQ(call("run").code, 0);
+  const struct {
+    std::string verb, output, place;
+    bool is_folder;
+  } cases[] = {{"predict", "out.csv", "out-files", false},
+               {"predict", "out-files/inside.csv", "out-files", false},
+               {"evaluate", "out.json", "out-files", false},
+               {"export", "out", "out", true},
+               {"find-lr", "out", "out", true},
+               {"predict", "", "run/submission-files", false},
+               {"evaluate", "", "run/evaluation-val-files", false},
+               {"export", "", "run/export", true}};
+  const std::string other = "process " + std::to_string(::getpid()) + " on " + host_name() +
+                            " writes there: wait for it, stop it, or choose another ";
+  for (const auto& [verb, output, place, is_folder] : cases) {
+    std::vector<std::string> more;
+    if (!output.empty()) more = {"--output", output};
+    {
+      const OutputLock lock(path(place), path(place), "");
+      const Result refused = call(verb, more);
+      EXPECT_EQ(refused.code, 2) << verb << refused.out;
+      EXPECT_THAT(refused.err, HasSubstr(other)) << verb;
+    }
+    EXPECT_EQ(call(verb, more).code, 0) << verb;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_.path()))
+      EXPECT_TRUE(entry.path().extension() != ".lock" || entry.path().filename() == ".lock") << entry.path();
+    if (output.empty()) continue;
+    fs::remove_all(path(place));
+    fs::remove_all(path(output));
+  }
+}
+
+TEST_F(Disturbed, TwoPredictionsWithOneOutputAreNeverMixed) {
+  ASSERT_EQ(call("run", {"--set", "checkpoint.keep=10"}).code, 0);
+  const std::string kFirst = "run/checkpoints/step-00000005";
+  const auto arguments = [](const std::string& checkpoint, const std::string& output) {
+    return std::vector<std::string>{
+        "--checkpoint",         checkpoint, "--output", output, "--set", "train.micro_batch=1", "--set",
+        "train.global_batch=16"};
+  };
+  ASSERT_EQ(call("predict", arguments(kFirst, "a.csv")).code, 0);
+  ASSERT_EQ(call("predict", arguments("last", "b.csv")).code, 0);
+  const std::string texts[] = {read_text(path("a.csv")), read_text(path("b.csv"))};
+  ASSERT_NE(texts[0], texts[1]);
+  Process first(command("predict", arguments(kFirst, "both.csv")), folder_.path()),
+      second(command("predict", arguments("last", "both.csv")), folder_.path());
+  const Result results[] = {first.wait(), second.wait()};
+  for (const Result& result : results)
+    if (result.code != 0) {
+      EXPECT_EQ(result.code, 2) << result.err;
+      EXPECT_THAT(result.err, HasSubstr(" writes there: "));
+    }
+  EXPECT_TRUE(results[0].code == 0 || results[1].code == 0);
+  EXPECT_THAT(read_text(path("both.csv")), AnyOf(texts[0], texts[1]));
+}
+
+TEST_F(Disturbed, ARunWhoseFilesAreTakenAwayFailsAndSaysWhatIsLost) {
+  const auto expect = [&](const std::function<void()>& what, const auto& error) {
+    const Result result = disturbed(what);
+    EXPECT_EQ(result.code, 1) << result.out;
+    EXPECT_THAT(result.err, error);
+    EXPECT_THAT(result.out, Not(HasSubstr("done: ")));
+  };
+  expect(
+      [&] {
+        std::error_code ignored;
+        while (is_there("run")) fs::remove_all(path("run"), ignored);
+      },
+      AnyOf(HasSubstr("run: was removed while the run uses it: its checkpoints and records are lost"),
+            HasSubstr("No such file")));
+  expect([&] { fs::rename(path("run"), path("moved")); },
+         AllOf(HasSubstr("run: was moved to " + path("moved").string()), HasSubstr("move it back")));
+  EXPECT_FALSE(is_there("run"));
+  expect([&] { fs::rename(path("run"), path("moved2")), fs::create_directories(path("run")); },
+         HasSubstr("run: was moved to " + path("moved2").string()));
+  expect(
+      [&] { fs::remove(path("run/metrics.jsonl")); },
+      AllOf(HasSubstr("run/metrics.jsonl: was removed or replaced"), HasSubstr("the same command goes on")));
+  ASSERT_TRUE(is_there("run/checkpoints"));
+  expect([&] { fs::remove(path("run/.lock")); },
+         HasSubstr("run/.lock: was removed while the run uses its folder"));
+  EXPECT_TRUE(is_there("run/.lock")) << "without it the same command would not take the folder for its own";
+}
+
+TEST_F(Disturbed, OneProcessThatHangsEndsAndSaysWhere) {
+  const Result result = call("run", {"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
+                                     "task.plugin=stuck", "--set", "launch.stall_seconds=1"});
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("error: no progress for 1"), HasSubstr(" in training, step 1"),
+                                HasSubstr("hangs here, in training, step 1:\n  threads: main waits")));
+}
+
+// Threads that the system does not give, and memory that ends anywhere: a sentence, never a terminated
+// process.
+TEST_F(Disturbed, WithoutMemoryItSaysSoWhereverThatIs) {
+#ifdef PIPELINE_SANITIZED
+  GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
+#endif
+  int failures = 0;
+  for (int kib = 60'000; kib <= 460'000; kib += 40'000) {
+    fs::remove_all(path("run"));
+    std::vector<std::string> limited = command("run");
+    limited.insert(limited.begin(),
+                   {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
+    const Result result = Process(limited, folder_.path()).wait();
+    if (result.code == 0) continue;
+    ++failures;
+    EXPECT_EQ(result.code, 1) << kib << ": " << result.err;
+    EXPECT_THAT(result.err, AllOf(Not(HasSubstr("terminate called")),
+                                  AnyOf(HasSubstr("error: out of memory on the host"),
+                                        HasSubstr("error: the system gives no thread"))))
+        << kib;
+  }
+  EXPECT_GT(failures, 0);
+}
+
+}  // namespace
+}  // namespace pipeline::tests
