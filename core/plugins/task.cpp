@@ -1,5 +1,6 @@
 #include "core/plugins/task.hpp"
 
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -59,6 +60,10 @@ void Task::sample_costs(uint32_t split, std::span<const uint64_t> ids, std::span
     throw Error(fmt::format("sample_costs: {} ids and room for {} costs", ids.size(), out.size()));
   call_.any("sample_costs",
             [&] { return api_.sample_costs(self_, split, ids.data(), ids.size(), out.data()); });
+  for (size_t i = 0; i < out.size(); ++i)  // they are sorted by, and NaN has no place in an order
+    if (!std::isfinite(out[i]))
+      throw Error(fmt::format("{}: sample_costs gave sample {} the cost {}, must be a finite number",
+                              call_.plugin().label(), ids[i], out[i]));
 }
 
 std::string Task::data_fingerprint() const {

@@ -1,5 +1,6 @@
 // The smallest complete task: a network learns y = sin(x) from noisy samples. `pipeline new task` copies
 // this file; change what is yours.
+#include <pipeline/numbers.hpp>
 #include <pipeline/torch/task.hpp>
 
 #include <ATen/ops/mse_loss.h>
@@ -79,6 +80,7 @@ class Sine : public pipeline::TorchTask<Config, Network, Batch> {
     const at::Tensor y = curve(batch);
     for (int64_t i = 0; i < y.size(0); ++i) {
       const double at_x = batch.x[i].item<double>(), at_y = y[i].item<double>();
+      if (std::isnan(at_y)) pipeline::fail_as_nan(std::to_string(batch.ids[size_t(i)]), "y");
       sink.row(batch.ids[size_t(i)], {std::to_string(at_x), std::to_string(at_y)});
     }
   }

@@ -159,5 +159,20 @@ TEST_F(Chat, UnusableInputIsNamed) {
                     HasSubstr("it refuses the conversation: no system turns")));
 }
 
+// Weights of which nothing can be computed, greedily and otherwise.
+TEST_F(Chat, ARuinedModelGivesNoAnswers) {
+  const Result run = call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
+                                  "train.max_steps=1", "--set", "evaluate.every=0"});
+  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  for (const char* method : {"greedy", "sample", "beam"}) {
+    const Result result = call("predict", {"--set", std::string("task.generate.method=") + method});
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("sample \"c100\": answer is nan, must be a number")) << method;
+  }
+  const Result evaluated = call("evaluate");
+  EXPECT_EQ(evaluated.code, 2) << evaluated.out;
+  EXPECT_THAT(evaluated.err, HasSubstr("loss is nan, must be a number"));
+}
+
 }  // namespace
 }  // namespace pipeline::tests

@@ -191,6 +191,23 @@ TEST_F(Sequences, TrainAlikeOnAnyNumberOfProcesses) {
   EXPECT_EQ(read_text(path("three/splits.csv")), read_text(path("run/splits.csv")));
 }
 
+TEST_F(Sequences, VariantsOfARuinedModelAreAnError) {
+  ASSERT_EQ(call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
+                         "train.max_steps=1", "--set", "evaluate.every=0"})
+                .code,
+            0);
+  const Protein& protein = proteins_.front();
+  write_text(path("one.fasta"), ">P0\n" + protein.letters + "\n");
+  write_text(path("dms.csv"), "id,mutation\nP0," + protein.letters.substr(0, 1) + "1W\n");
+  for (const char* scoring : {"masked", "wild-type", "pseudo-perplexity"}) {
+    const Result result =
+        call("predict", {"--set", "task.test_path=one.fasta", "--set", "task.predict.mutations=dms.csv",
+                         "--set", std::string("task.predict.scoring=") + scoring});
+    EXPECT_EQ(result.code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("sample \"P0\": score (variants.csv) is nan, must be a number"));
+  }
+}
+
 TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
   write_text(path("dms.csv"), "id,mutation,dms\nP0," + proteins_.front().letters.substr(0, 1) + "1W,2\nP0," +

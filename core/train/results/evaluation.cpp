@@ -90,6 +90,24 @@ struct Share {
 
 constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
 
+// A model that computes none for a sample gives figures that are none, or seem to be good. Between steps that
+// is the run's affair, which has diverged.
+void require_number(const plugins::Task& task, const EvaluationRequest& request, const plugins::Batch& batch,
+                    const plugins::EvaluationValue& value) {
+  if (!std::isnan(value.sum) || request.purpose != PL_PURPOSE_EVALUATE) return;
+  std::vector<std::string> names;
+  for (const uint64_t id : batch.ids()) names.push_back(task.sample_name(request.split, id));
+  throw Error(
+      PL_ERROR_CONFIG,
+      fmt::format(
+          "evaluate: sample{} {}: {} is nan, must be a number: the model computes none for {}. Are its "
+          "weights ruined (try an earlier --checkpoint), or is train.precision too narrow (try "
+          "\"fp32\")?{}",
+          names.size() == 1 ? "" : "s", observe::listed(names), value.name,
+          names.size() == 1 ? "it" : "one of them",
+          names.size() == 1 ? "" : " With train.micro_batch = 1 the sample is named."));
+}
+
 Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const plugins::Batch& batch,
                  uint64_t begin) {
   Share::Batch result{.samples = batch.info().samples};
@@ -99,7 +117,11 @@ Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const pl
   args.samples_to_show = request.shown > begin ? request.shown - begin : 0;
   task.evaluate(
       batch, args,
-      {.value = [&](plugins::EvaluationValue value) { result.values.push_back(std::move(value)); },
+      {.value =
+           [&](plugins::EvaluationValue value) {
+             require_number(task, request, batch, value);
+             result.values.push_back(std::move(value));
+           },
        .record = [&](plugins::EvaluationRecord record) { result.records.push_back(std::move(record)); },
        .sample =
            [&](uint64_t id, std::string_view text) {
@@ -114,8 +136,10 @@ std::vector<Share> exchange(ProcessGroup& processes, Share mine) {
   if (processes.world().size == 1) {
     all.push_back(std::move(mine));
   } else {
-    for (const nlohmann::json& share : processes.exchange("evaluate", mine))
-      all.push_back(share.get<Share>());
+    std::string bytes;
+    nlohmann::json::to_cbor(nlohmann::json(mine), bytes);  // may be of any length: records
+    for (const std::string& share : processes.gather("evaluate", bytes, ProcessGroup::To::all))
+      all.push_back(nlohmann::json::from_cbor(share).get<Share>());
   }
   return all;
 }

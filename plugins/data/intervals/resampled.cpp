@@ -1,6 +1,7 @@
 #include "plugins/data/intervals/resampled.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -45,7 +46,7 @@ std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
       const auto& samples = *clusters[draws.below(clusters.size())];
       drawn.insert(drawn.end(), samples.begin(), samples.end());
     }
-    if (const auto value = figure(drawn)) figures.push_back(*value);
+    if (const auto value = figure(drawn); value && !std::isnan(*value)) figures.push_back(*value);
   }
   if (figures.size() < kDraws / 2) return std::nullopt;
   std::ranges::sort(figures);

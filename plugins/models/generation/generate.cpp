@@ -7,6 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <pipeline/numbers.hpp>
+
 namespace pipeline::generation {
 namespace {
 
@@ -36,6 +38,14 @@ class Rows {
   at::Tensor logits_;
 };
 
+// Of a prompt's rows. What has an infinite logit has probabilities that are NaN.
+bool can_go_on(std::span<const float> logits, size_t prompt, const GenerationOptions& options) {
+  if (!has_nan(logits) && std::isfinite(*std::ranges::max_element(logits))) return true;
+  if (!options.on_nan) fail("the model's logits are nan, must be numbers: are its weights ruined?");
+  options.on_nan(prompt);
+  return false;
+}
+
 Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const GenerationOptions& options) {
   Sequences results(prompts.size());
   std::vector<int64_t> active;
@@ -45,6 +55,7 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
     std::vector<int64_t> still_active, tokens;
     for (size_t row = 0; row < active.size(); ++row) {
       const int64_t p = active[row];
+      if (!can_go_on(logits(static_cast<int64_t>(row)), static_cast<size_t>(p), options)) continue;
       const double draw =
           uniform(options.seed, prompts[static_cast<size_t>(p)].id, static_cast<uint64_t>(step));
       const int64_t token = choose_token(logits(static_cast<int64_t>(row)), options.sampling, draw);
@@ -97,6 +108,8 @@ class BeamSearch {
 
   // logits: (running().size(), vocab) row by row.
   void advance(std::span<const float> logits);
+
+  void end() { done_ = true; }
 
   // The best finished beam, without the end-of-text token; the best running one when none has finished.
   std::vector<int64_t> best() const;
@@ -169,7 +182,10 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
                        const GenerationOptions& options) {
   std::vector<BeamSearch> searches(prompts.size(), BeamSearch(options));
   Rows logits(decoder.prompt_logits());
-  for (size_t p = 0; p < prompts.size(); ++p) searches[p].advance(logits(static_cast<int64_t>(p)));
+  const auto advance = [&](size_t p, std::span<const float> of_beams) {
+    can_go_on(of_beams, p, options) ? searches[p].advance(of_beams) : searches[p].end();
+  };
+  for (size_t p = 0; p < prompts.size(); ++p) advance(p, logits(static_cast<int64_t>(p)));
   while (true) {
     std::vector<int64_t> slots, tokens;
     for (size_t p = 0; p < prompts.size(); ++p) {
@@ -186,10 +202,10 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
     if (slots.empty()) break;
     logits = Rows(decoder.append(slots, tokens));
     int64_t row = 0;
-    for (BeamSearch& search : searches) {
-      if (search.done()) continue;
-      const auto beams = static_cast<int64_t>(search.running().size());
-      search.advance(logits(row, beams));
+    for (size_t p = 0; p < searches.size(); ++p) {
+      if (searches[p].done()) continue;
+      const auto beams = static_cast<int64_t>(searches[p].running().size());
+      advance(p, logits(row, beams));
       row += beams;
     }
   }

@@ -20,7 +20,7 @@ struct SamplingOptions {
 double uniform(uint64_t seed, uint64_t sample_id, uint64_t step);
 
 // The next token. `draw` in [0, 1) picks among those that the options leave, likeliest first; equal logits go
-// by token id.
+// by token id. No logit may be NaN.
 int64_t choose_token(std::span<const float> logits, const SamplingOptions& options, double draw);
 
 struct Prompt {
@@ -37,6 +37,9 @@ struct GenerationOptions {
       1;  // with beams > 1 scores are divided by length^penalty: above 0 favours long ones
   uint64_t seed = 0;
   at::ScalarType compute = at::kFloat;
+  // Called with a prompt's place where the model computes no logits for it, but NaN: its text ends there.
+  // Without, that is an error.
+  std::function<void(size_t prompt)> on_nan = nullptr;
   // With beams = 1 and one prompt: called with each token as it comes; false: enough.
   std::function<bool(int64_t token)> on_token = nullptr;
 

@@ -17,6 +17,7 @@ TEST(Spearman, IsTheCorrelationOfRanks) {
   EXPECT_EQ(of({1, 1}, {1, 2}), std::nullopt);
   EXPECT_EQ(of({1}, {1}), std::nullopt);
   EXPECT_EQ(of({}, {}), std::nullopt);
+  EXPECT_TRUE(std::isnan(*of({1, NAN, 3}, {1, 2, 3})));
 }
 
 TEST(AreaUnderRoc, IsTheShareOfPairsInTheirOrder) {
@@ -28,6 +29,7 @@ TEST(AreaUnderRoc, IsTheShareOfPairsInTheirOrder) {
   EXPECT_NEAR(*of({0.5, 0.5, 0.5}, {0, 1, 0}), 0.5, 1e-12);
   EXPECT_NEAR(*of({1, 2, 2, 3}, {0, 1, 0, 1}), 3.5 / 4, 1e-12);
   EXPECT_EQ(of({1, 2}, {1, 1}), std::nullopt);
+  EXPECT_TRUE(std::isnan(*of({NAN, NAN, NAN}, {0, 1, 0})));
 }
 
 TEST(Confusion, HasTheFiguresOfTheField) {

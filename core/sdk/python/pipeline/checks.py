@@ -69,6 +69,14 @@ def checked_rows(rows, count, columns):
     return rows
 
 
+def check_numbers(row, columns, name):
+    """That a row of predict() has no NaN, which its reader would take for a number."""
+    for column, value in zip(columns, row):
+        if (isinstance(value, float) or hasattr(value, "dtype")) and value != value:
+            raise TaskError(f"predict() returned nan in the column {column} of sample {name()}, must return a number, or \"\" where there is "
+                            "none: are the model's weights ruined (try an earlier --checkpoint), or is train.precision too narrow?")
+
+
 def checked_dict(values, method):
     if not isinstance(values, dict):
         raise TaskError(f"{method}() returned {type(values).__name__}, must return a dict")

@@ -10,8 +10,8 @@ import torch
 
 from . import abi, runtime
 from .buffers import Buffers, pack, unpack
-from .checks import checked_count, checked_dict, checked_layers, checked_loss, checked_metric, checked_number, checked_rows, \
-    checked_weight
+from .checks import check_numbers, checked_count, checked_dict, checked_layers, checked_loss, checked_metric, checked_number, \
+    checked_rows, checked_weight
 from .evaluation import Results, report
 from .habits import uncalled
 from .host import ConfigError, Context, TaskError
@@ -30,8 +30,8 @@ _told_of = set()  # classes whose misspelt methods were named
 
 
 class _Batch:
-    def __init__(self, ids, data):
-        self.ids, self.data = ids, data
+    def __init__(self, split, ids, data):
+        self.split, self.ids, self.data = split, ids, data
         self.weight = self.tokens = self.positions = 0
 
 
@@ -145,7 +145,7 @@ class TaskObject:
             raise IndexError(f"sample {max(ids)} of split {split}, which has {count}")
         with torch.no_grad():
             make = self._loaders.load if self._loaders else self.task.batch
-            batch = _Batch(ids, make(split, ids, args.epoch))
+            batch = _Batch(split, ids, make(split, ids, args.epoch))
             if batch.data is None:
                 raise TaskError("batch() returned None, must return a batch")
             batch.weight = checked_weight(self.task.weight(batch.data, len(ids)))
@@ -256,6 +256,7 @@ class TaskObject:
 
         def work(data):
             for sample, row in zip(batch.ids, checked_rows(self.task.predict(data), len(batch.ids), self.task.columns)):
+                check_numbers(row, self.task.columns, lambda: self.task.sample_name(batch.split, sample))
                 texts = [abi.string(runtime.cell(value)) for value in row]
                 fields = (abi.Str * len(texts))(*texts)
                 self.host.check(sink.row(sink.user, sample, fields, len(texts)))

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
+#include <pipeline/numbers.hpp>
 
 #include "core/base/utf8.hpp"
 #include "generation/generate.hpp"
@@ -29,12 +30,15 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-std::vector<Chat::Answered> Chat::answer(Split split, const std::vector<uint64_t>& ids) {
+std::vector<Chat::Answered> Chat::answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
   const GenerateOptions& wanted = config().generate;
   const ChatFormat& format = corpus_->format();
-  const auto options =
+  auto options =
       wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
   std::vector<Answered> all;
+  options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
+    if (purpose != Purpose::kValidate) fail_as_nan(one_line(all[i].name), "answer");
+  };
   std::vector<generation::Prompt> prompts;
   for (const uint64_t id : ids) {
     const Conversation conversation = corpus_->conversation(split, id);
@@ -70,7 +74,7 @@ void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
     if (conversation.turns.back().is_assistant()) ids.push_back(batch.ids[i]);
   }
   if (ids.empty()) return;
-  for (const Answered& one : answer(batch.split, ids)) {
+  for (const Answered& one : answer(batch.split, sink.purpose(), ids)) {
     const answers::AnswerScore score = answers::score_answer(one.truth, one.answer);
     sink.sample(one.id, concat("  ", one_line(one.name), ": ", one_line(one.question), "\n    real:    ",
                                one_line(one.truth), "\n    written: ", one_line(one.answer)));
@@ -122,7 +126,7 @@ void Chat::show_mask(const ChatBatch& batch, const PredictionSink& sink) {
 
 void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
   if (shows_mask()) return show_mask(batch, sink);
-  for (const Answered& one : answer(batch.split, batch.ids)) {
+  for (const Answered& one : answer(batch.split, Purpose::kPredict, batch.ids)) {
     sink.row(one.id, {one.question, one.answer});
     if (!config().ask.prompt.empty()) context().info(one.answer);
   }

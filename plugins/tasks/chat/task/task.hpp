@@ -87,7 +87,7 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
   Sequence sequence(Split split, uint64_t id, uint64_t epoch = 0) const;
-  std::vector<Answered> answer(Split split, const std::vector<uint64_t>& ids);
+  std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids);
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;

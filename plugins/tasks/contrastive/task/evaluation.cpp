@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
+#include <pipeline/numbers.hpp>
 
 #include <cstdio>
 #include <map>
@@ -61,6 +62,9 @@ void ContrastiveTask::evaluate(const ContrastiveBatch& batch, EvaluationSink& si
               picture_texts::shared_contents(source.conversations[record], source.images).front());
         });
     const at::Tensor both = embedded[static_cast<int64_t>(i)];
+    if (sink.purpose() == Purpose::kEvaluate)
+      require_numbers(std::span(both.const_data_ptr<float>(), static_cast<size_t>(both.numel())),
+                      sample_name(batch.split, batch.ids[i]), "embedding");
     sink.record(batch.ids[i], kPairRecord,
                 picture.hex() + std::string(static_cast<const char*>(both.const_data_ptr()), both.nbytes()));
   }

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+
+#include <pipeline/numbers.hpp>
 
 namespace pipeline::protein {
 namespace {
 
-// From 0; equal values have the mean of their ranks.
+// From 0; equal values have the mean of their ranks. Where one is NaN there is no order, and every rank is
+// NaN.
 std::vector<double> ranks_of(std::span<const double> values) {
+  if (has_nan(values)) return std::vector(values.size(), std::numeric_limits<double>::quiet_NaN());
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, [&](size_t a, size_t b) { return values[a] < values[b]; });

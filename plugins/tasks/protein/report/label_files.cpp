@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <pipeline/numbers.hpp>
+
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/heat_map.hpp"
 #include "plugins/tasks/protein/report/predictions.hpp"
@@ -79,7 +81,7 @@ std::string pair_rows(const LabelledSample& one, bool with_header) {
     for (uint32_t j = i + 1; j < residues.size(); ++j)
       if (residues[j].position - residues[i].position >= kLeastApart)
         pairs.push_back({i, j, one.predicted[i * residues.size() + j]});
-  std::ranges::stable_sort(pairs, std::greater<>(), &Pair::log_odds);
+  std::ranges::stable_sort(pairs, Falling(), &Pair::log_odds);
   pairs.resize(std::min(pairs.size(), kPerResidue * residues.size()));
   std::string csv;
   if (with_header)

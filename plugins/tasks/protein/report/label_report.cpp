@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <pipeline/numbers.hpp>
 #include <set>
 
 #include "plugins/data/files/hash128.hpp"
@@ -344,7 +345,7 @@ std::vector<float> contact_figures(std::span<const float> log_odds, std::span<co
   // Pairs with the same score stay in the order of the chain.
   std::ranges::stable_sort(pairs, {}, &Pair::apart);
   set(kNearestL, 1);
-  std::ranges::stable_sort(pairs, std::greater<>(), &Pair::score);
+  std::ranges::stable_sort(pairs, Falling(), &Pair::score);
   set(kTopL, 1), set(kTopL2, 2), set(kTopL5, 5);
   std::erase_if(pairs, [](const Pair& pair) { return pair.apart < kLongRange; });
   set(kLongL, 1), set(kLongL2, 2), set(kLongL5, 5);

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <pipeline/numbers.hpp>
+
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/heat_map.hpp"
 
@@ -40,7 +42,8 @@ std::string residue_table(const Predicted& predicted, int64_t top) {
     const Residue& residue = predicted.sample.residues[i];
     std::array<uint8_t, kAminoAcidCount> order;
     std::iota(order.begin(), order.end(), uint8_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) { return log_p[a] > log_p[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint8_t a, uint8_t b) { return Falling()(log_p[a], log_p[b]); });
     const auto probability = [&](uint8_t a) {
       return decimal(std::exp(static_cast<double>(log_p[a])), kDecimals);
     };

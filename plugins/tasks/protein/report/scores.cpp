@@ -31,11 +31,12 @@ std::optional<Interval> interval_of_mean(std::span<const Part> parts) {
 
 void Scores::add(const Target& target, LogProbabilities predicted) {
   const float right = predicted[target.amino_acid];
-  // Of equal ones the first is taken for the likelier, or a model that knows nothing would seem to be right.
+  // Of equal ones the first is taken for the likelier, or a model that knows nothing would seem to be right;
+  // and so would one that computes NaN.
   const auto before = std::count_if(predicted.begin(), predicted.begin() + target.amino_acid,
-                                    [&](float p) { return p >= right; });
+                                    [&](float p) { return !(p < right); });
   const auto behind = std::count_if(predicted.begin() + target.amino_acid, predicted.end(),
-                                    [&](float p) { return p > right; });
+                                    [&](float p) { return !(p <= right); });
   const auto best =
       static_cast<uint8_t>(std::max_element(predicted.begin(), predicted.end()) - predicted.begin());
   const auto majority =

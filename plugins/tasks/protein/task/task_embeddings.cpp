@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <pipeline/numbers.hpp>
 
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/tasks/protein/report/embedding_map.hpp"
@@ -10,6 +11,14 @@
 #include "plugins/tasks/protein/task/task.hpp"
 
 namespace pipeline::protein {
+
+namespace {
+
+std::span<const float> numbers_of(const at::Tensor& contiguous) {
+  return {contiguous.const_data_ptr<float>(), static_cast<size_t>(contiguous.numel())};
+}
+
+}  // namespace
 
 int64_t ProteinTask::embedded_layer() {
   const int64_t layer = config().predict.layer < 0 ? model().layers() : config().predict.layer;
@@ -30,7 +39,7 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
     const Embeddings embeddings = model().embeddings(packed, pass(), layer);
-    const at::Tensor residues = embeddings.residues.to(at::kCPU),
+    const at::Tensor residues = embeddings.residues.to(at::kCPU).contiguous(),
                      chains = embeddings.chains.defined() ? embeddings.chains.to(at::kCPU) : at::Tensor();
     int64_t chain = 0;
     for (size_t i = begin; i < end; ++i) {
@@ -38,6 +47,7 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
       const int64_t count = dataset_->row(batch.split, id).chains;
       const auto at = static_cast<int64_t>(i - begin);
       const at::Tensor own = residues.narrow(0, packed.sequences.start(at), packed.sequences.length(at));
+      require_numbers(numbers_of(own), dataset_->name(batch.split, id), "embedding");
       if (config().predict.wants("embeddings")) {
         if (!chain_files_)
           chain_files_.emplace(dataset_->size(batch.split), model().width(), metadata(layer));

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
+#include <pipeline/numbers.hpp>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/label_files.hpp"
@@ -242,6 +243,8 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
   size_t row = 0, pair = 0;
   for (size_t s = 0; s < batch.ids.size(); ++s) {
     const std::span<const float> predicted = predictions.next();
+    if (sink.purpose() == Purpose::kEvaluate)
+      require_numbers(predicted, dataset_->name(batch.split, batch.ids[s]), "prediction");
     LabelRecord record{.cluster = dataset_->row(batch.split, batch.ids[s]).cluster_key};
     double loss = 0, count = 1;
     if (form.of == Of::kPairs) {
@@ -302,6 +305,7 @@ void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink
                                .chain = dataset_->chain_names(batch.split, id).front(),
                                .labels = dataset_->labels(batch.split, id),
                                .predicted = predictions.next()};
+      require_numbers(one.predicted, one.name, form.of == Of::kPairs ? "contacts" : "prediction");
       sink.row(id, label_row(form, one));
       if (form.of == Of::kChains) continue;
       sink.append(id, form.of == Of::kPairs ? kContactFile : kLabelFile, label_rows(form, one, id == 0));

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include <ATen/core/Tensor.h>
+#include <pipeline/numbers.hpp>
 
 #include "plugins/tasks/protein/data/report_text.hpp"
 #include "plugins/tasks/protein/report/label_files.hpp"
@@ -60,6 +61,7 @@ void ProteinTask::score(Split split, uint64_t id, const PredictionSink& sink) {
   const Predicted predicted{.sample = sample,
                             .chain_names = dataset_->chain_names(split, id),
                             .log_p = predict_all(sample, split, id)};
+  require_numbers(std::span<const float>(predicted.log_p), dataset_->name(split, id), "perplexity");
   sink.file(id, file + "-residues.csv", residue_table(predicted, config().predict.top));
   sink.file(id, file + "-mutations.csv", mutation_table(predicted));
   sink.append(id, "mutations.csv", mutation_rows(predicted, dataset_->name(split, id), id == 0));

@@ -13,6 +13,7 @@
 #include <set>
 
 #include <ATen/core/Tensor.h>
+#include <pipeline/numbers.hpp>
 
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/text_pairs/table.hpp"
@@ -190,6 +191,7 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
     const std::vector<double> scores = config().predict.scoring == "pseudo-perplexity"
                                            ? pseudo_likelihoods(sample, usable)
                                            : marginals(sample, usable);
+    require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
     for (size_t i = 0, next = 0; i < wanted.size(); ++i)
       add(*wanted[i], problems[i].empty() ? decimal(scores[next++], kScoreDigits) : "", problems[i]);
   }

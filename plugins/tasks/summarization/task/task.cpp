@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <pipeline/numbers.hpp>
+
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
@@ -225,10 +227,15 @@ std::string Summarization::text(const TokenView& tokens) const {
   return corpus_->tokenizer().decode(ids);
 }
 
-std::vector<std::string> Summarization::write_summaries(Split split, const std::vector<uint64_t>& ids) {
+std::vector<std::string> Summarization::write_summaries(Split split, Purpose purpose,
+                                                        const std::vector<uint64_t>& ids) {
   const GenerateConfig& wanted = config().generate;
-  const auto options =
+  auto options =
       wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
+  options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
+    if (purpose != Purpose::kValidate)
+      fail_as_nan(one_line(std::string(corpus_->sample(split, ids[i]).id)), "summary");
+  };
   std::vector<generation::Prompt> prompts;
   for (const uint64_t id : ids)
     prompts.push_back(
@@ -255,7 +262,7 @@ void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& si
   for (size_t i = 0; i < batch.ids.size(); ++i)
     if (is_scored(sink, batch.split, batch.ids[i]) || i < sink.samples_left()) ids.push_back(batch.ids[i]);
   if (ids.empty()) return;
-  const std::vector<std::string> written = write_summaries(batch.split, ids);
+  const std::vector<std::string> written = write_summaries(batch.split, sink.purpose(), ids);
   for (size_t i = 0; i < ids.size(); ++i) {
     const TokenSample sample = corpus_->sample(batch.split, ids[i]);
     const std::string document = text(sample.document), summary = text(sample.summary);
@@ -271,7 +278,7 @@ void Summarization::evaluate(const SummarizationBatch& batch, EvaluationSink& si
 }
 
 void Summarization::predict(const SummarizationBatch& batch, const PredictionSink& sink) {
-  const std::vector<std::string> written = write_summaries(batch.split, batch.ids);
+  const std::vector<std::string> written = write_summaries(batch.split, Purpose::kPredict, batch.ids);
   for (size_t i = 0; i < batch.ids.size(); ++i) {
     sink.row(batch.ids[i], {written[i]});
     if (!config().ask.prompt.empty()) context().info(written[i]);

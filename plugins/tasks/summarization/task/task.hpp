@@ -70,7 +70,7 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void warn_of_scripts() const;  // that ROUGE does not see
   void check_paths() const;      // of the files that the configuration names
   bool is_scored(const EvaluationSink& sink, Split split, uint64_t id) const;
-  std::vector<std::string> write_summaries(Split split, const std::vector<uint64_t>& ids);
+  std::vector<std::string> write_summaries(Split split, Purpose purpose, const std::vector<uint64_t>& ids);
   std::string text(const TokenView& tokens) const;
   hugging_face::OwnTokens own_tokens() const;
 

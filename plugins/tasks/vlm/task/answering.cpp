@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
+#include <pipeline/numbers.hpp>
 
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
@@ -27,10 +28,15 @@ at::Tensor VlmTask::rows_of(const VlmTaskBatch& batch, const at::Tensor& seen,
 
 std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
                                           const std::vector<Conversation>& conversations,
-                                          const std::vector<Question>& questions, bool with_pictures) {
+                                          const std::vector<Question>& questions, Purpose purpose,
+                                          bool with_pictures) {
   const GenerateOptions& wanted = config().generate;
-  const auto options =
+  auto options =
       wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(batch.split)), pass().compute);
+  options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
+    if (purpose != Purpose::kValidate)
+      fail_as_nan(printable(conversations[questions[i].sample].id, ""), "answer");
+  };
   at::Tensor seen;
   if (with_pictures && batch.has_pictures())
     seen = rows_of(batch, model().features(batch, pass()), conversations, questions);
@@ -60,7 +66,7 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
     conversations.push_back(conversation(batch.split, batch.ids[i]));
     questions.push_back({i, last_question(conversations[i])});
   }
-  const std::vector<std::string> written = answers(batch, conversations, questions, true);
+  const std::vector<std::string> written = answers(batch, conversations, questions, Purpose::kPredict, true);
   for (size_t i = 0; i < questions.size(); ++i) {
     const Turn& question = conversations[i].turns[2 * questions[i].index];
     sink.row(batch.ids[i], {plain_question(question.text), written[i]});

@@ -65,9 +65,10 @@ void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Convers
     if (conversations[i].turns.size() > 1) questions.push_back({i, 0});
   }
   if (questions.empty()) return;
-  const std::vector<std::string> written = answers(batch, conversations, questions, true);
-  const std::vector<std::string> blind =
-      is_full ? answers(batch, conversations, questions, false) : std::vector<std::string>(written.size());
+  const std::vector<std::string> written = answers(batch, conversations, questions, sink.purpose(), true);
+  const std::vector<std::string> blind = is_full
+                                             ? answers(batch, conversations, questions, sink.purpose(), false)
+                                             : std::vector<std::string>(written.size());
   for (size_t i = 0; i < questions.size(); ++i) {
     const Conversation& conversation = conversations[questions[i].sample];
     const uint64_t id = batch.ids[questions[i].sample];

@@ -56,13 +56,13 @@ Recall recall_of(std::span<const float> scores, size_t pictures) {
     for (size_t p = 0; p < pictures; ++p) sum += std::exp(score(p, c) - most);
     usual[c] = most + std::log(sum / static_cast<double>(pictures));
   }
-  Recall recall;
+  Recall recall;  // of NaN none is best
   for (size_t i = 0; i < pictures; ++i) {
     bool caption_is_best = true, picture_is_best = true;
     for (size_t j = 0; j < captions; ++j)
-      if (j != i && score(i, j) - usual[j] >= score(i, i) - usual[i]) caption_is_best = false;
+      if (j != i && !(score(i, j) - usual[j] < score(i, i) - usual[i])) caption_is_best = false;
     for (size_t j = 0; j < pictures; ++j)
-      if (j != i && score(j, i) >= score(i, i)) picture_is_best = false;
+      if (j != i && !(score(j, i) < score(i, i))) picture_is_best = false;
     recall.captions += caption_is_best;
     recall.pictures += picture_is_best;
   }

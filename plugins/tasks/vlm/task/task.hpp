@@ -100,7 +100,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
                      const std::vector<Conversation>& conversations,
                      const std::vector<Question>& questions) const;
   std::vector<std::string> answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
-                                   const std::vector<Question>& questions, bool with_pictures);
+                                   const std::vector<Question>& questions, Purpose purpose,
+                                   bool with_pictures);
   void score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                      EvaluationSink& sink);
   void score_without_pictures(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
