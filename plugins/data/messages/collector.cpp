@@ -1,6 +1,9 @@
 #include "plugins/data/messages/collector.hpp"
 
+#include <algorithm>
 #include <utility>
+
+#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -43,6 +46,8 @@ void Collector::take(std::vector<Outcome>&& outcomes) {
       continue;
     }
     ++report_.used;
+    words_for_none_ += static_cast<uint64_t>(
+        std::ranges::count_if(outcome.conversation.turns, text_pairs::is_word_for_none, &Turn::text));
     sink_(std::move(outcome.conversation));
   }
 }

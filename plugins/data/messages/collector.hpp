@@ -38,6 +38,8 @@ class Collector {
   // Waits until all are handed on.
   void finish();
   ReadReport& report() { return report_; }
+  // Of those handed on: turns whose text is "nan", "None" or the like.
+  uint64_t words_for_none() const { return words_for_none_; }
 
  private:
   struct Record {
@@ -56,6 +58,7 @@ class Collector {
   ReadReport& report_;
   std::vector<Record> batch_;
   size_t batch_bytes_ = 0;
+  uint64_t words_for_none_ = 0;
   files::OrderedWork<std::vector<Record>, std::vector<Outcome>> work_;
 };
 

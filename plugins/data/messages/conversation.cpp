@@ -41,7 +41,9 @@ size_t marks_in(std::string_view text) {
 ordered_json Conversation::variables() const {
   ordered_json messages = ordered_json::array();
   for (const Turn& turn : turns) {
+    const bool is_list = !turn.parts.empty() && marks_in(turn.text) == 0;
     ordered_json message{{"role", turn.role}, {"content", turn.text}};
+    if (is_list) message["content"] = ordered_json::parse(turn.parts);
     add_members(message, turn.more);
     messages.push_back(std::move(message));
   }
@@ -61,7 +63,7 @@ std::string Conversation::pack() const {
   out.append(files::bytes_of(answered));
   for (const std::string& answer : answers) put(out, answer);
   for (const Turn& turn : turns) {
-    for (const std::string* text : {&turn.role, &turn.text, &turn.more}) put(out, *text);
+    for (const std::string* text : {&turn.role, &turn.text, &turn.more, &turn.parts}) put(out, *text);
     out += turn.is_learnt ? '1' : '0';
   }
   return out;
@@ -81,7 +83,8 @@ Conversation Conversation::unpack(std::string_view bytes) {
   if (!files::take(bytes, answered)) take_text(bytes);  // throws
   for (uint64_t i = 0; i < answered; ++i) result.answers.push_back(take_text(bytes));
   while (!bytes.empty()) {
-    Turn turn{.role = take_text(bytes), .text = take_text(bytes), .more = take_text(bytes)};
+    Turn turn;
+    for (std::string* text : {&turn.role, &turn.text, &turn.more, &turn.parts}) *text = take_text(bytes);
     char is_learnt = 0;
     if (!files::take(bytes, is_learnt)) take_text(bytes);  // throws
     turn.is_learnt = is_learnt == '1';

@@ -28,6 +28,8 @@ struct Turn {
   std::string text;
   std::string more = {};  // the message's other members, a JSON object: tool_calls, name, ...; empty: none
   bool is_learnt = true;  // of an assistant's: "weight": 0 says no
+  // Where its content is a list, that list as JSON, pictures as {"type": "image"}; empty: it is the text.
+  std::string parts = {};
 
   bool is_assistant() const { return role == "assistant"; }
 };

@@ -167,6 +167,8 @@ void read_objects(const sources::SourceFiles& source, const std::vector<std::str
                                 visit);
   }
   collector.finish();
+  if (const std::string note = text_pairs::note_of_words_for_none(collector.words_for_none()); !note.empty())
+    collector.report().notes += source.named + ": " + note + "\n";
 }
 
 void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& columns,
@@ -190,8 +192,51 @@ void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& c
   add_pair_report(pairs, collector.report());
 }
 
+namespace {
+
+// What of a record's own is read, beside its turns or texts.
+std::vector<std::string> used_columns(const std::vector<std::string>& names, const Columns& wanted) {
+  std::vector<std::string> used{
+      "id", "image", "images", "system", "system_prompt", "tools", "chat_template_kwargs"};
+  const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  if (const auto turns = std::ranges::find_if(kTurnKeys, has); turns != std::end(kTurnKeys)) {
+    used.emplace_back(*turns);
+  } else if (const auto columns = columns_among(names, wanted)) {
+    used.insert(used.end(), {columns->question, columns->answer, columns->context, "history"});
+  }
+  return used;
+}
+
+}  // namespace
+
+std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted) {
+  const std::vector<std::string> used = used_columns(names, wanted);
+  std::string note = text_pairs::note_of_unused(names, used);
+  const auto has = [](const std::vector<std::string>& list, const char* name) {
+    return std::ranges::find(list, name) != list.end();
+  };
+  const auto is_left = [&](const char* name) { return has(names, name) && !has(used, name); };
+  const bool is_text = has(used, "text");
+  if (is_left("label") && !is_text)
+    note +=
+        ": where \"label\" says which answers are wanted (unpaired preference, as KTO takes it), all are "
+        "learnt alike: take out those that are not";
+  else if (is_left("label"))
+    note += ": \"label\" is not learnt, only the text";
+  if (is_left("chosen") && is_left("rejected"))
+    note +=
+        ": pairs of preference are not learnt here: name \"chosen\" by task.data.answer_column to learn what "
+        "was chosen";
+  return note;
+}
+
 void read_texts(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
+  const std::vector<std::string> names =
+      text_pairs::column_names(source.paths.front(), source.format, record_keys(options.columns));
+  if (const std::string note = note_of_unused(names, options.columns);
+      options.answer_required && !note.empty())
+    collector.report().notes += source.named + ": " + note + "\n";
   if (source.format == sources::Format::kJson || source.format == sources::Format::kParquet)
     read_objects(
         source, record_keys(options.columns),

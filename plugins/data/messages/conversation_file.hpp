@@ -35,6 +35,10 @@ void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& c
                 text_pairs::Quotes quotes, const std::function<Conversation(text_pairs::Pair&&)>& make,
                 Collector& collector, const ReadHooks& hooks);
 
+// For people, of the names of a record's columns those that conversation_of() does not read, and what that
+// means of those that others learn from. Empty: it reads all.
+std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted);
+
 struct TextOptions {
   Columns columns = {};  // empty: one of those that columns_among() knows
   bool answer_required = true;

@@ -13,7 +13,7 @@ namespace {
 using files::Hash128;
 
 // The conversations in order. The summary is the notes, a zero and the report.
-constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 8};
+constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 9};
 
 const std::regex& cache_names() {
   static const std::regex names(

@@ -7,28 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/data/files/base64.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/messages/record_values.hpp"
 
 namespace pipeline::messages {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-std::string kind_of(const json& value) {
-  return value.is_null()      ? "null"
-         : value.is_array()   ? "a list"
-         : value.is_object()  ? "an object"
-         : value.is_boolean() ? "true or false"
-         : value.is_number()  ? "a number"
-                              : "text";
-}
-
-const json* find(const json& object, std::string_view key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
 
 std::string text_at(const json& object, const char* key) {
   if (find(object, key) == nullptr) throw DataError("a turn without \"" + std::string(key) + "\"");
@@ -39,18 +23,6 @@ std::string text_at(const json& object, const char* key) {
 std::string number_or_bool(const json& id) {
   if (!id.is_primitive()) throw DataError("\"id\" is " + kind_of(id) + ", must be text or a number");
   return id.dump();
-}
-
-// Of "data:image/png;base64,...": RFC 2397.
-std::string bytes_within(const std::string& data) {
-  const size_t comma = data.find(',');
-  const std::string_view kind = std::string_view(data).substr(0, std::min(comma, data.size()));
-  std::optional<std::string> bytes;
-  if (comma != std::string::npos && kind.ends_with(";base64"))
-    bytes = files::base64_decode(std::string_view(data).substr(comma + 1));
-  if (!bytes || bytes->empty())
-    throw DataError("the picture within the record is not what \"data:image/...;base64,\" says");
-  return std::move(*bytes);
 }
 
 // The marks of pictures as turns are read: at each the picture that the turn itself names there, if any.
@@ -88,16 +60,28 @@ Picture picture_in(const json& part, const std::string& type) {
   return {};
 }
 
+// What a chat template may read of a message, or of a part of one, but for some. Null, or an empty list, is
+// what a data set writes where another record has something.
+json members_of(const json& object, std::initializer_list<std::string_view> but_for) {
+  json members = json::object();
+  for (const auto& [key, value] : object.items())
+    if (std::ranges::find(but_for, key) == but_for.end() && !value.is_null() &&
+        !(value.is_array() && value.empty()))
+      members[key] = value;
+  return members;
+}
+
 // Text, or OpenAI's list of parts: {"type": "text", "text"} and {"type": "image"}, which may name the
 // picture. What follows that is on a line of its own.
-std::string content_of(const json& turn, Places& places) {
-  const json* const content = find(turn, "content");
+void take_content(const json& message, Turn& turn, Places& places) {
+  const json* const content = find(message, "content");
+  std::string& text = turn.text;
   if (content == nullptr || !content->is_array()) {
-    std::string text = text_at(turn, "content");
+    text = text_at(message, "content");
     places.resize(places.size() + marks_in(text));
-    return text;
+    return;
   }
-  std::string text;
+  json parts = json::array();
   bool follows_picture = false;
   for (const json& part : *content) {
     if (!part.is_object()) throw DataError("a part that is " + kind_of(part) + ", must be an object");
@@ -113,8 +97,9 @@ std::string content_of(const json& turn, Places& places) {
       places.push_back(picture_in(part, type));
     else
       places.resize(places.size() + marks_in(more));
+    parts.push_back(is_picture ? json{{"type", "image"}} : members_of(part, {}));
   }
-  return text;
+  turn.parts = packed(parts);
 }
 
 const json* turns_in(const json& object) {
@@ -137,17 +122,6 @@ std::string role_of(const std::string& from) {
                   "\"tool\"");
 }
 
-// What a chat template may read of a message besides role and content. Null, or an empty list, is what a data
-// set writes where another record has something.
-std::string more_of(const json& message) {
-  json more = json::object();
-  for (const auto& [key, value] : message.items())
-    if (key != "role" && key != "content" && key != "weight" && !value.is_null() &&
-        !(value.is_array() && value.empty()))
-      more[key] = value;
-  return more.empty() ? "" : more.dump();
-}
-
 Turn turn_of(const json& given, Places& places) {
   if (!given.is_object()) throw DataError("a turn that is " + kind_of(given) + ", must be an object");
   if (!given.contains("role") && !given.contains("from")) throw DataError("a turn without \"role\"");
@@ -156,9 +130,11 @@ Turn turn_of(const json& given, Places& places) {
     places.resize(places.size() + marks_in(turn.text));
     return turn;
   }
-  Turn turn{.role = role_of(text_at(given, "role")), .text = {}, .more = more_of(given)};
+  Turn turn{.role = role_of(text_at(given, "role")),
+            .text = {},
+            .more = packed(members_of(given, {"role", "content", "weight"}))};
   if (find(given, "content") != nullptr || find(given, "tool_calls") == nullptr)
-    turn.text = content_of(given, places);
+    take_content(given, turn, places);
   if (const json* const weight = find(given, "weight"); weight != nullptr) {
     if (*weight != 0 && *weight != 1)
       throw DataError("\"weight\" is " + strict_json::excerpt(*weight) + ", must be 0 or 1");
@@ -202,7 +178,7 @@ std::string variables_of(const json& object) {
       throw DataError("\"chat_template_kwargs\" must be an object of variables of the chat template");
     all.update(*others);
   }
-  return all.empty() ? "" : all.dump();
+  return packed(all);
 }
 
 void add_system_turn(const json& object, std::vector<Turn>& turns) {
@@ -234,13 +210,6 @@ constexpr struct {
 
 }  // namespace
 
-json parse_record(std::string_view text) try {
-  return strict_json::parse_ordered(text, "its JSON");
-} catch (const strict_json::Error& error) {
-  if (text_pairs::pick_fields(text, {}).state == text_pairs::JsonFields::kOk) throw DataError(error.what());
-  return json(json::value_t::discarded);
-}
-
 std::vector<std::string> record_keys(const Columns& wanted) {
   std::vector<std::string> keys(std::begin(kTurnKeys), std::end(kTurnKeys));
   for (const char* key :
@@ -253,81 +222,7 @@ std::vector<std::string> record_keys(const Columns& wanted) {
   return keys;
 }
 
-std::vector<std::string> texts_under(const json& object, const std::string& key) {
-  std::vector<std::string> texts;
-  const json* const value = find(object, key);
-  const auto add = [&](const json& one) {
-    const json* const text = one.is_object() ? find(one, "answer") : &one;
-    if (text == nullptr || !text->is_string())
-      throw DataError("\"" + key + "\" has " + kind_of(one) +
-                      " in it, must have texts, or objects with a text as \"answer\"");
-    const auto& found = text->get_ref<const std::string&>();
-    if (!text_pairs::is_blank(found)) texts.push_back(found);
-  };
-  if (value == nullptr) return texts;
-  if (value->is_array())
-    for (const json& one : *value) add(one);
-  else
-    add(*value);
-  return texts;
-}
-
 bool has_turns(const json& object) { return turns_in(object) != nullptr; }
-
-std::string optional_text(const json& object, const std::string& key) {
-  const json* const value = find(object, key);
-  if (value == nullptr) return "";
-  if (!value->is_string()) throw DataError("\"" + key + "\" is " + kind_of(*value) + ", must be text");
-  return value->get<std::string>();
-}
-
-namespace {
-
-Picture picture_of(const json& value, const char* key) {
-  if (value.is_object() && (value.contains("bytes") || value.contains("path") || value.contains("url"))) {
-    Picture picture = optional_text(value, value.contains("url") ? "url" : "path");
-    if (const std::string bytes = optional_text(value, "bytes"); !bytes.empty())
-      picture.bytes = picture_named(bytes).bytes;
-    return picture.bytes.empty() && value.contains("url") ? picture_of(value["url"], key) : picture;
-  }
-  if (!value.is_string())
-    throw DataError("\"" + std::string(key) + "\" is " + kind_of(value) + ", must be a picture's path");
-  return picture_named(value.get_ref<const std::string&>());
-}
-
-}  // namespace
-
-Picture picture_named(const std::string& text) {
-  Picture picture;
-  if (text.starts_with("data:")) {
-    picture.bytes = bytes_within(text);
-    return picture;
-  }
-  if (text.find("://") != std::string::npos)
-    throw DataError("the picture is a web address: download it, and name the file");
-  if (files::is_picture_in_base64(text))
-    throw DataError(
-        "the picture is base64 by itself: write \"data:image/jpeg;base64,\", or the picture's own kind, "
-        "before "
-        "it");
-  picture.name = text;
-  return picture;
-}
-
-std::vector<Picture> pictures_of(const json& given, const char* key) {
-  std::vector<Picture> result;
-  if (!given.is_array()) {
-    Picture one = picture_of(given, key);
-    if (!one.empty()) result.push_back(std::move(one));
-    return result;
-  }
-  for (const json& value : given) {
-    result.push_back(picture_of(value, key));
-    if (result.back().empty())
-      throw DataError("a picture of \"" + std::string(key) + "\" has neither bytes nor a path");
-  }
-  return result;
-}
 
 std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted) {
   const auto has = [&](const std::string& name) { return std::ranges::find(names, name) != names.end(); };

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using files::DataError;
 
 constexpr std::string_view kMagic = "PAR1";
+static_assert(kBytesKey == PL_PARQUET_BYTES);
 
 const pl_parquet_api& api_for(const std::string& path) {
   using Get = const pl_parquet_api* (*)();

@@ -9,6 +9,9 @@
 
 namespace pipeline::parquet {
 
+// PL_PARQUET_BYTES: the key of what stands for bytes that are no text.
+inline constexpr std::string_view kBytesKey = "\uFDD3";
+
 // A file from its first row to its last. Memory is that of some rows of each column that is read, and of
 // their pages. All throws DataError, which names the file and, where it is damaged, the row group.
 class ParquetFile {

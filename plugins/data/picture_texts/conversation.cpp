@@ -1,6 +1,7 @@
 #include "plugins/data/picture_texts/conversation.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "plugins/data/picture_texts/pictures.hpp"
 #include "plugins/data/picture_texts/shards.hpp"
 #include "plugins/data/text_pairs/csv_reader.hpp"
+#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::picture_texts {
 
@@ -215,6 +217,19 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
         },
         collector, hooks);
   report.require_used(source.named);
+  const bool has_no_columns = source.format == sources::Format::kTar ||
+                              source.format == sources::Format::kPictures ||
+                              (source.format == sources::Format::kJson && is_coco(source.paths.front()));
+  if (has_no_columns || !columns.answer_required) return;
+  std::vector<std::string> names =
+      text_pairs::column_names(source.paths.front(), source.format, keys_of(columns));
+  std::erase(names, columns.answers);
+  const bool has_turns = std::ranges::any_of(names, [](const std::string& name) {
+    return std::ranges::find(messages::kTurnKeys, name) != std::end(messages::kTurnKeys);
+  });
+  const std::string note =
+      has_turns ? messages::note_of_unused(names, {}) : text_pairs::note_of_unused(names, keys_of(columns));
+  if (!note.empty()) report.notes += source.named + ": " + note + "\n";
 }
 
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,

@@ -11,6 +11,7 @@
 #include "plugins/data/structures/names.hpp"
 #include "plugins/data/text_pairs/input.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::sequences {
 namespace {
@@ -224,7 +225,7 @@ void read_rows(const std::string& path, Format format, const Columns& columns, T
   using Column = text_pairs::Column;
   std::vector<Column> wanted = {{.name = columns.sequence, .required = true},
                                 {.name = columns.id, .takes = Column::kTextOrInteger}};
-  for (const std::string& name : columns.others) wanted.push_back({.name = name, .takes = Column::kNumbers});
+  for (const std::string& name : columns.others) wanted.push_back({.name = name, .takes = Column::kValues});
   text_pairs::read_table(
       path, format, wanted,
       [&](text_pairs::Row&& row) {
@@ -250,6 +251,11 @@ void read_sequences(const sources::SourceFiles& source, const Columns& columns,
         } else {
           require_table(path, source.format);
           read_rows(path, source.format, columns, taker, of_file, with_progress);
+          std::vector<std::string> used{columns.sequence, columns.id};
+          used.insert(used.end(), columns.others.begin(), columns.others.end());
+          const std::string note =
+              text_pairs::note_of_unused(text_pairs::column_names(path, source.format, used), used);
+          if (path == source.paths.front() && !note.empty()) of_file.notes.push_back(note);
         }
         taker.tell();
         taker.require_proteins();

@@ -13,7 +13,7 @@ namespace pipeline::sequences {
 
 // A file of samples: each a Head, the bytes of each other column's value (kAbsent: it has none), the codes,
 // the name, the values, one after another. A change of any of this raises the version.
-constexpr samples::Kind kSequences{.name = "PLSEQNCE", .version = 1};
+constexpr samples::Kind kSequences{.name = "PLSEQNCE", .version = 2};
 
 struct StoredHead {
   uint32_t residues, known, name_bytes, others;

@@ -21,6 +21,7 @@
 #include "plugins/data/files/text_file.hpp"
 #include "plugins/data/record_store/record_store.hpp"
 #include "plugins/data/sources/braces.hpp"
+#include "plugins/data/sources/partition.hpp"
 #include "plugins/data/sources/picture_folder.hpp"
 
 namespace pipeline::sources {
@@ -68,7 +69,7 @@ constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the 
 std::string_view split_in(std::string_view name) {
   const std::string small = in_small_letters(name);
   for (size_t begin = 0; begin < small.size();) {
-    const size_t end = std::min(small.find_first_of("-_. /", begin), small.size());
+    const size_t end = std::min(small.find_first_of("-_. /=", begin), small.size());
     for (const auto& [word, split] : kSplitWords)
       if (std::string_view(small).substr(begin, end - begin) == word) return split;
     begin = end + 1;
@@ -112,17 +113,26 @@ std::string no_match(const std::string& named, const std::string& missing) {
                           : "there is no " + missing + ", which this pattern names";
 }
 
+// The files of a folder, also those of its partitions.
+void add_files_of(const fs::path& folder, Content content, int depth, std::vector<std::string>& paths,
+                  bool& has_arrow) {
+  constexpr int kDeepest = 16;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (depth < kDeepest && entry.is_directory() && is_partition(name))
+      add_files_of(entry.path(), content, depth + 1, paths, has_arrow);
+    has_arrow = has_arrow || name.ends_with(".arrow");
+    if (!name.starts_with('.') && format_named(name, content) && !entry.is_directory())
+      paths.push_back(entry.path());
+  }
+}
+
 std::vector<std::string> files_of_folder(const std::string& folder, Content content) {
   if (content == Content::kPictures)
     if (std::vector<std::string> paths = pictures_with_texts(folder); !paths.empty()) return paths;
   std::vector<std::string> paths;
   bool has_arrow = false;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename();
-    has_arrow = has_arrow || name.ends_with(".arrow");
-    if (!name.starts_with('.') && format_named(name, content) && !entry.is_directory())
-      paths.push_back(entry.path());
-  }
+  add_files_of(folder, content, 0, paths, has_arrow);
   // What tells of archives may lie beside them.
   const auto is_tar = [](const std::string& path) { return format_named(path) == Format::kTar; };
   if (std::ranges::any_of(paths, is_tar)) std::erase_if(paths, std::not_fn(is_tar));
@@ -182,12 +192,19 @@ void check_alike(const SourceFiles& source) {
   const auto below = [&](const std::string& path) {
     return is_folder ? fs::path(path).lexically_relative(source.named).string() : file_name(path);
   };
+  // Of sequences a task asks which split a row is in, whether a column or a partition says it.
+  const auto split_of = [&](const std::string& path) {
+    std::string text;
+    for (const fs::path& part : fs::path(below(path)))
+      if (source.content != Content::kSequences || !is_partition(part.string())) text += part.string() + "/";
+    return split_in(text);
+  };
   std::map<std::string, std::string> archives;  // by name
   for (const std::string& path : source.paths) {
     if (format_of(path, source.content) != source.format)
       throw DataError(source.named + ": has files of several formats (" + below(first) + ", " + below(path) +
                       "): name those to be read, as in \"folder/*.jsonl\"");
-    const std::string_view one = split_in(below(first)), other = split_in(below(path));
+    const std::string_view one = split_of(first), other = split_of(path);
     if (const auto [known, is_new] = archives.emplace(file_name(path), path);
         source.format == Format::kTar && !is_new)
       throw DataError(source.named + ": has two archives that are called " + known->first + " (" +
@@ -242,6 +259,7 @@ Hash128 content_of(const SourceFiles& source, const files::Hooks& hooks) {
   uint64_t done = 0;
   for (size_t i = 0; i < source.paths.size(); ++i) {
     hasher.update(source.name_of(i));  // ids have it
+    for (const auto& [key, value] : partition_of(source.paths[i])) hasher.update(key + "=" + value + "/");
     add_content(source.paths[i], hasher, [&](uint64_t bytes) {
       hooks.throw_if_cancelled();
       hooks.report(done += bytes, source.bytes);

@@ -56,9 +56,9 @@ struct SourceFiles {
 // there is something.
 std::string problem_of(const std::string& named);
 
-// Of a folder, its files of a known format, hidden ones left out; for sequences also those in the folders
-// within. Throws DataError where there is none, where
-// they are of several formats, or of several splits (train, test, ...).
+// Of a folder, its files of a known format, hidden ones left out, and those of its partitions
+// (partition_of()); for sequences also those in the folders within. Throws DataError where there is none,
+// where they are of several formats, or of several splits (train, test, ...).
 SourceFiles find(const std::string& named, Content content = Content::kRecords);
 
 // The same with its hash. A source whose files have not changed since they were read for it is not read

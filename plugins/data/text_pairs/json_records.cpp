@@ -6,12 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
+#include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::text_pairs {
 namespace {
 
-constexpr size_t kKeysKept = 8, kKeyBytesKept = 64;
+constexpr size_t kKeyBytesKept = 64;
 
 bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
@@ -19,8 +20,8 @@ bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 // else.
 class Picker : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Picker(JsonFields& out, std::string_view text, const std::vector<std::string_view>& names)
-      : out_(out), text_(text), names_(names) {}
+  Picker(JsonFields& out, std::string_view text, const std::vector<std::string_view>& names, size_t most_keys)
+      : out_(out), text_(text), names_(names), most_keys_(most_keys) {}
 
   bool null() override { return value(JsonField::kNull); }
   bool boolean(bool is) override { return value(JsonField::kBool, is ? "1" : "0"); }
@@ -47,8 +48,10 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return --depth_, true; }
 
   bool key(string_t& key) override {
+    if (depth_ == 2 && field_ && field_->state == JsonField::kObject && key == parquet::kBytesKey)
+      field_->state = JsonField::kBytes;
     if (depth_ != 1) return true;
-    const bool is_kept = out_.keys.size() < kKeysKept && key.size() <= kKeyBytesKept;
+    const bool is_kept = out_.keys.size() < most_keys_ && key.size() <= kKeyBytesKept;
     if (is_kept) out_.keys.push_back(key);
     key_is_kept_ = is_kept;
     const auto name = std::find(names_.begin(), names_.end(), key);
@@ -87,10 +90,10 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1 && field_) *field_ = {state, std::move(text)};
     return true;
   }
-  // Of a wanted field's list: one of numbers is kept as long as it is no other.
+  // Of a wanted field's list: it is kept as long as commas tell its values apart.
   void element(JsonField::State state, std::string_view text) {
-    if (field_->state != JsonField::kNumbers) return;
-    if (state == JsonField::kText) {
+    if (field_->state != JsonField::kValues) return;
+    if (state == JsonField::kText && text.find(',') != std::string_view::npos) {
       *field_ = {JsonField::kList, {}};
     } else {
       field_->text.append(is_first_ ? "" : ",").append(text);
@@ -98,9 +101,9 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     }
   }
   bool nested(JsonField::State state) {
-    if (depth_ == 2 && field_) *field_ = {state == JsonField::kList ? JsonField::kNumbers : state, {}};
+    if (depth_ == 2 && field_) *field_ = {state == JsonField::kList ? JsonField::kValues : state, {}};
     if (depth_ == 2) is_first_ = true;
-    if (depth_ == 3 && field_ && field_->state == JsonField::kNumbers) *field_ = {JsonField::kList, {}};
+    if (depth_ == 3 && field_ && field_->state == JsonField::kValues) *field_ = {JsonField::kList, {}};
     if (depth_ == 2 && state == JsonField::kList && key_is_kept_) out_.lists.push_back(out_.keys.back());
     return true;
   }
@@ -113,6 +116,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   JsonFields& out_;
   std::string_view text_;
   const std::vector<std::string_view>& names_;
+  size_t most_keys_;
   JsonField* field_ = nullptr;  // the wanted one whose value comes next
   size_t depth_ = 0, position_ = 0;
   bool lone_surrogate_ = false, key_is_kept_ = false, is_first_ = false;  // is_first_: of its list
@@ -226,10 +230,10 @@ bool JsonRecords::next_element() {
   return true;
 }
 
-JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names) {
+JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names, size_t most_keys) {
   JsonFields out;
   out.fields.resize(names.size());
-  Picker picker(out, text, names);
+  Picker picker(out, text, names, most_keys);
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &picker)) return out;
   if (picker.lone_surrogate()) {
     out.state = JsonFields::kLoneSurrogate;

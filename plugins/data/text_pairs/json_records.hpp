@@ -45,9 +45,20 @@ class JsonRecords {
 
 // A field of a JSON object.
 struct JsonField {
-  enum State { kAbsent, kNull, kText, kInteger, kNumber, kBool, kNumbers, kList, kObject } state = kAbsent;
-  // Of kText; the digits of numbers, 1 and 0 of kBool; of kNumbers, a list of them, with commas in between
-  // and nothing where there is null.
+  enum State {
+    kAbsent,
+    kNull,
+    kText,
+    kInteger,
+    kNumber,
+    kBool,
+    kValues,
+    kList,
+    kObject,
+    kBytes,  // of Parquet, that are no text
+  } state = kAbsent;
+  // Of kText; the digits of numbers, 1 and 0 of kBool; of kValues, a list of these without commas of their
+  // own, with commas in between and nothing where there is null.
   std::string text;
 };
 
@@ -60,7 +71,9 @@ struct JsonFields {
   std::vector<std::string> lists;  // those of them that hold lists
 };
 
-// Picks the named fields of an object; nested values are skipped at any depth. The text is valid UTF-8.
-JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names);
+// Picks the named fields of an object, and so many keys; nested values are skipped at any depth. The text is
+// valid UTF-8.
+JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names,
+                       size_t most_keys = 8);
 
 }  // namespace pipeline::text_pairs

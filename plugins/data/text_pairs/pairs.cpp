@@ -1,5 +1,7 @@
 #include "plugins/data/text_pairs/pairs.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -15,6 +17,9 @@ constexpr std::string_view kBlanks[] = {" ",      "\t",     "\n",     "\v",     
                                         "\u00a0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004",
                                         "\u2005", "\u2006", "\u2007", "\u2008", "\u2009", "\u200a", "\u2028",
                                         "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\ufeff"};
+
+constexpr std::string_view kWordsForNone[] = {"nan", "NaN",  "-nan", "-NaN", "NA",   "<NA>", "N/A",
+                                              "n/a", "#N/A", "None", "null", "NULL", "NaT"};
 
 // Checks a record's fields and hands the pair on, or counts why not.
 class Collector {
@@ -35,9 +40,12 @@ class Collector {
       return is_blank(field.value_or("")) ? std::string() : std::move(*field);
     };
     ++report_.used;
+    for (const auto* field : {&first, &second})
+      words_for_none_ += is_word_for_none(field->value_or("")) ? 1 : 0;
     sink_({id ? std::move(*id) : std::to_string(report_.records), std::move(*first), text(second),
            text(extra), row.line});
   }
+  uint64_t words_for_none() const { return words_for_none_; }
 
  private:
   struct FirstHalf {
@@ -54,10 +62,23 @@ class Collector {
   const Columns& columns_;
   const std::function<void(Pair&&)>& sink_;
   RecordReport& report_;
+  uint64_t words_for_none_ = 0;
   std::unordered_set<Hash128, FirstHalf> ids_;
 };
 
 }  // namespace
+
+bool is_word_for_none(std::string_view text) {
+  return std::ranges::find(kWordsForNone, text) != std::end(kWordsForNone);
+}
+
+std::string note_of_words_for_none(uint64_t count) {
+  if (count == 0) return "";
+  return std::to_string(count) + (count == 1 ? " text is" : " texts are") +
+         " \"nan\", \"None\" or the like, as programs write what is missing: used as text; if it is none, "
+         "leave "
+         "those records out";
+}
 
 bool is_blank(std::string_view text) {
   while (!text.empty()) {
@@ -81,6 +102,8 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
        {.name = columns.id, .required = columns.id_required, .takes = Column::kTextOrInteger},
        {.name = columns.extra}},
       [&](Row&& row) { collector.take(std::move(row)); }, report, options);
+  if (const std::string note = note_of_words_for_none(collector.words_for_none()); !note.empty())
+    report.notes.push_back(note);
 }
 
 void read_pairs(const sources::SourceFiles& source, const Columns& columns,

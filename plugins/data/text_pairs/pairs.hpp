@@ -15,6 +15,11 @@ namespace pipeline::text_pairs {
 // The text is UTF-8.
 bool is_blank(std::string_view text);
 
+// What pandas reads as missing, and writes where a column becomes text: "nan", "None", "<NA>", ...
+bool is_word_for_none(std::string_view text);
+// For people, of so many texts that are such words; empty: of none.
+std::string note_of_words_for_none(uint64_t count);
+
 struct Pair {
   std::string id;      // as in the file, or the number of the record (from 1) where the file has no ids
   std::string first;   // valid UTF-8, not blank; exactly as in the file, NUL characters included

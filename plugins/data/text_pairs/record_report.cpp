@@ -15,7 +15,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SourceReport::File, path, report)
 
 namespace {
 
-constexpr size_t kLinesKept = 5, kReasons = 12;
+constexpr size_t kLinesKept = 5, kReasons = 13;
 
 struct Text {
   const char* problem;
@@ -37,6 +37,8 @@ constexpr std::array<Text, kReasons> kTexts = {{
      "double every quote inside a quoted field, or set task.data.quotes = \"text\" if quotes mean nothing"},
     {"the file ends inside the record", "the file is cut off, or a quote is not closed: write it again"},
     {"not a sequence of amino acids", "each must be letters of amino acids"},
+    {"not valid UTF-8",
+     "write it as text (for what is Latin-1, in Python: value.decode(\"latin-1\")), or leave the row out"},
 }};
 
 std::string lines_text(const Drop& drop, const std::string& unit) {

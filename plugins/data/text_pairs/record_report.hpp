@@ -20,6 +20,7 @@ enum class DropReason {
   kBadQuotes,      // CSV: text after a closing quote
   kUnfinished,     // the file ends inside the record
   kNoSequence,     // of amino acids
+  kBytes,          // Parquet: a field that is bytes, or is said to be text, and is not UTF-8
 };
 
 // Records that are not used for one reason.

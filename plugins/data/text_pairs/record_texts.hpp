@@ -31,4 +31,14 @@ const char* unit_of(sources::Format format);
 void for_each_record(const std::string& path, sources::Format format, const RecordOptions& options,
                      const std::function<bool(const RecordText&)>& visit);
 
+// What a file's columns are called: those of Parquet, of the header of a table, or the keys of the first
+// object in JSON. `wanted`: some that may be there, by which a table's separator is known. Empty: nobody
+// knows.
+std::vector<std::string> column_names(const std::string& path, sources::Format format,
+                                      const std::vector<std::string>& wanted);
+
+// For people, of those names the ones that are not `used`: `its columns "a" and "b" are not used`. Empty: all
+// are.
+std::string note_of_unused(const std::vector<std::string>& names, const std::vector<std::string>& used);
+
 }  // namespace pipeline::text_pairs

@@ -7,6 +7,7 @@
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
+#include "plugins/data/sources/partition.hpp"
 #include "plugins/data/text_pairs/csv_reader.hpp"
 #include "plugins/data/text_pairs/json_records.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
@@ -43,7 +44,7 @@ std::string kind_of(const JsonField& field) {
       return "null";
     case JsonField::kBool:
       return "true or false";
-    case JsonField::kNumbers:
+    case JsonField::kValues:
     case JsonField::kList:
       return "a list";
     case JsonField::kObject:
@@ -82,8 +83,8 @@ bool takes(const Column& column, JsonField::State state) {
       return column.takes != Column::kText;
     case JsonField::kNumber:
     case JsonField::kBool:
-    case JsonField::kNumbers:
-      return column.takes == Column::kNumbers;
+    case JsonField::kValues:
+      return column.takes == Column::kValues;
     default:
       return false;
   }
@@ -113,6 +114,8 @@ void take_object(const RecordText& record, const Rows& rows) {
     if ((!column.required || column.may_be_null) &&
         (field.state == JsonField::kAbsent || field.state == JsonField::kNull))
       continue;
+    if (field.state == JsonField::kBytes)
+      return rows.drop(DropReason::kBytes, {}, "\"" + column.name + "\" is bytes that are not UTF-8");
     if (field.state != JsonField::kAbsent)
       return rows.drop(DropReason::kWrongType, detail_of(field),
                        "\"" + column.name + "\" is " + kind_of(field));
@@ -141,7 +144,8 @@ void read_objects(const std::string& path, sources::Format format, const Rows& r
 
 // Before any row is read.
 void check_columns(const std::string& path, const std::vector<Column>& columns, const std::string& remedy) {
-  const std::vector<std::string> names = parquet::ParquetFile(path).columns();
+  std::vector<std::string> names = parquet::ParquetFile(path).columns();
+  for (const auto& [name, value] : sources::partition_of(path)) names.push_back(name);
   for (const Column& column : columns)
     if (column.required && std::ranges::find(names, column.name) == names.end())
       throw DataError(path + ": no column \"" + column.name + "\"; there is " + list_names(names) +
@@ -152,8 +156,12 @@ std::string where(const CsvReader& csv, const std::string& path) {
   return path + ":" + std::to_string(csv.line()) + ": ";
 }
 
-// By column, which of the record's fields is its.
-using Places = std::vector<std::optional<size_t>>;
+// By column, which of the record's fields is its, or what its partition says of all records.
+struct Place {
+  std::optional<size_t> field = {};
+  std::optional<std::string> value = {};
+};
+using Places = std::vector<Place>;
 
 Places find_columns(const CsvReader& header, const std::vector<Column>& columns, const std::string& path,
                     const std::string& remedy) {
@@ -162,19 +170,22 @@ Places find_columns(const CsvReader& header, const std::vector<Column>& columns,
                     "the header row cannot be read: it must hold the columns' names, quoted correctly");
   }
   Places places;
+  const auto partition = sources::partition_of(path);
   for (const Column& column : columns) {
     const auto& fields = header.fields();
     const auto place = column.name.empty() ? fields.end() : std::ranges::find(fields, column.name);
     places.emplace_back();
     if (place == fields.end()) {
-      if (!column.required) continue;
+      for (const auto& [key, value] : partition)
+        if (key == column.name) places.back().value = value;
+      if (!column.required || places.back().value) continue;
       throw DataError(where(header, path) + "no column \"" + column.name + "\"; the header has " +
                       list_names(fields) + alike(fields, column.name) + ": " + remedy);
     }
     if (std::find(place + 1, fields.end(), column.name) != fields.end())
       throw DataError(where(header, path) + "two columns are named \"" + column.name +
                       "\": rename one of them");
-    places.back() = static_cast<size_t>(place - fields.begin());
+    places.back().field = static_cast<size_t>(place - fields.begin());
   }
   return places;
 }
@@ -190,7 +201,9 @@ struct CsvStart {
   bool names_separator = false;  // in a line of its own, before the header
 };
 
-CsvStart look_at_start(std::string_view text, char usual, const std::vector<Column>& columns, Quotes quotes) {
+CsvStart look_at_start(const Input& input, std::string_view text, char usual,
+                       const std::vector<Column>& columns, Quotes quotes) {
+  const auto partition = sources::partition_of(input.path());
   const auto take_line = [&] {
     text.remove_prefix(std::min(text.find_first_not_of("\r\n"), text.size()));
     const std::string_view line = text.substr(0, text.find_first_of("\r\n"));
@@ -206,7 +219,8 @@ CsvStart look_at_start(std::string_view text, char usual, const std::vector<Colu
     for (const char other : {usual, ';', '\t', ','}) {
       const auto names = header_names(header, other);
       const auto has = [&](const std::string& name) {
-        return std::find(names.begin(), names.end(), name) != names.end();
+        return std::find(names.begin(), names.end(), name) != names.end() ||
+               std::ranges::any_of(partition, [&](const auto& one) { return one.first == name; });
       };
       if (!std::ranges::all_of(columns, [&](const Column& one) { return !one.required || has(one.name); }))
         continue;
@@ -265,10 +279,10 @@ class PlainQuotes {
 
 void take_row(CsvReader& csv, const Places& places, const Rows& rows) {
   Row row{.fields = {}, .line = csv.line()};
-  for (const std::optional<size_t>& place : places) {
-    row.fields.emplace_back();
-    if (!place) continue;
-    std::string& field = csv.fields()[*place];
+  for (const Place& place : places) {
+    row.fields.push_back(place.value);
+    if (!place.field) continue;
+    std::string& field = csv.fields()[*place.field];
     if (const size_t bad = first_invalid_utf8(field); bad != std::string::npos) {
       char byte[3];
       std::snprintf(byte, sizeof byte, "%02x", static_cast<unsigned char>(field[bad]));
@@ -280,7 +294,8 @@ void take_row(CsvReader& csv, const Places& places, const Rows& rows) {
 }
 
 void read_csv(Input& input, char usual, const Rows& rows) {
-  const auto [form, names_separator] = look_at_start(input.ahead(), usual, rows.columns, rows.options.quotes);
+  const auto [form, names_separator] =
+      look_at_start(input, input.ahead(), usual, rows.columns, rows.options.quotes);
   if (form.separator != usual)
     rows.report.notes.push_back("fields are separated by " + name_of_separator(form.separator) +
                                 ", as its first line shows");

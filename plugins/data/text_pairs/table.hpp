@@ -21,7 +21,7 @@ struct Column {
   enum Takes {
     kText,
     kTextOrInteger,  // an id
-    kNumbers,        // also numbers, truth values (as 1 and 0) and lists of numbers, comma by comma
+    kValues,         // also numbers, truth values (as 1 and 0) and lists of all these, comma by comma
   } takes = kText;
 };
 

@@ -41,7 +41,8 @@ bool fits(const ChatTokens& chat, int64_t max_tokens) {
 Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
                        const std::function<bool(size_t message)>& learns) {
   const size_t most = most_of(max_tokens), end = kept(chat, most, !learns);
-  Sequence result{.tokens = {}, .targets = {}, .is_cut = !fits(chat, max_tokens)};
+  Sequence result{
+      .tokens = {}, .targets = {}, .is_cut = !fits(chat, max_tokens), .left_out = chat.tokens.size() - end};
   if (!learns) result.is_cut |= end < chat.tokens.size();
   const auto is_learnt = [&](size_t i) {
     return !learns || (chat.answer_of[i] >= 0 && learns(static_cast<size_t>(chat.answer_of[i])));

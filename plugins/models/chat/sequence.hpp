@@ -13,6 +13,7 @@ struct Sequence {
   std::vector<int64_t> tokens;   // input
   std::vector<int64_t> targets;  // the token after each input token, -1: no loss
   bool is_cut = false;           // at a turn, or within the first answer
+  uint64_t left_out = 0;         // tokens that are behind its end
 
   bool has_target() const;
 };

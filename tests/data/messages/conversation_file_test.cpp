@@ -75,7 +75,8 @@ TEST_F(Messages, OfOpenAIsForm) {
   EXPECT_FALSE(one.turns[2].is_learnt);
   EXPECT_EQ(
       one.variables().dump(),
-      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"ab","name":"Ann"},)"
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user",)"
+      R"("content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"name":"Ann"},)"
       R"({"role":"assistant","content":"c"},{"role":"tool","content":"t"},{"role":"developer","content":"d"}]})");
   EXPECT_EQ(Conversation::unpack(one.pack()).variables(), one.variables());
   EXPECT_FALSE(Conversation::unpack(one.pack()).turns[2].is_learnt);
@@ -117,6 +118,40 @@ TEST_F(Messages, WithTextsUnderKnownNames) {
   EXPECT_THAT(turns(R"({"id":7,"a":"q","b":"x","prompt":"p"})", {.columns = {"a", "b", ""}}),
               ElementsAre("user: q", "assistant: x"));
   EXPECT_THAT(turns(R"({"body":"t"})", {.columns = {"body", "", ""}}), ElementsAre("text: t"));
+}
+
+// Once a source, with what it means of those that others learn from.
+TEST_F(Messages, ColumnsThatAreNotUsedAreNamed) {
+  const auto notes = [&](const std::string& name, const std::string& text, const TextOptions& options = {}) {
+    read(name, text, options);
+    const size_t path = report_.notes.find(name);
+    return path == std::string::npos ? report_.notes : report_.notes.substr(path);
+  };
+  EXPECT_EQ(notes("a.jsonl", "{\"text\":\"t\",\"label\":1}\n{\"text\":\"t\",\"label\":0}\n"),
+            "a.jsonl: its column \"label\" is not used: \"label\" is not learnt, only the text\n");
+  EXPECT_THAT(
+      notes("b.csv", "prompt,completion,label\np,c,true\n"),
+      HasSubstr("b.csv: its column \"label\" is not used: where \"label\" says which answers are wanted "
+                "(unpaired preference, as KTO takes it), all are learnt alike"));
+  EXPECT_THAT(notes("c.jsonl", R"({"prompt":"p","completion":"x","chosen":"c","rejected":"r","n":1})"
+                               "\n"),
+              AllOf(HasSubstr("its columns \"chosen\", \"rejected\", \"n\" are not used"),
+                    HasSubstr("name \"chosen\" by task.data.answer_column")));
+  EXPECT_THAT(
+      notes("d.jsonl", R"({"messages":[{"role":"user","content":"q"}],"prompt":"p","id":1,"tools":[]})"
+                       "\n"),
+      HasSubstr("its column \"prompt\" is not used"));
+  EXPECT_EQ(notes("e.jsonl", R"({"id":1,"prompt":"p","completion":"c","system":"s","history":[]})"
+                             "\n"),
+            "");
+  EXPECT_THAT(notes("g.jsonl", R"({"prompt":"p","completion":"nan"})"
+                               "\n"
+                               R"({"prompt":"None","completion":"c"})"
+                               "\n"),
+              HasSubstr("g.jsonl: 2 texts are \"nan\", \"None\" or the like"));
+  EXPECT_THAT(notes("h.csv", "prompt,completion\np,NaN\n"), HasSubstr("h.csv: 1 text is \"nan\""));
+  EXPECT_EQ(notes("f.jsonl", "{\"text\":\"t\",\"label\":1}\n", {.answer_required = false}), "")
+      << "of what is only predicted nothing is learnt";
 }
 
 TEST_F(Messages, InTables) {

@@ -35,14 +35,51 @@ TEST(Parquet, ValuesAreThoseOfJson) {
         rows_of(kFixtures + codec + ".parquet"),
         ElementsAre(
             R"({"id":1,"messages":[{"role":"user","content":"q \"1\"\n"},{"role":"assistant","content":"a ü"}],)"
-            R"("document":"d one","summary":"s one","image":{"bytes":"data:;base64,iVBOR/8=","path":"a.png"},)"
+            R"("document":"d one","summary":"s one","image":{"bytes":{"﷓":"iVBOR/8="},"path":"a.png"},)"
             R"("score":1.5})",
-            R"({"id":2,"messages":[{"role":"user","content":"q2"},{"role":"assistant","content":null}],)"
+            R"({"id":2,"messages":[{"role":"user","content":"q2"},{"role":"assistant"}],)"
             R"("document":"d two","summary":"s two","image":null,"score":null})",
             R"({"id":null,"messages":null,"document":null,"summary":"s three",)"
-            R"("image":{"bytes":null,"path":"b.png"},"score":null})",
+            R"("image":{"path":"b.png"},"score":null})",
             "{\"id\":4,\"messages\":[],\"document\":\"d four\",\"summary\":\"\u2028x\","
-            "\"image\":{\"bytes\":\"text\",\"path\":null},\"score\":-0.1}"));
+            "\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
+}
+
+// Columns of bytes, of what says that it is text, coded and of fixed size: in each one value is Latin-1.
+TEST(Parquet, BytesThatAreNoTextAreDroppedByName) {
+  const sources::SourceFiles source = sources::find(kFixtures + "bytes/bytes.parquet");
+  const auto read = [&](const text_pairs::Columns& columns) {
+    text_pairs::SourceReport report;
+    std::string found;
+    text_pairs::read_pairs(
+        source, columns, [&](text_pairs::Pair&& pair, const auto&) { found += pair.first + "|"; }, report);
+    return found + report.table();
+  };
+  EXPECT_THAT(read({}),
+              AllOf(HasSubstr("d one|d four|"), HasSubstr("2 of 4 records"),
+                    HasSubstr("1: \"document\" is bytes that are not UTF-8, row 2: write it as text"),
+                    HasSubstr("1: \"summary\" is bytes that are not UTF-8, row 3: ")));
+  EXPECT_THAT(read({.first = "coded"}), AllOf(HasSubstr("c|3 of 4"), HasSubstr("2: \"coded\" is bytes")));
+  EXPECT_THAT(read({.first = "id", .id = "fixed"}),
+              HasSubstr("1: \"fixed\" is bytes that are not UTF-8, row 2"));
+  const std::vector<std::string> ids = rows_of(source.named, {"id"});
+  EXPECT_EQ(ids.at(0), R"({"id":"f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"})");
+}
+
+// Arrow gives each struct of a column the keys of all: what is null was not there.
+TEST(Parquet, NullsOfStructsAreAbsentKeys) {
+  const sources::SourceFiles source = sources::find(kFixtures + "bytes/bytes.parquet");
+  messages::ReadReport report;
+  std::vector<std::string> found;
+  messages::Collector collector(
+      [](const messages::Conversation&) { return ""; },
+      [&](messages::Conversation&& one) { found.push_back(one.turns.at(1).text + one.turns.at(1).more); },
+      report, 1);
+  messages::read_texts(source, {}, collector, {});
+  EXPECT_THAT(found,
+              ElementsAre(R"({"tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]})", "a", "a"));
+  EXPECT_THAT(report.table("a"),
+              HasSubstr("1: \"tool_calls\" has bytes in it that are not UTF-8; the first is row 3"));
 }
 
 TEST(Parquet, OnlyTheColumnsThatAreAskedForAreRead) {

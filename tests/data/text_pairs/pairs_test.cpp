@@ -1,5 +1,7 @@
 #include "plugins/data/text_pairs/pairs.hpp"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -29,6 +31,40 @@ TEST(Pairs, AFileThatIsOnlyPredictedNeedsNoSummary) {
   }
   EXPECT_EQ(read_text("a.csv", "document\nd\n", columns).pairs.at(0).second, "");
   EXPECT_EQ(read_text("a.csv", "document,summary\nd,s\n", columns).pairs.at(0).second, "s");
+}
+
+// As Hive, Spark and DuckDB divide tables.
+TEST(Pairs, FoldersOfAColumnsValuesAreThatColumn) {
+  const tests::FilesFolder folder;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    folder.write(name, text);
+  };
+  const auto read = [&](const std::string& name) {
+    std::string found;
+    SourceReport report;
+    read_pairs(
+        sources::find(folder / name), {.id = "lang"},
+        [&](Pair&& pair, const std::string&) {
+          found += pair.id + " " + pair.first + " " + pair.second + "|";
+        },
+        report);
+    return found;
+  };
+  for (const char* lang : {"lang=d%3De", "lang=en"}) {
+    put(std::string("lines/") + lang + "/summary=s1/0.jsonl",
+        "{\"document\": \"d\"}\n{ \"document\":\"e\",\"lang\":\"own\"}\n");
+    put(std::string("tables/") + lang + "/summary=s2/0.csv", "document\nd\n");
+  }
+  put("lines/lang=__HIVE_DEFAULT_PARTITION__/0.jsonl", "{}\n{\"document\": \"x\", \"summary\": \"y\"}\n");
+  EXPECT_THAT(read("tables"), testing::HasSubstr(":d=e d s2|"));
+  EXPECT_THAT(read("tables"), testing::HasSubstr(":en d s2|"));
+  EXPECT_THAT(read("lines/*/*/0.jsonl"), testing::HasSubstr(":d=e d s1|"));
+  EXPECT_THAT(read("lines"), testing::HasSubstr(":2 x y|")) << "null: the records' numbers";
+  put("splits/split=train/a.jsonl", "{}\n");
+  put("splits/split=test/a.jsonl", "{}\n");
+  EXPECT_THAT(tests::message_of<DataError>([&] { sources::find(folder / "splits"); }),
+              testing::HasSubstr("has files of several splits (split=test/a.jsonl, split=train/a.jsonl)"));
 }
 
 TEST(Pairs, RequiredIdsMustBeThere) {

@@ -72,6 +72,7 @@ pl_parquet::pl_parquet(const char* path) {
   properties.set_page_checksum_verification(true);
   parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
   arrow_properties.set_pre_buffer(false);
+  arrow_properties.set_arrow_extensions_enabled(true);  // UUIDs by name
   parquet::arrow::FileReaderBuilder builder;
   check(builder.Open(value_of(arrow::io::ReadableFile::Open(path, &pool)), properties));
   builder.memory_pool(&pool)->properties(arrow_properties);

@@ -2,12 +2,16 @@
  * when a Parquet file is first named: nothing else links Arrow, which is large.
  *
  * Values: text and numbers are theirs in JSON; NaN and infinities are null, as what is missing is; structs
- * and maps with text as keys are objects, lists and other maps are lists; bytes that are no UTF-8 are the
- * text "data:;base64,..." (RFC 2397); dates, times, durations and decimals are text. */
+ * and maps with text as keys are objects, lists and other maps are lists; bytes, and text, that are no UTF-8
+ * are an object whose one key is PL_PARQUET_BYTES and whose value is their base64; dates, times, durations,
+ * decimals and UUIDs are text. All rows have a struct's fields, so one that is null is a key that is not
+ * there; a column, an element of a list and a value of a map may be null. */
 #ifndef PIPELINE_PARQUET_READER_H
 #define PIPELINE_PARQUET_READER_H
 
 #include <stdint.h>
+
+#define PL_PARQUET_BYTES "\xef\xb7\x93" /* U+FDD3, which no text has */
 
 #ifdef __cplusplus
 extern "C" {

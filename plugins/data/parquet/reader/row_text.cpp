@@ -5,17 +5,22 @@
 #include <cmath>
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include <arrow/api.h>
 #include <arrow/util/base64.h>
 #include <arrow/util/float16.h>
 #include <arrow/util/utf8.h>
 
+#include "plugins/data/parquet/reader/parquet_reader.h"
+
 namespace pipeline::parquet_reader {
 namespace {
 
 using arrow::Array;
 using arrow::Type;
+
+constexpr char kDigits[] = "0123456789abcdef";
 
 template <class Number>
 void append_number(Number value, std::string& out) {
@@ -30,11 +35,22 @@ void append_float(double value, std::string& out) {
     out += "null";
 }
 
-// Text by old writers says nowhere that it is text.
+// Text by old writers says nowhere that it is text, and what says so need not be.
 void append_bytes(std::string_view bytes, std::string& out) {
   if (arrow::util::ValidateUTF8(bytes)) return append_text(bytes, out);
-  out += "\"data:;base64,";
+  out += "{\"" PL_PARQUET_BYTES "\":\"";
   out += arrow::util::base64_encode(bytes.substr(0, kMostText));
+  out += "\"}";
+}
+
+// As people write it: 8-4-4-4-12 digits.
+void append_uuid(std::string_view bytes, std::string& out) {
+  out += '"';
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) out += '-';
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    (out += kDigits[byte >> 4]) += kDigits[byte & 15];
+  }
   out += '"';
 }
 
@@ -72,8 +88,10 @@ void append_map(const arrow::MapArray& map, int64_t i, std::string& out) {
 
 void append_struct(const arrow::StructArray& array, int64_t i, std::string& out) {
   out += '{';
+  bool is_first = true;
   for (int f = 0; f < array.num_fields(); ++f) {
-    if (f > 0) out += ',';
+    if (array.field(f)->IsNull(i)) continue;
+    if (!std::exchange(is_first, false)) out += ',';
     append_text(array.struct_type()->field(f)->name(), out);
     out += ':';
     append_value(*array.field(f), i, out);
@@ -84,7 +102,6 @@ void append_struct(const arrow::StructArray& array, int64_t i, std::string& out)
 }  // namespace
 
 void append_text(std::string_view text, std::string& out) {
-  constexpr char kDigits[] = "0123456789abcdef";
   text = text.substr(0, kMostText + 1);
   out += '"';
   size_t begin = 0;
@@ -141,11 +158,11 @@ void append_value(const Array& array, int64_t i, std::string& out) {
     case Type::DOUBLE:
       return append_float(as<arrow::DoubleArray>(array).Value(i), out);
     case Type::STRING:
-      return append_text(as<arrow::StringArray>(array).GetView(i), out);
+      return append_bytes(as<arrow::StringArray>(array).GetView(i), out);
     case Type::LARGE_STRING:
-      return append_text(as<arrow::LargeStringArray>(array).GetView(i), out);
+      return append_bytes(as<arrow::LargeStringArray>(array).GetView(i), out);
     case Type::STRING_VIEW:
-      return append_text(as<arrow::StringViewArray>(array).GetView(i), out);
+      return append_bytes(as<arrow::StringViewArray>(array).GetView(i), out);
     case Type::BINARY:
       return append_bytes(as<arrow::BinaryArray>(array).GetView(i), out);
     case Type::LARGE_BINARY:
@@ -161,8 +178,12 @@ void append_value(const Array& array, int64_t i, std::string& out) {
         throw std::out_of_range("a value leads out of its column's dictionary");
       return append_value(*coded.dictionary(), index, out);
     }
-    case Type::EXTENSION:
-      return append_value(*as<arrow::ExtensionArray>(array).storage(), i, out);
+    case Type::EXTENSION: {
+      const Array& storage = *as<arrow::ExtensionArray>(array).storage();
+      if (as<arrow::ExtensionArray>(array).extension_type()->extension_name() == "arrow.uuid")
+        return append_uuid(as<arrow::FixedSizeBinaryArray>(storage).GetView(i), out);
+      return append_value(storage, i, out);
+    }
     case Type::LIST:
       return append_list(as<arrow::ListArray>(array), i, out);
     case Type::LARGE_LIST:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -53,12 +54,14 @@ messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data
                   format->source());
   const auto read = [=, files = files](const auto& sink, messages::ReadReport& report,
                                        const messages::ReadHooks& hooks) {
-    std::atomic<uint64_t> cut = 0, marked = 0;
+    std::atomic<uint64_t> cut = 0, cut_texts = 0, marked = 0, tokens = 0, left_out = 0;
     const auto check = [&](const Conversation& conversation) {
       std::string problem = problem_of(conversation, answer_required, format);
       if (!problem.empty() || format == nullptr || !answer_required) return problem;
       const Sequence sequence = make_sequence(conversation, *format, max_tokens, learn);
-      cut += sequence.is_cut ? 1 : 0;
+      (conversation.is_plain_text() ? cut_texts : cut) += sequence.is_cut ? 1 : 0;
+      tokens += sequence.tokens.size() + sequence.left_out;
+      left_out += sequence.is_cut ? sequence.left_out : 0;
       marked += conversation.is_plain_text() && tokenizer->first_special(conversation.turns[0].text).bytes > 0
                     ? 1
                     : 0;
@@ -72,9 +75,19 @@ messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data
           concat(files.named, ": ", marked, marked == 1 ? " text has" : " texts have",
                  " special tokens in it, which are learnt as letters: of conversations that are already "
                  "written by a template give the messages\n");
-    if (cut > 0)
-      report.notes += concat(files.named, ": ", cut, " conversation", cut == 1 ? " is" : "s are",
-                             " longer than task.chat.max_tokens = ", max_tokens, " and cut at a turn\n");
+    const auto tell_cut = [&](uint64_t count, const char* noun, const char* where) {
+      if (count > 0)
+        report.notes += concat(files.named, ": ", count, " ", noun, count == 1 ? " is" : "s are",
+                               " longer than task.chat.max_tokens = ", max_tokens, " and cut ", where, "\n");
+    };
+    tell_cut(cut, "conversation", "at a turn");
+    tell_cut(cut_texts, "text", "there");
+    if (left_out > 0)
+      report.notes +=
+          concat(files.named, ": what is behind a cut is not learnt: ", left_out, " of ", tokens, " tokens (",
+                 std::max<int64_t>(
+                     1, std::lround(100.0 * static_cast<double>(left_out) / static_cast<double>(tokens))),
+                 "%): divide what is longer into several records, or raise task.chat.max_tokens\n");
   };
   return {.files = files, .options = key, .read = read, .contents = [](const Conversation& conversation) {
             return std::vector{first_question(conversation)};

@@ -53,7 +53,7 @@ struct TokenSample {
 // The file of a token cache is one of samples: each a TokenHead, the tokens of document and summary, one
 // after the other, and the id, UTF-8. The summary is a TokenTotals, and behind it the report of the reading
 // that filled it, as JSON. A change of any of this raises the version, which is part of every cache's key.
-constexpr samples::Kind kTokens{.name = "PLTOKENS", .version = 6};
+constexpr samples::Kind kTokens{.name = "PLTOKENS", .version = 7};
 
 struct TokenHead {
   uint32_t document_tokens, summary_tokens, token_bytes, reserved;

@@ -9,6 +9,7 @@
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/ordered_work.hpp"
 #include "plugins/data/sample_store/sample_writer.hpp"
+#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::summarization {
 namespace {
@@ -112,6 +113,12 @@ std::string fill(samples::SampleWriter& writer, const TokenCacheSource& source,
   if (!batch.empty()) work.add(std::move(batch));
   work.finish();
   check_unchanged(source.files);
+  const Columns& columns = source.columns;
+  const std::vector<std::string> used{columns.first, columns.second, columns.id};
+  const auto names = text_pairs::column_names(source.files.paths.front(), source.files.format, used);
+  if (const std::string note = text_pairs::note_of_unused(names, used);
+      columns.second_required && !note.empty())
+    report.files.front().report.notes.push_back(note);
   return std::string(bytes_of(totals)) + report.to_json();
 }
 
