@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 
 namespace pipeline::chat {
 namespace {
@@ -80,6 +81,14 @@ ordered_json content_of(std::string_view text, bool in_parts) {
   return ordered_json::array({{{"type", "text"}, {"text", text}}});
 }
 
+// What is text of a list of parts.
+std::string joined(const ordered_json& parts) {
+  std::string text;
+  for (const ordered_json& part : parts)
+    if (part.is_object()) text += part.value("text", "");
+  return text;
+}
+
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 std::string_view trimmed(std::string_view text) {
@@ -95,17 +104,22 @@ std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, 
                                               const std::vector<int32_t>& ids) {
   std::vector<size_t> ends;
   size_t at = 0;
+  const auto space_bytes = [&]() -> size_t {  // of any script, as added tokens take it
+    if (at == text.size()) return 0;
+    const CodePoint character = decode_utf8(text.data() + at, text.data() + text.size());
+    return text::character_class(character.value) == text::CharacterClass::kSpace ? character.bytes : 0;
+  };
   bool may_have_space = true;  // that is not the text's
   for (const int32_t id : ids) {
     std::string token = tokenizer.decode_bytes({{id}});
     const auto fits = [&] { return text.substr(at).starts_with(token); };
     if (std::exchange(may_have_space, tokenizer.is_special(id)) && !fits() && token.starts_with(' '))
       token.erase(0, 1);
-    while (!fits() && at < text.size() && is_space(text[at])) ++at;
+    for (size_t bytes; !fits() && (bytes = space_bytes()) > 0;) at += bytes;
     if (!fits()) return std::nullopt;
     ends.push_back(at += token.size());
   }
-  while (at < text.size() && is_space(text[at])) ++at;
+  while (const size_t bytes = space_bytes()) at += bytes;
   return at == text.size() ? std::optional(std::move(ends)) : std::nullopt;
 }
 
@@ -123,6 +137,25 @@ ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr 
       end_(tokenizer_->eot()) {
   for (const bool in_parts : {false, true})
     if (learn_from_example(in_parts)) break;
+  for (const std::string role : {"system", "developer", "user", "assistant", "tool"})
+    if (reads_parts(role)) reads_parts_.insert(role);
+}
+
+// Whether the template makes text of a list of parts. Where it knows none, it refuses the list, passes over
+// it or writes it down as it is.
+bool ChatFormat::reads_parts(const std::string& role) const try {
+  constexpr const char* kOther = "a member that no template knows";
+  ordered_json messages = ordered_json::array();
+  const auto add = [&](const char* other) { messages.push_back({{"role", other}, {"content", "text"}}); };
+  if (role == "assistant" || role == "tool") add("user");
+  if (role == "tool") add("assistant");
+  const ordered_json part{{"type", "text"}, {"text", kAnswerMark}, {kOther, ""}};
+  messages.push_back({{"role", role}, {"content", ordered_json::array({part})}});
+  if (role == "system" || role == "developer") add("user");
+  const std::string text = render({{"messages", messages}}, false).text;
+  return text.find(kAnswerMark) != std::string::npos && text.find(kOther) == std::string::npos;
+} catch (const Error&) {
+  return false;
 }
 
 // What stands around an answer. False: the template does not write such a conversation.
@@ -168,6 +201,7 @@ ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
   for (ordered_json& message : copy.at("messages")) {
     const Stays stays = message.value("role", "") == "assistant" ? of_answers : Stays();
     ordered_json content = message.value("content", ordered_json());
+    if (content.is_array() && !reads_parts_.contains(message.value("role", ""))) content = joined(content);
     if (content.is_array())
       for (ordered_json& part : content) break_special_tokens(part, *tokenizer_, stays, "type");
     else

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,8 +36,9 @@ using PictureTokens = std::vector<std::vector<int64_t>>;
 
 // Conversations are template variables: {"messages": [{"role", "content", ...}, ...], "tools": [...], ...}.
 // What people wrote never becomes a special token, whatever they wrote; but for that, the tokens are those of
-// transformers.apply_chat_template. Const: for any thread. These throw an Error (PL_ERROR_CONFIG) for a
-// template that cannot be read, and for a conversation that it refuses.
+// transformers.apply_chat_template: a content that is a list of parts reaches the template as one, unless it
+// knows texts alone, which then are one after another. Const: for any thread. These throw an Error
+// (PL_ERROR_CONFIG) for a template that cannot be read, and for a conversation that it refuses.
 class ChatFormat {
  public:
   // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
@@ -86,6 +88,7 @@ class ChatFormat {
   };
 
   bool learn_from_example(bool in_parts);
+  bool reads_parts(const std::string& role) const;
   Rendered render(const nlohmann::ordered_json& conversation, bool with_prompt) const;
   // As people wrote it, but for what must not become special tokens.
   nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
@@ -107,6 +110,7 @@ class ChatFormat {
   std::string around_answers_;             // an example's text but for the answer
   std::string answer_start_;               // what stands between the prompt and an answer
   std::string answer_end_;                 // what follows an answer, up to the first special token
+  std::set<std::string> reads_parts_;      // the roles whose content may be a list
   bool adds_space_;                        // the tokenizer, to a text that follows a special token
   int64_t end_ = 0;
   bool learns_end_ = true;

@@ -80,6 +80,35 @@ TEST(ChatFormat, TheSpaceBetweenPromptAndAnswerIsLearnt) {
   EXPECT_EQ(learnt(asks.tokens(two_answers())), " b<|endoftext|>| a<|endoftext|>");
 }
 
+// As transformers hands it on; a template that knows texts alone, or would write the list down, gets a text.
+TEST(ChatFormat, PartsOfAContentAreATemplatesToJoin) {
+  const auto part = [](const char* text) { return ordered_json{{"type", "text"}, {"text", text}}; };
+  const ordered_json parts{{"messages",
+                            {{{"role", "user"}, {"content", {part("a"), part("b")}}},
+                             {{"role", "assistant"}, {"content", {part("c"), part("d")}}}}}};
+  const auto text_of = [&](const std::string& source) {
+    const ChatFormat one = format(source);
+    return one.answer_text(one.tokens(parts).tokens);
+  };
+  EXPECT_EQ(
+      text_of("{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% "
+              "for p in m.content %}{{ ';' if not loop.first }}{{ p.text | trim }}{% endfor %}{% endif %}{{ "
+              "eos_token }}{% endfor %}"),
+      "<user>a;b<|endoftext|><assistant>c;d<|endoftext|>");
+  for (const char* content :
+       {"m.content", "m.content | string", "m.content + ''", "m.content | tojson | replace('\"', '')"})
+    EXPECT_EQ(text_of(std::string("{% for m in messages %}<{{ m.role }}>{{ ") + content +
+                      " }}{{ eos_token }}{% endfor %}"),
+              "<user>ab<|endoftext|><assistant>cd<|endoftext|>")
+        << content;
+  // For answers a text, for questions a list.
+  EXPECT_EQ(
+      text_of("{% for m in messages %}<{{ m.role }}>{% if m.role == 'user' and m.content is not string "
+              "%}{{ m.content | map(attribute='text') | join('+') }}{% else %}{{ m.content }}{% endif %}{{ "
+              "eos_token }}{% endfor %}"),
+      "<user>a+b<|endoftext|><assistant>cd<|endoftext|>");
+}
+
 TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
   const ChatFormat marked = format(
       "{% for m in messages %}{% if m.role == 'assistant' %}>{% generation %}{{ m.content | trim }}{% "
@@ -151,6 +180,38 @@ TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
   const ChatFormat simple = format(named_template("simple", *tokenizer()));
   EXPECT_EQ(simple.answer_text(simple.prompt(conversation({{"system", "s"}, {"user", "q"}}))),
             "<|endoftext|>s\nquestion: q\nanswer:");
+}
+
+// Tokens that take the white space behind them, of any script: the answer begins where they say.
+TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
+  text::BpeTrainer trainer;
+  trainer.add("a");
+  const tests::FilesFolder folder;
+  trainer.train({.vocab_size = 257}).save(folder.path());
+  auto form = ordered_json::parse(tests::read_all(folder / "tokenizer.json"));
+  for (const auto& [id, token] : {std::pair(257, "<|end|>"), {258, "<|assistant|>"}})
+    form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}, {"rstrip", true}});
+  folder.write("tokenizer.json", form.dump());
+  const text::TokenizerPtr takes = text::load_tokenizer(folder.path());
+  const ChatFormat one(
+      "{% for m in messages %}{{ m.content if m.role == 'user' else '<|assistant|>' + m.content + '<|end|>' "
+      "}}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+      "chat.jinja", takes, 0);
+  for (const char* space : {" ", "\t\n", "\u0085", "\u00a0", "\u1680", "\u2000", "\u200a", "\u2028", "\u202f",
+                            "\u205f", "\u3000", "\u3000 \u00a0"}) {
+    const std::string answer = std::string(space) + "b" + space + "c";
+    const ChatTokens chat =
+        one.tokens(conversation({{"user", "a"}, {"assistant", answer}, {"user", std::string(space) + "d"}}));
+    std::vector<int64_t> expected;
+    for (const int32_t id :
+         takes->encode("a<|assistant|>" + answer + "<|end|>" + space + "d", text::SpecialTokens::kRecognize))
+      expected.push_back(id);
+    EXPECT_EQ(chat.tokens, expected) << answer;
+    std::string learnt;
+    for (size_t i = 0; i < chat.tokens.size(); ++i)
+      if (chat.answer_of[i] >= 0) learnt += one.token_bytes(chat.tokens[i]);
+    EXPECT_EQ(learnt, std::string("b") + space + "c<|end|>");
+  }
 }
 
 // As Qwen3's thoughts: read in an answer, and special tokens; and no more than letters in a question.

@@ -182,6 +182,23 @@ TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
   EXPECT_EQ(learnt(tokens.targets).substr(22, 5), " yes$");
   const Conversation several{"c", {"1", "2"}, {{"user", "<image>\n<image>\nQ"}, {"assistant", "yes"}}};
   EXPECT_EQ(shown(sequence_of(chat, several).tokens), "USER: ###\n ###\n Q ASSISTANT: yes");
+  // Parts of the record's own are handed on as they are.
+  const std::string parts =
+      R"([{"type":"image"},{"type":"text","text":"a"},{"type":"text","text":"b<image>c"}])";
+  const Conversation own{
+      "c",
+      {"1", "2"},
+      {{.role = "user", .text = "<image>\nab<image>c", .parts = parts}, {"assistant", "yes"}}};
+  EXPECT_EQ(shown(sequence_of(chat, own).tokens), "USER: ###\n ###\n a b c ASSISTANT: yes");
+  EXPECT_EQ(shown(chat.prompt(own, 0, 10, {})), "USER: a b c ASSISTANT:");
+}
+
+// A template without pictures knows texts alone.
+TEST_F(ChatTest, PartsAreOneTextWhereATemplateHasNoPictures) {
+  const std::string parts = R"([{"type":"image"},{"type":"text","text":"a"},{"type":"text","text":"b"}])";
+  const Conversation own{
+      "c", {"1"}, {{.role = "user", .text = "<image>\nab", .parts = parts}, {"assistant", "yes"}}};
+  EXPECT_EQ(shown(sequence_of(chat("simple"), own).tokens), "$question: ###\nab\nanswer: yes");
 }
 
 TEST_F(ChatTest, SeveralPicturesStandWhereTheirTurnsHaveThem) {

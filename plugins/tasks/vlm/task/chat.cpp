@@ -37,6 +37,21 @@ ordered_json parts_of(std::string_view text, bool with_pictures) {
   }
 }
 
+// Where the turn has such a list of its own, that one.
+ordered_json parts_of(const Turn& turn, bool with_pictures) {
+  if (turn.parts.empty()) return parts_of(turn.text, with_pictures);
+  ordered_json parts = ordered_json::array();
+  for (ordered_json& part : ordered_json::parse(turn.parts)) {
+    const bool is_text = part.at("type") == "text";
+    if (is_text && marks_in(part.at("text").get_ref<const std::string&>()) > 0)
+      for (ordered_json& piece : parts_of(part["text"].get<std::string>(), with_pictures))
+        parts.push_back(std::move(piece));
+    else if (is_text || with_pictures)
+      parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 // With what ChatFormat looks for in place of each mark.
 std::string marked_text(std::string_view text, bool with_pictures) {
   std::string result;
@@ -56,12 +71,12 @@ Chat::Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t max_t
 ordered_json Chat::variables(const Conversation& conversation, bool with_pictures) const {
   ordered_json all = conversation.variables();
   for (size_t i = 0; i < conversation.turns.size(); ++i) {
-    const std::string& text = conversation.turns[i].text;
+    const Turn& turn = conversation.turns[i];
     ordered_json& content = all["messages"][i]["content"];
     if (has_parts_)
-      content = parts_of(text, with_pictures);
+      content = parts_of(turn, with_pictures);
     else
-      content = marked_text(text, with_pictures);
+      content = marked_text(turn.text, with_pictures);
   }
   return all;
 }
