@@ -7,6 +7,7 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
+#include "tokenizer/normal_form.hpp"
 #include "tokenizer/sentence_piece_json.hpp"
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
@@ -100,17 +101,18 @@ CharacterBpe::CharacterBpe(const NamedText& text) {
     if (token.is_string()) unknown = find(token.get<std::string>());
     if (unknown < 0) throw Error(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
   }
-  const std::string first = read_post_processor(file);
+  const auto [first, last] = read_post_processor(file);
   const auto special = [&](const std::string& piece) {
     const int32_t id = find(piece);
     return id >= 0 && is_special[static_cast<size_t>(id)] ? id : -1;
   };
   adds_begin = !first.empty();
   begin = special(adds_begin ? first : "<s>");  // these are transformers' for Llama
-  end = special("</s>");
-  if (adds_begin && begin < 0)
-    throw Error(file.place("post_processor") + ": adds " + excerpt(first) +
-                ", which is not among the added_tokens");
+  end = special(last.empty() ? "</s>" : last);
+  for (const auto& [token, id] : {std::pair(first, begin), {last, end}})
+    if (!token.empty() && id < 0)
+      throw Error(file.place("post_processor") + ": adds " + excerpt(token) +
+                  ", which is not among the added_tokens");
 }
 
 void CharacterBpe::read_prefix(const Section& file) {
@@ -129,7 +131,11 @@ void CharacterBpe::read_prefix(const Section& file) {
       spaces.require_given("pattern", {{{"String", " "}}});
       spaces.require_given("behavior", {"MergedWithPrevious"});
       spaces.require("invert", {false});
-      file.require_given("normalizer", {sentence_piece_normalizer(false)});
+      const json signs = sentence_piece_normalizer(false);
+      const json small = {{"type", "Sequence"},
+                          {"normalizers", json::array({{{"type", "Lowercase"}}, signs})}};
+      file.require_given("normalizer", {signs, small});  // SigLIP 2's texts are in small letters
+      lowers_ = file.get("normalizer") == small;
       prefix_ = Prefix::kNone;
       after_special = TextPlace::kWithin;
       return;
@@ -178,9 +184,10 @@ CharacterBpe::Ids CharacterBpe::read_tokens(const Section& file, const Section& 
     const Section token(added[i], file.place("added_tokens[" + std::to_string(i) + "]"), kJsonLimit);
     Matching how = read_matching(token);
     if (how.is_special) how.is_normalized = false;  // transformers overrules it, too
-    if (how.is_normalized && prefix_ == Prefix::kAlways)
-      throw Error(token.place("normalized") +
-                  " = true: the normalizer puts a space before this token, too: set it to false");
+    if (how.is_normalized && (prefix_ == Prefix::kAlways || lowers_))
+      throw Error(token.place("normalized") + " = true: the normalizer " +
+                  (lowers_ ? "makes the letters of this token small" : "puts a space before this token") +
+                  ", too: set it to false");
     const json& content = token.get("content");
     if (!content.is_string())
       throw Error(token.place("content") + " = " + excerpt(content) + ": must be a string");
@@ -228,6 +235,8 @@ void CharacterBpe::append_unknown(std::string_view character, std::vector<int32_
 std::vector<int> CharacterBpe::encode(std::string_view text, TextPlace place) const {
   std::vector<int> ids;
   if (text.empty()) return ids;
+  std::string small;
+  if (lowers_) text = small = lowered(text);
   std::vector<int32_t> tokens;
   tokens.reserve(text.size() + 1);
   const auto append = [&](uint32_t value, std::string_view character) {

@@ -43,7 +43,7 @@ class CharacterBpe final : public Pieces {
   std::array<int32_t, 256> byte_ids_{};               // -1: none
   PairTable pairs_{std::span<const Merge>()};
   Prefix prefix_ = Prefix::kNone;
-  bool fuses_unknown_ = false;
+  bool fuses_unknown_ = false, lowers_ = false;
 };
 
 }  // namespace pipeline::text

@@ -9,6 +9,7 @@
 #include "core/json/strict_json.hpp"
 #include "tokenizer/character_bpe.hpp"
 #include "tokenizer/fingerprint.hpp"
+#include "tokenizer/normal_form.hpp"
 #include "tokenizer/sentence_piece_json.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/text_file.hpp"
@@ -79,6 +80,14 @@ bool goes_on_after_special(const NamedFiles& files) {
   return spaces.is_object() && spaces.value("prepend_scheme", json()) == "first";
 }
 
+// Whether tokenizer.json makes the letters of a text small, as SigLIP 2's does.
+bool lowers_texts(const NamedFiles& files) {
+  const auto form = files.find(kJsonForm);
+  const json object = form == files.end() ? json() : parse_tokenizer_file(form->second);
+  return object.is_object() &&
+         object.value("normalizer", json()).dump().find(R"("Lowercase")") != std::string::npos;
+}
+
 std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
   if (is_json) return std::make_unique<const CharacterBpe>(file);
   return std::make_unique<const SentencePieceModel>(file);
@@ -105,6 +114,7 @@ struct SentencePiece::State {
     const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
     const Section config(values, place(kTokenizerConfig), kLimit);
     if (file == kModel && goes_on_after_special(files)) after_special = TextPlace::kWithin;
+    lowers = file == kModel && lowers_texts(files);
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
     std::vector<AddedTokens::Token> list;
@@ -125,6 +135,7 @@ struct SentencePiece::State {
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
     if (file == kModel && after_special == TextPlace::kWithin) hash.add("goes on");
+    if (lowers) hash.add("small letters");
     for (const AddedTokens::Token& token : added.all()) hash_matching(token.id, token.how, hash);
     fingerprint = hash.value();
   }
@@ -174,7 +185,7 @@ struct SentencePiece::State {
   TextPlace after_special;
   AddedTokens added;
   int32_t eot = -1, bos = -1;
-  bool adds_bos = false;
+  bool adds_bos = false, lowers = false;
   uint64_t fingerprint = 0;
 };
 
@@ -201,7 +212,7 @@ SentencePiece SentencePiece::load(const fs::path& model) {
   if (files.contains(kModel) && is_there(folder / kJsonForm)) {
     const bool goes_on = goes_on_after_special(files);
     files[kJsonForm] = read_file(folder / kJsonForm);
-    if (goes_on_after_special(files) == goes_on) files.erase(kJsonForm);
+    if (goes_on_after_special(files) == goes_on && !lowers_texts(files)) files.erase(kJsonForm);
   }
   return SentencePiece(files);
 }
@@ -212,7 +223,10 @@ SentencePiece::SentencePiece(const NamedFiles& files)
 void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
                                   TextPlace place) const {
   state_->added.cut(
-      text, special, [&](std::string_view part) { encode_plain(part, place, ids); },
+      text, special,
+      [&](std::string_view part) {
+        state_->lowers ? encode_plain(lowered(part), place, ids) : encode_plain(part, place, ids);
+      },
       [&](int32_t id) {
         ids.push_back(id);
         place = state_->after_special;

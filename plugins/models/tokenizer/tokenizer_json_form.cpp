@@ -102,8 +102,7 @@ Vocabulary parse_object(const Section& file) {
   else if (is_composed)
     file.part("normalizer").require_given("type", {"NFC"});
   require_byte_level(file, "decoder");
-  const auto [begin, end] =
-      is_clip ? read_clip_post_processor(file) : std::pair(read_post_processor(file), std::string());
+  const auto [begin, end] = is_clip ? read_clip_post_processor(file) : read_post_processor(file);
 
   model.require("dropout", {0.0});
   model.require("continuing_subword_prefix", {""});

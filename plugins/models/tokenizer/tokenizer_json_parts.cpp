@@ -1,5 +1,7 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 
+#include <algorithm>
+
 namespace pipeline::text {
 namespace {
 
@@ -15,18 +17,26 @@ json pattern_of(PreTokenizer kind) {
   return {{"Regex", expression(kind == PreTokenizer::kQwen2 ? "" : "{1,3}")}};
 }
 
-// The special token that a template puts before every text; empty: none, as transformers 5 saves a tokenizer
-// that adds nothing.
-std::string read_template(const Section& part) {
+// The special tokens that a template puts before and behind every text; empty: none, as transformers 5 saves
+// a tokenizer that adds nothing.
+TextEnds read_template(const Section& part) {
   const json& single = part.get("single");
   const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
-  if (single == json::array({sequence})) return "";
-  if (single.is_array() && single.size() == 2 && single[1] == sequence && single[0].is_object() &&
-      single[0].contains("SpecialToken") && single[0]["SpecialToken"].is_object() &&
-      single[0]["SpecialToken"].contains("id") && single[0]["SpecialToken"]["id"].is_string())
-    return single[0]["SpecialToken"]["id"];
-  throw Error(part.place("single") + " = " + excerpt(single) +
-              ": must be the text, or one special token and then the text: no other template is read here");
+  const auto text = single.is_array() ? std::find(single.begin(), single.end(), sequence) : single.end();
+  const auto token_at = [&](auto one) {
+    const json token = one->is_object() ? one->value("SpecialToken", json()) : json();
+    return token.is_object() ? token.value("id", "") : "";
+  };
+  TextEnds ends;
+  bool is_known =
+      single.is_array() && text != single.end() && text - single.begin() <= 1 && single.end() - text <= 2;
+  if (is_known && text != single.begin()) is_known = !(ends.begin = token_at(single.begin())).empty();
+  if (is_known && single.end() - text == 2) is_known = !(ends.end = token_at(text + 1)).empty();
+  if (is_known) return ends;
+  throw Error(
+      part.place("single") + " = " + excerpt(single) +
+      ": must be the text, with one special token before it, behind it, or both: no other template is "
+      "read here");
 }
 
 json clip_pre_tokenizer() {
@@ -65,7 +75,7 @@ void require_clip_parts(const Section& file) {
   bytes.require("add_prefix_space", {false});
 }
 
-std::pair<std::string, std::string> read_clip_post_processor(const Section& file) {
+TextEnds read_clip_post_processor(const Section& file) {
   const Section part = file.part("post_processor");
   part.require_given("type", {"RobertaProcessing"});
   const auto token = [&](const char* key) {
@@ -152,24 +162,25 @@ json format_pre_tokenizer(PreTokenizer kind) {
   return byte_level(true);
 }
 
-std::string read_post_processor(const Section& file) {
-  if (file.get("post_processor").is_null()) return "";
+TextEnds read_post_processor(const Section& file) {
+  if (file.get("post_processor").is_null()) return {};
   const Section all = file.part("post_processor");
   const auto read = [](const Section& part) {
     part.require_given("type", {"ByteLevel", "TemplateProcessing"});
-    return part.get("type") == "ByteLevel" ? "" : read_template(part);
+    return part.get("type") == "ByteLevel" ? TextEnds() : read_template(part);
   };
   if (all.get("type") != "Sequence") return read(all);
   const json& parts = all.get("processors");
   if (!parts.is_array()) throw Error(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
-  std::string begin;
+  TextEnds ends;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Section part(parts[i], all.place("processors[" + std::to_string(i) + "]"));
-    const std::string token = read(part);
-    if (!begin.empty() && !token.empty()) throw Error(part.place("type") + ": is the second template");
-    if (!token.empty()) begin = token;
+    const TextEnds found = read(part);
+    if (found.is_none()) continue;
+    if (!ends.is_none()) throw Error(part.place("type") + ": is the second template");
+    ends = found;
   }
-  return begin;
+  return ends;
 }
 
 json format_post_processor(const Vocabulary& vocabulary) {

@@ -73,11 +73,14 @@ nlohmann::json clip_normalizer();
 PreTokenizer read_pre_tokenizer(const Section& file);
 nlohmann::json format_pre_tokenizer(PreTokenizer kind);
 
-// What is added to the tokens of a text: `post_processor`. Nothing (an empty string), or a special token
-// before it.
-std::string read_post_processor(const Section& file);
-// The same of CLIP's: the token that begins a text, and the one that ends it.
-std::pair<std::string, std::string> read_clip_post_processor(const Section& file);
+// What is added to the tokens of a text, `post_processor`: special tokens; empty: none.
+struct TextEnds {
+  std::string begin, end;
+
+  bool is_none() const { return begin.empty() && end.empty(); }
+};
+TextEnds read_post_processor(const Section& file);
+TextEnds read_clip_post_processor(const Section& file);
 nlohmann::json format_post_processor(const Vocabulary& vocabulary);
 
 }  // namespace pipeline::text

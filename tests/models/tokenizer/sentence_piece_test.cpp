@@ -362,6 +362,39 @@ TEST(SentencePieceJson, ATextAfterASpecialTokenStartsInTheLegacyFormAlone) {
   }
 }
 
+// As Siglip2Tokenizer saves it: small letters, and the token that ends a text behind it.
+TEST(SentencePieceJson, OfSiglip2) {
+  json form = json_form();
+  const json signs = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  const json sequence = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto special = [](const char* token) {
+    return json{{"SpecialToken", {{"id", token}, {"type_id", 0}}}};
+  };
+  form["pre_tokenizer"] = {{"type", "Split"},
+                           {"pattern", {{"String", " "}}},
+                           {"behavior", "MergedWithPrevious"},
+                           {"invert", false}};
+  form["decoder"]["decoders"].erase(3);  // no space is put before a text
+  form["normalizer"] = signs;
+  form["post_processor"] = {{"type", "TemplateProcessing"}, {"single", {sequence, special("</s>")}}};
+  const auto as_it_is = load_json(form);
+  EXPECT_EQ(as_it_is->eot(), 2);
+  EXPECT_FALSE(as_it_is->adds_bos());
+  form["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Lowercase"}}, signs}}};
+  form["post_processor"]["single"] = {special("<s>"), sequence, special("</s>")};
+  const auto small = load_json(form);
+  EXPECT_TRUE(small->adds_bos());
+  EXPECT_EQ(small->eot(), 2);
+  EXPECT_EQ(small->encode("THE Cat, ÜBER"), as_it_is->encode("the cat, über"));
+  EXPECT_NE(as_it_is->encode("THE Cat"), as_it_is->encode("the cat"));
+  EXPECT_NE(small->fingerprint(), as_it_is->fingerprint());
+  form["post_processor"]["single"] = {sequence, special("</s>"), special("</s>")};
+  EXPECT_THAT(message_of<Error>([&] { load_json(form); }),
+              HasSubstr("with one special token before it, behind it"));
+  form["post_processor"]["single"] = {sequence, special("<end>")};
+  EXPECT_THAT(message_of<Error>([&] { load_json(form); }), HasSubstr("adds \"<end>\", which is not among"));
+}
+
 // A field of bytes in a file of protobuf's.
 std::string field(const std::string& bytes) {
   std::string size;

@@ -130,7 +130,7 @@ json text_json(const TwoTowersConfig& config, const TextEnds& ends) {
               {"attention_dropout", 0.0},
               {"bos_token_id", ends.begin ? json(*ends.begin) : json()},
               {"eos_token_id", ends.end},
-              {"pad_token_id", ends.end}};
+              {"pad_token_id", ends.padding}};
   hugging_face::write_fields(config.text, text_fields(), values);
   values[config.is_clip() ? "projection_dim" : "projection_size"] = config.projection_dim;
   return values;

@@ -19,7 +19,7 @@ int64_t import_model(const std::string& folder, TwoTowers& model);
 // The numbers of the tokens that a text begins with, if any, and ends with, and that it is padded with.
 struct TextEnds {
   std::optional<int64_t> begin;
-  int64_t end = 0;
+  int64_t end = 0, padding = 0;
 };
 
 // For CLIPModel or SiglipModel. The folder must exist.

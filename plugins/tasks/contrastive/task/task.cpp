@@ -13,6 +13,7 @@
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
+#include "tokenizer/normal_form.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -69,6 +70,10 @@ void ContrastiveTask::open_data() {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which stands for it");
+  if (!config().is_clip()) {
+    rules_ = text_rules(*tokenizer_);
+    if (!rules_.problem.empty()) config_error("tokenizer.path", rules_.problem);
+  }
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test pairs; ",
@@ -94,7 +99,7 @@ std::shared_ptr<TwoTowers> ContrastiveTask::build_model() {
 
 TextEnds ContrastiveTask::text_ends() const {
   const int64_t end = tokenizer_->eot();
-  TextEnds ends{.begin = std::nullopt, .end = end};
+  TextEnds ends{.begin = std::nullopt, .end = end, .padding = config().is_clip() ? end : rules_.padding};
   // One token for both would end a text where it begins. SigLIP's has none at the begin.
   if (const auto begin = tokenizer_->bos(); config().is_clip() && begin && *begin != end) ends.begin = *begin;
   return ends;
@@ -104,7 +109,9 @@ std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pa
   const TextEnds ends = text_ends();
   std::vector<int64_t> tokens;
   if (ends.begin) tokens.push_back(*ends.begin);
-  for (const int32_t token : tokenizer_->encode(caption_of(pair))) tokens.push_back(token);
+  const std::string& caption = caption_of(pair);
+  for (const int32_t token : tokenizer_->encode(rules_.is_lowered ? text::lowered(caption) : caption))
+    tokens.push_back(token);
   const auto most = static_cast<size_t>(config().text.text.max_position_embeddings);
   if (tokens.size() + 1 > most) {
     if (!told_of_cut_->exchange(true))
@@ -114,7 +121,8 @@ std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pa
     tokens.resize(most - 1);
   }
   tokens.push_back(ends.end);
-  if (!config().is_clip()) tokens.resize(most, ends.end);  // its last row stands for it
+  if (!config().is_clip())  // its last row stands for it
+    tokens.insert(rules_.is_padded_left ? tokens.begin() : tokens.end(), most - tokens.size(), ends.padding);
   return tokens;
 }
 

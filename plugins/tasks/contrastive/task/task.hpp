@@ -13,6 +13,7 @@
 #include "plugins/tasks/contrastive/model/pair_loss.hpp"
 #include "plugins/tasks/contrastive/model/two_towers.hpp"
 #include "plugins/tasks/contrastive/task/config.hpp"
+#include "plugins/tasks/contrastive/task/text_rules.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::contrastive {
@@ -79,6 +80,7 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
 
   text::TokenizerPtr kept_tokenizer_;  // came with the weights
   text::TokenizerPtr tokenizer_;
+  TextRules rules_;  // of SigLIP
   picture_texts::Splits sources_;
   std::shared_ptr<std::atomic<bool>> told_of_cut_ = std::make_shared<std::atomic<bool>>(false);
   bool is_open_ = false;
