@@ -273,9 +273,10 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
             "t.json: pre_tokenizer.pretokenizers[0].behavior = \"Removed\": must be \"Isolated\"" + remedy);
   EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
             "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
-  EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
-            "t.json: post_processor.processors[1].single = [1]: must be the text, or one special token and "
-            "then the text: no other template is read here");
+  EXPECT_EQ(
+      error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
+      "t.json: post_processor.processors[1].single = [1]: must be the text, with one special token before "
+      "it, behind it, or both: no other template is read here");
   EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
             "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
 }

@@ -12,6 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 // One sample of so many residues, whose column says this.
 class OneSample : public Samples {
@@ -41,9 +42,10 @@ class OneSample : public Samples {
 };
 
 SampleLabels read(const char* objective, const char* per, std::optional<std::string> text,
-                  uint32_t residues = 4) {
+                  uint32_t residues = 4, std::vector<std::string> classes = {}) {
   LabelConfig options;
   options.per = per;
+  options.classes = std::move(classes);
   return Labels(objective, options).of(OneSample(residues, std::move(text)), 0);
 }
 
@@ -55,7 +57,6 @@ TEST(LabelsOfChains, AreNumbersOrWords) {
   for (const auto& none : {std::optional<std::string>(), std::optional<std::string>(""),
                            std::optional<std::string>("?"), std::optional<std::string>(" ")})
     EXPECT_EQ(read(kRegression, "chain", none).problem, "nothing in column \"label\"");
-  EXPECT_EQ(read(kRegression, "chain", "nan").problem, "nothing in column \"label\"");
   for (const char* wrong : {"1,5", "high", "1e999", "inf", "0x10 ", "3 K"})
     EXPECT_THAT(read(kRegression, "chain", wrong).problem, HasSubstr("is no number")) << wrong;
 }
@@ -69,9 +70,49 @@ TEST(LabelsOfResidues, AreLettersOrAreApart) {
   EXPECT_THAT(numbers.places, ElementsAre(0, 3));
   EXPECT_THAT(numbers.numbers, ElementsAre(0.5, 2));
   EXPECT_THAT(read(kRegression, "residue", "1 2 3 4").numbers, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(read(kClassification, "residue", "['H', None, \"E\", '']").classes, ElementsAre("H", "E"))
+      << "as pandas writes a list into CSV";
+  EXPECT_THAT(read(kClassification, "residue", "[0  1 -100\n 1]").places, ElementsAre(0, 1, 3))
+      << "or NumPy's";
+  EXPECT_THAT(read(kRegression, "residue", "[0.5, nan, 1, 2]").numbers, ElementsAre(0.5, 1, 2));
+  EXPECT_THAT(read(kClassification, "residue", "[H-]").classes, ElementsAre("[", "H", "-", "]"));
   EXPECT_EQ(read(kClassification, "residue", "HHH").problem, "3 labels for 4 residues");
   EXPECT_EQ(read(kRegression, "residue", "1,2,3,4,5").problem, "5 labels for 4 residues");
   EXPECT_EQ(read(kClassification, "residue", "????").problem, "nothing in column \"label\"");
+}
+
+// What pandas writes where a column becomes text, and torch's ignore index: told, as one may be meant.
+TEST(Labels, WordsForNoneAreNone) {
+  for (const char* word : {"nan", "NaN", "None", "NA", "<NA>", "null", "NULL", "N/A", "-nan"}) {
+    for (const char* objective : {kRegression, kClassification}) {
+      const SampleLabels chain = read(objective, "chain", word);
+      EXPECT_EQ(chain.problem,
+                "\"" + std::string(word) + "\" in column \"label\", which stands for no label");
+      EXPECT_THAT(chain.passed_over, ElementsAre(Pair(word, 1))) << objective;
+    }
+    const SampleLabels residues = read(kClassification, "residue", std::string("a,") + word + ",b," + word);
+    EXPECT_THAT(residues.classes, ElementsAre("a", "b"));
+    EXPECT_THAT(residues.places, ElementsAre(0, 2));
+    EXPECT_THAT(residues.passed_over, ElementsAre(Pair(word, 2)));
+  }
+  for (const char* index : {"-100", "-100.0", "-1e2"}) {
+    EXPECT_THAT(read(kClassification, "chain", index).problem, HasSubstr("which stands for no label"));
+    EXPECT_THAT(read(kClassification, "residue", std::string("0,1,") + index + ",0").classes,
+                ElementsAre("0", "1", "0"));
+    EXPECT_THAT(read(kRegression, "chain", index).numbers, ElementsAre(-100)) << "a number like others";
+  }
+  EXPECT_THAT(read(kClassification, "chain", "nan", 4, {"yes", "nan"}).classes, ElementsAre("nan"));
+  EXPECT_THAT(read(kClassification, "residue", "-100,1,nan,1", 4, {"1", "-100"}).classes,
+              ElementsAre("-100", "1", "1"));
+  EXPECT_THAT(read(kClassification, "chain", "none").classes, ElementsAre("none"));
+  LabelCounts counts;
+  counts.add(read(kClassification, "residue", "nan,1,-100,nan"), false);
+  counts.add(read(kRegression, "residue", "-100,1,-100.0,nan"), true);
+  EXPECT_THAT(counts.passed_over(), ElementsAre(Pair("-100", 1), Pair("nan", 3)));
+  EXPECT_EQ(counts.ignore_indices(), 2u);
+  EXPECT_THAT(read(kRegression, "residue", "0.50,nan,5000000.10,1").texts,
+              ElementsAre("0.50", "5000000.10", "1"))
+      << "as they are written";
 }
 
 TEST(LabelsOfABackbone, NeedOne) {

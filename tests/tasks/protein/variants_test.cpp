@@ -33,10 +33,11 @@ struct TwoChains {
     const std::array<std::span<const Residue>, 2> chains{a, b};
     sample = make_sample(chains);
   }
-  std::vector<size_t> places(const std::string& mutation, const std::string& chain = "") const {
+  std::vector<size_t> places(const std::string& mutation, const std::string& chain = "",
+                             int32_t offset = 0) const {
     std::vector<size_t> all;
-    for (const Substitution& one :
-         substitutions_of({.id = {}, .mutation = mutation, .chain = chain, .measured = {}}, sample, names))
+    for (const Substitution& one : substitutions_of(
+             {.id = {}, .mutation = mutation, .chain = chain, .measured = {}}, sample, names, offset))
       all.push_back(one.place);
     return all;
   }
@@ -54,6 +55,43 @@ TEST(Substitutions, AreFoundByNumberInsertionAndChain) {
   for (const char* several :
        {"K11A:V12W", "K11A,V12W", "K11A;V12W", "K11A/V12W", "K11A + V12W", " K11A V12W"})
     EXPECT_THAT(two.places(several), ElementsAre(1, 3)) << several;
+}
+
+TEST(Substitutions, MayBeAsHgvsHasThem) {
+  const TwoChains two;
+  for (const char* one : {"p.Lys11Ala", "Lys11Ala", "p.(Lys11Ala)", "p.K11A", "NP_000550.1:p.Lys11Ala",
+                          "p.LYS11ALA", "p.Lys11="})
+    EXPECT_THAT(two.places(one), ElementsAre(1)) << one;
+  EXPECT_THAT(two.places("p.[Lys11Ala;Val12Trp]"), ElementsAre(1, 3));
+  EXPECT_THAT(two.places("p.Ala11BVal"), ElementsAre(2));
+  for (const char* wild_type : {"WT", "wt", "_wt", "wild-type", "wild type", "p.=", "p.(=)"})
+    EXPECT_THAT(two.places(wild_type), ElementsAre()) << wild_type;
+  const auto all = substitutions_of({.id = {}, .mutation = "p.Lys11Trp", .chain = {}, .measured = {}},
+                                    two.sample, two.names);
+  EXPECT_EQ(kAminoAcids[all.at(0).from], 'K');
+  EXPECT_EQ(kAminoAcids[all.at(0).to], 'W');
+  for (const char* odd : {"p.Lys11Ter", "p.Lys11*", "p.Lys11fs", "p.Lys11_Val12del", "p.Xyz11Ala"})
+    EXPECT_THAT(two.problem(odd), HasSubstr("must be as A23V")) << odd;
+}
+
+TEST(Substitutions, NumberedOtherwiseFitAtOneOffset) {
+  const TwoChains two;
+  const auto offset = [&](const std::vector<std::string>& mutations, const std::string& chain) {
+    std::vector<Variant> all;
+    for (const std::string& mutation : mutations)
+      all.push_back({.id = {}, .mutation = mutation, .chain = chain, .measured = {}});
+    std::vector<const Variant*> variants;
+    for (const Variant& variant : all) variants.push_back(&variant);
+    return fitting_offset(variants, two.sample, two.names);
+  };
+  EXPECT_EQ(offset({"M1A", "K2A", "V3W", "WT", "odd"}, "A"), 9);
+  EXPECT_EQ(offset({"M110A", "K111A"}, "A"), -100);
+  EXPECT_EQ(offset({"M10A", "K11A"}, "A"), 0);
+  EXPECT_EQ(offset({"M1A", "V2A"}, "A"), std::nullopt) << "nowhere";
+  EXPECT_EQ(offset({"WT"}, "A"), std::nullopt);
+  EXPECT_THAT(two.places("M1A:V3W", "A", 9), ElementsAre(0, 3));
+  EXPECT_THAT(tests::message_of<files::DataError>([&] { two.places("V1A", "A", 9); }),
+              HasSubstr("V1A: residue 10 is M, not V"));
 }
 
 TEST(Substitutions, ThatCannotBeSayWhy) {
@@ -97,6 +135,8 @@ TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
   const Variants odd = read("id,mutation,dms\nP1,A1G,NA\nP1,A2G, 2 \nP1,A3G,nan\nP1,A4G,high\n", "dms");
   EXPECT_EQ(odd.of("P1").size(), 4u);
   EXPECT_EQ(odd.of("P1")[1]->measured, 2);
+  EXPECT_EQ(odd.of("P1")[0]->measured_text, "NA") << "goes out as it came in";
+  EXPECT_EQ(read("id,mutation,dms\nP1,A1G,5000000.10\n", "dms").of("P1")[0]->measured_text, "5000000.10");
   EXPECT_EQ(odd.not_numbers(), 3u);
   EXPECT_THAT(odd.first_not_number(), HasSubstr("\"NA\", "));
   const auto problem = [&](const std::string& text, const std::string& measured = "") {

@@ -22,7 +22,8 @@ std::unique_ptr<const Samples> open_samples(const std::filesystem::path& path, b
   return std::make_unique<StructureSamples>(path, options, context);
 }
 
-void tell_left_out(const Samples& samples, const Splits& splits, const ProteinData& options,
+// least: of known residues.
+void tell_left_out(const Samples& samples, const Splits& splits, int64_t least, const ProteinData& options,
                    const Context& context) {
   std::vector<std::string> names;
   uint64_t residues = 0;
@@ -39,8 +40,7 @@ void tell_left_out(const Samples& samples, const Splits& splits, const ProteinDa
     names.push_back(names.size() < kNamesShown ? samples.name(row.sample) : "");
     residues += row.residues;
   }
-  if (!names.empty())
-    context.info("left out   ", left_out_text(names, residues, samples.noun(), options.data.min_residues));
+  if (!names.empty()) context.info("left out   ", left_out_text(names, residues, samples.noun(), least));
   if (!unlabelled.empty())
     context.warn("left out   ", counted(unlabelled.size(), samples.noun()),
                  " without a label: ", first_of(unlabelled));
@@ -63,7 +63,7 @@ Dataset::Dataset(const ProteinData& options, const Context& context, const Learn
     if (needs_training_data()) {
       samples_ = open_samples(options_.path(), options_.has_sequences(), options_, context_);
       splits_ = division.of_training_data(*samples_);
-      tell_left_out(*samples_, splits_, options_, context_);
+      tell_left_out(*samples_, splits_, options_.data.min_residues, options_, context_);
       fingerprint_ = samples_->fingerprint();
       if (!options_.split.list.empty())
         fingerprint_ += sources::find_and_hash(options_.split.list.string(), cache_folder(options_, context_),
@@ -73,7 +73,9 @@ Dataset::Dataset(const ProteinData& options, const Context& context, const Learn
     if (own_test_) {
       test_samples_ = open_samples(options_.test_path, are_sequences(options_.test_path), options_, context_);
       test_splits_ = division.of_own_test_data(*test_samples_);
-      tell_left_out(*test_samples_, test_splits_, options_, context_);
+      const bool is_predicted = context_.run().purpose == PL_PURPOSE_PREDICT;
+      tell_left_out(*test_samples_, test_splits_, is_predicted ? kLeastPredicted : options_.data.min_residues,
+                    options_, context_);
       if (context_.run().purpose != PL_PURPOSE_PREDICT && samples_)
         division.compare(*test_samples_, test_splits_, *samples_, splits_,
                          learnt != nullptr ? learnt->training : this->learnt().training);

@@ -65,13 +65,14 @@ Splits Division::of_own_test_data(const Samples& samples) const {
   // What is only predicted needs no intervals.
   const bool is_predicted = context_.run().purpose == PL_PURPOSE_PREDICT,
              is_compared = !is_predicted && samples.size() <= kMostCompared;
-  const char* const kind = is_compared ? "test, compared" : is_predicted ? "test, predicted" : "test";
+  const char* const kind = is_compared ? "test, compared" : is_predicted ? "test, all predicted" : "test";
   return kept(samples, kind, [&] {
     const std::string what = "task.test_path = " + options_.test_path.string();
     if (!is_predicted) require_labels(samples, what);
     SplitRows parts;
     std::vector<SplitRow>& test = parts[number_of(Split::kTest)];
-    test = usable(samples, parts[kLeftOut], what);
+    test =
+        usable(samples, is_predicted ? kLeastPredicted : options_.data.min_residues, parts[kLeftOut], what);
     for (SplitRow& row : test) row.reason = Reason::kOwnTest;
     if (is_compared)
       comparison_.cluster(samples, test);
@@ -82,7 +83,7 @@ Splits Division::of_own_test_data(const Samples& samples) const {
   });
 }
 
-std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<SplitRow>& left_out,
+std::vector<SplitRow> Division::usable(const Samples& samples, int64_t least, std::vector<SplitRow>& left_out,
                                        const std::string& what) const {
   std::vector<SplitRow> rows;
   uint64_t residues = 0;
@@ -94,7 +95,7 @@ std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<Split
                  .residues = size.residues,
                  .known = size.known,
                  .chains = size.chains};
-    if (static_cast<int64_t>(size.known) >= options_.data.min_residues) {
+    if (static_cast<int64_t>(size.known) >= least) {
       rows.push_back(row);
       continue;
     }
@@ -105,7 +106,7 @@ std::vector<SplitRow> Division::usable(const Samples& samples, std::vector<Split
   }
   if (!rows.empty()) return rows;
   fail_with(PL_ERROR_CONFIG, what, ": no sample is left without ",
-            left_out_text(names, residues, samples.noun(), options_.data.min_residues));
+            left_out_text(names, residues, samples.noun(), least));
 }
 
 // Before anything that takes long.
@@ -142,7 +143,7 @@ void Division::leave_out_unlabelled(const Samples& samples, SplitRows& parts) co
 SplitRows Division::divide(const Samples& samples, const std::string& what) const {
   const files::Hooks hooks = data_hooks("dividing", context_);
   SplitRows parts;
-  std::vector<SplitRow> rows = usable(samples, parts[kLeftOut], what);
+  std::vector<SplitRow> rows = usable(samples, options_.data.min_residues, parts[kLeftOut], what);
   const std::string& by = options_.split.by;
   if (by == "similarity") {
     const bool exact = comparison_.cluster(samples, rows);

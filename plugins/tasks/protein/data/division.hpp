@@ -17,6 +17,9 @@
 
 namespace pipeline::protein {
 
+// Of one's own data nothing is left out of predictions for its length but what has nothing to see.
+constexpr int64_t kLeastPredicted = 1;
+
 class Division {
  public:
   Division(const ProteinData& options, const Context& context)
@@ -38,8 +41,8 @@ class Division {
  private:
   Splits kept(const Samples& samples, const std::string& what, const std::function<SplitRows()>& make) const;
   SplitRows divide(const Samples& samples, const std::string& what) const;
-  // The samples that are not left out, in their order.
-  std::vector<SplitRow> usable(const Samples& samples, std::vector<SplitRow>& left_out,
+  // The samples that are not left out, in their order: with so many known residues at least.
+  std::vector<SplitRow> usable(const Samples& samples, int64_t least, std::vector<SplitRow>& left_out,
                                const std::string& what) const;
   // Throws an Error where no sample has a label and one is wanted.
   void require_labels(const Samples& samples, const std::string& what) const;

@@ -26,9 +26,14 @@ struct LabelConfig {
       "make H, E and C")
         .choices({"column", "secondary_structure"});
     o("column", column,
-      "the column. Of residues: a letter for each (HHEEC), or numbers or words with commas between them");
-    o("missing", missing, "what stands for no label; so does an empty field, and of numbers nan");
-    o("classes", classes, "of classification: their names, in order; empty: those that the data has, sorted")
+      "the column. Of residues: a letter for each (HHEEC), numbers or words with commas between them, or a "
+      "list of these");
+    o("missing", missing,
+      "what stands for no label; so do an empty field, pandas' words for what is missing (nan, None, <NA>, "
+      "...) and, of classes, -100");
+    o("classes", classes,
+      "of classification: their names, in order, also such as stand for no label otherwise; empty: those "
+      "that the data has, sorted")
         .follows();
   }
 };

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "plugins/data/structures/secondary_structure.hpp"
+#include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/protein/data/report_text.hpp"
 
 namespace pipeline::protein {
@@ -30,22 +31,39 @@ std::vector<std::string_view> parts_of(std::string_view text, char between) {
   return parts;
 }
 
-// A number as tables have it; NaN: none, where it is nan; nothing: it is no number.
+// Of a list that Python has printed, as pandas writes one into a table: ['H', None], or NumPy's [0 1].
+void as_printed(std::vector<std::string_view>& parts) {
+  std::erase_if(parts, [](std::string_view part) { return part.empty(); });
+  for (std::string_view& part : parts)
+    if (part.size() > 1 && part.front() == part.back() && (part.front() == '\'' || part.front() == '"'))
+      part = part.substr(1, part.size() - 2);
+}
+
+// A number as tables have it; nothing: it is none.
 std::optional<double> number_of(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (std::abs(value) > static_cast<double>(std::numeric_limits<float>::max())) return std::nullopt;
+  if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) return std::nullopt;
   return value;
 }
 
 }  // namespace
 
 std::string Labels::key() const {
-  return is_wanted() ? concat(objective_, " ", options_.per, " ", options_.source, " ", options_.column, " ",
-                              options_.missing)
-                     : "";
+  constexpr int kVersion = 2;  // raise it whenever the same text would be read otherwise
+  if (!is_wanted()) return "";
+  std::string key = concat(kVersion, " ", objective_, " ", options_.per, " ", options_.source, " ",
+                           options_.column, " ", options_.missing);
+  for (const std::string& name : options_.classes) key += concat("\n", name.size(), " ", name);
+  return key;
+}
+
+// Of numbers -100 may be one.
+bool Labels::is_word_for_none(std::string_view text) const {
+  if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
+  return text_pairs::is_word_for_none(text) || (!are_numbers() && number_of(text) == kIgnoreIndex);
 }
 
 SampleLabels Labels::of(const Samples& samples, uint64_t i) const {
@@ -66,11 +84,19 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
     labels.problem = concat("nothing in column \"", options_.column, "\"");
     return labels;
   }
+  if (is_word_for_none(text)) {
+    ++labels.passed_over[std::string(text)];
+    labels.problem = concat("\"", text, "\" in column \"", options_.column, "\", which stands for no label");
+    return labels;
+  }
   std::vector<std::string_view> parts{text};
   if (options_.is_per_residue()) {
-    const bool has_commas = text.find(',') != std::string_view::npos;
-    if (has_commas || are_numbers() || residues == 1) {
-      parts = parts_of(text, has_commas ? ',' : ' ');
+    const bool is_list = !fits && text.starts_with('[') && text.ends_with(']');
+    const std::string_view list = is_list ? text.substr(1, text.size() - 2) : text;
+    const bool has_commas = list.find(',') != std::string_view::npos;
+    if (has_commas || is_list || are_numbers() || residues == 1) {
+      parts = parts_of(list, has_commas ? ',' : ' ');
+      if (is_list) as_printed(parts);
     } else {
       parts.clear();
       for (size_t n = 0; n < text.size(); ++n) parts.push_back(text.substr(n, 1));
@@ -82,6 +108,10 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
   }
   for (size_t n = 0; n < parts.size(); ++n) {
     if (is_missing(parts[n])) continue;
+    if (is_word_for_none(parts[n])) {
+      ++labels.passed_over[std::string(parts[n])];
+      continue;
+    }
     if (are_numbers()) {
       const std::optional<double> value = number_of(parts[n]);
       if (!value) {
@@ -89,8 +119,8 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
                                 "\" is no number, or too large a one");
         return labels;
       }
-      if (std::isnan(*value)) continue;
       labels.numbers.push_back(*value);
+      labels.texts.emplace_back(parts[n]);
     } else {
       labels.classes.emplace_back(parts[n]);
     }
@@ -125,7 +155,9 @@ std::optional<size_t> LabelScale::number_of(const std::string& name) const {
 }
 
 void LabelCounts::add(const SampleLabels& labels, bool is_training) {
+  for (const auto& [word, count] : labels.passed_over) passed_over_[word] += count;
   for (const double number : labels.numbers) {
+    ignore_indices_ += number == kIgnoreIndex ? 1 : 0;
     if (!is_training) continue;
     const double from_mean = number - mean_;
     mean_ += from_mean / static_cast<double>(++count_);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,13 +18,18 @@ namespace pipeline::protein {
 // from the chain alone (CASP's short, medium and long range together).
 constexpr int32_t kLeastApart = 6;
 
+// What torch's cross entropy passes over.
+constexpr double kIgnoreIndex = -100;
+
 // Of one sample. Places are residues, from 0; a chain's own label is at the first.
 struct SampleLabels {
   std::vector<int64_t> places;                          // ascending
-  std::vector<double> numbers;                          // of regression, one for each place
+  std::vector<double> numbers;                          // of regression, one for each place,
+  std::vector<std::string> texts;                       // and as they are written
   std::vector<std::string> classes;                     // of classification, likewise
   std::vector<std::pair<uint32_t, uint32_t>> contacts;  // ascending; places: residues with a backbone
   std::string problem;                                  // why there are none; empty: there are
+  std::map<std::string, uint64_t> passed_over;          // words that stand for no label, with how often
 };
 
 // Reads them. [any-thread]
@@ -47,6 +53,7 @@ class Labels {
  private:
   SampleLabels from_backbone(const Samples& samples, uint64_t i) const;
   SampleLabels from_text(const std::string& whole, size_t residues) const;
+  bool is_word_for_none(std::string_view text) const;
 
   std::string objective_;
   LabelConfig options_;
@@ -74,11 +81,14 @@ class LabelCounts {
   // classes: the user's own; empty: those that were added.
   LabelScale scale(const std::vector<std::string>& classes) const;
   const std::map<std::string, uint64_t>& classes() const { return classes_; }  // with how often in training
+  const std::map<std::string, uint64_t>& passed_over() const { return passed_over_; }
+  uint64_t ignore_indices() const { return ignore_indices_; }  // numbers that are torch's word for none
 
  private:
   uint64_t count_ = 0;
   double mean_ = 0, squares_ = 0;  // Welford 1962
-  std::map<std::string, uint64_t> classes_;
+  std::map<std::string, uint64_t> classes_, passed_over_;
+  uint64_t ignore_indices_ = 0;
 };
 
 }  // namespace pipeline::protein

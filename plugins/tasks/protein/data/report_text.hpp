@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -14,6 +15,12 @@ inline std::string decimal(double value, int digits = 3) {
   std::snprintf(text.data(), text.size(), "%.*f", digits, value);
   text.pop_back();
   return text;
+}
+
+// For tables that somebody computes with: reads as the same number again.
+inline std::string exactly(double value) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
 }
 
 constexpr size_t kNamesShown = 5;
@@ -31,12 +38,14 @@ inline std::string counted(size_t count, const std::string& what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
 }
 
-// "3 chains of 24 residues, which have fewer than ...": of samples that are left out.
+// "3 chains of 24 residues, which have fewer than ...": of samples that are left out, which have fewer known
+// residues than `least`.
 inline std::string left_out_text(const std::vector<std::string>& names, uint64_t residues,
                                  const std::string& noun, int64_t least) {
-  return counted(names.size(), noun) + " of " + std::to_string(residues) +
-         " residues, which have fewer than task.data.min_residues (" + std::to_string(least) +
-         ") known ones: " + first_of(names);
+  return counted(names.size(), noun) + " of " + std::to_string(residues) + " residues, which have " +
+         (least == 1 ? "no known one"
+                     : "fewer than task.data.min_residues (" + std::to_string(least) + ") known ones") +
+         ": " + first_of(names);
 }
 
 inline std::string xml_escaped(const std::string& text) {

@@ -24,15 +24,9 @@ bool are_letters(const LabelForm& form) {
 
 double probability(float log_odds) { return 1 / (1 + std::exp(-static_cast<double>(log_odds))); }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
-
 // Of the k-th label in `predicted`: the likeliest class, or the number.
 std::string prediction_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
-  if (form.are_numbers) return number(form.number(predicted[k]));
+  if (form.are_numbers) return exactly(form.number(predicted[k]));
   const auto row = predicted.subspan(k * form.classes.size(), form.classes.size());
   return form.classes[static_cast<size_t>(std::ranges::max_element(row) - row.begin())];
 }
@@ -50,7 +44,7 @@ std::string right_at(const LabelForm& form, const SampleLabels& labels, int64_t 
   const auto found = std::ranges::lower_bound(labels.places, place);
   if (!labels.problem.empty() || found == labels.places.end() || *found != place) return "";
   const auto k = static_cast<size_t>(found - labels.places.begin());
-  return form.are_numbers ? number(labels.numbers[k]) : labels.classes[k];
+  return form.are_numbers ? labels.texts[k] : labels.classes[k];
 }
 
 std::string residue_rows(const LabelForm& form, const LabelledSample& one, bool with_header) {

@@ -26,6 +26,7 @@ constexpr int64_t kLongRange = 24;  // positions apart (CASP)
 struct Rows {
   std::vector<uint64_t> clusters;  // of each
   std::vector<float> values;
+  std::vector<double> right;  // of numbers
   size_t columns;
 
   Rows(const Report& report, size_t row) : columns(row) {
@@ -34,6 +35,7 @@ struct Rows {
       const LabelRecord record = LabelRecord::unpack(one.bytes);
       clusters.insert(clusters.end(), record.values.size() / columns, record.cluster);
       values.insert(values.end(), record.values.begin(), record.values.end());
+      right.insert(right.end(), record.right.begin(), record.right.end());
     }
   }
   size_t size() const { return clusters.size(); }
@@ -121,8 +123,8 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
   SumsByCluster by_cluster;
   for (size_t row = 0; row < rows.size(); ++row) {
     Sums& sums = by_cluster.try_emplace(rows.clusters[row], kSumCount, 0.0).first->second;
-    const double error = (rows.of(row, 1) - rows.of(row, 0)) * scale.deviation,
-                 from_mean = rows.of(row, 0) * scale.deviation;
+    const double from_mean = rows.right[row] - scale.mean,
+                 error = rows.of(row, 0) * scale.deviation - from_mean;
     sums[kCount] += 1;
     sums[kSquares] += error * error;
     sums[kAbsolute] += std::abs(error);
@@ -133,7 +135,9 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
   };
   const auto correlation = [&](auto of) -> Figure {
     return [&rows, of](std::span<const size_t> which) {
-      return of(column(rows, which, 0), column(rows, which, 1));
+      std::vector<double> right;
+      for (const size_t row : which) right.push_back(rows.right[row]);
+      return of(right, column(rows, which, 0));
     };
   };
   using Values = std::vector<double>;
@@ -299,14 +303,20 @@ void send_confusion(const EvaluationSink& sink, const Confusion& confusion) {
 }
 
 std::string LabelRecord::pack() const {
-  return std::string(files::bytes_of(cluster)) + std::string(files::bytes_of(values));
+  const uint64_t numbers = right.size();
+  std::string bytes(files::bytes_of(cluster));
+  return bytes.append(files::bytes_of(numbers))
+      .append(files::bytes_of(right))
+      .append(files::bytes_of(values));
 }
 
 LabelRecord LabelRecord::unpack(std::string_view bytes) {
   LabelRecord record;
-  if (bytes.size() < sizeof record.cluster) return record;
-  std::memcpy(&record.cluster, bytes.data(), sizeof record.cluster);
-  bytes.remove_prefix(sizeof record.cluster);
+  uint64_t numbers = 0;
+  if (!files::take(bytes, record.cluster) || !files::take(bytes, numbers)) return record;
+  record.right.resize(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)));
+  std::memcpy(record.right.data(), bytes.data(), record.right.size() * sizeof(double));
+  bytes.remove_prefix(record.right.size() * sizeof(double));
   record.values.resize(bytes.size() / sizeof(float));
   std::memcpy(record.values.data(), bytes.data(), record.values.size() * sizeof(float));
   return record;
@@ -355,7 +365,7 @@ std::vector<float> contact_figures(std::span<const float> log_odds, std::span<co
 void report_labels(const Labels& labels, const LabelScale& scale, const Report& report,
                    const ReportSink& sink) {
   const size_t columns = labels.are_contacts()  ? size_t{kContactFigures}
-                         : labels.are_numbers() ? size_t{2}
+                         : labels.are_numbers() ? size_t{1}
                                                 : 1 + scale.classes.size();
   const Rows rows(report, columns);
   if (rows.size() == 0 && (labels.are_contacts() || labels.are_numbers() || scale.classes.empty())) {

@@ -15,12 +15,13 @@
 
 namespace pipeline::protein {
 
-// Of one sample. Rows are its labels: the right number and the predicted one, as they are learnt; the number
-// of the right class and the log-probability of each; of contacts one row, kContactFigures.
+// Of one sample. Rows are its labels: the predicted number, as it is learnt; the number of the right class
+// and the log-probability of each; of contacts one row, kContactFigures.
 struct LabelRecord {
-  static constexpr std::string_view kKey = "labels";
+  static constexpr std::string_view kKey = "labels and what is right";
 
-  uint64_t cluster = 0;  // of similar sequences
+  uint64_t cluster = 0;            // of similar sequences
+  std::vector<double> right = {};  // of numbers one a row, as the data has it: as a float it may be another's
   std::vector<float> values = {};
 
   std::string pack() const;

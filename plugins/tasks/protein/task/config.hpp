@@ -40,7 +40,7 @@ struct PredictConfig {
   std::vector<std::string> what = {"scores"};
   std::filesystem::path mutations;
   std::string scoring = "masked", mutation_column = "mutation", measured_column;
-  int64_t layer = -1;
+  int64_t mutation_offset = 0, layer = -1;
   std::string pooling = "mean";
   std::vector<std::string> formats = {"safetensors"};
   int64_t top = 3, maskings = 0;
@@ -67,6 +67,11 @@ struct PredictConfig {
         .choices({"masked", "wild-type", "pseudo-perplexity"})
         .may_change();
     o("mutation_column", mutation_column, "column of that table").may_change();
+    o("mutation_offset", mutation_offset,
+      "added to the numbers of mutations, where they are those of another numbering than the sequence's")
+        .min(-1'000'000)
+        .max(1'000'000)
+        .may_change();
     o("measured_column", measured_column,
       "column of what an experiment measured: Spearman's rank correlation with it is told, and in "
       "spearman.csv")

@@ -116,11 +116,13 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   const Variants& variants();
   void score_variants(Split split, uint64_t id, const PredictionSink& sink);
   std::vector<const Variant*> variants_of(Split split, uint64_t id);
-  void finish_variants(const std::filesystem::path& folder, const PredictionSink& sink);
+  std::string proposed_offset(Split split);
+  void finish_variants(Split split, const std::filesystem::path& folder, const PredictionSink& sink);
   // With task.objective = regression, classification or contacts.
   std::optional<LabelForm> label_form() const;
   void open_labels();
   void check_classes(const LabelCounts& counts) const;
+  void tell_passed_over(const LabelCounts& counts) const;
   ProteinBatch label_batch(const LoadRequest& request) const;
   void evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink);
   void predict_labels(const ProteinBatch& batch, const PredictionSink& sink);

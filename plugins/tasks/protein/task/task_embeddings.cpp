@@ -68,7 +68,7 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
 void ProteinTask::finish_predictions(Split split, const std::filesystem::path& folder,
                                      const PredictionSink& sink) {
   const PredictConfig& options = config().predict;
-  if (!options.mutations.empty()) finish_variants(folder, sink);
+  if (!options.mutations.empty()) finish_variants(split, folder, sink);
   const int64_t width = model().width();
   const auto as_parquet = [&](const char* file, const auto& write) {
     if (!options.has_format("parquet")) return;

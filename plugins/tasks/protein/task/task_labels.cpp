@@ -171,6 +171,7 @@ void ProteinTask::open_labels() {
     label_scale_->where = labels_.where();
   }
   LabelScale& scale = *label_scale_;
+  tell_passed_over(counts);
   if (labels_.are_numbers()) {
     scale.classes.clear();
     context().info("labels     numbers, learnt as (number - ", scale.mean, ") / ", scale.deviation);
@@ -178,6 +179,24 @@ void ProteinTask::open_labels() {
   }
   check_classes(counts);
   context().info("labels     ", scale.classes.size(), " classes: ", quoted(scale.classes));
+}
+
+// Words that look like labels, and numbers that look like none.
+void ProteinTask::tell_passed_over(const LabelCounts& counts) const {
+  std::vector<std::string> words;
+  uint64_t all = 0;
+  for (const auto& [word, count] : counts.passed_over()) {
+    words.push_back(concat(count, " \"", word, "\""));
+    all += count;
+  }
+  if (all > 0)
+    context().warn("labels     ", counted(all, "value"), " of \"", labels_.where(),
+                   "\" passed over, as words for no label: ", first_of(words),
+                   labels_.are_numbers() ? "" : "; a class of that name must be named in task.label.classes");
+  if (counts.ignore_indices() > 0)
+    context().warn("labels     ", counted(counts.ignore_indices(), "number"), " of \"", labels_.where(),
+                   "\" learnt as -100, which programs write where there is no label: if it is none, set "
+                   "task.label.missing = \"-100\"");
 }
 
 void ProteinTask::check_classes(const LabelCounts& counts) const {
@@ -265,11 +284,11 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
     } else {
       const auto outputs = static_cast<size_t>(form.outputs());
       count = static_cast<double>(predicted.size() / outputs);
+      if (form.are_numbers) record.right = dataset_->labels(batch.split, batch.ids[s]).numbers;
       for (size_t k = 0; k < predicted.size(); k += outputs, ++row) {
         if (form.are_numbers) {
           const float right = values.const_data_ptr<float>()[row];
           loss += std::pow(static_cast<double>(predicted[k] - right), 2);
-          record.values.push_back(right);
         } else {
           const auto right = static_cast<size_t>(targets.const_data_ptr<int64_t>()[row]);
           const auto scores = predicted.subspan(k, outputs);

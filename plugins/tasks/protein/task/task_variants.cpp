@@ -28,7 +28,6 @@ namespace pipeline::protein {
 namespace {
 
 constexpr const char* kVariantFile = "variants.csv";
-constexpr int kScoreDigits = 6;
 
 using Places = std::vector<size_t>;  // ascending
 
@@ -89,6 +88,7 @@ std::vector<double> ProteinTask::marginals(const Sample& sample,
   if (is_masked) {
     for (const auto& variant : variants) {
       const Places places = places_of(variant);
+      if (places.empty()) continue;  // the wild type
       if (!number_of.try_emplace(places, questions.size()).second) continue;
       questions.push_back({&sample, hidden_with(sample, places), places});
     }
@@ -105,7 +105,7 @@ std::vector<double> ProteinTask::marginals(const Sample& sample,
   });
   std::vector<double> scores;
   for (const auto& variant : variants) {
-    const size_t question = is_masked ? number_of.at(places_of(variant)) : 0;
+    const size_t question = is_masked && !variant.empty() ? number_of.at(places_of(variant)) : 0;
     double score = 0;
     for (const Substitution& one : variant) {
       const auto& log_p = answers.at({question, one.place});
@@ -134,7 +134,7 @@ std::vector<double> ProteinTask::pseudo_likelihoods(const Sample& sample,
   for (const auto& variant : variants) {
     Sample mutant = sample;
     for (const Substitution& one : variant) mutant.residues[one.place].amino_acid = one.to;
-    scores.push_back(of(mutant) - wild_type);
+    scores.push_back(variant.empty() ? 0 : of(mutant) - wild_type);
   }
   return scores;
 }
@@ -169,11 +169,12 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
         "predict.mutations",
         concat("has no column \"", config().data.id_column, "\" (task.data.id_column), and there are ",
                dataset_->size(split), " proteins: it must say of which one each mutation is"));
+  const auto offset = static_cast<int32_t>(config().predict.mutation_offset);
   std::string rows;
   const auto add = [&](const Variant& variant, const std::string& score, const std::string& problem) {
     rows += csv_field(variant.id.empty() ? name : variant.id) + "," + csv_field(variant.mutation) + "," +
-            csv_field(variant.chain) + "," + score + "," +
-            (variant.measured ? concat(*variant.measured) : "") + "," + csv_field(problem) + "\n";
+            csv_field(variant.chain) + "," + score + "," + csv_field(variant.measured_text) + "," +
+            csv_field(problem) + "\n";
   };
   if (id == 0) rows = "id,mutation,chain,score,measured,problem\n";
   const std::vector<const Variant*> wanted = variants_of(split, id);
@@ -183,7 +184,7 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
     std::vector<std::vector<Substitution>> usable;
     std::vector<std::string> problems;
     for (const Variant* variant : wanted) try {
-        usable.push_back(substitutions_of(*variant, sample, chains));
+        usable.push_back(substitutions_of(*variant, sample, chains, offset));
         problems.emplace_back();
       } catch (const files::DataError& error) {
         problems.emplace_back(error.what());
@@ -193,7 +194,7 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
                                            : marginals(sample, usable);
     require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
     for (size_t i = 0, next = 0; i < wanted.size(); ++i)
-      add(*wanted[i], problems[i].empty() ? decimal(scores[next++], kScoreDigits) : "", problems[i]);
+      add(*wanted[i], problems[i].empty() ? exactly(scores[next++]) : "", problems[i]);
   }
   if (id + 1 == dataset_->size(split)) {  // the rest, behind all others
     std::set<uint64_t> known;
@@ -206,8 +207,23 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
   sink.append(id, kVariantFile, rows);
 }
 
+// Of the first protein whose mutations are all numbered otherwise than its residues: how.
+std::string ProteinTask::proposed_offset(Split split) {
+  for (uint64_t id = 0; id < dataset_->size(split); ++id) {
+    context().throw_if_cancelled();
+    const std::vector<const Variant*> wanted = variants_of(split, id);
+    if (wanted.empty()) continue;
+    const auto offset = fitting_offset(wanted, dataset_->sample(split, id), dataset_->chain_names(split, id));
+    if (offset && *offset != config().predict.mutation_offset)
+      return concat("; with ", *offset, " added to their numbers those of ", dataset_->name(split, id),
+                    " all fit it: if they are numbered so, set task.predict.mutation_offset = ", *offset);
+  }
+  return "";
+}
+
 // Says what has no score, and how the scores rank beside what was measured.
-void ProteinTask::finish_variants(const std::filesystem::path& folder, const PredictionSink& sink) {
+void ProteinTask::finish_variants(Split split, const std::filesystem::path& folder,
+                                  const PredictionSink& sink) {
   struct Protein {
     std::vector<double> scores, measured;
   };
@@ -220,15 +236,16 @@ void ProteinTask::finish_variants(const std::filesystem::path& folder, const Pre
                            {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
                            [&](text_pairs::Row&& row) {
                              ++rows;
-                             if (row.fields[1]->empty()) {
+                             const std::optional<double> score = number_in(*row.fields[1]);
+                             if (!score) {
                                if (without++ == 0) first_problem = *row.fields[3];
-                             } else if (!row.fields[2]->empty()) {
+                             } else if (const auto measured = number_in(*row.fields[2])) {
                                const std::string_view accession =
                                    accession_of(*row.fields[0]);  // whichever of its names is there
                                Protein& protein =
                                    proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
-                               protein.scores.push_back(std::stod(*row.fields[1]));
-                               protein.measured.push_back(std::stod(*row.fields[2]));
+                               protein.scores.push_back(*score);
+                               protein.measured.push_back(*measured);
                              }
                            },
                            report);
@@ -237,7 +254,8 @@ void ProteinTask::finish_variants(const std::filesystem::path& folder, const Pre
                  kVariantFile);
   if (without > 0)
     context().warn(without, " of ", rows,
-                   " mutations have no score, and their problem beside them: ", first_problem);
+                   " mutations have no score, and their problem beside them: ", first_problem,
+                   proposed_offset(split));
   if (config().predict.measured_column.empty()) return;
   std::string table = "id,mutations,spearman\n";
   double sum = 0;

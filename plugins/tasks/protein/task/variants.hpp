@@ -28,13 +28,22 @@ struct Variant {
   std::string id, mutation;        // as they are written there
   std::string chain;               // empty: whichever has such a residue
   std::optional<double> measured;  // what an experiment says
+  std::string measured_text = {};  // the same, as it is written there
 };
 
-// "A23V": alanine, residue 23, valine; "A23bV" where the residue's number is 23b; several with ":", "," ,
-// ";",
-// "/", "+" or a space between, which are one variant. Throws files::DataError that says what is wrong.
+// The number that a field of a table is; nothing: it is none, as "NA" and the like.
+std::optional<double> number_in(std::string_view text);
+
+// "A23V", or "p.Ala23Val" as HGVS has it: alanine, residue 23, valine; "A23bV" where the residue's number is
+// 23b; several with ":", ",", ";", "/", "+" or a space between, which are one variant; "WT", or "p.=", is the
+// sequence itself. offset: added to the numbers. Throws files::DataError that says what is wrong.
 std::vector<Substitution> substitutions_of(const Variant& variant, const Sample& sample,
-                                           std::span<const std::string> chain_names);
+                                           std::span<const std::string> chain_names, int32_t offset = 0);
+
+// The one number that, added to those of all variants that can be read, has the amino acids there that they
+// say; nothing: there is none, or several are.
+std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants, const Sample& sample,
+                                      std::span<const std::string> chain_names);
 
 struct VariantColumns {
   std::string id, mutation = "mutation", chain = "chain", measured;  // measured: empty: there is none
