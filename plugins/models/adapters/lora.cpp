@@ -5,22 +5,73 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <regex>
 #include <set>
 
 #include "hugging_face/config_file.hpp"
 
 namespace pipeline::adapters {
 
-double LoraConfig::scale() const {
-  const auto size = static_cast<double>(rank);
-  return alpha / (use_rslora ? std::sqrt(size) : size);
+namespace {
+
+constexpr const char *kRanks = "lora.rank_pattern", *kAlphas = "lora.alpha_pattern";
+constexpr int64_t kMostRank = 1 << 14;
+
+// As PEFT's get_pattern_key().
+bool fits(const char* key, const std::string& pattern, const std::string& module) try {
+  return std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
+} catch (const std::regex_error& error) {
+  fail_with(PL_ERROR_CONFIG, key, " has \"", pattern,
+            "\", which is no regular expression that is read here: ", error.what());
+}
+
+}  // namespace
+
+std::pair<std::string, double> pattern_of(const char* key, const std::string& text) {
+  constexpr size_t kLongest = 1000;
+  const size_t sign = text.rfind('='), end = text.find_last_not_of(' ', sign - 1),
+               begin = text.find_first_not_of(' ', sign + 1);
+  double value = 0;
+  const char* const last = text.data() + text.size();
+  if (sign == std::string::npos || sign == 0 || end == std::string::npos || begin == std::string::npos ||
+      std::from_chars(text.data() + begin, last, value).ptr != last || !(value > 0) ||
+      !std::isfinite(value) || end >= kLongest)
+    fail_with(PL_ERROR_CONFIG, key, " has \"", text.substr(0, kLongest),
+              "\": must be \"PATTERN = VALUE\", a regular expression of modules and a number above 0: "
+              "\"layers.0.*q_proj = 8\"");
+  return {text.substr(0, end + 1), value};
+}
+
+double value_of(const char* key, const std::vector<std::string>& texts, const std::string& module,
+                double otherwise) {
+  for (const std::string& text : texts)
+    if (const auto [pattern, value] = pattern_of(key, text); fits(key, pattern, module)) return value;
+  return otherwise;
+}
+
+int64_t LoraConfig::rank_of(const std::string& module) const {
+  return static_cast<int64_t>(value_of(kRanks, rank_pattern, module, static_cast<double>(rank)));
+}
+
+double LoraConfig::alpha_of(const std::string& module) const {
+  return value_of(kAlphas, alpha_pattern, module, alpha);
+}
+
+double LoraConfig::scale(const std::string& module) const {
+  const auto size = static_cast<double>(rank_of(module));
+  return alpha_of(module) / (use_rslora ? std::sqrt(size) : size);
 }
 
 void LoraConfig::check() const {
-  hugging_face::check_range("lora.rank", rank, 0, 1 << 14);
+  hugging_face::check_range("lora.rank", rank, 0, kMostRank);
   hugging_face::check_positive("lora.alpha", alpha);
   hugging_face::check_share("lora.dropout", dropout);
+  for (const std::string& text : alpha_pattern) pattern_of(kAlphas, text);
+  for (const std::string& text : rank_pattern)
+    if (const double size = pattern_of(kRanks, text).second; size != std::floor(size) || size > kMostRank)
+      fail_with(PL_ERROR_CONFIG, kRanks, " has \"", text, "\": must be an integer from 1 to ", kMostRank);
 }
 
 bool is_one_of(const std::string& module, const std::vector<std::string>& patterns) {
@@ -108,15 +159,46 @@ void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_
                    .is_usual = matrix.is_usual});
 }
 
+namespace {
+
+constexpr std::string_view kAllLinear = "all-linear";  // as PEFT calls them: but for the output head
+constexpr std::string_view kWholeModules[] = {"embed_tokens", "lm_head", "wte", "wpe", "word_embeddings"};
+
+}  // namespace
+
 ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& all) {
   ChosenTargets result;
   if (config.rank == 0) return result;
+  const auto means = [](const std::string& pattern, const LoraTarget& target) {
+    return pattern == kAllLinear || is_one_of(target.module, {pattern});
+  };
   for (const LoraTarget& target : all)
-    if (config.targets.empty() ? target.is_usual : is_one_of(target.module, config.targets))
+    if (config.targets.empty() ? target.is_usual
+                               : std::ranges::any_of(config.targets, [&](const std::string& pattern) {
+                                   return means(pattern, target);
+                                 }))
       result.targets.push_back(target);
+  for (const auto& [key, texts] : {std::pair(kRanks, &config.rank_pattern), {kAlphas, &config.alpha_pattern}})
+    for (const std::string& text : *texts)
+      if (const std::string pattern = pattern_of(key, text).first; std::ranges::none_of(
+              result.targets, [&](const LoraTarget& target) { return fits(key, pattern, target.module); })) {
+        result.problem =
+            concat("have no matrix that ", key, " means by \"", pattern, "\"",
+                   result.targets.empty() ? "" : concat("; the first is ", result.targets.front().module));
+        return result;
+      }
   for (const std::string& pattern : config.targets) {
-    const auto is_meant = [&](const LoraTarget& target) { return is_one_of(target.module, {pattern}); };
+    const auto is_meant = [&](const LoraTarget& target) { return means(pattern, target); };
     if (std::ranges::any_of(all, is_meant)) continue;
+    const std::string_view name = std::string_view(pattern).substr(pattern.rfind('.') + 1);
+    if (std::ranges::find(kWholeModules, name) != std::end(kWholeModules)) {
+      result.problem =
+          concat("has \"", pattern,
+                 "\": additions are made to matrices of layers alone, not to "
+                 "an embedding or an output head: train it as a whole, lora.modules_to_save = [\"",
+                 pattern, "\"]");
+      break;
+    }
     std::set<std::string> ends;
     for (const LoraTarget& target : all) ends.insert(target.module.substr(target.module.rfind('.') + 1));
     std::string known;
@@ -147,12 +229,13 @@ void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std
     const auto uniform = [bound](at::Tensor& values, uint64_t seed) {
       values.uniform_(-bound, bound, make_generator(seed));
     };
-    at::Tensor down = matrix(".down", target.in, config.rank, uniform);
+    const int64_t rank = config.rank_of(target.module);
+    at::Tensor down = matrix(".down", target.in, rank, uniform);
     (layers.at(target.layer).*target.additions)
         .push_back({.down = std::move(down),
-                    .up = matrix(".up", config.rank, target.out, constant(0)),
+                    .up = matrix(".up", rank, target.out, constant(0)),
                     .first = target.first,
-                    .scale = config.scale()});
+                    .scale = config.scale(target.module)});
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -17,6 +18,9 @@ namespace pipeline::adapters {
 struct LoraConfig {
   int64_t rank = 0;  // 0: no additions
   double alpha = 16;
+  // Others for some matrices, as PEFT has them: "PATTERN = VALUE", a regular expression of paths or of what
+  // follows a dot in them. The first that a path fits counts.
+  std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
   bool use_rslora = false;  // scaled by alpha / sqrt(rank) (Kalajdzievski, arXiv:2312.03732)
   double dropout = 0;       // of what the additions read
   // Patterns, see is_one_of(): the matrices, empty for the model's usual ones; and what is trained as a whole
@@ -24,7 +28,9 @@ struct LoraConfig {
   std::vector<std::string> targets = {}, modules_to_save = {};
 
   bool operator==(const LoraConfig&) const = default;
-  double scale() const;
+  int64_t rank_of(const std::string& module) const;
+  double alpha_of(const std::string& module) const;
+  double scale(const std::string& module) const;
   // Throws Error (PL_ERROR_CONFIG) that names the first key at fault.
   void check() const;
 };
@@ -32,6 +38,12 @@ struct LoraConfig {
 // Whether a module's path ("model.layers.0.self_attn.q_proj"), or an end of it that begins behind a dot, is
 // as one of the patterns, in which * stands for anything.
 bool is_one_of(const std::string& module, const std::vector<std::string>& patterns);
+
+// The expression and the number of "PATTERN = VALUE". Throws Error (PL_ERROR_CONFIG) for what is none.
+std::pair<std::string, double> pattern_of(const char* key, const std::string& text);
+// The number of the first of such texts that a module's path fits, or `otherwise`.
+double value_of(const char* key, const std::vector<std::string>& texts, const std::string& module,
+                double otherwise);
 
 // Whether a parameter is trained in a run with these additions.
 bool is_trained(const Parameter& parameter, const LoraConfig& config);

@@ -13,6 +13,8 @@ void tell_adapter(const ModelOptions& say, const std::string& table, const Adapt
   const auto tell = [&](const char* key, const auto& value) { say(table + key, value, folder); };
   tell("rank", theirs.rank);
   tell("alpha", theirs.alpha);
+  tell("rank_pattern", theirs.rank_pattern);
+  tell("alpha_pattern", theirs.alpha_pattern);
   tell("use_rslora", theirs.use_rslora);
   tell("dropout", theirs.dropout);
   tell("targets", theirs.targets);

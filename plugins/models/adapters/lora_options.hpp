@@ -33,9 +33,15 @@ struct LoraOptions : LoraConfig {
         .follows();
     o("alpha", alpha, "the additions are scaled by alpha / rank").above(0).follows();
     o("use_rslora", use_rslora, "they are scaled by alpha / sqrt(rank) instead").follows();
+    o("rank_pattern", rank_pattern,
+      "another rank for some: [\"layers.0.*q_proj = 8\"], regular expressions as PEFT has them")
+        .follows();
+    o("alpha_pattern", alpha_pattern, "another alpha for some, in the same form").follows();
     o("dropout", dropout, "of what the additions read").min(0).below(1).follows();
     o("targets", targets,
-      "the matrices, as names or patterns of their paths: [\"q_proj\", \"layers.0.mlp.*\"], [\"*\"] for all; "
+      "the matrices, as names or patterns of their paths: [\"q_proj\", \"layers.0.mlp.*\"], \"all-linear\" "
+      "for "
+      "all; "
       "empty: q_proj and v_proj, of a gpt2 c_attn, of an ESM-2 query and value")
         .follows();
     o("modules_to_save", modules_to_save,
@@ -56,6 +62,8 @@ struct LoraOptions : LoraConfig {
     const LoraOptions plain;
     for (const auto& [key, is_plain] : {std::pair("alpha", alpha == plain.alpha),
                                         {"use_rslora", use_rslora == plain.use_rslora},
+                                        {"rank_pattern", rank_pattern == plain.rank_pattern},
+                                        {"alpha_pattern", alpha_pattern == plain.alpha_pattern},
                                         {"dropout", dropout == plain.dropout},
                                         {"targets", targets == plain.targets},
                                         {"modules_to_save", modules_to_save == plain.modules_to_save}})

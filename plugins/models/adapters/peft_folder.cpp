@@ -1,6 +1,7 @@
 #include "adapters/peft_folder.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <set>
@@ -10,7 +11,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 
+#include "core/json/strict_json.hpp"
 #include "core/safetensors/file.hpp"
+#include "files/regular_file.hpp"
 #include "hugging_face/config_fields.hpp"
 
 namespace pipeline::adapters {
@@ -19,6 +22,7 @@ namespace {
 using hugging_face::Piece;
 
 constexpr const char *kConfig = "adapter_config.json", *kWeights = "adapter_model.safetensors";
+constexpr const char *kRankPattern = "rank_pattern", *kAlphaPattern = "alpha_pattern";
 constexpr std::string_view kPrefix = "base_model.model.", kDown = ".lora_A.weight", kUp = ".lora_B.weight";
 constexpr std::string_view kOurs = "lora.", kOurDown = ".down", kOurUp = ".up";
 
@@ -33,12 +37,13 @@ const hugging_face::Fields<LoraConfig>& fields() {
       {"bias", only({"none"})},
       {"modules_to_save", kReadElsewhere},
       // With others the model itself is changed before additions are made to it.
-      {"init_lora_weights", only({true, false, "gaussian", "orthogonal"})},
+      {"init_lora_weights", only({true, false, "gaussian", "orthogonal", "eva"})},
       {"use_dora", only({false})},
       {"use_qalora", only({false})},
       {"lora_bias", only({false})},
-      {"rank_pattern", only({nlohmann::json::object()})},
-      {"alpha_pattern", only({nlohmann::json::object()})},
+      {"rank_pattern", kReadElsewhere},
+      {"alpha_pattern", kReadElsewhere},
+      {"eva_config", kWithoutEffect},  // how the first values were found
       {"trainable_token_indices", only({nullptr})},
       {"layer_replication", only({nullptr})},
       {"target_parameters", only({nullptr})},
@@ -142,13 +147,76 @@ bool is_part(const safetensors::Folder& folder, const AdaptedModel& model) {
   return !model.theirs.empty() && std::ranges::any_of(names, is_theirs);
 }
 
+// A module's path in the folder as it is here.
+std::string ours_of(const std::string& module, const AdaptedModel& model) {
+  const bool is_theirs = !model.theirs.empty() && module.starts_with(model.theirs);
+  return is_theirs ? model.ours + module.substr(model.theirs.size()) : module;
+}
+
+// Whether these texts say of each of the folder's `modules` what the others say of it by its path here.
+bool say_the_same(const char* key, const std::vector<std::string>& of_folder,
+                  const std::vector<std::string>& of_ours, const std::set<std::string>& modules,
+                  const AdaptedModel& model) {
+  return std::ranges::all_of(modules, [&](const std::string& module) {
+    return value_of(key, of_folder, module, 0) == value_of(key, of_ours, ours_of(module, model), 0);
+  });
+}
+
+// "PATTERN = VALUE", in the file's order, of those that mean one of the folder's `modules`.
+std::vector<std::string> read_pattern(const hugging_face::ConfigFile& file, const std::string& path,
+                                      const char* key, const std::set<std::string>& modules,
+                                      const AdaptedModel& model) {
+  const nlohmann::json* const found = file.find(key);
+  if (found == nullptr) return {};
+  if (!found->is_object()) file.fail(key, "must be an object of patterns and numbers");
+  std::vector<std::string> texts, of_modules;
+  const auto ordered = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
+  for (const auto& [pattern, value] : ordered.at(key).items()) {
+    if (!value.is_number()) file.fail(key, "must be an object of patterns and numbers");
+    texts.push_back(concat(pattern, " = ", value.dump()));
+  }
+  for (const std::string& module : modules)
+    if (const double value = value_of(key, texts, module, 0); value > 0)
+      of_modules.push_back(concat(ours_of(module, model), " = ", nlohmann::json(value).dump()));
+  std::erase_if(texts, [&](const std::string& text) {
+    return std::ranges::none_of(
+        modules, [&](const std::string& module) { return value_of(key, {text}, module, 0) > 0; });
+  });
+  return say_the_same(key, texts, texts, modules, model) ? texts : of_modules;
+}
+
+// As PEFT reads it, which sorts what it writes.
+nlohmann::json pattern_json(const char* key, const std::vector<std::string>& texts,
+                            const std::set<std::string>& modules, const AdaptedModel& model) {
+  const auto number = [](double value) {
+    return value == std::floor(value) ? nlohmann::json(static_cast<int64_t>(value)) : nlohmann::json(value);
+  };
+  nlohmann::json values = nlohmann::json::object(), of_modules = values;
+  for (const std::string& text : texts) {
+    const auto [pattern, value] = pattern_of(key, text);
+    if (!values.contains(pattern)) values[pattern] = number(value);
+  }
+  std::vector<std::string> sorted;
+  for (const auto& [pattern, value] : values.items()) sorted.push_back(concat(pattern, " = ", value.dump()));
+  for (const std::string& module : modules)
+    if (const double value = value_of(key, texts, ours_of(module, model), 0); value > 0)
+      of_modules[module] = number(value);
+  return say_the_same(key, sorted, texts, modules, model) ? values : of_modules;
+}
+
 // What the folder has as a whole, which is trained as a whole here: also an embedding that PEFT saved because
 // of new tokens.
 void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder& files,
                 const AdaptedModel& model, LoraConfig& config) {
   std::set<std::string> saved;
   for (const std::string& name : files.names())
-    if (name.starts_with(kPrefix) && !name.ends_with(kDown) && !name.ends_with(kUp))
+    if (name.find(".lora_") != std::string::npos && !name.ends_with(kDown) && !name.ends_with(kUp))
+      fail_with(PL_ERROR_CONFIG, files.path(), "/", kWeights, ": ", hugging_face::shown(name),
+                name.find(".lora_embedding") != std::string::npos
+                    ? ": additions to an embedding are not computed here: train it as a whole, by "
+                      "modules_to_save"
+                    : ": is no part of an addition that is computed here");
+    else if (name.starts_with(kPrefix) && !name.ends_with(kDown) && !name.ends_with(kUp))
       saved.insert(name.substr(kPrefix.size(), name.rfind('.') - kPrefix.size()));
   const auto is_below = [](const std::string& module, const std::string& name) {
     return ("." + module + ".").find("." + name + ".") != std::string::npos;
@@ -167,8 +235,16 @@ void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder&
                                               "have two of them"));
   }
   const bool is_part = pipeline::adapters::is_part(files, model);
+  const bool has_embedding = saved.contains(is_tied ? module_of(model.tied_to) : "");
   for (std::string module : saved) {
-    if (is_tied && module == module_of(model.head)) continue;
+    if (is_tied && module == module_of(model.head)) {
+      if (has_embedding) continue;
+      file.fail("ensure_weight_tying",
+                concat("must be true, with which PEFT saves ", module_of(model.tied_to),
+                       " as well: ", kWeights, " has ", module,
+                       ", which is the model's embedding again, and would "
+                       "have to be another one"));
+    }
     if (is_part && module.starts_with(model.theirs))
       module.replace(0, model.theirs.size(), model.ours);
     else if (is_part && module != "lm_head")
@@ -185,7 +261,7 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
   LoraConfig config = hugging_face::read_fields(file, fields(), "peft's LoraConfig", LoraConfig{.rank = 8});
   file.read("modules_to_save", config.modules_to_save);
   if (config.rank == 0) file.fail("r", "must be at least 1");
-  std::set<std::string> modules, known;
+  std::set<std::string> modules, paths, known;  // paths: of the modules, in the folder
   for (const LoraTarget& target : model.targets) known.insert(target.module);
   const safetensors::Folder files = open(folder);
   const std::string theirs = is_part(files, model) ? model.theirs : "";
@@ -200,11 +276,15 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
                 ", but to matrices of layers alone, such as ", model.targets.front().module,
                 ": is the adapter for another model, or has it additions to an embedding or a head?");
     modules.insert(module);
+    paths.insert(concat(theirs, path));
   }
   if (modules.empty())
     fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no additions (", kPrefix, "...", kDown, ")");
   config.targets = names_of(modules, model);
   take_saved(file, files, model, config);
+  for (const auto& [key, texts] :
+       {std::pair(kRankPattern, &config.rank_pattern), {kAlphaPattern, &config.alpha_pattern}})
+    *texts = read_pattern(file, folder + "/" + kConfig, key, paths, model);
   return file.checked(config);
 }
 
@@ -293,6 +373,8 @@ void export_adapter(const std::string& folder, const ParameterRegistry& paramete
   if (!saved.empty()) values["modules_to_save"] = saved;
   if (is_tied_saved) values["ensure_weight_tying"] = true;
   hugging_face::write_fields(config, fields(), values);
+  values[kRankPattern] = pattern_json(kRankPattern, config.rank_pattern, modules, model);
+  values[kAlphaPattern] = pattern_json(kAlphaPattern, config.alpha_pattern, modules, model);
   hugging_face::write_text(folder + "/" + kConfig, values.dump(2) + "\n");
 }
 

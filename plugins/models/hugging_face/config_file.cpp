@@ -102,6 +102,7 @@ std::string ConfigFile::type(const std::vector<const char*>& accepted) const {
 }
 
 void ConfigFile::fail(std::string_view key, const std::string& problem) const {
+  if (!values_.contains(key)) fail_missing(key, problem);
   fail_with(PL_ERROR_CONFIG, path_, ": ", shown(key), " = ", strict_json::excerpt(values_.at(key)), ": ",
             problem);
 }
