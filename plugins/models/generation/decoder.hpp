@@ -25,6 +25,8 @@ class DecoderModel {
   virtual int64_t heads() const = 0;
   virtual int64_t key_heads() const { return heads(); }  // fewer: see transformer::AttentionLayout
   virtual int64_t head_width() const { return width() / heads(); }
+  // Sequences of more tokens have other positions, all of their tokens; 0: no length changes them.
+  virtual int64_t positions_change_after() const { return 0; }
   // Of a layer: window, scale and softcap.
   virtual transformer::AttentionLayout attention(int64_t /*layer*/) const { return {}; }
   virtual at::Device device() const = 0;
@@ -61,6 +63,10 @@ class Decoder {
  private:
   at::Tensor run(at::IntArrayRef tokens, at::IntArrayRef positions,
                  const transformer::AttentionLayout& layout, const std::vector<int64_t>& cache_rows);
+  at::Tensor run_layers(at::Tensor x, const at::Tensor& positions, const transformer::AttentionLayout& layout,
+                        const at::Tensor& cache_rows);
+  at::Tensor run_again(const std::vector<int64_t>& slots);
+  std::vector<at::Tensor> kept() const;
 
   const DecoderModel& model_;
   at::ScalarType compute_;
@@ -71,6 +77,8 @@ class Decoder {
   std::vector<int64_t> lengths_;  // (slots) tokens so far
   std::vector<at::Tensor>
       cache_;  // per layer (slots * capacity, 2 * columns of k): key and value of each token
+  // (slots * capacity, C): what the first layer reads; undefined where no length changes the positions.
+  at::Tensor inputs_;
 };
 
 }  // namespace pipeline::generation

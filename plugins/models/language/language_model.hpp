@@ -85,6 +85,9 @@ class LanguageModel : public generation::DecoderModel {
     return embed_with(tokens, positions, {});
   }
   int64_t max_tokens() const override { return config_.max_position_embeddings; }
+  int64_t positions_change_after() const override {
+    return long_frequencies_.defined() ? config_.rope_scaling.original_max_position_embeddings : 0;
+  }
   transformer::AttentionLayout attention(int64_t layer) const override;
   int64_t layer_count() const override { return config_.num_hidden_layers; }
   int64_t width() const override { return config_.hidden_size; }

@@ -20,6 +20,7 @@ class SeeingDecoder : public generation::DecoderModel {
       : model_(model), features_(std::move(features)) {}
 
   int64_t max_tokens() const override { return model_.max_tokens(); }
+  int64_t positions_change_after() const override { return model_.positions_change_after(); }
   int64_t layer_count() const override { return model_.layer_count(); }
   int64_t width() const override { return model_.width(); }
   int64_t heads() const override { return model_.heads(); }
