@@ -124,13 +124,38 @@ constexpr Names kKeys[] = {
      "launch.processes, per host; hosts come from the launcher (Slurm, torchrun, MPI)"},
     {"num_threads num_cpu_threads_per_process omp_num_threads torch_num_threads", "launch.threads"},
     {"ddp_timeout nccl_timeout init_timeout_seconds train_timeout_seconds", "launch.stall_seconds"},
-    {"distributed_type sharding_strategy fsdp data_parallel data_parallel_mode",
+    {"distributed_type sharding_strategy fsdp fsdp_config deepspeed data_parallel data_parallel_mode",
      "strategy.plugin = \"single\", \"ddp\" or \"sharded\""},
     {"data_parallel_replicate_degree hybrid_shard hsdp mics_shard_size",
      "strategy.plugin = \"sharded\" with strategy.shard_group"},
     {"zero_optimization zero_optimization.stage data_parallel_shard_degree",
      "strategy.plugin = \"sharded\" with strategy.zero_stage"},
     {"dist_backend ddp_backend distributed_backend process_group_backend", "backend.plugin"},
+
+    {"max_seq_length max_seq_len max_sequence_length max_length cutoff_len sequence_len model_max_length",
+     "task.chat.max_tokens, or what the task calls it: `pipeline explain TASK`"},
+    {"assistant_only_loss completion_only_loss train_on_inputs train_on_prompt mask_prompt mask_history "
+     "response_template instruction_template",
+     "task.chat.learn = \"answers\", \"last\" or \"all\""},
+    {"chat_template chat_template_path", "task.chat.template"},
+    {"dataset_text_field text_column text_field",
+     "task.data.question_column, without an answer_column: of texts by themselves"},
+    {"dataset_name dataset_path dataset_dir data_path data_files train_file train_data train_dataset",
+     "task.data.train"},
+    {"validation_file eval_file eval_dataset val_data", "task.data.val"},
+    {"val_set_size test_size validation_split", "task.data.validation_share"},
+    {"max_new_tokens max_completion_length", "task.generate.max_tokens"},
+    {"lora_r lora_rank lora_dim peft_config use_peft use_lora lora.r peft.r",
+     "task.language.lora.rank (of an ESM-2 task.esm2.lora.rank, of an ESM C task.esmc.lora.rank)"},
+    {"lora_alpha", "task.language.lora.alpha, and so of task.esm2 and task.esmc"},
+    {"lora_dropout", "task.language.lora.dropout, and so of task.esm2 and task.esmc"},
+    {"lora_target_modules target_modules lora_target lora_targets",
+     "task.language.lora.targets, and so of task.esm2 and task.esmc"},
+    {"lora_modules_to_save additional_target embedding_lora",
+     "task.language.lora.modules_to_save: an embedding or a head is trained as a whole"},
+    {"report_to log_with",
+     "observe.wandb = true or observe.tensorboard = true; metrics.jsonl is always written"},
+
     {"plugin_path plugin_paths plugin_dir plugins_dir", "plugins.paths"},
 };
 
@@ -212,6 +237,49 @@ constexpr Names kNeedless[] = {
      "gradients are always cleared, at no cost: none is set to zero that the next one does not need"},
 };
 
+// What other tools have and we do not, and what to do instead.
+constexpr Names kAbsent[] = {
+    {"packing sample_packing pack_sequences padding_free group_texts padding_side pad_to_multiple_of "
+     "pad_to_max_length",
+     "the sequences of a batch stand one behind another and none is padded, so packing would save nothing"},
+    {"attn_implementation attention_implementation use_flash_attention_2 flash_attention flash_attn "
+     "use_flash_attn sdp_attention xformers_attention",
+     "there is one attention for each device, and none keeps the matrix of its scores"},
+    {"torch_compile use_liger_kernel liger_kernel use_unsloth",
+     "there is nothing to switch on: layers are computed by fused kernels wherever there are any"},
+    {"use_dora dora", "DoRA is not computed here: a larger lora.rank is what comes nearest"},
+    {"init_lora_weights pissa loftq_config",
+     "additions begin at zero here, or with a PEFT adapter: lora.init_from"},
+    {"load_in_4bit load_in_8bit quantization_config quantization_bit bnb_4bit_quant_type "
+     "bnb_4bit_compute_dtype bnb_4bit_use_double_quant qlora",
+     "weights of 4 or 8 bits are not computed with: train.frozen_precision = \"bf16\" halves the memory of a "
+     "frozen model, and strategy.plugin = \"sharded\" with strategy.zero_stage = 3 divides it among devices"},
+    {"neftune_noise_alpha neftune_alpha noisy_embedding_alpha",
+     "no noise is added to embeddings: against learning by heart there are dropout, optimizer.weight_decay "
+     "and evaluate.patience"},
+    {"push_to_hub hub_model_id hub_token hub_strategy hub_private_repo push_to_hub_model_id",
+     "nothing is sent anywhere: `pipeline export` writes a folder, and `hf upload NAME FOLDER` publishes it"},
+    {"remove_unused_columns", "columns that the task does not name are never read"},
+};
+
+// Values, of any option.
+constexpr Names kValues[] = {
+    {"adamw_8bit adamw_bnb_8bit adam8bit paged_adamw_8bit", "write \"adamw\" with optimizer.state_bits = 8"},
+    {"adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adam paged_adamw paged_adamw_32bit fusedadam "
+     "fused_adamw",
+     "write \"adamw\""},
+    {"lion adafactor lamb lars rmsprop adagrad galore_adamw schedule_free_adamw sophia",
+     "it is not there: adamw, or a plugin's update rule by optimizer.plugin"},
+    {"cosine_with_restarts cosine_with_min_lr polynomial one_cycle onecycle cosine_annealing",
+     "write \"cosine\", with schedule.min_lr_ratio for where it ends"},
+    {"constant_with_warmup", "write \"constant\" with schedule.warmup_steps"},
+    {"warmup_stable_decay", "write \"wsd\" with schedule.decay_steps"},
+    {"bfloat16 bf16-mixed", "write \"bf16\""},
+    {"float16 16-mixed", "write \"fp16\""},
+    {"float32", "write \"fp32\""},
+    {"deepspeed fsdp", "write \"sharded\" with strategy.zero_stage"},
+};
+
 // Calls visit(theirs, ours) for each name, until it returns false.
 template <class Visit>
 void each_name(const Names* begin, const Names* end, const Visit& visit) {
@@ -265,7 +333,12 @@ std::string_view closest_foreign_key(std::string_view key, size_t limit) {
 }
 
 std::string_view why_needless(std::string_view foreign_key) {
-  return look_up_parts(std::begin(kNeedless), std::end(kNeedless), foreign_key);
+  const std::string_view why = look_up_parts(std::begin(kNeedless), std::end(kNeedless), foreign_key);
+  return why.empty() ? look_up_parts(std::begin(kAbsent), std::end(kAbsent), foreign_key) : why;
+}
+
+std::string_view our_value_for(std::string_view foreign_value) {
+  return look_up(std::begin(kValues), std::end(kValues), foreign_value);
 }
 
 std::string_view our_name_for_verb(std::string_view foreign_verb) {

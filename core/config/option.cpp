@@ -83,8 +83,12 @@ Checked check_choice(const pl_option& option, const std::string& text) {
   const std::vector<std::string> choices = choices_of(option);
   if (std::ranges::find(choices, text) != choices.end()) return {Value(text), ""};
   const std::string near = closest(text, choices);
+  const std::string_view ours = our_value_for(text);
   return wrong((option.type == PL_OPTION_INT ? "is neither an integer nor " : "is not one of ") +
-               alternatives(choices) + (near.empty() ? "" : ": did you mean " + near + "?"));
+               alternatives(choices) +
+               (!ours.empty()  ? ": " + std::string(ours)
+                : near.empty() ? ""
+                               : ": did you mean " + near + "?"));
 }
 
 Checked check_int(const pl_option& option, const Literal& literal) {
@@ -189,6 +193,9 @@ std::string range_text(const pl_option& option) {
 
 Checked check(const pl_option& option, const Literal& literal) {
   if (!is_list(option.type)) return check_scalar(option, literal);
+  // One name is a list of one; a path may be meant as several.
+  if (option.type == PL_OPTION_STRING_LIST && literal.kind == Literal::Kind::kString)
+    return {Value(std::vector<std::string>{literal.text}), ""};
   if (literal.kind != Literal::Kind::kArray)
     return wrong("must be a " + type_name(option.type) + ", is " + kind_name(literal) +
                  list_remedy(option, literal));

@@ -25,6 +25,26 @@ TEST_F(UnknownNames, WhatIsAlwaysOnNeedsNoKey) {
             "cleared, at no cost: none is set to zero that the next one does not need");
 }
 
+TEST_F(UnknownNames, WhatIsNotThereIsAnsweredWithWhatIs) {
+  for (const auto& [theirs, ours] : {std::pair("packing", "none is padded"),
+                                     {"attn_implementation", "one attention for each device"},
+                                     {"use_dora", "lora.rank"},
+                                     {"load_in_4bit", "train.frozen_precision = \"bf16\""},
+                                     {"neftune_noise_alpha", "optimizer.weight_decay"},
+                                     {"push_to_hub", "`pipeline export`"}})
+    for (const std::string& place : {std::string(), std::string("train."), std::string("zebra.")}) {
+      const std::string message = problem(place + theirs + " = 1");
+      EXPECT_NE(message.find("unknown key: leave it out: "), std::string::npos) << message;
+      EXPECT_NE(message.find(ours), std::string::npos) << message;
+    }
+  EXPECT_EQ(
+      problem("optimizer.kind = 'adamw_8bit'"),
+      "x.toml:2: optimizer.kind = \"adamw_8bit\": is not one of adamw, sgd or muon: write \"adamw\" with "
+      "optimizer.state_bits = 8");
+  EXPECT_EQ(problem("optimizer.kind = 'adamw_torch'"),
+            "x.toml:2: optimizer.kind = \"adamw_torch\": is not one of adamw, sgd or muon: write \"adamw\"");
+}
+
 TEST_F(UnknownNames, MisspeltKeysAndTables) {
   EXPECT_EQ(problem("train.max_stepz = 3"),
             "x.toml:2: train.max_stepz = 3: unknown key: did you mean train.max_steps?");
@@ -164,6 +184,14 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
       {"nproc_per_node", "launch.processes"},
       {"model_name_or_path", "train.init_from"},
       {"dist_backend", "backend.plugin"},
+      {"deepspeed", "strategy.plugin"},
+      {"max_seq_length", "task.chat.max_tokens"},
+      {"assistant_only_loss", "task.chat.learn"},
+      {"lora_r", "task.language.lora.rank"},
+      {"lora_alpha", "task.language.lora.alpha"},
+      {"target_modules", "task.language.lora.targets"},
+      {"report_to", "observe.wandb"},
+      {"dataset_text_field", "task.data.question_column"},
   };
   for (const auto& [theirs, ours] : names) {
     // At the top, in a table where it does not belong, and in one that does not exist.
