@@ -181,7 +181,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_THAT(told("use_dora", true), HasSubstr("adapter_config.json: use_dora = true"));
   EXPECT_THAT(told("peft_type", "IA3"), HasSubstr("adapter_config.json: peft_type = \"IA3\""));
   EXPECT_THAT(told("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\""));
-  EXPECT_THAT(told("rank_pattern", {{"q_proj", 8}}), HasSubstr("rank_pattern = "));
+  EXPECT_THAT(told("rank_pattern", {{"q_proj", 8}}), HasSubstr("of adapter_config.json say 8"));
   EXPECT_THAT(told("modules_to_save", {"lm_head"}), HasSubstr("has no tensor of \"lm_head\""));
   fs::create_directories(path("model"));
   write_text(path("model/config.json"), "{}");
@@ -282,7 +282,8 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
   for (const char* name : {kEmbedding, "lm_head.weight"}) {
     const auto& table = file.at(std::string("base_model.model.") + name);
     EXPECT_EQ(table.shape[0], config["vocab_size"]) << name;
-    EXPECT_TRUE(bytes(table).ends_with(more)) << name;
+    EXPECT_FALSE(bytes(table).ends_with(more))
+        << name << ": they are in the softmax, and learn to be unlikely";
   }
 }
 

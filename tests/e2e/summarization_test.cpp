@@ -439,10 +439,10 @@ TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
   };
   const std::string end = good["eos_token_id"].dump();
   for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    const Result other = start(key, "7");
+    const Result other = start(key, "70000");
     EXPECT_EQ(other.code, 0) << other.err;
-    EXPECT_THAT(other.out, HasSubstr(std::string("warning: run/export: ") + key + " = 7 there; here it is " +
-                                     end + ", the tokenizer's end of text"));
+    EXPECT_THAT(other.out, HasSubstr(std::string("warning: run/export: ") + key +
+                                     " = 70000 there; here it is " + end + ", the tokenizer's end of text"));
   }
   EXPECT_THAT(start("eos_token_id", end.c_str()).out, Not(HasSubstr("token_id")));
   for (const auto& [key, value, problem] :

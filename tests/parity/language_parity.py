@@ -75,7 +75,14 @@ MODELS = [
     ("Qwen2", "windows in the last layers", dict(use_sliding_window=True, sliding_window=20, max_window_layers=1, num_hidden_layers=3), {}, None),
     ("Qwen3", "a window in the second layer", dict(head_dim=8, use_sliding_window=True, sliding_window=9,
                                                    layer_types=["full_attention", "sliding_attention"]), {}, None),
+    ("Qwen3", "windows in any order of layers", dict(head_dim=8, use_sliding_window=True, sliding_window=9, num_hidden_layers=4,
+                                                     layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"]), {}, None),
+    ("Gemma3", "windows in any order of layers", dict(head_dim=8, sliding_window=9, num_hidden_layers=4,
+                                                      layer_types=["full_attention", "full_attention", "sliding_attention", "full_attention"]), {}, None),
+    ("Llama", "yarn positions of the whole length, limits between channels",
+     dict(rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, truncate=False, beta_slow=1.5)), {}, None),
     ("Llama", "long positions", dict(rope_parameters=LONG), {}, None),
+    ("Llama", "long positions, from within a text", dict(rope_parameters=dict(LONG, original_max_position_embeddings=14)), {}, None),
     ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, None),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, None),
 ]
@@ -91,6 +98,8 @@ class Case:
         torch.manual_seed(seed)
         config = getattr(transformers, "Gemma3TextConfig" if name == "Gemma3" else name + "Config")(**(GPT2 if name == "GPT2" else {**SIZES, **options}))
         self.kind = getattr(transformers, name + ("LMHeadModel" if name == "GPT2" else "ForCausalLM"))
+        # Its cache keeps keys of the positions that a text has while it is short.
+        self.is_long = "longrope" in str(options)
         self.model = self.kind(config).eval()
         with torch.no_grad():
             for parameter in self.model.parameters():  # norms and biases that are not 1 and 0
@@ -141,7 +150,8 @@ class Case:
         import torch
 
         made = self.model.generate(input_ids=torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-                                   max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, eos_token_id=-1)
+                                   max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS, do_sample=False, pad_token_id=0, eos_token_id=-1,
+                                   use_cache=not self.is_long)
         return made[0, len(prompt):].tolist()
 
     def gradients(self):

@@ -285,6 +285,13 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
   for (const auto& [key, texts] :
        {std::pair(kRankPattern, &config.rank_pattern), {kAlphaPattern, &config.alpha_pattern}})
     *texts = read_pattern(file, folder + "/" + kConfig, key, paths, model);
+  for (const std::string& path : paths) {
+    const safetensors::TensorView& down = files.at(concat(kPrefix, path, kDown));
+    if (const int64_t rank = config.rank_of(ours_of(path, model));
+        !down.shape.empty() && down.shape[0] != rank)
+      fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(down.name), " is of rank ",
+                down.shape[0], ", and r and rank_pattern of ", kConfig, " say ", rank);
+  }
   return file.checked(config);
 }
 

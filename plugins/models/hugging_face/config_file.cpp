@@ -25,13 +25,30 @@ ConfigFile::ConfigFile(const std::string& path) : path_(path) {
       fail_with(PL_ERROR_CONFIG, folder.string(), ": ", found);
     fail_with(PL_ERROR_CONFIG, path, ": is not there: a Hugging Face model folder has a config.json");
   }
+  std::string text;
   try {
-    values_ = strict_json::parse(files::read_regular(path, files::kMostSettings), path);
+    text = files::read_regular(path, files::kMostSettings);
+  } catch (const std::exception& error) {
+    fail_with(PL_ERROR_CONFIG, error.what());
+  }
+  take(text);
+}
+
+ConfigFile ConfigFile::of(const std::string& name, const std::string& text) {
+  ConfigFile file;
+  file.path_ = name;
+  file.take(text);
+  return file;
+}
+
+void ConfigFile::take(const std::string& text) {
+  try {
+    values_ = strict_json::parse(text, path_);
   } catch (const std::exception& error) {
     fail_with(PL_ERROR_CONFIG, error.what());
   }
   if (!values_.is_object())
-    fail_with(PL_ERROR_CONFIG, path, ": is ", strict_json::excerpt(values_), ": must be a JSON object");
+    fail_with(PL_ERROR_CONFIG, path_, ": is ", strict_json::excerpt(values_), ": must be a JSON object");
 }
 
 void ConfigFile::read(const char* key, int64_t& value) const {

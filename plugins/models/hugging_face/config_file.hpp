@@ -17,6 +17,9 @@ class ConfigFile {
  public:
   explicit ConfigFile(const std::string& path);
 
+  // Of a text that is there already; `name` stands for the path.
+  static ConfigFile of(const std::string& name, const std::string& text);
+
   // The object under `key`, as "text_config"; it must be there.
   ConfigFile part(const char* key) const;
 
@@ -50,6 +53,7 @@ class ConfigFile {
 
  private:
   ConfigFile() = default;
+  void take(const std::string& text);
 
   std::string path_;
   nlohmann::json values_;

@@ -12,11 +12,11 @@ namespace pipeline::hugging_face {
 // Texts of the folder by the names of their files; others than those two do not matter.
 using FolderTexts = std::map<std::string, std::string>;
 
-// What the tokenizer in use says: what begins and ends a text there, and which numbers are special tokens.
-// Those of a folder that are none, as where it had another tokenizer, are left out of everything.
+// What the tokenizer in use says: what begins and ends a text there, and which of a folder's numbers are
+// tokens of its own. Others, as where the folder had another tokenizer, are left out of everything.
 struct OwnTokens {
   int64_t begin, end;
-  std::function<bool(int64_t)> is_special;
+  std::function<bool(int64_t)> is_own;
 };
 
 // What ends a text: `own.end` first, then what eos_token_id says in either file, a number or, as of Llama 3
@@ -27,10 +27,13 @@ std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own);
 std::vector<std::string> unknown_tokens(const FolderTexts& texts, const OwnTokens& own,
                                         const std::string& folder);
 
+// The texts without those numbers.
+FolderTexts without_unknown(FolderTexts texts, const OwnTokens& own, const std::string& folder);
+
 // After a model was written into `folder`: puts the numbers that `texts` have in place of the model's own
-// into its config.json, and writes generation_config.json as it is in `texts` or, without, with the same
-// numbers. `own.end` joins those that end a text; in generation_config.json, which generate() reads, all of
-// end_tokens() do.
+// into its config.json, null as well, and writes generation_config.json as it is in `texts` or, without, with
+// the same numbers. `own.end` joins those that end a text, where neither file has it; in
+// generation_config.json, which generate() reads, all of end_tokens() do.
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own);
 
 }  // namespace pipeline::hugging_face

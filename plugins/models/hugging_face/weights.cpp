@@ -90,10 +90,27 @@ bool same_values(const TensorView& a, const TensorView& b, const std::string& fo
   return view_of(a, folder).to(at::kFloat).equal(view_of(b, folder).to(at::kFloat));
 }
 
-void write_as_fp32(safetensors::Writer& writer, const std::string& name, const at::Tensor& value) {
-  const at::Tensor plain = value.detach().to(at::kCPU, at::kFloat).contiguous();
-  writer.write(name,
-               std::as_bytes(std::span(plain.const_data_ptr<float>(), static_cast<size_t>(plain.numel()))));
+void write_as(safetensors::Writer& writer, const std::string& name, const at::Tensor& value,
+              at::ScalarType type) {
+  const at::Tensor plain = value.detach().to(at::kCPU, type).contiguous();
+  if (type == at::kHalf && value.isfinite().all().item<bool>() && !plain.isfinite().all().item<bool>())
+    fail_with(PL_ERROR_CONFIG, name,
+              ": has a value beyond float16, in which the model came: set its dtype to "
+              "\"float32\" in the config.json of the model's folder, and begin again");
+  writer.write(name, {static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes()});
+}
+
+safetensors::Dtype dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kBFloat16:
+      return safetensors::Dtype::kBF16;
+    case at::kHalf:
+      return safetensors::Dtype::kF16;
+    case at::kDouble:
+      return safetensors::Dtype::kF64;
+    default:
+      return safetensors::Dtype::kF32;
+  }
 }
 
 }  // namespace
@@ -257,19 +274,19 @@ std::string note_of_weights(const std::string& folder) {
 }
 
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
-                    const std::vector<std::pair<std::string, at::Tensor>>& others) {
+                    const std::vector<std::pair<std::string, at::Tensor>>& others, at::ScalarType type) {
   safetensors::Writer writer(folder + "/" + map.file, {.sync = true});
   const auto declare = [&](const std::string& name, const std::vector<int64_t>& shape) {
-    writer.declare(name, safetensors::Dtype::kF32, shape);
+    writer.declare(name, dtype_of(type), shape);
   };
   for (const Parameter& parameter : parameters)
     for (const Piece& piece : pieces_of(parameter, map)) declare(piece.name, piece.shape(parameter.shape));
   for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
   for (const ParameterRegistry::Declared& parameter : parameters)
     for (const Piece& piece : pieces_of(parameter, map))
-      write_as_fp32(writer, piece.name,
-                    piece.written(map.value ? map.value(parameter) : parameter.tensor.detach()));
-  for (const auto& [name, tensor] : others) write_as_fp32(writer, name, tensor);
+      write_as(writer, piece.name,
+               piece.written(map.value ? map.value(parameter) : parameter.tensor.detach()), type);
+  for (const auto& [name, tensor] : others) write_as(writer, name, tensor, type);
   writer.finish();
 }
 

@@ -109,10 +109,12 @@ void check_weights(const std::string& folder);
 // saved has. Empty: it has one.
 std::string note_of_weights(const std::string& folder);
 
-// Writes model.safetensors in fp32: the parameters, then `others`, which are no parameters. The folder must
-// exist; the memory needed does not grow with the model.
+// Writes model.safetensors in this type, rounding once: the parameters, then `others`, which are no
+// parameters. The folder must exist; the memory needed does not grow with the model. Throws Error
+// (PL_ERROR_CONFIG) for a value that the type does not reach.
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {},
-                    const std::vector<std::pair<std::string, at::Tensor>>& others = {});
+                    const std::vector<std::pair<std::string, at::Tensor>>& others = {},
+                    at::ScalarType type = at::kFloat);
 
 void write_text(const std::string& path, const std::string& text);
 

@@ -74,8 +74,9 @@ std::string warning_of_new_tokens(const LanguageModel& model, int64_t count) {
                 model.config().tie_word_embeddings ? "\"]" : "\", \"lm_head\"]");
 }
 
-void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora) {
-  if (!lora.exports_adapter()) return export_model(folder, model);
+void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora,
+                  const std::string& source) {
+  if (!lora.exports_adapter()) return export_model(folder, model, source);
   adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);
 }
 

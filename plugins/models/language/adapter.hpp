@@ -29,6 +29,7 @@ void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora)
 std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
 
 // Writes a PEFT adapter or the whole model's folder, as the options say.
-void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora);
+void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora,
+                  const std::string& source = {});
 
 }  // namespace pipeline::language

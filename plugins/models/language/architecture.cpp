@@ -55,9 +55,7 @@ Config Architecture::config(const hugging_face::ConfigFile& file) const {
   if (is_rotary && !has_local_positions)
     read_rope(file, config_class, config.rope_scaling, config.rope_theta);
   if (read != nullptr) read(file, config);
-  if (RopeScaling& rope = config.rope_scaling; rope.factor == 0)
-    rope.factor = std::max(1.0, static_cast<double>(config.max_position_embeddings) /
-                                    static_cast<double>(rope.original_max_position_embeddings));
+  complete_rope(config.rope_scaling, config.max_position_embeddings);
   return file.checked(config);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "language/architecture.hpp"
+#include "language/layer_types.hpp"
 
 namespace pipeline::language {
 
@@ -41,6 +42,13 @@ void Config::check() const {
   positive(&Config::rope_theta, "rope_theta");
   range(&Config::max_window_layers, "max_window_layers", 0, kMostLayers);
   range(&Config::full_attention_every, "full_attention_every", 0, kMostLayers);
+  if (!layer_types.empty() && static_cast<int64_t>(layer_types.size()) != num_hidden_layers)
+    fail_with(PL_ERROR_CONFIG, "layer_types has ", layer_types.size(), " names: must be one for each of ",
+              num_hidden_layers, " layers");
+  for (const std::string& type : layer_types)
+    if (type != kFullAttention && type != kSlidingAttention)
+      fail_with(PL_ERROR_CONFIG, "layer_types has \"", type, "\": must be ", kFullAttention, " or ",
+                kSlidingAttention);
   range(&Config::query_pre_attn_scalar, "query_pre_attn_scalar", 0, kMostWidth);
   for (const auto& [member, name] : {std::pair(&Config::rope_local_theta, "rope_local_theta"),
                                      {&Config::attn_logit_softcapping, "attn_logit_softcapping"},

@@ -13,6 +13,7 @@ namespace pipeline::language {
 struct Config {
   std::string architecture = "llama";  // one of architectures()
   int64_t vocab_size = 49152;
+  int64_t written_tokens = 0;  // rows from this number on have no token, and are never generated; 0: all have
   int64_t max_position_embeddings = 8192;
   int64_t hidden_size = 576;
   int64_t num_hidden_layers = 30;
@@ -32,6 +33,9 @@ struct Config {
   // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
   // have the window, and rope_local_theta's positions. 0: they all have the window.
   int64_t full_attention_every = 0;
+  // Of each layer, in any order, in place of these two: kSlidingAttention or kFullAttention of
+  // layer_types.hpp; empty: as they say.
+  std::vector<std::string> layer_types = {};
   double rope_local_theta = 0;        // 0: as rope_theta
   int64_t query_pre_attn_scalar = 0;  // products of queries and keys are divided by its root; 0: head_width()
   // Attention's scores, and logits, x become cap * tanh(x / cap); 0: they stay.
@@ -45,7 +49,9 @@ struct Config {
   int64_t head_width() const { return head_dim > 0 ? head_dim : hidden_size / num_attention_heads; }
   // Whether this layer has the window.
   bool is_local(int64_t layer) const {
-    return sliding_window > 0 && layer >= max_window_layers &&
+    if (sliding_window == 0) return false;
+    if (!layer_types.empty()) return layer_types[static_cast<size_t>(layer)] != "full_attention";
+    return layer >= max_window_layers &&
            (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
   }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }

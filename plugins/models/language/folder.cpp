@@ -73,6 +73,7 @@ void compare(const Config& ours, const Config& theirs, hugging_face::Differences
   member(&Config::sliding_window, "sliding_window");
   member(&Config::max_window_layers, "max_window_layers");
   member(&Config::full_attention_every, "full_attention_every");
+  compare_as("layer_types", ours.layer_types, theirs.layer_types);
   member(&Config::rope_local_theta, "rope_local_theta");
   member(&Config::query_pre_attn_scalar, "query_pre_attn_scalar");
   member(&Config::attn_logit_softcapping, "attn_logit_softcapping");
@@ -116,18 +117,78 @@ Config import_model(const std::string& folder, LanguageModel& model, const Optio
   return theirs;
 }
 
-void export_model(const std::string& folder, const LanguageModel& model) {
-  hugging_face::export_weights(folder, model.parameters(), name_map(model));
-  nlohmann::json values = config_json(model.config());
-  values["architectures"] = {model.architecture().model_class};
-  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+namespace {
+
+using nlohmann::ordered_json;
+
+// The config.json that the model came with, where there is one of its kind.
+ordered_json source_of(const LanguageModel& model, const std::string& source) {
+  ordered_json values = ordered_json::parse(source, nullptr, false);
+  const bool is_its =
+      values.is_object() && values.value("model_type", ordered_json()) == model.architecture().name;
+  return is_its ? values : ordered_json();
 }
 
-std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count) {
+// In which type weights are, by a config.json.
+at::ScalarType type_of(const ordered_json& values) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    if (!values.is_object() || !values.contains(key)) continue;
+    if (values[key] == "bfloat16") return at::kBFloat16;
+    if (values[key] == "float16") return at::kHalf;
+    if (values[key] == "float64") return at::kDouble;
+  }
+  return at::kFloat;
+}
+
+// As it came, but for what another model's would say otherwise. The tokens' numbers are hugging_face's
+// write_token_ids().
+ordered_json kept_config(const LanguageModel& model, ordered_json values) {
+  const nlohmann::json ours = config_json(model.config());
+  if (values.is_null()) {
+    values = ours;
+    values["architectures"] = {model.architecture().model_class};
+    return values;
+  }
+  const nlohmann::json theirs = config_json(read_config(ConfigFile::of("config.json", values.dump())));
+  const auto is_rope = [](const std::string& key) { return key.starts_with("rope_"); };
+  bool has_other_rope = false;
+  for (const auto& [key, value] : ours.items())
+    has_other_rope |= is_rope(key) && (!theirs.contains(key) || theirs[key] != value);
+  if (has_other_rope)  // one of several forms to say it
+    for (const char* key : {"rope_scaling", "rope_parameters", "rope_theta", "rope_local_base_freq"})
+      values.erase(key);
+  for (const auto& [key, value] : ours.items())
+    if (!key.ends_with("_token_id") &&
+        (is_rope(key) ? has_other_rope : !theirs.contains(key) || theirs[key] != value))
+      values[key] = value;
+  if (!values.contains("architectures")) values["architectures"] = {model.architecture().model_class};
+  return values;
+}
+
+}  // namespace
+
+void export_model(const std::string& folder, const LanguageModel& model, const std::string& source) {
+  const ordered_json came = source_of(model, source);
+  hugging_face::export_weights(folder, model.parameters(), name_map(model), {}, type_of(came));
+  hugging_face::write_text(folder + "/config.json", kept_config(model, came).dump(2) + "\n");
+}
+
+std::string note_of_type(const LanguageModel& model, const std::string& source) {
+  const at::ScalarType type = type_of(source_of(model, source));
+  if (type == at::kFloat) return {};
+  return concat("the weights are written as the model's folder has them, in ",
+                type == at::kBFloat16 ? "bfloat16"
+                : type == at::kHalf   ? "float16"
+                                      : "float64",
+                type == at::kDouble ? "" : ": each is rounded once");
+}
+
+std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count, bool are_kept) {
   if (count == 0) return {};
   if (count < 0)
     return concat(folder, " has ", -count, " row(s) for which the tokenizer has no token, from number ",
-                  vocabulary, " on: they are left out");
+                  vocabulary,
+                  are_kept ? " on: they are kept, and never written in a text" : " on: they are left out");
   return concat("the tokenizer has ", count, " token(s) that ", folder, " does not have, from number ",
                 vocabulary - count, " on: their rows start as the mean of the others");
 }

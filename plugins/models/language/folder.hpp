@@ -50,10 +50,15 @@ Config import_model(const std::string& folder, LanguageModel& model, const Optio
                     const FolderPart& part = {});
 
 // Writes config.json and model.safetensors (fp32), which transformers loads. The folder must exist.
-void export_model(const std::string& folder, const LanguageModel& model);
+// source: the text of the config.json that the model came with, if it did: what another model would not say
+// otherwise stays as it is there, and so does the type of the weights.
+void export_model(const std::string& folder, const LanguageModel& model, const std::string& source = {});
+// For the log: in which type that is, where it is not float32; else empty.
+std::string note_of_type(const LanguageModel& model, const std::string& source);
 
 // For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
 // the folder's rows that have no token here. Empty: there are none.
-std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count);
+std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count,
+                               bool are_kept = true);
 
 }  // namespace pipeline::language

@@ -32,7 +32,7 @@ void read_layers(const ConfigFile& file, Config& config) {
   if (types.empty()) return;
   const auto first = std::ranges::find(types, kFullAttention);
   config.full_attention_every = first == types.end() ? 0 : first - types.begin() + 1;
-  check_layer_types(file, types, config);
+  take_layer_types(file, types, config);
 }
 
 void write_layers_and_caps(const Config& config, nlohmann::json& values) {

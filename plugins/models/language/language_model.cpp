@@ -198,7 +198,8 @@ at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& row
   const at::Tensor host = rows.to(at::kCPU).contiguous();
   const std::vector<int64_t> wanted(host.const_data_ptr<int64_t>(),
                                     host.const_data_ptr<int64_t>() + host.numel());
-  return logits_of(body(batch, inserted, wanted, {.compute = compute}, nullptr), compute);
+  return transformer::head_logits(body(batch, inserted, wanted, {.compute = compute}, nullptr), last_norm_,
+                                  head(), compute, {}, config_.final_logit_softcapping);
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
@@ -240,7 +241,9 @@ at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Te
 }
 
 at::Tensor LanguageModel::logits_of(const at::Tensor& x, at::ScalarType compute) const {
-  return transformer::head_logits(x, last_norm_, head(), compute, {}, config_.final_logit_softcapping);
+  const at::Tensor all =
+      transformer::head_logits(x, last_norm_, head(), compute, {}, config_.final_logit_softcapping);
+  return config_.written_tokens > 0 ? all.narrow(1, 0, config_.written_tokens) : all;
 }
 
 }  // namespace pipeline::language

@@ -22,13 +22,17 @@ std::vector<std::string> read_layer_types(const hugging_face::ConfigFile& file, 
   return found->get<std::vector<std::string>>();
 }
 
-void check_layer_types(const hugging_face::ConfigFile& file, const std::vector<std::string>& types,
-                       const Config& config) {
-  const std::vector<std::string> ours = layer_types(config);
-  const char* why = config.sliding_window > 0 ? ", as the layers before it say" : ": no window is in use";
-  for (size_t i = 0; i < ours.size(); ++i)
-    if (types[i] != ours[i])
-      file.fail("layer_types", concat("layer ", i, " is \"", types[i], "\" and must be ", ours[i], why));
+void take_layer_types(const hugging_face::ConfigFile& file, std::vector<std::string> types, Config& config) {
+  if (types.empty()) return;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != kFullAttention && types[i] != kSlidingAttention)
+      file.fail("layer_types", concat("layer ", i, " is \"", types[i], "\" and must be ", kFullAttention,
+                                      " or ", kSlidingAttention));
+    if (types[i] == kSlidingAttention && config.sliding_window == 0)
+      file.fail("layer_types", concat("layer ", i, " is \"", types[i], "\" and must be ", kFullAttention,
+                                      ": no window is in use"));
+  }
+  if (types != layer_types(config)) config.layer_types = std::move(types);
 }
 
 }  // namespace pipeline::language

@@ -15,8 +15,8 @@ inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttenti
 std::vector<std::string> layer_types(const Config& config);
 // The file's, one for each layer; empty: it has no list.
 std::vector<std::string> read_layer_types(const hugging_face::ConfigFile& file, const Config& config);
-// Throws an Error that names the first layer that the file has of another type than `config`.
-void check_layer_types(const hugging_face::ConfigFile& file, const std::vector<std::string>& types,
-                       const Config& config);
+// They become the configuration's, where its other members do not say the same. Throws an Error that names
+// the first layer of a type that we do not compute.
+void take_layer_types(const hugging_face::ConfigFile& file, std::vector<std::string> types, Config& config);
 
 }  // namespace pipeline::language

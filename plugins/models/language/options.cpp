@@ -1,8 +1,11 @@
 #include "language/options.hpp"
 
+#include <algorithm>
+
 #include "hugging_face/folder_teller.hpp"
 #include "language/adapter.hpp"
 #include "language/architecture.hpp"
+#include "language/layer_types.hpp"
 
 namespace pipeline::language {
 namespace {
@@ -19,6 +22,10 @@ void LanguageOptions::describe(Options& o) {
   o.group("lora", lora);
   o.group("rope_scaling", rope_scaling);
   o("architecture", architecture, "of the language model").choices(architecture_names()).of_model();
+  o("vocab_size", vocab_size, "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
+      .min(0)
+      .max(1 << 24)
+      .of_model();
   o("hidden_size", hidden_size, "width of the residual stream").min(1).of_model();
   o("num_hidden_layers", num_hidden_layers, "layers").min(1).of_model();
   o("num_attention_heads", num_attention_heads, "attention heads").min(1).of_model();
@@ -49,6 +56,10 @@ void LanguageOptions::describe(Options& o) {
     "gemma: of so many layers the last one sees all tokens before it; 0: none does, where there is a window")
       .unit("layers")
       .min(0)
+      .of_model();
+  o("layer_types", layer_types,
+    "qwen, gemma: which layers have the window, in any order, a name for each: sliding_attention, "
+    "full_attention; empty: as max_window_layers and full_attention_every say")
       .of_model();
   o("rope_local_theta", rope_local_theta, "gemma3: rope_theta of the layers with a window; 0: as the others")
       .min(0)
@@ -91,6 +102,17 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
   refuse(sliding_window > 0, row.has(&Config::sliding_window), "sliding_window");
   refuse(max_window_layers > 0, row.has(&Config::max_window_layers), "max_window_layers");
   refuse(full_attention_every > 0, row.has(&Config::query_pre_attn_scalar), "full_attention_every");
+  refuse(!layer_types.empty(), row.has(&Config::max_window_layers) || row.has(&Config::query_pre_attn_scalar),
+         "layer_types");
+  if (!layer_types.empty() && static_cast<int64_t>(layer_types.size()) != num_hidden_layers)
+    errors("layer_types", concat("has ", layer_types.size(), " names: must be one for each of ",
+                                 num_hidden_layers, " layers (task.language.num_hidden_layers)"));
+  if (!layer_types.empty() && sliding_window == 0)
+    errors("layer_types", "is of no use without a window: set sliding_window, too, or leave it out");
+  for (const std::string& type : layer_types)
+    if (type != kFullAttention && type != kSlidingAttention)
+      errors("layer_types",
+             concat("has \"", type, "\": must be ", kFullAttention, " or ", kSlidingAttention));
   refuse(rope_local_theta > 0, row.has(&Config::rope_local_theta), "rope_local_theta");
   refuse(query_pre_attn_scalar > 0, row.has(&Config::query_pre_attn_scalar), "query_pre_attn_scalar");
   refuse(attn_logit_softcapping > 0, row.has(&Config::attn_logit_softcapping), "attn_logit_softcapping");
@@ -119,7 +141,8 @@ int64_t LanguageOptions::inner() const {
 Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
   const Architecture& row = language::architecture(architecture);
   return {.architecture = architecture,
-          .vocab_size = tokenizer.size,
+          .vocab_size = std::max(tokenizer.size, vocab_size),
+          .written_tokens = vocab_size > tokenizer.size ? tokenizer.size : 0,
           .max_position_embeddings = max_position_embeddings,
           .hidden_size = hidden_size,
           .num_hidden_layers = num_hidden_layers,
@@ -140,6 +163,7 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
           .sliding_window = sliding_window,
           .max_window_layers = max_window_layers,
           .full_attention_every = full_attention_every,
+          .layer_types = layer_types,
           .rope_local_theta = rope_local_theta,
           .query_pre_attn_scalar = query_pre_attn_scalar,
           .attn_logit_softcapping = attn_logit_softcapping,
@@ -179,6 +203,7 @@ void tell_options(const ModelOptions& say, const std::string& table, const std::
   same.architecture = theirs.architecture;
   same.hidden_size = theirs.hidden_size;
   tell("architecture", theirs.architecture);
+  tell("vocab_size", theirs.vocab_size);
   tell("hidden_size", theirs.hidden_size);
   tell("num_hidden_layers", theirs.num_hidden_layers);
   tell("num_attention_heads", theirs.num_attention_heads);
@@ -201,6 +226,8 @@ void tell_options(const ModelOptions& say, const std::string& table, const std::
   if (row.has(&Config::mlp_bias)) tell("mlp_bias", theirs.mlp_bias);
   if (row.has(&Config::sliding_window)) tell("sliding_window", theirs.sliding_window);
   if (row.has(&Config::max_window_layers)) tell("max_window_layers", theirs.max_window_layers);
+  if (row.has(&Config::max_window_layers) || row.has(&Config::query_pre_attn_scalar))
+    tell("layer_types", theirs.layer_types);
   if (!row.has(&Config::query_pre_attn_scalar)) return;
   tell("full_attention_every", theirs.full_attention_every);
   tell("rope_local_theta", theirs.rope_local_theta);

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "adapters/lora_options.hpp"
 #include "language/config.hpp"
@@ -36,6 +38,7 @@ struct RopeScalingOptions : RopeScaling {
         .above(0)
         .of_model();
     o("beta_fast", beta_fast, "yarn: turns above which nothing is").above(0).of_model();
+    o("truncate", truncate, "yarn: these limits fall between pairs of channels, not on one").of_model();
     o("attention_factor", attention_factor,
       "yarn, longrope: what cosines and sines are multiplied by; 0: yarn's is 0.1 ln(factor) + 1, longrope's "
       "sqrt(1 + ln(factor) / ln(original length))")
@@ -51,7 +54,7 @@ struct RopeScalingOptions : RopeScaling {
   void validate(const ConfigErrors& errors) const {
     if (high_freq_factor <= low_freq_factor)
       errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
-    if (beta_fast <= beta_slow) errors("beta_fast", concat("must be above beta_slow (", beta_slow, ")"));
+    if (beta_fast < beta_slow) errors("beta_fast", concat("must not be below beta_slow (", beta_slow, ")"));
   }
 };
 
@@ -63,11 +66,12 @@ struct VocabularyOf {
 // One set of names for all architectures, as Config's.
 struct LanguageOptions {
   std::string architecture = "llama";
-  int64_t hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9, num_key_value_heads = 0,
-          head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048, sliding_window = 0,
-          max_window_layers = 0, full_attention_every = 0, query_pre_attn_scalar = 0;
+  int64_t vocab_size = 0, hidden_size = 576, num_hidden_layers = 30, num_attention_heads = 9,
+          num_key_value_heads = 0, head_dim = 0, intermediate_size = 0, max_position_embeddings = 2048,
+          sliding_window = 0, max_window_layers = 0, full_attention_every = 0, query_pre_attn_scalar = 0;
   double norm_eps = 1e-5, rope_theta = 10000, initializer_range = 0.02, dropout = 0, rope_local_theta = 0,
          attn_logit_softcapping = 0, final_logit_softcapping = 0;
+  std::vector<std::string> layer_types;
   bool tie_word_embeddings = true, attention_bias = false, mlp_bias = false;
   adapters::LoraOptions lora;
   RopeScalingOptions rope_scaling;

@@ -28,7 +28,7 @@ void read_windows(const ConfigFile& file, Config& config) {
   if (!types.empty() && config.sliding_window > 0)
     config.max_window_layers = std::ranges::find(types, kSlidingAttention) - types.begin();
   if (config.sliding_window == 0) config.max_window_layers = 0;
-  if (!types.empty()) check_layer_types(file, types, config);
+  take_layer_types(file, types, config);
 }
 
 void write_windows(const Config& config, nlohmann::json& values) {

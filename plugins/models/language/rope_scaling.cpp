@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "hugging_face/config_fields.hpp"
 #include "transformer/rotary.hpp"
@@ -29,11 +30,8 @@ double yarn_magnitude(double factor, double by = 1) {
 
 // Another way to say attention_factor, as DeepSeek's folders do.
 void read_magnitude(const ConfigFile& rope, RopeScaling& scaling) {
-  double above = 0, below = 0;
-  rope.read("mscale", above);
-  rope.read("mscale_all_dim", below);
-  if (scaling.type == "yarn" && scaling.attention_factor == 0 && above != 0 && below != 0)
-    scaling.attention_factor = yarn_magnitude(scaling.factor, above) / yarn_magnitude(scaling.factor, below);
+  rope.read("mscale", scaling.mscale);
+  rope.read("mscale_all_dim", scaling.mscale_all_dim);
 }
 
 const hugging_face::Fields<RopeScaling>& rope_fields() {
@@ -53,7 +51,7 @@ const hugging_face::Fields<RopeScaling>& rope_fields() {
       {"attention_factor", kReadElsewhere},
       {"mscale", kReadElsewhere},
       {"mscale_all_dim", kReadElsewhere},
-      {"truncate", only({true})},
+      {"truncate", kReadElsewhere},
       {"partial_rotary_factor", only({1.0})},
   };
   return kFields;
@@ -70,8 +68,8 @@ void RopeScaling::check(int64_t head_width) const {
     fail_with(PL_ERROR_CONFIG, "rope_scaling.high_freq_factor = ", high_freq_factor,
               ": must be above low_freq_factor (", low_freq_factor, ")");
   hugging_face::check_positive("rope_scaling.beta_slow", beta_slow);
-  if (!(beta_fast > beta_slow))
-    fail_with(PL_ERROR_CONFIG, "rope_scaling.beta_fast = ", beta_fast, ": must be above beta_slow (",
+  if (!(beta_fast >= beta_slow))
+    fail_with(PL_ERROR_CONFIG, "rope_scaling.beta_fast = ", beta_fast, ": must not be below beta_slow (",
               beta_slow, ")");
   if (type == "longrope")
     for (const auto& [key, factors] :
@@ -104,8 +102,9 @@ at::Tensor yarn(const RopeScaling& scaling, const at::Tensor& frequencies, doubl
   const auto channel = [&](double turns) {  // that turns so often
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
-  const double low = std::max(std::floor(channel(scaling.beta_fast)), 0.0),
-               high = std::min(std::ceil(channel(scaling.beta_slow)), dim - 1);
+  double low = channel(scaling.beta_fast), high = channel(scaling.beta_slow);
+  if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, dim - 1);
   const at::Tensor numbers = at::arange(frequencies.size(0), at::kFloat);
   const at::Tensor ramp = ((numbers - low) / (high == low ? 0.001 : high - low)).clamp(0, 1);
   const at::Tensor kept = 1 - ramp;
@@ -151,7 +150,8 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
       rope.fail(name, concat("only ", kKnown, " are computed here"));
   }
   hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
-  if (scaling.type == "longrope") scaling.factor = 0;
+  if (scaling.type == "longrope" || scaling.type == "yarn") scaling.factor = 0;
+  scaling.original_max_position_embeddings = 0;
   visit_rope_values(scaling, [&](const char* name, auto& value, bool is_needed) {
     if (is_needed && rope.find(name) == nullptr)
       rope.fail(rope.find("rope_type") != nullptr ? "rope_type" : "type",
@@ -159,7 +159,22 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
     rope.read(name, value);
   });
   read_magnitude(rope, scaling);
+  for (const auto& [value, usual] :
+       {std::pair(&scaling.beta_fast, 32.0), {&scaling.beta_slow, 1.0}})  // as transformers: 0 is none
+    if (*value == 0) *value = usual;
   rope.read("rope_theta", rope_theta);
+}
+
+void complete_rope(RopeScaling& scaling, int64_t max_position_embeddings) {
+  const bool has_length = scaling.type == "llama3" || scaling.type == "yarn" || scaling.type == "longrope";
+  if (int64_t& original = scaling.original_max_position_embeddings; original == 0)
+    original = has_length ? max_position_embeddings : RopeScaling().original_max_position_embeddings;
+  if (scaling.factor == 0)
+    scaling.factor = std::max(1.0, static_cast<double>(max_position_embeddings) /
+                                       static_cast<double>(scaling.original_max_position_embeddings));
+  const double above = std::exchange(scaling.mscale, 0), below = std::exchange(scaling.mscale_all_dim, 0);
+  if (scaling.type == "yarn" && scaling.attention_factor == 0 && above != 0 && below != 0)
+    scaling.attention_factor = yarn_magnitude(scaling.factor, above) / yarn_magnitude(scaling.factor, below);
 }
 
 void read_rope(const ConfigFile& config, const char* config_class, RopeScaling& scaling, double& rope_theta) {

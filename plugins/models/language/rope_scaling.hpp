@@ -27,19 +27,21 @@ struct RopeScaling {
   // of sequences beyond max_position_embeddings alone, which there are none of here; longrope: each by a
   // number of its own.
   std::string type = "default";
-  double factor = 8;  // longrope: 0 until config.json's max_position_embeddings is known
+  double factor = 8;  // 0 until config.json's max_position_embeddings is known
   // llama3: turns within the original length from which on angles are as they were; up to which they are
   // divided.
   double high_freq_factor = 4, low_freq_factor = 1;
   // yarn (Peng et al., arXiv:2309.00071): the same limits.
   double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;  // these limits fall between channels, not on them
   // longrope (Ding et al., arXiv:2402.13753): what the frequency of each pair of channels is divided by, in
   // sequences of up to the original length, and in longer ones.
   std::vector<double> short_factor, long_factor;
   // yarn, longrope: what cosines and sines are multiplied by. 0: 0.1 ln(factor) + 1, and with longrope
   // sqrt(1 + ln(factor) / ln(original length)).
   double attention_factor = 0;
-  int64_t original_max_position_embeddings = 8192;
+  double mscale = 0, mscale_all_dim = 0;  // until the factor is known: attention_factor, said otherwise
+  int64_t original_max_position_embeddings = 8192;  // 0 until config.json's max_position_embeddings is known
 
   bool operator==(const RopeScaling&) const = default;
   // Throws Error (PL_ERROR_CONFIG) for values that make no sense together, or for heads of this width.
@@ -60,13 +62,13 @@ void visit_rope_values(Scaling& scaling, const Visit& visit) {
   const auto is = [&](auto... types) { return ((scaling.type == types) || ...); };
   const bool is_long = is("longrope");
   if (is("default")) return;
-  visit("factor", scaling.factor, !is_long);
+  visit("factor", scaling.factor, is("linear", "dynamic", "llama3"));
   if (is_long) {
     visit("short_factor", scaling.short_factor, true);
     visit("long_factor", scaling.long_factor, true);
   }
   if (is("llama3", "yarn", "longrope"))
-    visit("original_max_position_embeddings", scaling.original_max_position_embeddings, true);
+    visit("original_max_position_embeddings", scaling.original_max_position_embeddings, false);
   if (is("llama3")) {
     visit("low_freq_factor", scaling.low_freq_factor, true);
     visit("high_freq_factor", scaling.high_freq_factor, true);
@@ -74,10 +76,14 @@ void visit_rope_values(Scaling& scaling, const Visit& visit) {
   if (is("yarn")) {
     visit("beta_fast", scaling.beta_fast, false);
     visit("beta_slow", scaling.beta_slow, false);
+    visit("truncate", scaling.truncate, false);
   }
   if (is("yarn", "longrope")) visit("attention_factor", scaling.attention_factor, false);
 }
 
+// What of it follows from the length that the model is for, where its folder does not say it: as transformers
+// has it, the original length is that one, and else the factor their quotient.
+void complete_rope(RopeScaling& scaling, int64_t max_position_embeddings);
 // Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
 // have rope_theta, too. Throws for a type that we do not compute.
 void read_rope(const hugging_face::ConfigFile& config, const char* config_class, RopeScaling& scaling,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -70,6 +72,20 @@ Files files_beside_tokenizer(const fs::path& folder) {
     files[name.string()] = read_kept(at->path());
   }
   return files;
+}
+
+bool is_of_folder(const Files& tokenizer, const fs::path& folder) {
+  bool has_own = false;
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+    std::error_code error;
+    if (!fs::exists(folder / name, error)) continue;
+    has_own = true;
+    const auto found = tokenizer.find(name);
+    std::ifstream file(folder / name, std::ios::binary);
+    if (found != tokenizer.end() && std::string(std::istreambuf_iterator<char>(file), {}) == found->second)
+      return true;
+  }
+  return !has_own;
 }
 
 // In CBOR, whose first byte says that it is an object.

@@ -26,6 +26,9 @@ inline constexpr std::initializer_list<const char*> kModelFiles{
 // for all that it is called so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
 
+// Whether a tokenizer with these files is the folder's, which may have none of its own.
+bool is_of_folder(const Files& tokenizer, const std::filesystem::path& folder);
+
 // Whether a folder's file of this name can be among these.
 bool is_folder_file(const std::string& name);
 

@@ -43,6 +43,9 @@ void read_boundaries(const Section& config, Vocabulary& vocabulary) {
   if (end >= 0 && end != end_of_text(vocabulary)) vocabulary.end_of_text = end;
   const int32_t id = read_boundary(config, "bos_token", vocabulary);
   if (id >= 0 && !vocabulary.adds_begin_of_text) vocabulary.begin_of_text = id;
+  // Also where the list of added tokens has them as words like others.
+  for (Added& added : vocabulary.added)
+    if (added.id == end || added.id == id) added.how.is_special = true;
 }
 
 // The members eos_token and bos_token, where the files have named them.

@@ -252,6 +252,25 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   EXPECT_EQ(said("<think>h</think>a"), "<think>h</think>a");
 }
 
+// The files name it as what ends a text, and have it as a word like others.
+TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
+  text::BpeTrainer trainer;
+  trainer.add("a");
+  const tests::FilesFolder folder;
+  trainer.train({.vocab_size = 257}).save(folder.path());
+  auto form = ordered_json::parse(tests::read_all(folder / "tokenizer.json"));
+  form["added_tokens"].push_back({{"id", 257}, {"content", "<end>"}, {"special", false}});
+  folder.write("tokenizer.json", form.dump());
+  folder.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
+  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}", "chat.jinja",
+                        words, 0);
+  EXPECT_EQ(ends.end_token(), 257);
+  EXPECT_TRUE(ends.ends_answers());
+  const ChatTokens chat = ends.tokens(conversation({{"user", "a<end>"}, {"assistant", "b<end>c"}}));
+  EXPECT_EQ(std::ranges::count(chat.tokens, 257), 2) << "what the template writes";
+}
+
 // An answer that calls a tool is its text and the calls.
 TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   const ChatFormat calls = format(

@@ -106,6 +106,8 @@ TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
     if (GetParam()->has(&Config::sliding_window)) options.sliding_window = 5;
     if (GetParam()->has(&Config::query_pre_attn_scalar)) options.full_attention_every = every;
     if (GetParam()->has(&Config::rope_local_theta)) options.rope_scaling.type = "linear";
+    if (every == 2 && (GetParam()->has(&Config::max_window_layers) || options.full_attention_every > 0))
+      options.layer_types = {"sliding_attention", "full_attention", "sliding_attention"};
     const LanguageModel saved(options.model({31, 1, 2}));
     tests::initialize(saved, 3);
     const FilesFolder folder;
@@ -168,9 +170,12 @@ TEST(Architecture, WhatAFolderCannotMeanIsNamed) {
                 ::testing::HasSubstr("must be a list of num_hidden_layers (26) names"));
   EXPECT_THAT(refused("qwen3", {{"layer_types", "x"}}), ::testing::HasSubstr("layer_types"));
   const std::vector<const char*> windows{"full_attention", "sliding_attention", "full_attention"};
-  EXPECT_THAT(
+  EXPECT_EQ(
       refused("qwen2", {{"num_hidden_layers", 3}, {"use_sliding_window", true}, {"layer_types", windows}}),
-      ::testing::HasSubstr("layer 2 is \"full_attention\" and must be sliding_attention, as the layers"));
+      "")
+      << "in any order";
+  EXPECT_THAT(refused("qwen2", {{"num_hidden_layers", 1}, {"layer_types", {"chunked_attention"}}}),
+              ::testing::HasSubstr("layer 0 is \"chunked_attention\" and must be full_attention or sliding"));
   EXPECT_THAT(
       refused("qwen2", {{"num_hidden_layers", 3}, {"use_sliding_window", false}, {"layer_types", windows}}),
       ::testing::HasSubstr("layer 1 is \"sliding_attention\" and must be full_attention: no window"));

@@ -6,8 +6,14 @@
 #include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
+#include <cmath>
+#include <fstream>
+
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
+#include "generation/decoder.hpp"
+#include "hugging_face/token_ids.hpp"
+#include "language/options.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -66,6 +72,25 @@ TEST(RopeScaling, IsReadAndWritten) {
   EXPECT_EQ(read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}).rope_theta, 7);
 }
 
+// As transformers has it: the original length is max_position_embeddings, 64, a factor of null the quotient
+// of both, and 0 turns are none.
+TEST(RopeScaling, WhatAFolderDoesNotSayIsWhatItsClassTakes) {
+  const auto yarn = [](json values) {
+    values["rope_type"] = "yarn";
+    return read({{"rope_parameters", values}}).rope_scaling;
+  };
+  EXPECT_EQ(yarn({{"factor", 4.0}}).original_max_position_embeddings, 64);
+  EXPECT_EQ(yarn({{"factor", nullptr}, {"original_max_position_embeddings", 16}}).factor, 4);
+  EXPECT_EQ(yarn({{"factor", 4.0}, {"beta_fast", 0}, {"beta_slow", nullptr}}).beta_fast, 32);
+  EXPECT_FALSE(yarn({{"factor", 4.0}, {"truncate", false}}).truncate);
+  EXPECT_NEAR(yarn({{"factor", nullptr},
+                    {"original_max_position_embeddings", 16},
+                    {"mscale", 2.0},
+                    {"mscale_all_dim", 1.0}})
+                  .magnitude(),
+              (0.2 * std::log(4) + 1) / (0.1 * std::log(4) + 1), 1e-12);
+}
+
 TEST(RopeScaling, WhatIsNotComputedIsRefused) {
   EXPECT_EQ(
       refused({{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),
@@ -78,15 +103,12 @@ TEST(RopeScaling, WhatIsNotComputedIsRefused) {
                          {"original_max_position_embeddings", 8}}}}),
               HasSubstr("rope_scaling.short_factor has 1 numbers: must be one above 0 for each pair of a "
                         "head's channels ("));
-  EXPECT_EQ(
-      refused({{"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}}}),
-      "config.json: rope_scaling: type = \"yarn\": needs original_max_position_embeddings, which is missing");
   EXPECT_EQ(refused({{"rope_scaling",
                       {{"type", "yarn"},
                        {"factor", 4.0},
                        {"original_max_position_embeddings", 8},
-                       {"beta_fast", 1.0}}}}),
-            "config.json: rope_scaling.beta_fast = 1: must be above beta_slow (1)");
+                       {"beta_fast", 0.5}}}}),
+            "config.json: rope_scaling.beta_fast = 0.5: must not be below beta_slow (1)");
   json part = kLlama3;
   part.erase("low_freq_factor");
   EXPECT_EQ(refused({{"rope_scaling", part}}),
@@ -119,6 +141,39 @@ TEST(RopeScaling, Llama3StretchesLongWavesAlone) {
   EXPECT_EQ(scaled[13].item<float>(), plain[13].item<float>());
   EXPECT_LT(scaled[15].item<float>(), plain[15].item<float>());
   EXPECT_EQ(scaled[31].item<float>(), plain[31].item<float>() / 32);
+}
+
+// A sequence that outgrows the original length has other positions, those of its first tokens too: what was
+// kept of these is made anew, for each sequence by itself, for all beams, also where they change places.
+TEST(RopeScaling, ASequenceThatBecomesLongIsReadAgain) {
+  Config config = tiny();
+  config.rope_scaling = {.type = "longrope",
+                         .factor = 4,
+                         .short_factor = {1, 1.1},
+                         .long_factor = {3, 9},
+                         .original_max_position_embeddings = 5};
+  const LanguageModel model(config);
+  tests::initialize(model, 3);
+  const at::NoGradGuard no_grad;
+  const auto last = [&](const std::vector<int64_t>& tokens) {
+    const auto batch = transformer::pack({tokens}, {std::vector<int64_t>(tokens.size(), -1)});
+    return model.logits(batch, at::tensor({static_cast<int64_t>(tokens.size()) - 1}));
+  };
+  std::vector<std::vector<int64_t>> texts{{3, 17}, {5, 5, 9, 11}, {1, 2, 3, 4, 5, 6}};
+  generation::Decoder decoder(model, texts, 2, 8);
+  decoder.prompt_logits();
+  const std::vector<int64_t> slots{0, 1, 2, 3, 4, 5};
+  for (int64_t step = 0; step < 6; ++step) {
+    std::vector<int64_t> tokens;
+    for (const int64_t slot : slots) tokens.push_back((7 * step + 3 * (slot % 2) + slot) % 19);
+    const at::Tensor made = decoder.append(slots, tokens);
+    for (size_t prompt = 0; prompt < texts.size(); ++prompt) {
+      const auto slot = static_cast<int64_t>(2 * prompt + 1);  // both go on from the second
+      texts[prompt].push_back(tokens[static_cast<size_t>(slot)]);
+      EXPECT_TRUE(made[slot].allclose(last(texts[prompt])[0], 1e-4, 1e-5)) << step << " " << prompt;
+      decoder.reorder(static_cast<int64_t>(prompt), std::vector<int64_t>{1, 1});
+    }
+  }
 }
 
 // Sequences of 5, 1 and 3 tokens; and rows that are each the next of a sequence.
@@ -254,6 +309,73 @@ TEST(Lora, TargetsAreChecked) {
             "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj; the first is "
             "model.layers.0.self_attn.q_proj");
   EXPECT_EQ(problem({"layers.7.*"}).substr(0, 32), "lora.targets has \"layers.7.*\", w");
+}
+
+// But for what another model would say otherwise; to the bit in the type that it came in.
+TEST(ExportedFolder, IsAsTheModelCame) {
+  const std::string source =
+      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 24,
+    "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "tie_word_embeddings": false,
+    "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e3}, "attention_dropout": 0.0,
+    "use_cache": false, "dtype": "bfloat16", "bos_token_id": null, "pretraining_tp": 3, "_my_note": [1, 2]})";
+  const Config came = read_config(hugging_face::ConfigFile::of("config.json", source));
+  LanguageModel model(came);
+  tests::initialize(model, 3);
+  for (const auto& parameter : model.parameters())
+    at::Tensor(parameter.tensor).detach().copy_(parameter.tensor.detach().to(at::kBFloat16));
+  const auto exported = [&](const LanguageModel& one) {
+    FilesFolder folder;
+    export_model(folder.path(), one, source);
+    hugging_face::write_token_ids(folder.path(), {{"config.json", source}},
+                                  {5, 6, [](int64_t) { return true; }});
+    const auto files = safetensors::Folder::open(folder.path());
+    EXPECT_EQ(files.at("model.embed_tokens.weight").dtype_name(), "BF16");
+    EXPECT_EQ(files.at("model.embed_tokens.weight").shape[0], 24);
+    LanguageModel again(came);
+    import_model(folder.path(), again);
+    tests::initialize(again, 4);
+    for (size_t i = 0; i < one.parameters().size(); ++i)
+      EXPECT_TRUE(one.parameters()[i].tensor.equal(again.parameters()[i].tensor)) << one.parameters()[i].name;
+    return json::parse(std::ifstream(folder / "config.json"));
+  };
+  json expected = json::parse(source);
+  expected["eos_token_id"] = 6;  // what ends a text here
+  EXPECT_EQ(exported(model), expected);
+  Config other = came;
+  other.attention_dropout = 0.25;
+  other.rope_scaling = {.type = "linear", .factor = 2};
+  LanguageModel changed(other);
+  tests::initialize(changed, 3);
+  for (const auto& parameter : changed.parameters())
+    at::Tensor(parameter.tensor).detach().copy_(parameter.tensor.detach().to(at::kBFloat16));
+  expected["attention_dropout"] = 0.25;
+  expected.erase("rope_parameters");
+  expected["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
+  expected["rope_theta"] = 5e3;
+  FilesFolder folder;
+  export_model(folder.path(), changed, source);
+  json config = json::parse(std::ifstream(folder / "config.json"));
+  config["eos_token_id"] = 6;
+  EXPECT_EQ(config, expected);
+}
+
+// Rows of an embedding that no token has are the model's, and are never written.
+TEST(Vocabulary, RowsWithoutATokenStayAndAreNotGenerated) {
+  LanguageOptions options;
+  options.vocab_size = 24;
+  const Config padded = options.model({19, 1, 2});
+  EXPECT_EQ(padded.vocab_size, 24);
+  EXPECT_EQ(padded.written_tokens, 19);
+  EXPECT_EQ(options.model({30, 1, 2}).vocab_size, 30) << "tokens that were added have rows, too";
+  Config config = tiny();
+  config.vocab_size = 24, config.written_tokens = 19;
+  const LanguageModel model(config);
+  tests::initialize(model, 3);
+  const at::Tensor x = at::ones({2, 8});
+  EXPECT_EQ(model.logits_of(x, at::kFloat).size(1), 19);
+  const auto batch = transformer::pack({{1, 2}}, {{2, -1}});
+  EXPECT_EQ(model.logits(batch, at::tensor({0})).size(1), 24);
 }
 
 }  // namespace

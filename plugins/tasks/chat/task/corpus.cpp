@@ -231,10 +231,7 @@ void Corpus::open(Split split, const ChatFormat* format) const {
       Conversations(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
 }
 
-void Corpus::carry_files_of(const fs::path& folder) {
-  files::with_data_errors(
-      [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
-}
+void Corpus::carry(const text::Files& files) { tokenizer_ = tokenizer_->with(files); }
 
 Conversation Corpus::conversation(Split split, uint64_t id, uint64_t epoch) const {
   if (is_asked(split)) return asked_;

@@ -29,7 +29,7 @@ class Corpus {
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatFormat& format() const { return *format_; }
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
-  void carry_files_of(const std::filesystem::path& folder);
+  void carry(const text::Files& files);
 
   uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }  // [main]
   size_t bytes(Split split, uint64_t id) const;                                   // about [any-thread]

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
 #include "language/folder.hpp"
@@ -77,7 +78,7 @@ BatchInfo Chat::batch_info(const ChatBatch& batch) const {
 hugging_face::OwnTokens Chat::own_tokens() const {
   const text::Tokenizer& tokenizer = corpus_->tokenizer();
   return {tokenizer.bos().value_or(tokenizer.eot()), corpus_->format().end_token(),
-          [&tokenizer](int64_t id) { return tokenizer.is_special(id); }};
+          [&tokenizer](int64_t id) { return id >= 0 && id < tokenizer.vocab_size(); }};
 }
 
 void Chat::find_ends() { ends_ = hugging_face::end_tokens(corpus_->tokenizer().files(), own_tokens()); }
@@ -97,17 +98,27 @@ void Chat::import_model(const std::filesystem::path& folder) {
   if (const auto warning = language::warning_of_new_tokens(model(), size - theirs.vocab_size);
       !warning.empty())
     context().warn(warning);
-  corpus_->carry_files_of(folder);
-  for (const std::string& line :
-       hugging_face::unknown_tokens(corpus_->tokenizer().files(), own_tokens(), folder.string()))
+  hugging_face::OwnTokens own = own_tokens();
+  if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
+    own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
+  const text::Files files =
+      files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
+  for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
+  corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
   find_ends();
 }
 
 void Chat::export_model(const std::filesystem::path& folder) {
   const adapters::LoraOptions& lora = config().language.lora;
   if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
-  language::export_model(folder.string(), model(), lora);
+  const text::Files& files = corpus_->tokenizer().files();
+  const auto config = files.find("config.json");
+  const std::string source = config == files.end() ? std::string() : config->second;
+  if (const std::string note = language::note_of_type(model(), source);
+      !note.empty() && !lora.exports_adapter())
+    context().info(note);
+  language::export_model(folder.string(), model(), lora, source);
   corpus_->tokenizer().save(folder.string());
   if (lora.exports_adapter()) return;  // config.json is the model's
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());

@@ -173,7 +173,8 @@ void ContrastiveTask::import_model(const fs::path& folder) {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
   const int64_t more = contrastive::import_model(folder.string(), model());
-  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
+  if (const std::string note =
+          language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more, /*are_kept=*/false);
       !note.empty())
     context().info(note);
   if (run().purpose != PL_PURPOSE_TRAIN) return;

@@ -135,10 +135,7 @@ void Corpus::leave_out_unanswered(const Context& context) {
                dropped, dropped == 1 ? " was dropped" : " were dropped");
 }
 
-void Corpus::carry_files_of(const fs::path& folder) {
-  files::with_data_errors(
-      [&] { tokenizer_ = tokenizer_->with(text::files_of(folder, text::kLanguageModelFiles)); });
-}
+void Corpus::carry(const text::Files& files) { tokenizer_ = tokenizer_->with(files); }
 
 void Corpus::open(Split split, const Sources& wanted, std::vector<TokenCacheSource>&& all,
                   const Context& context) {

@@ -28,7 +28,7 @@ class Corpus {
   Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept);
 
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
-  void carry_files_of(const std::filesystem::path& folder);
+  void carry(const text::Files& files);
 
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const {

@@ -190,7 +190,8 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   const language::Config theirs = language::import_model(folder.string(), model(), names);
   language::start_from_adapter(model(), config().language.lora);
   const int64_t size = corpus_->tokenizer().vocab_size();
-  if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
+  if (const std::string note =
+          language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size, !config().is_gpt2());
       !note.empty())
     context().info(note);
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
@@ -198,24 +199,34 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   if (const auto warning = language::warning_of_new_tokens(model(), size - theirs.vocab_size);
       !warning.empty())
     context().warn(warning);
-  corpus_->carry_files_of(folder);
-  const text::Files& files = corpus_->tokenizer().files();
-  for (const std::string& line : hugging_face::unknown_tokens(files, own_tokens(), folder.string()))
+  hugging_face::OwnTokens own = own_tokens();
+  if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
+    own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
+  const text::Files files =
+      files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
+  for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
-  ends_ = hugging_face::end_tokens(files, own_tokens());
+  corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
+  ends_ = hugging_face::end_tokens(corpus_->tokenizer().files(), own_tokens());
 }
 
 hugging_face::OwnTokens Summarization::own_tokens() const {
   // A GPT-2 begins a text as it ends one.
   const std::optional<int32_t> begin = config().is_gpt2() ? std::nullopt : corpus_->tokenizer().bos();
   return {begin.value_or(rules_.end_of_text), rules_.end_of_text,
-          [this](int64_t id) { return corpus_->tokenizer().is_special(id); }};
+          [this](int64_t id) { return id >= 0 && id < corpus_->tokenizer().vocab_size(); }};
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
   const adapters::LoraOptions& lora = config().language.lora;
   if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
-  language::export_model(folder.string(), model(), lora);
+  const text::Files& files = corpus_->tokenizer().files();
+  const auto config = files.find("config.json");
+  const std::string source = config == files.end() ? std::string() : config->second;
+  if (const std::string note = language::note_of_type(model(), source);
+      !note.empty() && !lora.exports_adapter())
+    context().info(note);
+  language::export_model(folder.string(), model(), lora, source);
   corpus_->tokenizer().save(folder.string());
   if (lora.exports_adapter()) return;  // config.json is the model's
   hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());

@@ -180,9 +180,12 @@ void VlmTask::start_from_adapter(Vlm& model) const {
 void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const char*> names) {
   files::with_data_errors([&] {
     const text::Files read = text::files_of(folder, names);
-    tokenizer_ = tokenizer_->with(read);
-    for (const std::string& line : hugging_face::unknown_tokens(read, own_tokens(), folder.string()))
+    hugging_face::OwnTokens own = own_tokens();
+    if (!text::is_of_folder(tokenizer_->files(), folder))
+      own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
+    for (const std::string& line : hugging_face::unknown_tokens(read, own, folder.string()))
       context().warn(line);
+    tokenizer_ = tokenizer_->with(hugging_face::without_unknown(read, own, folder.string()));
   });
   find_ends();
 }
@@ -191,7 +194,7 @@ void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files()
 
 hugging_face::OwnTokens VlmTask::own_tokens() const {
   return {tokenizer_->bos().value_or(tokenizer_->eot()), chat_->end_token(),
-          [this](int64_t id) { return tokenizer_->is_special(id); }};
+          [this](int64_t id) { return id >= 0 && id < tokenizer_->vocab_size(); }};
 }
 
 void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
