@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::safetensors {
@@ -115,6 +116,18 @@ TEST(Header, TheDataMustBeTiledExactly) {
 TEST(Header, DeepNestingIsAnErrorNotACrash) {
   const std::string deep = "{\"a\":" + std::string(1 << 20, '[') + std::string(1 << 20, ']') + "}";
   EXPECT_EQ(error(image(deep, 0)), "m.st: header: nested deeper than 32 levels");
+}
+
+TEST(Header, ManyTensorsTakeTimeInProportion) {
+  constexpr size_t kTensors = 60000;
+  std::string json = "{";
+  for (size_t i = 0; i < kTensors; ++i)
+    json += "\"layer." + std::to_string(i) + R"(":{"dtype":"U8","shape":[1],"data_offsets":[)" +
+            std::to_string(i) + "," + std::to_string(i + 1) + "]},";
+  json.back() = '}';
+  EXPECT_LT(pipeline::tests::processor_seconds(
+                [&] { EXPECT_EQ(parse(image(json, kTensors)).tensors.size(), kTensors); }),
+            10);
 }
 
 TEST(Header, LongValuesAreShortenedInMessages) {
