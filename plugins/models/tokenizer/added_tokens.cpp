@@ -1,8 +1,8 @@
 #include "tokenizer/added_tokens.hpp"
 
 #include <algorithm>
-#include <queue>
-#include <tuple>
+#include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "core/base/utf8.hpp"
@@ -11,14 +11,6 @@
 
 namespace pipeline::text {
 namespace {
-
-// A token in a text.
-struct Found {
-  const AddedTokens::Token* token;
-  size_t at;
-};
-
-using Token = AddedTokens::Token;
 
 bool is_space(const CodePoint& character) {
   return character_class(character.value) == CharacterClass::kSpace;
@@ -44,47 +36,12 @@ size_t after_spaces(std::string_view text, size_t at) {
   return at;
 }
 
-// Goes from token to token, the leftmost and then the longest first. Each token is looked for once in the
-// whole text, whatever the others do, and however many parts it is cut into.
-class Finder {
- public:
-  Finder(std::string_view text, const std::vector<Token>& tokens) : text_(text) {
-    for (const Token& token : tokens) look_for(&token, 0);
-  }
-
-  // Within [from, end), neither of which may go back; no token where there is none.
-  Found next(size_t from, size_t end) {
-    while (!places_.empty() && places_.top().at < end) {
-      const Found first = places_.top();
-      if (first.at >= from && first.at + first.token->text.size() <= end) return first;
-      places_.pop();
-      look_for(first.token, std::max(from, first.at + 1));
-    }
-    return {nullptr, text_.npos};
-  }
-
- private:
-  struct IsLater {
-    bool operator()(const Found& a, const Found& b) const {
-      return std::tuple(a.at, b.token->text.size(), a.token) >
-             std::tuple(b.at, a.token->text.size(), b.token);
-    }
-  };
-
-  void look_for(const Token* token, size_t from) {
-    if (const size_t at = text_.find(token->text, from); at != text_.npos) places_.push({token, at});
-  }
-
-  std::string_view text_;
-  std::priority_queue<Found, std::vector<Found>, IsLater> places_;
-};
-
 // The part [done, end) of a text.
-void cut_at(Finder& finder, std::string_view text, size_t done, size_t end,
+void cut_at(const TokenIndex& tokens, std::string_view text, size_t done, size_t end,
             const std::function<void(size_t begin, size_t end)>& plain,
             const std::function<void(int32_t)>& take) {
   for (size_t from = done;;) {
-    const auto [token, at] = finder.next(from, end);
+    const auto [token, at] = tokens.first(text.substr(0, end), from);
     if (token == nullptr) break;
     from = at + token->text.size();
     const size_t begin = token->how.takes_left ? before_spaces(text, at, done) : at;
@@ -97,45 +54,77 @@ void cut_at(Finder& finder, std::string_view text, size_t done, size_t end,
 
 }  // namespace
 
+TokenIndex::TokenIndex(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
+  std::ranges::stable_sort(tokens_, {}, &Token::text);
+  const auto [same, end] = std::ranges::unique(tokens_, {}, &Token::text);  // composed, they may be
+  tokens_.erase(same, end);
+  for (const Token& token : tokens_) begins_[static_cast<uint8_t>(token.text[0])] = true;
+  if (std::ranges::count(begins_, true) == 1) first_byte_ = tokens_[0].text[0];
+}
+
+size_t TokenIndex::may_begin(std::string_view text, size_t from) const {
+  if (first_byte_) return std::min(text.find(*first_byte_, from), text.size());
+  while (from < text.size() && !begins_[static_cast<uint8_t>(text[from])]) ++from;
+  return from;
+}
+
+TokenIndex::Found TokenIndex::first(std::string_view text, size_t from) const {
+  for (size_t at = may_begin(text, from); at < text.size(); at = may_begin(text, at + 1)) {
+    const Token* longest = nullptr;
+    // Of the tokens, which are sorted, those that begin as the text does from `at`: fewer with each byte, and
+    // the shortest of them comes first.
+    auto all = std::ranges::subrange(tokens_);
+    for (size_t bytes = 0; !all.empty(); ++bytes) {
+      if (all.front().text.size() == bytes) {
+        longest = &all.front();
+        all.advance(1);
+      }
+      if (at + bytes == text.size()) break;
+      all = std::ranges::equal_range(
+          all, static_cast<uint8_t>(text[at + bytes]), {},
+          [&](const Token& token) { return static_cast<uint8_t>(token.text[bytes]); });
+    }
+    if (longest != nullptr) return {longest, at};
+  }
+  return {};
+}
+
 AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
-  for (const Token& token : tokens_)
-    for (const bool finds_special : {false, true})
-      if (finds_special || !token.how.is_special)
-        lists_[finds_special][token.how.is_normalized].push_back(token);
+  const auto index_of = [&](const auto& is_wanted) {
+    std::vector<Token> wanted;
+    std::ranges::copy_if(tokens_, std::back_inserter(wanted), is_wanted);
+    return TokenIndex(std::move(wanted));
+  };
+  for (const bool finds_special : {false, true})
+    for (const bool is_normalized : {false, true})
+      lists_[finds_special][is_normalized] = index_of([&](const Token& token) {
+        return (finds_special || !token.how.is_special) && token.how.is_normalized == is_normalized;
+      });
+  special_ = index_of([](const Token& token) { return token.how.is_special; });
 }
 
 void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
                       const std::function<void(int32_t)>& token, bool is_composed) const {
-  const std::array<List, 2>& lists = lists_[special == SpecialTokens::kRecognize];
-  Finder first(text, lists[0]);
-  if (is_composed) {
-    const auto compose = [&](size_t begin, size_t end) {
-      std::string kept;
-      const std::string_view part = composed(text.substr(begin, end - begin), kept);
-      Finder rest(part, lists[1]);
-      cut_at(
-          rest, part, 0, part.size(), [&](size_t from, size_t to) { plain(part.substr(from, to - from)); },
-          token);
-    };
-    return cut_at(first, text, 0, text.size(), compose, token);
-  }
-  Finder rest(text, lists[1]);
-  const auto plain_text = [&](size_t begin, size_t end) { plain(text.substr(begin, end - begin)); };
+  const auto& [first, rest] = lists_[special == SpecialTokens::kRecognize];
+  const auto cut_rest = [&](std::string_view part) {
+    cut_at(
+        rest, part, 0, part.size(), [&](size_t from, size_t to) { plain(part.substr(from, to - from)); },
+        token);
+  };
   cut_at(
       first, text, 0, text.size(),
-      [&](size_t begin, size_t end) { cut_at(rest, text, begin, end, plain_text, token); }, token);
+      [&](size_t begin, size_t end) {
+        std::string kept;
+        const std::string_view part = text.substr(begin, end - begin);
+        cut_rest(is_composed ? composed(part, kept) : part);
+      },
+      token);
 }
 
 Tokenizer::Special AddedTokens::first_special(std::string_view text) const {
-  Tokenizer::Special first;
-  for (const Token& token : tokens_) {
-    if (!token.how.is_special) continue;
-    const size_t at = text.find(token.text);
-    if (at == text.npos || (first.bytes > 0 && at > first.at)) continue;
-    if (first.bytes == 0 || at < first.at || token.text.size() > first.bytes) first = {at, token.text.size()};
-  }
-  return first;
+  const auto [token, at] = special_.first(text, 0);
+  return token == nullptr ? Tokenizer::Special{} : Tokenizer::Special{at, token->text.size()};
 }
 
 }  // namespace pipeline::text

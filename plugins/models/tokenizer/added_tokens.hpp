@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -19,14 +20,37 @@ struct Matching {
   bool operator==(const Matching&) const = default;
 };
 
-// Const and safe for any thread.
-class AddedTokens {
+// Finds tokens in a text, however many there are of both: a text is gone through once.
+class TokenIndex {
  public:
   struct Token {
-    std::string_view text;  // outlives the object
+    std::string_view text;  // outlives the object; not empty
     int32_t id;
     Matching how = {};
   };
+  struct Found {
+    const Token* token = nullptr;  // nullptr: none
+    size_t at = 0;
+  };
+
+  explicit TokenIndex(std::vector<Token> tokens = {});
+
+  // The first token of a text that begins at `from` or later; of those that begin at the same place the
+  // longest.
+  Found first(std::string_view text, size_t from) const;
+
+ private:
+  size_t may_begin(std::string_view text, size_t from) const;  // the text's size: nowhere
+
+  std::vector<Token> tokens_;       // sorted by text
+  std::array<bool, 256> begins_{};  // whether one begins with this byte
+  std::optional<char> first_byte_;  // of all of them
+};
+
+// Const and safe for any thread.
+class AddedTokens {
+ public:
+  using Token = TokenIndex::Token;
 
   explicit AddedTokens(std::vector<Token> tokens = {});
 
@@ -42,10 +66,10 @@ class AddedTokens {
   const std::vector<Token>& all() const { return tokens_; }
 
  private:
-  using List = std::vector<Token>;
-  List tokens_;
+  std::vector<Token> tokens_;
   // By whether special tokens are found, those that are looked for first and those in what is left.
-  std::array<std::array<List, 2>, 2> lists_;
+  std::array<std::array<TokenIndex, 2>, 2> lists_;
+  TokenIndex special_;
 };
 
 }  // namespace pipeline::text

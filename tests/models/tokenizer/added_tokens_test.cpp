@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
+
+#include "tests/support/processor_time.hpp"
 
 namespace pipeline::text {
 namespace {
@@ -37,6 +40,25 @@ TEST(AddedTokens, AreFoundInThePartsThatOthersLeave) {
   std::string text, expected;
   for (int i = 0; i < 1000; ++i) text += "<s>abcx", expected += "02[x]";
   EXPECT_EQ(cut(tokens, text), expected);
+}
+
+TEST(AddedTokens, AreFoundInOnePassHoweverManyThereAre) {
+  constexpr int kTokens = 200000;
+  std::vector<std::string> texts;
+  std::string text, expected;
+  for (int i = 0; i < kTokens; ++i) {
+    texts.push_back("<t" + std::to_string(i) + ">");
+    text += "x" + texts.back();
+    expected += "[x]" + std::to_string(i);
+  }
+  std::vector<AddedTokens::Token> list;
+  for (int i = 0; i < kTokens; ++i) list.push_back({texts[static_cast<size_t>(i)], i, kSpecial});
+  EXPECT_LT(tests::processor_seconds([&] {
+              const AddedTokens tokens(std::move(list));
+              EXPECT_TRUE(cut(tokens, text) == expected);
+              EXPECT_EQ(tokens.first_special("<t<t1999990<t199999>").at, 11u);
+            }),
+            10);
 }
 
 }  // namespace
