@@ -141,7 +141,7 @@ Value fallback(const Call& call) {
 
 Value get(const Call& call) {
   const Value& key = call.given[0];
-  const Value* found = find_in(*call.value.members, key.string_of("a key"));
+  const Value* found = find_in(call.rendering, *call.value.members, key.string_of("a key"));
   return found != nullptr ? *found : call.given[1].is_given() ? call.given[1] : nullptr;
 }
 
@@ -297,7 +297,7 @@ Value Builtin::call(Rendering& rendering, const Value& value, const Arguments& a
   if ((roles & (role_of(value) | kFilter)) == 0 || (value.is_safe && name != "safe" && name != "string"))
     unread("{} of {}", name, value.is_safe ? "what is safe" : value.name_of_type());
   if (run != nullptr) return run({rendering, value, in_order_of(parameters, arguments, name)});
-  if (find_in(arguments, "") != nullptr) unread("namespace() of a dict");
+  if (find_in(rendering, arguments, "") != nullptr) unread("namespace() of a dict");
   return Value(kNamespace, arguments);
 }
 
@@ -347,11 +347,11 @@ Value method_named(const Value& value, std::string_view name) {
   return function_value(name, 0, value.type == kNamespace ? kLoop : kListMethods);
 }
 
-Value attribute(const Value& value, const std::string& name) {
+Value attribute(Rendering& rendering, const Value& value, const std::string& name) {
   if (value.type == kUndefined)
     throw Problem(fmt::format("{} is not defined, and has no {}", *value.string, name));
   const Value* found =
-      value.type == kDict || value.type == kNamespace ? find_in(*value.members, name) : nullptr;
+      value.type == kDict || value.type == kNamespace ? find_in(rendering, *value.members, name) : nullptr;
   const bool is_hidden = value.type == kDict && builtin_named(name, kDictMethod) != nullptr;
   return found != nullptr && !is_hidden ? *found : method_named(value, name);
 }
@@ -362,7 +362,7 @@ Value item(Rendering& rendering, const Value& value, const Value& key) {
   if (value.type == kView) unread("an item of a view");
   if (key.type == kString) {
     const bool has_keys = value.type == kDict || value.type == kNamespace;
-    const Value* found = has_keys ? find_in(*value.members, *key.string) : nullptr;
+    const Value* found = has_keys ? find_in(rendering, *value.members, *key.string) : nullptr;
     return found != nullptr ? *found : method_named(value, *key.string);
   }
   if (!key.is_integer() || (value.type != kString && !value.is_list())) return Value::undefined("an item");

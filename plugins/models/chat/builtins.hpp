@@ -38,7 +38,7 @@ Test test_named(std::string_view name);
 Value function_named(std::string_view name);
 
 // value.name and value[key]; undefined where there is none. They throw Problem.
-Value attribute(const Value& value, const std::string& name);
+Value attribute(Rendering& rendering, const Value& value, const std::string& name);
 Value item(Rendering& rendering, const Value& value, const Value& key);
 
 }  // namespace pipeline::chat

@@ -13,6 +13,7 @@
 namespace pipeline::chat {
 namespace {
 
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_template.jinja";
@@ -25,18 +26,21 @@ void break_special_tokens(std::string& text, const text::Tokenizer& tokenizer, c
   for (const std::string_view mark : {kGuard, kAnswerMark})
     if (text.find(mark) != std::string::npos)
       fail_with(PL_ERROR_CONFIG, "the conversation has a character that no text has (U+FDD0 to U+FDD2)");
-  for (size_t at = 0; at < text.size();) {
+  std::string broken;  // the text up to `done`
+  size_t done = 0;
+  for (size_t at = 0;;) {
     const auto special = tokenizer.first_special(std::string_view(text).substr(at));
-    if (special.bytes == 0) return;
+    if (special.bytes == 0) break;
     at += special.at;
     if (stays && stays(std::string_view(text).substr(at, special.bytes))) {
       at += special.bytes;
       continue;
     }
     at += decode_utf8(text.data() + at, text.data() + text.size()).bytes;
-    text.insert(at, kGuard);
-    at += kGuard.size();
+    broken.append(text, done, at - done).append(kGuard);
+    done = at;
   }
+  if (done > 0) text = broken.append(text, done);
 }
 
 // Keys are text as well. kept: whose value stays as it is, in this object alone.
@@ -61,11 +65,11 @@ ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
   for (const char* file : {"special_tokens_map.json", kConfig}) {
     const auto found = tokenizer.files().find(file);
     if (found == tokenizer.files().end()) continue;
-    const ordered_json values = ordered_json::parse(found->second, nullptr, false);
+    const json values = json::parse(found->second, nullptr, false);
     if (!values.is_object()) continue;
     for (const auto& [key, value] : values.items()) {
       if (!key.ends_with("_token")) continue;
-      const ordered_json& text = value.is_object() ? value.value("content", ordered_json()) : value;
+      const json& text = value.is_object() ? value.value("content", json()) : value;
       if (text.is_string()) all[key] = text;
     }
   }
@@ -75,25 +79,11 @@ ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
   return all;
 }
 
-// As text, or in the list of parts that templates for pictures read.
-ordered_json content_of(std::string_view text, bool in_parts) {
-  if (!in_parts) return text;
-  return ordered_json::array({{{"type", "text"}, {"text", text}}});
-}
-
 // What is text of a list of parts.
 std::string joined(const ordered_json& parts) {
   std::string text;
   for (const ordered_json& part : parts)
     if (part.is_object()) text += part.value("text", "");
-  return text;
-}
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
   return text;
 }
 
@@ -183,6 +173,11 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
   return false;
 }
 
+ordered_json ChatFormat::content_of(std::string_view text, bool in_parts) {
+  if (!in_parts) return text;
+  return ordered_json::array({{{"type", "text"}, {"text", text}}});
+}
+
 Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) const {
   ordered_json variables = special_tokens_;
   variables.update(conversation);
@@ -213,127 +208,25 @@ ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
   return copy;
 }
 
-// The assistant's message is what changes in the text when its content does.
-std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversation, std::string_view whole,
-                                                   size_t message, size_t earliest) const {
-  ordered_json marked = conversation;
-  ordered_json& content = marked["messages"][message]["content"];
-  content = content_of(kAnswerMark, content.is_array());
-  const std::string with_mark = render(marked, false).text;
-  const size_t mark = with_mark.find(kAnswerMark);
-  if (mark == std::string::npos) return std::nullopt;
-  const std::string_view before = std::string_view(with_mark).substr(0, mark),
-                         after = std::string_view(with_mark).substr(mark + kAnswerMark.size());
-  if (!whole.ends_with(after)) return std::nullopt;
-  Span span{.begin = static_cast<size_t>(std::ranges::mismatch(before, whole).in1 - before.begin()),
-            .end = whole.size() - after.size(),
-            .message = message,
-            .is_ended = false};
-  if (span.begin > span.end) return std::nullopt;
-  // The model writes all that follows the prompt, such as thoughts.
-  const size_t prompt = answer_prompt_.empty() || span.begin < answer_prompt_.size()
-                            ? std::string::npos
-                            : whole.rfind(answer_prompt_, span.begin - answer_prompt_.size());
-  if (prompt != std::string::npos && prompt >= earliest)
-    span.begin = prompt + answer_prompt_.size();
-  else if (span.begin < before.size())
-    return std::nullopt;
-  else if (before.ends_with(answer_start_) && span.begin - answer_start_.size() >= earliest)
-    span.begin -= answer_start_.size();
-  if (!answer_end_.empty() && after.starts_with(answer_end_)) {
-    span.end += answer_end_.size();
-    span.is_ended = true;
-  } else if (const auto special = tokenizer_->first_special(after);
-             special.bytes > 0 && trimmed(after.substr(0, special.at)).empty()) {
-    span.end += special.at + special.bytes;
-    span.is_ended = true;
-  }
-  return span;
-}
-
-// What the conversation up to the message has more than the prompt for it.
-std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& conversation,
-                                                            std::string_view whole, size_t message) const
-    try {
-  ordered_json part = conversation;
-  ordered_json& messages = part["messages"];
-  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(message) + 1, messages.end());
-  const std::string with = render(part, false).text;
-  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(message));
-  const std::string prompt = render(part, true).text;
-  if (!whole.starts_with(with) || !with.starts_with(prompt)) return std::nullopt;
-  const std::string_view answer = trimmed(std::string_view(with).substr(prompt.size()));
-  return Span{.begin = prompt.size(),
-              .end = static_cast<size_t>(answer.data() + answer.size() - with.data()),
-              .message = message,
-              .is_ended = !answer_end_.empty() && answer.ends_with(trimmed(answer_end_))};
-} catch (const Error&) {  // it refuses a part
-  return std::nullopt;
-}
-
-// Where special tokens stand around each answer, which nobody but the template can write. Empty: they do not.
-std::vector<ChatFormat::Span> ChatFormat::answers_between_tokens(std::string_view whole,
-                                                                 const std::vector<size_t>& messages) const {
-  if (answer_end_.empty() || tokenizer_->first_special(answer_prompt_).bytes == 0) return {};
-  const std::string_view end =
-      std::string_view(answer_end_).substr(tokenizer_->first_special(answer_end_).at);
-  std::vector<Span> spans;
-  for (size_t at = whole.find(answer_prompt_); at != std::string_view::npos;
-       at = whole.find(answer_prompt_, at)) {
-    const size_t begin = at += answer_prompt_.size();
-    std::string_view token;
-    do {  // over those that the answer itself has, such as <tool_call>
-      const auto special = tokenizer_->first_special(whole.substr(at));
-      token = whole.substr(at + special.at, special.bytes);
-      at += special.at + special.bytes;
-    } while (!token.empty() && around_answers_.find(token) == std::string::npos);
-    if (token != end || spans.size() == messages.size()) return {};
-    spans.push_back({begin, at, messages[spans.size()], true});
-  }
-  return spans.size() == messages.size() ? spans : std::vector<Span>();
-}
-
-std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversation,
-                                                  const Rendered& whole) const {
-  std::vector<Span> spans;
-  std::vector<size_t> wanted;
-  const ordered_json& messages = conversation.at("messages");
-  for (size_t i = 0; i < messages.size(); ++i)
-    if (messages[i].value("role", "") == "assistant") wanted.push_back(i);
-  for (const auto& [begin, end] : whole.generated)
-    spans.push_back(
-        {begin, end, wanted.empty() ? 0 : wanted[std::min(spans.size(), wanted.size() - 1)], true});
-  if (!spans.empty()) return spans;
-  if (spans = answers_between_tokens(whole.text, wanted); !spans.empty()) return spans;
-  for (const size_t message : wanted) {
-    std::optional<Span> span;
-    if (!messages[message].contains("tool_calls"))
-      span = answer(conversation, whole.text, message, spans.empty() ? 0 : spans.back().end);
-    if (!span) span = answer_by_parts(conversation, whole.text, message);
-    if (!span)
-      fail_with(PL_ERROR_CONFIG, name_, ": what of its text message ", message + 1,
-                " is, cannot be told: put what the assistant says between {% generation %} and {% "
-                "endgeneration %}");
-    spans.push_back(*span);
-  }
-  return spans;
-}
-
 ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& spans,
                               const PictureTokens& pictures) const {
   ChatTokens result;
   size_t picture = 0;
+  auto span = spans.begin();  // the first that ends behind what is encoded
   const auto add = [&](int64_t id, size_t begin, size_t end) {
-    const auto found =
-        std::ranges::find_if(spans, [&](const Span& s) { return begin < s.end && end > s.begin; });
+    while (span != spans.end() && span->end <= begin) ++span;
+    const bool is_answer = span != spans.end() && end > span->begin;
     result.tokens.push_back(id);
-    result.answer_of.push_back(found == spans.end() ? -1 : static_cast<int32_t>(found->message));
+    result.answer_of.push_back(is_answer ? static_cast<int32_t>(span->message) : -1);
   };
   const auto add_picture = [&] {
     if (picture == pictures.size())
       fail_with(PL_ERROR_CONFIG, name_, ": writes more pictures than the conversation has, ",
                 pictures.size());
-    for (const int64_t token : pictures[picture]) add(token, 0, 0);
+    for (const int64_t token : pictures[picture]) {
+      result.tokens.push_back(token);
+      result.answer_of.push_back(-1);
+    }
     ++picture;
   };
   const std::optional<int32_t> mark = pictures.empty() ? std::nullopt : tokenizer_->special_token("<image>");
@@ -348,8 +241,10 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     place = text::TextPlace::kWithin;
     return ids;
   };
+  size_t here = text.find(kPictureMark);
   for (size_t begin = 0; begin < text.size();) {
-    const size_t guard = text.find(kGuard, begin), here = text.find(kPictureMark, begin);
+    if (here < begin) here = text.find(kPictureMark, begin);
+    const size_t guard = text.find(kGuard, begin);
     const size_t end = std::min({guard, here, text.size()});
     const text::TextPlace place_of_part = place;
     const std::vector<int32_t> ids = end > begin ? encode_part(begin, end) : std::vector<int32_t>();
@@ -358,8 +253,8 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
         add_token(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
     } else {  // so that no token is of two
       std::vector<size_t> cuts{begin, end};
-      for (const Span& span : spans)
-        for (const size_t cut : {span.begin, span.end})
+      for (auto one = span; one != spans.end() && one->begin < end; ++one)
+        for (const size_t cut : {one->begin, one->end})
           if (cut > begin && cut < end) cuts.push_back(cut);
       std::ranges::sort(cuts);
       place = place_of_part;
@@ -448,14 +343,13 @@ std::pair<std::string, std::string> template_of(const text::Files& files) {
     const auto file = files.find(name);
     if (file == files.end()) continue;
     if (name == kTemplateFile) return {file->second, name};
-    const ordered_json values = ordered_json::parse(file->second, nullptr, false);
+    const json values = json::parse(file->second, nullptr, false);
     if (!values.is_object() || !values.contains("chat_template")) continue;
-    const ordered_json& found = values["chat_template"];
+    const json& found = values["chat_template"];
     if (found.is_string()) return {found, name};
     if (!found.is_array()) continue;  // of several that have names, this one
-    for (const ordered_json& one : found)
-      if (one.is_object() && one.value("name", "") == "default" &&
-          one.value("template", ordered_json()).is_string())
+    for (const json& one : found)
+      if (one.is_object() && one.value("name", "") == "default" && one.value("template", json()).is_string())
         return {one["template"], name};
   }
   return {};

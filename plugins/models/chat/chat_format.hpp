@@ -89,13 +89,22 @@ class ChatFormat {
 
   bool learn_from_example(bool in_parts);
   bool reads_parts(const std::string& role) const;
+  // As text, or in the list of parts that templates for pictures read.
+  static nlohmann::ordered_json content_of(std::string_view text, bool in_parts);
   Rendered render(const nlohmann::ordered_json& conversation, bool with_prompt) const;
   // As people wrote it, but for what must not become special tokens.
   nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
+  class SpecialPlaces;
+  // In the order of the text.
   std::vector<Span> answers(const nlohmann::ordered_json& conversation, const Rendered& whole) const;
   std::vector<Span> answers_between_tokens(std::string_view whole, const std::vector<size_t>& messages) const;
+  std::vector<std::pair<size_t, size_t>> said(const nlohmann::ordered_json& conversation,
+                                              std::string_view whole,
+                                              const std::vector<size_t>& messages) const;
   std::optional<Span> answer(const nlohmann::ordered_json& conversation, std::string_view whole,
-                             size_t message, size_t earliest) const;
+                             size_t message, size_t earliest, SpecialPlaces& specials) const;
+  std::optional<Span> answer_around(std::string_view whole, std::pair<size_t, size_t> said, size_t content,
+                                    size_t message, size_t earliest, SpecialPlaces& specials) const;
   std::optional<Span> answer_by_parts(const nlohmann::ordered_json& conversation, std::string_view whole,
                                       size_t message) const;
   ChatTokens encode(std::string_view text, const std::vector<Span>& spans,

@@ -316,12 +316,14 @@ class Compiler {
     while (skip(",")) names.push_back(name());
     if (std::ranges::find(names, "loop") != names.end()) unread("a variable loop");
     if (names.size() == 1)
-      return [of = names[0]](Frame& frame, const Value& value) { set_in(frame.variables, of, value); };
+      return [of = names[0]](Frame& frame, const Value& value) {
+        set_in(frame.rendering, frame.variables, of, value);
+      };
     return [names](Frame& frame, const Value& value) {
       const std::vector<Value> items = items_of(frame.rendering, value);
       if (items.size() != names.size())
         throw Problem(fmt::format("{} values cannot be given to {} names", items.size(), names.size()));
-      for (size_t i = 0; i < names.size(); ++i) set_in(frame.variables, names[i], items[i]);
+      for (size_t i = 0; i < names.size(); ++i) set_in(frame.rendering, frame.variables, names[i], items[i]);
     };
   }
 
@@ -331,7 +333,7 @@ class Compiler {
       if (found == nullptr || found->type != kNamespace || of == "loop")
         throw Problem(fmt::format("{} is no namespace: its attributes cannot be set", of));
       list_of({value});  // throws where the value cannot be held
-      set_in(*found->members, attribute_name, value);
+      set_in(frame.rendering, *found->members, attribute_name, value);
     };
   }
 
@@ -402,7 +404,7 @@ class Compiler {
       Value value;
       value.type = kCallable;
       value.macro = macro.get();
-      set_in(frame.variables, own, value);
+      set_in(frame.rendering, frame.variables, own, value);
       return Flow::kNext;
     };
   }
@@ -510,7 +512,7 @@ class Compiler {
         for (size_t i = 0; i < items.size(); i += 2) {
           const Value key = items[i](frame);
           if (key.type != kString) unread("{} as a dict's key", key.name_of_type());
-          set_in(all, *key.string, items[i + 1](frame));
+          set_in(frame.rendering, all, *key.string, items[i + 1](frame));
         }
         return Value(kDict, std::move(all));
       };
@@ -543,9 +545,10 @@ class Compiler {
     if (!skip(".")) return nullptr;
     if (now().kind == Token::kDigits) unread(".{}", now().text);
     const std::string of = name();
-    if (!is("(")) return [of](Frame&, const Value& value) { return attribute(value, of); };
+    if (!is("("))
+      return [of](Frame& frame, const Value& value) { return attribute(frame.rendering, value, of); };
     return [of, given = arguments()](Frame& frame, const Value& value) {
-      return call(frame, attribute(value, of), value, given(frame));
+      return call(frame, attribute(frame.rendering, value, of), value, given(frame));
     };
   }
 

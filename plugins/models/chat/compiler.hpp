@@ -14,7 +14,7 @@ namespace pipeline::chat {
 // Where a rendering stands, and the variables there.
 struct Frame {
   const Value* find(std::string_view name) const {
-    const Value* found = find_in(variables, name);
+    const Value* found = find_in(rendering, variables, name);
     return found != nullptr || outer == nullptr ? found : outer->find(name);
   }
   // One whose variables end with it.

@@ -161,13 +161,15 @@ const char* Value::name_of_type() const {
   return kNames[type];
 }
 
-const Value* find_in(const Members& members, std::string_view key) {
+const Value* find_in(Rendering& rendering, const Members& members, std::string_view key) {
+  rendering.spend(members.size() / 8);
   for (const auto& [name, value] : members)
     if (name == key) return &value;
   return nullptr;
 }
 
-void set_in(Members& members, std::string_view key, Value value) {
+void set_in(Rendering& rendering, Members& members, std::string_view key, Value value) {
+  rendering.spend(members.size() / 8);
   for (auto& [name, old] : members)
     if (name == key) return void(old = std::move(value));
   members.emplace_back(key, std::move(value));
@@ -194,7 +196,7 @@ bool equal(Rendering& rendering, const Value& a, const Value& b) {
   if (a.members->size() != b.members->size()) return false;
   for (size_t i = 0; i < a.members->size(); ++i) {
     const auto& [key, item] = (*a.members)[i];
-    const Value* other = a.type == kDict ? find_in(*b.members, key) : &(*b.members)[i].second;
+    const Value* other = a.type == kDict ? find_in(rendering, *b.members, key) : &(*b.members)[i].second;
     if (other == nullptr || !equal(rendering, item, *other)) return false;
   }
   return true;
@@ -215,7 +217,7 @@ bool contains(Rendering& rendering, const Value& container, const Value& wanted)
   }
   if (container.type == kDict && wanted.members != nullptr) unread("{} in a dict", wanted.name_of_type());
   if (container.type == kDict)
-    return wanted.type == kString && find_in(*container.members, *wanted.string) != nullptr;
+    return wanted.type == kString && find_in(rendering, *container.members, *wanted.string) != nullptr;
   return std::ranges::any_of(items_of(rendering, container),
                              [&](const Value& item) { return equal(rendering, item, wanted); });
 }

@@ -112,8 +112,9 @@ struct Value {
 
 using enum Value::Type;
 
-const Value* find_in(const Members& members, std::string_view key);  // nullptr: it is not there
-void set_in(Members& members, std::string_view key, Value value);
+// Many members take many steps. nullptr: it is not there.
+const Value* find_in(Rendering& rendering, const Members& members, std::string_view key);
+void set_in(Rendering& rendering, Members& members, std::string_view key, Value value);
 bool truth(const Value& value);
 bool equal(Rendering& rendering, const Value& a, const Value& b);
 bool less(const Value& a, const Value& b);  // throws Problem where Python does

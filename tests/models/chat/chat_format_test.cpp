@@ -9,6 +9,7 @@
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
+#include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::chat {
@@ -281,6 +282,46 @@ TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   ordered_json asked = conversation({{"user", "a"}, {"assistant", ""}, {"tool", "t"}, {"assistant", "c"}});
   asked["messages"][1]["tool_calls"] = {{{"function", {{"name", "f"}}}}};
   EXPECT_EQ(learnt(calls.tokens(asked)), "[f]<|endoftext|>|c<|endoftext|>");
+}
+
+// Each answer by itself would take a rendering of all.
+TEST(ChatFormat, TheAnswersOfALongConversationAreFoundTogether) {
+  std::vector<std::pair<std::string, std::string>> turns;
+  std::string as_written, as_trimmed;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string answer = i % 3 == 0 ? " b\n" : i % 3 == 1 ? "answer: q" : "a";
+    turns.emplace_back("user", i % 2 == 0 ? "question: answer: a" : "q");
+    turns.emplace_back("assistant", answer);
+    as_written += (i == 0 ? " " : "| ") + answer + "<|endoftext|>";
+    as_trimmed += (i == 0 ? "" : "|") + (i % 3 == 0 ? "b" : answer) + "<|endoftext|>";
+  }
+  const ChatFormat simple = format(named_template("simple", *tokenizer())),
+                   trims = format(
+                       "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{{ eos_token if m.role == "
+                       "'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}");
+  EXPECT_LT(tests::processor_seconds([&] {
+              EXPECT_EQ(learnt(simple.tokens(conversation(turns))), as_written);
+              EXPECT_EQ(learnt(trims.tokens(conversation(turns))), as_trimmed);
+            }),
+            10);
+  turns[1].second = "12";  // what is said decides what else is written: each by itself then
+  turns.resize(4);
+  const ChatFormat counts = format(
+      "{% for m in messages %}<{{ m.role }}>{{ '(short)' if m.content | length < 3 }}{{ m.content }}{{ "
+      "eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
+      "%}");
+  EXPECT_EQ(learnt(counts.tokens(conversation(turns))), "(short)12<|endoftext|>|answer: q<|endoftext|>");
+}
+
+TEST(ChatFormat, AMessageOfSpecialTokensTakesNoLongerThanOthers) {
+  std::string many;
+  for (int i = 0; i < 50000; ++i) many += "<|endoftext|>";
+  const ChatFormat simple = format(named_template("simple", *tokenizer()));
+  EXPECT_LT(tests::processor_seconds([&] {
+              const ChatTokens chat = simple.tokens(conversation({{"user", many}, {"assistant", "a"}}));
+              EXPECT_EQ(std::ranges::count(chat.tokens, tokenizer()->eot()), 2);
+            }),
+            10);
 }
 
 TEST(ChatFormat, WhatCannotBeToldIsAnErrorThatNamesTheMessage) {

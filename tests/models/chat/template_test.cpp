@@ -133,6 +133,22 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a macro stands within a loop"));
 }
 
+// Each look goes through the keys.
+TEST(ChatTemplate, LooksIntoALargeDictAreSteps) {
+  ordered_json large = ordered_json::object();
+  for (int i = 0; i < 60000; ++i)
+    static_cast<ordered_json::object_t::Container&>(large.get_ref<ordered_json::object_t&>())
+        .emplace_back("k" + std::to_string(i), i);
+  const ordered_json variables{{"d", large}};
+  EXPECT_EQ(written("{{ d|length }}{{ d.k59999 }}{% for k, v in d|items %}{{ v if loop.last }}{% endfor %}",
+                    variables),
+            "600005999959999");
+  for (const char* look : {"d[k]", "k in d", "d.get(k)"})
+    EXPECT_THAT(
+        problem_of(std::string("{% for k in d %}{% if ") + look + " %}{% endif %}{% endfor %}", variables),
+        HasSubstr("takes too many steps"));
+}
+
 TEST(ChatTemplate, TellsTheTimeThatItIsGiven) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();

@@ -3,6 +3,8 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <ranges>
 
 #include "plugins/data/text_pairs/pairs.hpp"
 
@@ -11,15 +13,32 @@ namespace {
 
 bool is_instruction(const Turn& turn) { return turn.role == "system" || turn.role == "developer"; }
 
-// Takes away the oldest question with its answer; false: one question is left.
-bool drop_oldest(Conversation& conversation) {
-  auto& turns = conversation.turns;
-  const auto first = std::ranges::find_if_not(turns, is_instruction);
-  const auto next = std::find_if(first + (first == turns.end() ? 0 : 1), turns.end(),
-                                 [](const Turn& turn) { return turn.role == "user"; });
-  if (next == turns.end()) return false;
-  turns.erase(first, next);
-  return true;
+// The oldest questions with their answers may be taken away: where each of them begins, and then the last
+// one, which stays.
+std::vector<size_t> questions_of(const Conversation& conversation) {
+  const auto& turns = conversation.turns;
+  std::vector<size_t> all;
+  for (size_t i = 0; i < turns.size(); ++i)
+    if (all.empty() ? !is_instruction(turns[i]) : turns[i].role == "user") all.push_back(i);
+  return all;
+}
+
+// One that does not fit without so few of its oldest questions that it does; without all but the last one
+// where nothing helps. Found by halving: without more of them it is not longer.
+Conversation shortened(const Conversation& conversation,
+                       const std::function<bool(const Conversation& shorter)>& fits) {
+  const std::vector<size_t> questions = questions_of(conversation);
+  if (questions.size() < 2) return conversation;
+  const auto without = [&](size_t count) {
+    Conversation kept = conversation;
+    kept.turns.erase(kept.turns.begin() + static_cast<std::ptrdiff_t>(questions[0]),
+                     kept.turns.begin() + static_cast<std::ptrdiff_t>(questions[count]));
+    return kept;
+  };
+  const auto counts = std::views::iota(size_t{1}, questions.size() - 1);
+  const auto helps =
+      std::ranges::partition_point(counts, [&](size_t count) { return !fits(without(count)); });
+  return without(1 + static_cast<size_t>(helps - counts.begin()));
 }
 
 ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format) {
@@ -38,16 +57,17 @@ Sequence make_sequence(const Conversation& conversation, const ChatFormat& forma
   ChatTokens chat = tokens_of(conversation, format);
   if (learn == Learn::kAll) return make_sequence(chat, max_tokens, nullptr);
   Conversation kept = conversation;
-  bool is_cut = false;
-  while (learn == Learn::kLastAnswer && !fits(chat, max_tokens) && drop_oldest(kept)) {
+  if (learn == Learn::kLastAnswer && !fits(chat, max_tokens)) {
+    kept = shortened(conversation, [&](const Conversation& shorter) {
+      return fits(tokens_of(shorter, format), max_tokens);
+    });
     chat = tokens_of(kept, format);
-    is_cut = true;
   }
   const size_t last = answered_turn(kept);
   Sequence result = make_sequence(chat, max_tokens, [&](size_t turn) {
     return kept.turns.at(turn).is_learnt && (learn == Learn::kAnswers || turn == last);
   });
-  result.is_cut |= is_cut;
+  result.is_cut |= kept.turns.size() < conversation.turns.size();
   return result;
 }
 
@@ -68,11 +88,12 @@ std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, 
   }
   Conversation asked = conversation;
   asked.turns.resize(std::min(turn, asked.turns.size()));
-  do {
-    std::vector<int64_t> tokens = format.prompt(asked.variables());
-    if (tokens.size() <= room) return tokens;
-  } while (drop_oldest(asked));
-  return {};
+  std::vector<int64_t> tokens = format.prompt(asked.variables());
+  if (tokens.size() <= room) return tokens;
+  tokens = format.prompt(shortened(asked, [&](const Conversation& shorter) {
+                           return format.prompt(shorter.variables()).size() <= room;
+                         }).variables());
+  return tokens.size() <= room ? tokens : std::vector<int64_t>();
 }
 
 std::string problem_of(const Conversation& conversation, bool answer_required, const ChatFormat* format) {
@@ -100,9 +121,11 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
       return "";
     }
     const ChatTokens chat = format->tokens(conversation.variables());
+    std::vector<size_t> tokens_of_turn(conversation.turns.size());
+    for (const int32_t turn : chat.answer_of)
+      if (turn >= 0) ++tokens_of_turn.at(static_cast<size_t>(turn));
     for (size_t i = 0; i < conversation.turns.size(); ++i)
-      if (conversation.turns[i].is_assistant() &&
-          std::ranges::count(chat.answer_of, static_cast<int32_t>(i)) < 2)  // its end alone
+      if (conversation.turns[i].is_assistant() && tokens_of_turn[i] < 2)  // its end alone
         return "an answer of which the chat template writes nothing";
     return "";
   } catch (const Error& error) {
