@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <ranges>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -88,19 +89,28 @@ Sequence Chat::sequence(const Conversation& conversation, const PictureTokens& p
 
 std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t question, int64_t new_tokens,
                                   const PictureTokens& pictures) const {
-  Conversation asked = conversation;
-  asked.turns.resize(2 * question + 1);
   PictureTokens shown = pictures;
-  if (!shown.empty()) shown.resize(pictures_until(asked, question));
+  if (!shown.empty()) shown.resize(pictures_until(conversation, question));
+  std::vector<size_t> may_go;  // questions without pictures, but for the last
+  for (size_t i = 0; i < question; ++i)
+    if (marks_in(conversation.turns[2 * i].text) == 0) may_go.push_back(2 * i);
+  const auto without = [&](size_t count) {
+    Conversation asked = conversation;
+    asked.turns.resize(2 * question + 1);
+    for (size_t i = count; i-- > 0;) {
+      const auto first = asked.turns.begin() + static_cast<std::ptrdiff_t>(may_go[i]);
+      asked.turns.erase(first, first + 2);
+    }
+    return format_.prompt(variables(asked, !shown.empty()), shown);
+  };
   const auto room = static_cast<size_t>(std::max<int64_t>(max_tokens_ - new_tokens, 1));
-  for (size_t oldest = 0;;) {
-    std::vector<int64_t> tokens = format_.prompt(variables(asked, !shown.empty()), shown);
-    if (tokens.size() <= room) return tokens;
-    while (oldest + 2 < asked.turns.size() && marks_in(asked.turns[oldest].text) > 0) oldest += 2;
-    if (oldest + 2 >= asked.turns.size()) return {};
-    const auto first = asked.turns.begin() + static_cast<std::ptrdiff_t>(oldest);
-    asked.turns.erase(first, first + 2);
-  }
+  if (std::vector<int64_t> tokens = without(0); tokens.size() <= room) return tokens;
+  // Found by halving: without more of them it is not longer.
+  const auto counts = std::views::iota(size_t{1}, may_go.size() + 1);
+  const auto helps =
+      std::ranges::partition_point(counts, [&](size_t count) { return without(count).size() > room; });
+  return helps == counts.end() ? std::vector<int64_t>()
+                               : without(1 + static_cast<size_t>(helps - counts.begin()));
 }
 
 std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t question) const {
