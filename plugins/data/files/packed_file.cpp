@@ -18,7 +18,13 @@ namespace pipeline::files {
 namespace {
 
 constexpr size_t kPackedBlock = size_t{1} << 16;
-constexpr std::string_view kGzip = "\x1f\x8b", kZstd = "\x28\xb5\x2f\xfd";
+constexpr std::string_view kGzip = "\x1f\x8b", kZstd = "\x28\xb5\x2f\xfd", kSkippable = "\x2a\x4d\x18";
+
+// Of zstd, or of a frame that it passes over, which may come first: 0x184d2a50 to 0x184d2a5f.
+bool begins_zstd(std::string_view start) {
+  return start.starts_with(kZstd) || (start.size() > kSkippable.size() && (start[0] & 0xf0) == 0x50 &&
+                                      start.substr(1).starts_with(kSkippable));
+}
 
 }  // namespace
 
@@ -26,6 +32,13 @@ std::string_view without_packing(std::string_view name) {
   for (const std::string_view end : {".gz", ".zst", ".GZ", ".ZST"})
     if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
   return name;
+}
+
+void check_expansion(const std::string& path, uint64_t bytes, uint64_t given) {
+  constexpr uint64_t kMostTimes = 1000, kFree = uint64_t{1} << 30;
+  if (given > kFree && given / kMostTimes > bytes)
+    throw DataError(path + ": unpacks to more than " + std::to_string(kMostTimes) +
+                    " times its size: that is no file of records");
 }
 
 // Of one format.
@@ -50,9 +63,11 @@ struct Gzip : PackedFile::Unpacker {
   ~Gzip() override { ::inflateEnd(&stream); }
 
   Step step(std::string_view from, char* into, size_t most) override {
-    // Files may be joined together, and zeros behind the last one, which tools put there, mean nothing.
+    // Files may be joined together, and zeros behind each of them, which tools put there, mean nothing.
     if (is_between) {
-      if (from.front() == '\0') return {from.size(), 0, true};
+      const size_t zeros = std::min(from.find_first_not_of('\0'), from.size());
+      if (zeros > 0) return {zeros, 0, true};
+      if (from.front() != kGzip.front()) throw DataError("damaged: what follows its gzip data is none");
       ::inflateReset(&stream);
     }
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));
@@ -102,7 +117,7 @@ PackedFile::PackedFile(const std::string& path)
   }
   const std::string_view start(block_.get(), end_);
   if (start.starts_with(kGzip)) unpacker_ = std::make_unique<Gzip>();
-  if (start.starts_with(kZstd)) unpacker_ = std::make_unique<Zstd>();
+  if (begins_zstd(start)) unpacker_ = std::make_unique<Zstd>();
 }
 
 PackedFile::~PackedFile() { ::close(fd_); }
@@ -126,15 +141,6 @@ bool PackedFile::refill() {
   return got > 0;
 }
 
-// What no data are packed as: a few bytes that fill the disk, or take for ever.
-void PackedFile::check_size(size_t more) {
-  constexpr uint64_t kMostTimes = 1000, kFree = uint64_t{1} << 30;
-  given_ += more;
-  if (given_ > kFree && given_ / kMostTimes > taken_)
-    throw DataError(path_ + ": unpacks to more than " + std::to_string(kMostTimes) +
-                    " times its size: that is no file of records");
-}
-
 size_t PackedFile::read(char* into, size_t most) {
   if (!unpacker_) {
     if (at_ == end_) return read_raw(into, most);
@@ -150,12 +156,13 @@ size_t PackedFile::read(char* into, size_t most) {
       try {
         return unpacker_->step({block_.get() + at_, end_ - at_}, into, most);
       } catch (const DataError& error) {
-        throw DataError(path_ + ": " + error.what());
+        throw DataError(path_ + ": " + error.what() + " (at byte " + std::to_string(taken_ - (end_ - at_)) +
+                        " of the file, or behind it)");
       }
     }();
     at_ += step.taken;
     unpacker_->is_between = step.is_between;
-    check_size(step.given);
+    check_expansion(path_, taken_, given_ += step.given);
     if (step.given > 0) return step.given;
     if (!has_input && step.taken == 0) throw DataError(path_ + ": cut off: what is packed in it ends early");
   }

@@ -11,6 +11,10 @@ namespace pipeline::files {
 // The endings of files that are packed, ".gz" and ".zst", taken off: "train.jsonl.gz" is "train.jsonl".
 std::string_view without_packing(std::string_view name);
 
+// Throws DataError where a file of so many bytes has given what no data are packed as: a thousand times its
+// size, and more than a gigabyte. That fills the disk, or takes for ever.
+void check_expansion(const std::string& path, uint64_t bytes, uint64_t given);
+
 // A regular file from its start: its bytes, or what is packed in it with gzip or zstd, which its first bytes
 // say, whatever its name. Memory does not grow with the file.
 class PackedFile {
@@ -21,9 +25,10 @@ class PackedFile {
   PackedFile(const PackedFile&) = delete;
   PackedFile& operator=(const PackedFile&) = delete;
 
-  // The next bytes, at most so many; 0 at the end alone. Throws DataError where the file cannot be read,
-  // where what is packed is damaged or cut off, or where it is a thousand times as large as the file and more
-  // than a gigabyte.
+  // The next bytes, at most so many; 0 at the end alone. What was packed by itself may follow, and with gzip
+  // zeros, which mean nothing; nothing else may. Throws DataError where the file cannot be read, where what
+  // is packed is damaged or cut off, or where it is a thousand times as large as the file and more than a
+  // gigabyte.
   size_t read(char* into, size_t most);
 
   const std::string& path() const { return path_; }
@@ -34,7 +39,6 @@ class PackedFile {
  private:
   size_t read_raw(char* into, size_t most);
   bool refill();
-  void check_size(size_t more);
 
   std::string path_;
   int fd_;

@@ -7,6 +7,7 @@
 
 #include "core/base/descriptor.hpp"
 #include "plugins/data/files/error.hpp"
+#include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
 #include "plugins/data/parquet/library.hpp"
@@ -97,6 +98,7 @@ bool ParquetFile::next() {
   if (result == 0) return false;
   ++row_;
   text_ = {text, bytes};
+  files::check_expansion(path_, bytes_, given_ += bytes);
   return true;
 }
 

@@ -13,7 +13,8 @@ namespace pipeline::parquet {
 inline constexpr std::string_view kBytesKey = "\uFDD3";
 
 // A file from its first row to its last. Memory is that of some rows of each column that is read, and of
-// their pages. All throws DataError, which names the file and, where it is damaged, the row group.
+// their pages. All throws DataError, which names the file and, where it is damaged, the row group; also for
+// one whose rows are more than files::check_expansion() lets pass.
 class ParquetFile {
  public:
   // Also where the reader, a library beside the plugins, is not there.
@@ -36,7 +37,7 @@ class ParquetFile {
   struct Reader;
 
   std::string path_;
-  uint64_t bytes_ = 0, row_ = 0;
+  uint64_t bytes_ = 0, row_ = 0, given_ = 0;
   std::unique_ptr<Reader> reader_;
   std::string_view text_;
 };

@@ -65,8 +65,12 @@ std::string inflated(std::string_view bytes, const ReadLimits& limits) {
     rest.remove_prefix(given - stream.avail_in);
     filled += room - stream.avail_out;
     if (result == Z_STREAM_END) {
-      if (!is_gzip(rest)) break;  // the end, or padding
-      ::inflateReset(&stream);    // files of several members are files joined together
+      rest.remove_prefix(std::min(rest.find_first_not_of('\0'), rest.size()));  // padding
+      if (rest.empty()) break;
+      if (!is_gzip(rest))
+        throw files::DataError("damaged: what follows its gzip data, at byte " +
+                               std::to_string(bytes.size() - rest.size()) + ", is none");
+      ::inflateReset(&stream);  // files of several members are files joined together
     } else if (result == Z_BUF_ERROR || (result == Z_OK && rest.empty() && stream.avail_out > 0)) {
       if (rest.empty() && stream.avail_out > 0) throw files::DataError("cut off: its gzip data end early");
     } else if (result == Z_MEM_ERROR) {

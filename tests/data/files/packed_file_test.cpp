@@ -15,9 +15,9 @@ namespace {
 using tests::FilesFolder;
 using tests::message_of;
 
-std::string gzip(const std::string& text) {
+std::string gzip(const std::string& text, int level = 6) {
   z_stream stream{};
-  EXPECT_EQ(::deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  EXPECT_EQ(::deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
   std::string out(::deflateBound(&stream, text.size()), '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
@@ -66,6 +66,35 @@ TEST(PackedFile, IsReadAsWhatIsPackedInIt) {
       for (const size_t at_once : {7u, 4096u, 1u << 20}) EXPECT_EQ(read_all(folder / "file", at_once), text);
     }
   }
+}
+
+// Members, empty ones and zeros begin at each place around the end of the block that is read at once. As
+// Python's gzip has it.
+TEST(PackedFile, WhatFollowsPaddingIsRead) {
+  const FilesFolder folder;
+  constexpr size_t kBlock = 1 << 16;
+  const std::string noise = text_of(kBlock), empty = gzip(""), last = gzip("last");
+  for (size_t bytes = kBlock - 60; bytes < kBlock - 10; ++bytes) {
+    const std::string first = gzip(noise.substr(0, bytes), 0);  // stored: 23 bytes more
+    for (const size_t count : {size_t{0}, size_t{1}, size_t{3}, kBlock - 1, kBlock}) {
+      if (count > 3 && bytes % 16 != 0) continue;
+      const std::string zeros(count, '\0');
+      folder.write("file", first + zeros + empty + zeros + last + zeros);
+      EXPECT_TRUE(read_all(folder / "file", 1 << 20) == noise.substr(0, bytes) + "last")
+          << bytes << " " << count;
+      folder.write("file", first + zeros + "x");
+      EXPECT_THAT(message_of<DataError>([&] { read_all(folder / "file", 1 << 20); }),
+                  testing::HasSubstr("file: damaged: what follows its gzip data is none (at byte " +
+                                     std::to_string(first.size() + count) + " of "));
+    }
+  }
+}
+
+TEST(PackedFile, FramesThatZstdPassesOverArePassedOver) {
+  const FilesFolder folder;
+  const std::string skipped("\x5e\x2a\x4d\x18\x05\0\0\0plain", 13);
+  folder.write("file", skipped + zstd("first") + skipped + skipped + zstd("") + zstd("last") + skipped);
+  for (const size_t at_once : {1u, 4096u}) EXPECT_EQ(read_all(folder / "file", at_once), "firstlast");
 }
 
 TEST(PackedFile, WhatIsCutOffOrDamagedIsNamed) {

@@ -9,6 +9,7 @@
 
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
+#include "plugins/data/parquet/parquet_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::parquet {
@@ -131,6 +132,25 @@ TEST(Parquet, WhatIsNoneIsNamed) {
   EXPECT_THAT(problem("PAR1 and nothing more"), HasSubstr("cannot be read as Parquet"));
   EXPECT_THAT(tests::message_of<DataError>([&] { rows_of(folder / "none.parquet"); }),
               HasSubstr("No such file"));
+}
+
+// One text that a dictionary holds once, in a file of 100 kB.
+TEST(Parquet, AFewBytesThatFillTheDiskAreRefused) {
+  const tests::FilesFolder folder;
+  const std::string path = folder / "large.parquet";
+  {
+    ParquetWriter writer(path, {{.name = "text", .kind = Column::kText}});
+    for (int i = 0; i < 60000; ++i) writer.text(std::string(20000, 'x')).end_row();
+    writer.finish();
+  }
+  ASSERT_LT(std::filesystem::file_size(path), 1 << 20);
+  ParquetFile file(path);
+  EXPECT_THAT(
+      tests::message_of<DataError>([&] {
+        while (file.next()) {
+        }
+      }),
+      HasSubstr("large.parquet: unpacks to more than 1000 times its size: that is no file of records"));
 }
 
 // No change of a file ends in anything but rows or an error that names it.

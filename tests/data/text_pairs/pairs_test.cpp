@@ -121,7 +121,8 @@ TEST(Pairs, AFileWithoutAUsablePairIsAnErrorOfItsFirstLine) {
 
 TEST(Pairs, FilesThatCannotBeReadAreNamed) {
   EXPECT_EQ(error_of("a.jsonl", ""), "a.jsonl: the file is empty: it must hold at least one record");
-  EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"), "a.jsonl: damaged: its gzip data cannot be unpacked");
+  EXPECT_EQ(error_of("a.jsonl", "\x1f\x8b\x08 packed"),
+            "a.jsonl: damaged: its gzip data cannot be unpacked (at byte 0 of the file, or behind it)");
   EXPECT_THAT(error_of("a.jsonl.xz", "\xfd\x37zXZ"),
               testing::HasSubstr("compressed with xz: unpack it first"));
   EXPECT_EQ(error_of("a.csv", std::string("\xff\xfe"
