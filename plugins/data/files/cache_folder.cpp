@@ -5,11 +5,14 @@
 #include <cstdio>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/descriptor.hpp"
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
@@ -40,30 +43,54 @@ int open_lock(const std::string& path) {
   return open_regular(path, O_RDWR | O_CREAT, kRemedy);
 }
 
+// What a process has left that was killed.
+void remove_lock(const std::string& path) {
+  try {
+    const FileLock ours(path, nullptr, [] { return true; });
+  } catch (const Cancelled&) {  // it is held
+  } catch (const DataError&) {  // nor is it ours to remove
+  }
+}
+
 }  // namespace
 
 FileLock::FileLock(const std::string& path, const std::function<void()>& waiting,
                    const std::function<bool()>& cancelled)
-    : fd_(open_lock(path)) {
-  if (fd_ < 0)
-    throw system_error(path, errno == EISDIR ? kRemedy : "the cache folder must exist and be writable");
-  try {
-    for (bool told = false; ::flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
-      if (errno == EINTR) continue;
-      if (errno != EWOULDBLOCK)
-        throw system_error(path, "the cache folder must be on a file system with file locks");
-      if (!told && waiting) waiting();
-      told = true;
-      if (cancelled && cancelled()) throw Cancelled();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-  } catch (...) {
-    ::close(fd_);
-    throw;
+    : path_(path) {
+  bool told = false;
+  const auto tell_once = [&] {
+    if (!std::exchange(told, true) && waiting) waiting();
+  };
+  while (!lock(tell_once, cancelled)) {
   }
 }
 
-FileLock::~FileLock() { ::close(fd_); }
+// False: whoever held it has removed the file.
+bool FileLock::lock(const std::function<void()>& waiting, const std::function<bool()>& cancelled) {
+  Descriptor file(open_lock(path_));
+  if (!file)
+    throw system_error(path_, errno == EISDIR ? kRemedy : "the cache folder must exist and be writable");
+  while (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK)
+      throw system_error(path_, "the cache folder must be on a file system with file locks");
+    waiting();
+    if (cancelled && cancelled()) throw Cancelled();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  struct stat own {
+  }, there{};
+  if (::fstat(file.fd(), &own) != 0 || ::stat(path_.c_str(), &there) != 0 || own.st_ino != there.st_ino ||
+      own.st_dev != there.st_dev)
+    return false;
+  fd_ = file.release();
+  return true;
+}
+
+FileLock::~FileLock() {
+  ::unlink(path_.c_str());  // before it is released: what has the name then is another's
+  ::close(fd_);
+}
 
 std::string megabytes(uint64_t bytes) {
   char text[32];
@@ -83,6 +110,10 @@ std::string remove_unused(const std::string& folder, const std::regex& names) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!std::regex_match(name, names) || entry.last_write_time(error) >= oldest || error) continue;
+    if (name.ends_with(".lock")) {
+      remove_lock(entry.path());
+      continue;
+    }
     const uint64_t bytes = bytes_of(entry.path());
     fs::remove_all(entry.path(), error);  // gone already, or not ours to remove: nothing is lost
     if (!error) removed += (removed.empty() ? "" : ", ") + name + " (" + megabytes(bytes) + ")";

@@ -9,7 +9,7 @@ namespace pipeline::files {
 
 // Holds a lock file (flock) while it lives, so that one process of a machine (or of a shared file system)
 // does the work and the others wait for it. The kernel releases it when the process ends, however it ends.
-// The file stays: removing it would let two processes hold locks on two files of one name.
+// The file goes with the lock, and who has waited for one that is gone locks that of the same name instead.
 class FileLock {
  public:
   // Makes the folder, and waits as long as it takes. `waiting` (optional) is called once if another process
@@ -22,7 +22,10 @@ class FileLock {
   FileLock& operator=(const FileLock&) = delete;
 
  private:
-  int fd_;
+  bool lock(const std::function<void()>& waiting, const std::function<bool()>& cancelled);
+
+  std::string path_;
+  int fd_ = -1;
 };
 
 // "12.3 MB"
@@ -32,8 +35,8 @@ std::string megabytes(uint64_t bytes);
 void mark_used(const std::string& path);
 
 // Removes the entries of the folder that nothing has used for 30 days and whose whole name matches: others'
-// entries in the folder are not the caller's to remove. A line for the log that names what was removed and
-// its size; empty if there was nothing.
+// entries in the folder are not the caller's to remove; nor are lock files that somebody holds. A line for
+// the log that names what was removed and its size; empty if there was nothing.
 std::string remove_unused(const std::string& folder, const std::regex& names);
 
 }  // namespace pipeline::files

@@ -17,7 +17,7 @@ constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 9};
 
 const std::regex& cache_names() {
   static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.conversations(\.part)?|asked-[0-9a-f]{32}\.json|source-[0-9a-f]{32}\.hash(\.lock)?)");
+      R"(.+-[0-9a-f]{32}\.conversations(\.part|\.lock)?|asked-[0-9a-f]{32}\.json|source-[0-9a-f]{32}\.hash(\.lock)?)");
   return names;
 }
 

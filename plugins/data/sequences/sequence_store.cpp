@@ -17,7 +17,7 @@ using files::bytes_of;
 
 const std::regex& cache_names() {
   static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.(sequences|split)(\.part)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
+      R"(.+-[0-9a-f]{32}\.(sequences|split)(\.part|\.lock)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
   return names;
 }
 

@@ -186,6 +186,17 @@ Format format_of(const std::string& path, Content content) {
 
 std::string file_name(const std::string& path) { return fs::path(path).filename(); }
 
+// How each of several files is called among them.
+std::vector<std::string> names_of(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return {""};
+  std::map<std::string, size_t> count;
+  std::vector<std::string> names;
+  for (const std::string& path : paths) ++count[names.emplace_back(file_name(path))];
+  for (size_t i = 0; i < paths.size(); ++i)
+    if (count.at(names[i]) > 1) names[i] = paths[i];
+  return names;
+}
+
 void check_alike(const SourceFiles& source) {
   const std::string& first = source.paths.front();
   const bool is_folder = fs::is_directory(source.named);
@@ -339,13 +350,6 @@ std::string SourceFiles::stem() const {
   return stem;
 }
 
-std::string SourceFiles::name_of(size_t i) const {
-  if (paths.size() == 1) return "";
-  const std::string& path = paths[i];
-  const auto has_its_name = [&](const std::string& other) { return file_name(other) == file_name(path); };
-  return std::ranges::count_if(paths, has_its_name) == 1 ? file_name(path) : path;
-}
-
 std::string problem_of(const std::string& named) {
   std::string problem = files::path_problem(named, "file");
   if (problem.empty() || !is_pattern(named)) return problem;
@@ -355,7 +359,8 @@ std::string problem_of(const std::string& named) {
 }
 
 SourceFiles find(const std::string& named, Content content) {
-  SourceFiles source{.named = named, .paths = {}, .content = content, .ignored = {}, .state = {}, .hash = {}};
+  SourceFiles source{
+      .named = named, .paths = {}, .names = {}, .content = content, .ignored = {}, .state = {}, .hash = {}};
   source.paths = paths_of(named, content, source.ignored);
   if (content == Content::kPictures && fs::is_directory(named) &&
       std::ranges::any_of(source.paths, is_picture)) {
@@ -364,6 +369,7 @@ SourceFiles find(const std::string& named, Content content) {
     source.format = format_of(source.paths.front(), content);
     check_alike(source);
   }
+  source.names = names_of(source.paths);
   timespec newest{};
   source.state = state_of(source.paths, source.bytes, newest);
   return source;
@@ -372,21 +378,13 @@ SourceFiles find(const std::string& named, Content content) {
 SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
                           const files::Hooks& hooks, Content content) {
   SourceFiles source = find(named, content);
-  const auto with_format = [&](std::string_view rest) {
-    return files::Hasher128().update(files::bytes_of(source.format)).update(rest).finish();
-  };
-  if (source.format == Format::kTar || source.format == Format::kPictures) {
-    std::string state;  // of archives that may have been copied, or are seen from another machine
-    for (const std::string& path : source.paths) {
-      struct stat status {};
-      ::stat(path.c_str(), &status);
-      state += file_name(path) + " " + std::to_string(status.st_size) + " " +
-               std::to_string(status.st_mtim.tv_sec) + " " + std::to_string(status.st_mtim.tv_nsec) + "\n";
-    }
-    source.hash = with_format(state);
-    return source;
-  }
-  source.hash = with_format(files::bytes_of(known_content(source, cache_folder, hooks)));
+  files::Hasher128 hasher;
+  hasher.update(files::bytes_of(source.format));
+  hasher.update(files::bytes_of(known_content(source, cache_folder, hooks)));
+  if (source.format == Format::kTar ||
+      source.format == Format::kPictures)  // names tell what belongs together
+    for (const std::string& path : source.paths) hasher.update(file_name(path) + "\n");
+  source.hash = hasher.finish();
   return source;
 }
 

@@ -39,17 +39,18 @@ std::string name_of(const std::filesystem::path& named);
 struct SourceFiles {
   std::string named;               // by the configuration
   std::vector<std::string> paths;  // in order; at least one
+  std::vector<std::string> names;  // see name_of()
   Content content{};
   files::IgnoredFiles ignored;  // beside those of a folder that is searched
   Format format{};              // of all of them
   uint64_t bytes = 0;           // of all of them
   std::string state;            // names, sizes and times, as they were found
-  Hash128 hash;                 // of format and content; of archives, which are large, of their state
+  Hash128 hash;                 // of format and content; of archives, of their names as well
 
   std::string name() const { return sources::name_of(named); }
   std::string stem() const;  // without what a file name may not have, and without endings
   // Of several files, how file i is called among them; of one, nothing.
-  std::string name_of(size_t i) const;
+  const std::string& name_of(size_t i) const { return names[i]; }
 };
 
 // Why there is nothing at `named`, which may have *, ? and [...], {00..12} and {a,b}, as in a shell. Empty:

@@ -2,8 +2,11 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -41,6 +44,37 @@ TEST(Lock, APipeInPlaceOfItsFileIsRefused) {
   ASSERT_EQ(::mkfifo((folder / "lock").c_str(), 0600), 0);
   EXPECT_EQ(tests::message_of<DataError>([&] { FileLock(folder / "lock", nullptr, nullptr); }),
             folder / "lock: is a pipe (FIFO), must be a regular file: remove it: it is made again");
+}
+
+// Files of locks would be left for every state that a file ever had.
+TEST(Lock, ItsFileGoesWithItAndStillOneAtATimeHasIt) {
+  const tests::FilesFolder folder;
+  std::atomic<int> inside = 0, most = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int k = 0; k < 5; ++k) {
+          const FileLock lock(folder / "lock", nullptr, nullptr);
+          const int now = ++inside;
+          if (now > most) most = now;
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          --inside;
+        }
+      });
+  }
+  EXPECT_EQ(most, 1);
+  EXPECT_FALSE(fs::exists(folder / "lock"));
+}
+
+TEST(Unused, ALockThatIsHeldStays) {
+  const tests::FilesFolder folder;
+  folder.write("left.lock", "");
+  const FileLock held(folder / "held.lock", nullptr, nullptr);
+  for (const auto* name : {"left.lock", "held.lock"}) make_old(folder / name);
+  EXPECT_EQ(remove_unused(folder.path(), std::regex(".*")), "");
+  EXPECT_TRUE(fs::exists(folder / "held.lock"));
+  EXPECT_FALSE(fs::exists(folder / "left.lock"));
 }
 
 TEST(Unused, AFolderThatIsNotThereHoldsNothingUnused) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::sources {
@@ -131,6 +132,35 @@ TEST_F(Sources, OfArchivesNothingElseIsRead) {
   EXPECT_THAT(names("shards"), ElementsAre("0.tar"));
   put("others/0.tar");
   EXPECT_THAT(problem("*/0.tar"), HasSubstr("has two archives that are called 0.tar"));
+}
+
+// As one that was unpacked, changed and packed again, with the times of its files.
+TEST_F(Sources, AnArchiveOfTheSameSizeAndTimeIsNotTheSame) {
+  Hash128 first, second, renamed;
+  put("a.tar", "one");
+  const auto time = fs::last_write_time(folder_ / "a.tar");
+  reads("a.tar", &first);
+  put("a.tar", "two");
+  fs::last_write_time(folder_ / "a.tar", time);
+  reads("a.tar", &second);
+  EXPECT_NE(first, second);
+  fs::rename(folder_ / "a.tar", folder_ / "b.tar");
+  reads("b.tar", &renamed);
+  EXPECT_NE(second, renamed) << "pictures are found by its name";
+}
+
+// Names were compared with each other: 27 s.
+TEST_F(Sources, OfAPatternWithManyFilesAreFoundInNoTime) {
+  constexpr int kFiles = 20000;
+  for (int i = 0; i < kFiles; ++i) folder_.write("n" + std::to_string(i) + ".jsonl", "");
+  std::string all;
+  EXPECT_LT(tests::processor_seconds([&] {
+              const SourceFiles source = find(folder_ / "n*.jsonl");
+              ASSERT_EQ(source.paths.size(), static_cast<size_t>(kFiles));
+              for (size_t i = 0; i < source.paths.size(); ++i) all += source.name_of(i);
+            }),
+            5);
+  EXPECT_THAT(all, testing::StartsWith("n0.jsonln1.jsonln10.jsonl"));
 }
 
 // The clock of file systems has ticks, so that what is a moment old may change unseen.

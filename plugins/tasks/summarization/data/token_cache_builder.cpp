@@ -24,7 +24,7 @@ constexpr size_t kBatchBytes = size_t{1} << 20;
 // processes that were killed left of these, and what is known of sources.
 const std::regex& cache_names() {
   static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.tokens(\.part)?|tokenizer-[0-9a-f]{32}(\.tmp)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
+      R"(.+-[0-9a-f]{32}\.tokens(\.part|\.lock)?|tokenizer-[0-9a-f]{32}(\.tmp)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
   return names;
 }
 

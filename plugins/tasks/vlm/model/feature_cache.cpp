@@ -57,7 +57,7 @@ PictureFeatures unpacked(std::string_view bytes) {
 }
 
 const std::regex& feature_names() {
-  static const std::regex names(R"(vision-[0-9a-f]{32}-[0-9]+\.features(\.part)?)");
+  static const std::regex names(R"(vision-[0-9a-f]{32}-[0-9]+\.features(\.part|\.lock)?)");
   return names;
 }
 
