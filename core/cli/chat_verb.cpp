@@ -35,7 +35,10 @@ class Lines {
   bool next(std::string& line) {
     constexpr int kMilliseconds = 100;  // between looks for a signal
     while (read_.find('\n') == std::string::npos) {
-      if (train::Signals::received() != 0) return false;
+      if (train::Signals::received() != 0) {
+        train::Signals::hear();
+        return false;
+      }
       pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
       if (::poll(&input, 1, kMilliseconds) <= 0) continue;
       char block[4096];

@@ -16,6 +16,7 @@
 #include "core/launch/launch.hpp"
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
+#include "core/train/processes/unheard_stop.hpp"
 #include "core/train/session/compute.hpp"
 
 namespace pipeline::cli {
@@ -180,6 +181,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
   observe::Log log(console, log_level(config));
   plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
   if (!world.note.empty()) log.info(world.note);
+  const train::UnheardStop unheard(world, log);
   std::optional<train::ProcessGroup> processes;
   try {
     {  // the secret is of no use once all have met

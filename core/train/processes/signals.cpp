@@ -16,7 +16,8 @@ std::atomic<int> from_supervisor{0}, direct{0};  // how many
 pid_t supervisor = 0;                            // 0: none
 static_assert(std::atomic<int>::is_always_lock_free, "a handler must not wait");
 struct sigaction previous[std::size(kSignals)], previous_pipe, previous_limit;
-bool are_ignored = false;
+std::atomic<bool> are_ignored{false}, is_heard{false};
+std::atomic<int> saves{0};
 
 void on_signal(int signal, siginfo_t* info, void*) {
   int none = 0;
@@ -32,7 +33,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
 
 Signals::Signals(bool supervised) {
   first_signal = from_supervisor = direct = 0;
-  are_ignored = false;
+  are_ignored = is_heard = false;
   supervisor = supervised ? ::getppid() : 0;
   struct sigaction action {};
   action.sa_sigaction = on_signal;
@@ -58,10 +59,16 @@ Signals::~Signals() {
 
 void Signals::ignore(bool for_good) {
   are_ignored = for_good;
+  is_heard = true;
   for (const int signal : kSignals) ::signal(signal, SIG_IGN);
 }
 
 int Signals::received() { return first_signal.load(std::memory_order_relaxed); }
+
+Signals::Saves::Saves() { ++saves; }
+Signals::Saves::~Saves() { --saves; }
+void Signals::hear() { is_heard = true; }
+bool Signals::is_unheard() { return received() != 0 && saves == 0 && !is_heard; }
 
 std::string Signals::name(int signal) { return launch::signal_name(signal); }
 

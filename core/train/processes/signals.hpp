@@ -25,6 +25,19 @@ class Signals {
   static int received();
   static std::string name(int signal);  // "SIGINT"
 
+  // While one lives, what was done would be lost with the process: a stop is waited for, and saves it.
+  class Saves {
+   public:
+    Saves();
+    ~Saves();
+    Saves(const Saves&) = delete;
+    Saves& operator=(const Saves&) = delete;
+  };
+  // Says that the signal was heard: what remains is to leave.
+  static void hear();
+  // Whether a signal came that nobody has heard, and nothing would be lost with the process. Any thread.
+  static bool is_unheard();
+
   // From here on signals count no more: all is saved. `for_good`: to the end of the process, as a launcher
   // that takes the first rank's leaving for a failure sends them to the others.
   static void ignore(bool for_good);

@@ -104,6 +104,7 @@ Outcome guard_work(const Session& session, const std::function<std::string()>& w
       tell(error);
       throw;
     }
+    Signals::hear();
     session.log().console().status({});
     session.log().info(fmt::format("{}: stopped while {}", Signals::name(Signals::received()), phase()));
     return Outcome::interrupted;

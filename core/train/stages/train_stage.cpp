@@ -11,6 +11,7 @@
 #include "core/base/error.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
+#include "core/train/processes/signals.hpp"
 #include "core/train/session/changes.hpp"
 #include "core/train/session/rank_check.hpp"
 #include "core/train/session/session.hpp"
@@ -145,6 +146,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
   announce_model_options(session);
+  std::optional<Signals::Saves> saves;  // until the trainer has ended its records
   std::unique_ptr<Trainer> trainer;
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },
@@ -170,6 +172,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
           on_begin();
         }
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
+        saves.emplace();
         const Outcome outcome = trainer->run();
         if (outcome == Outcome::finished && processes.is_first()) {
           folder.mark_finished(length_of(config) + began_from);
