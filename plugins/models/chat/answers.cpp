@@ -220,7 +220,8 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
   };
   std::vector<size_t> with_text;
   std::ranges::copy_if(wanted, std::back_inserter(with_text), has_text);
-  const auto all_said = said(conversation, whole.text, with_text);
+  std::vector<std::pair<size_t, size_t>> all_said;
+  if (with_text.size() > 1) all_said = said(conversation, whole.text, with_text);
   SpecialPlaces specials(whole.text, *tokenizer_);
   size_t next = 0;  // of those with text
   for (const size_t message : wanted) {

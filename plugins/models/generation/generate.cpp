@@ -52,6 +52,7 @@ Sequences sample(Decoder& decoder, const std::vector<Prompt>& prompts, const Gen
   for (size_t p = 0; p < prompts.size(); ++p) active.push_back(static_cast<int64_t>(p));
   Rows logits(decoder.prompt_logits());
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
+    if (options.on_step) options.on_step();
     std::vector<int64_t> still_active, tokens;
     for (size_t row = 0; row < active.size(); ++row) {
       const int64_t p = active[row];
@@ -200,6 +201,7 @@ Sequences search_beams(Decoder& decoder, const std::vector<Prompt>& prompts,
       decoder.reorder(static_cast<int64_t>(p), parents);
     }
     if (slots.empty()) break;
+    if (options.on_step) options.on_step();
     logits = Rows(decoder.append(slots, tokens));
     int64_t row = 0;
     for (size_t p = 0; p < searches.size(); ++p) {

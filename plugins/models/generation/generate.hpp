@@ -43,6 +43,9 @@ struct GenerationOptions {
   // With beams = 1 and one prompt: called with each token as it comes; false: enough.
   std::function<bool(int64_t token)> on_token = nullptr;
 
+  // Called before each step of all prompts; may throw to stop.
+  std::function<void()> on_step = nullptr;
+
   bool ends(int64_t token) const {
     return std::find(eos_token_ids.begin(), eos_token_ids.end(), token) != eos_token_ids.end();
   }

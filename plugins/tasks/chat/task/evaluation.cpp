@@ -35,6 +35,7 @@ std::vector<Chat::Answered> Chat::answer(Split split, Purpose purpose, const std
   const ChatFormat& format = corpus_->format();
   auto options =
       wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
+  options.on_step = [this] { context().throw_if_cancelled(); };
   std::vector<Answered> all;
   options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
     if (purpose != Purpose::kValidate) fail_as_nan(one_line(all[i].name), "answer");

@@ -247,6 +247,7 @@ std::vector<std::string> Summarization::write_summaries(Split split, Purpose pur
     if (purpose != Purpose::kValidate)
       fail_as_nan(one_line(std::string(corpus_->sample(split, ids[i]).id)), "summary");
   };
+  options.on_step = [this] { context().throw_if_cancelled(); };
   std::vector<generation::Prompt> prompts;
   for (const uint64_t id : ids)
     prompts.push_back(

@@ -129,7 +129,8 @@ ScoredAnswer ScoredAnswer::unpack(std::string_view bytes) {
   return one;
 }
 
-void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink) {
+void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink,
+                    const std::function<void()>& on_draw) {
   std::vector<Figure> figures{figure_of("exact", answers, [](const ScoredAnswer& one) { return one.exact; }),
                               figure_of("f1", answers, [](const ScoredAnswer& one) { return one.f1; }),
                               figure_of("vqa", answers, [](const ScoredAnswer& one) { return one.vqa; })};
@@ -140,7 +141,10 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
     std::vector<size_t> all(figure.pictures.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = i;
     const double value = figure.of(all);
-    const auto bounds = intervals::resampled(figure.pictures, figure.of);
+    const auto bounds = intervals::resampled(figure.pictures, [&](std::span<const size_t> drawn) {
+      on_draw();
+      return std::optional(figure.of(drawn));
+    });
     const std::string name = figure.name;
     // The others are metrics, which are told anyhow.
     if (name == "vqa" || name == "chrf" || name == "cider_d") sink.figure(name, value, PL_BETTER_HIGHER);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,7 +37,8 @@ struct ScoredAnswer {
 };
 
 // chrF and CIDEr-D of the captions, and 95% intervals of all figures, which are over pictures: what is said
-// of one is not independent.
-void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink);
+// of one is not independent. on_draw: called often; may throw to stop.
+void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink,
+                    const std::function<void()>& on_draw);
 
 }  // namespace pipeline::vlm

@@ -37,6 +37,7 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
     if (purpose != Purpose::kValidate)
       fail_as_nan(printable(conversations[questions[i].sample].id, ""), "answer");
   };
+  options.on_step = [this] { context().throw_if_cancelled(); };
   at::Tensor seen;
   if (with_pictures && batch.has_pictures())
     seen = rows_of(batch, model().features(batch, pass()), conversations, questions);

@@ -162,7 +162,7 @@ void VlmTask::report(const Report& report, const ReportSink& sink) {
     std::memcpy(scores.data() + before, record.bytes.data(), record.bytes.size());
     ++pictures;
   }
-  if (!scored.empty()) report_answers(scored, sink);
+  if (!scored.empty()) report_answers(scored, sink, [this] { context().throw_if_cancelled(); });
   // A picture that is broken leaves its caption without one.
   if (pictures > 1 && scores.size() == pictures * pictures) {
     const Recall recall = recall_of(scores, pictures);
