@@ -34,13 +34,15 @@ Config tiny(bool tied) {
 class AdapterFiles : public tests::FilesFolder {
  public:
   explicit AdapterFiles(const ordered_json& more,
-                        std::vector<std::pair<std::string, safetensors::Shape>> tensors = {}) {
+                        std::vector<std::pair<std::string, safetensors::Shape>> tensors = {},
+                        int64_t query_rank = 2) {
     ordered_json config{{"peft_type", "LORA"}, {"r", 2}, {"lora_alpha", 4}};
     config.update(more);
     write("adapter_config.json", config.dump());
-    for (const auto& [module, in, out] : {std::tuple(kQuery, 8, 8), {kDown, 12, 8}}) {
-      tensors.push_back({std::string(module) + ".lora_A.weight", {2, in}});
-      tensors.push_back({std::string(module) + ".lora_B.weight", {out, 2}});
+    for (const auto& [module, in, out, rank] :
+         {std::tuple(kQuery, 8, 8, query_rank), {kDown, 12, 8, int64_t{2}}}) {
+      tensors.push_back({std::string(module) + ".lora_A.weight", {rank, in}});
+      tensors.push_back({std::string(module) + ".lora_B.weight", {out, rank}});
     }
     safetensors::Writer writer(*this / "adapter_model.safetensors");
     for (const auto& [name, shape] : tensors)
@@ -108,8 +110,13 @@ TEST(AdapterFolder, WhatIsNotComputedIsRefusedByName) {
 }
 
 TEST(AdapterFolder, PatternsAreThoseThatMeanAMatrixInTheirOrder) {
-  const AdapterFiles folder(ordered_json::parse(
-      R"({"rank_pattern": {"self_attn.q_proj": 7, "layers.0.*": 3, "k_proj": 5}, "alpha_pattern": {"down_proj": 2.5}})"));
+  const AdapterFiles folder(
+      ordered_json::parse(
+          R"({"rank_pattern": {"self_attn.q_proj": 7, "layers.0.*": 3, "k_proj": 5}, "alpha_pattern": {"down_proj": 2.5}})"),
+      {}, 7);
+  EXPECT_THAT(
+      AdapterFiles(ordered_json{{"rank_pattern", {{"q_proj", 7}}}}).refusal(),
+      HasSubstr("q_proj.lora_A.weight is of rank 2, and r and rank_pattern of adapter_config.json say 7"));
   const adapters::LoraConfig config = folder.read();
   EXPECT_THAT(config.rank_pattern, ElementsAre("self_attn.q_proj = 7", "layers.0.* = 3"));
   EXPECT_THAT(config.alpha_pattern, ElementsAre("down_proj = 2.5"));

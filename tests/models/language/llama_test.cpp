@@ -375,7 +375,7 @@ TEST(Vocabulary, RowsWithoutATokenStayAndAreNotGenerated) {
   const at::Tensor x = at::ones({2, 8});
   EXPECT_EQ(model.logits_of(x, at::kFloat).size(1), 19);
   const auto batch = transformer::pack({{1, 2}}, {{2, -1}});
-  EXPECT_EQ(model.logits(batch, at::tensor({0})).size(1), 24);
+  EXPECT_EQ(model.logits(batch, at::zeros({1}, at::kLong)).size(1), 24);
 }
 
 }  // namespace
