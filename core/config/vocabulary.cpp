@@ -185,7 +185,7 @@ void Vocabulary::check(const Table& table, const std::function<bool(std::string_
   for (const auto& [key, entry] : table.entries) {
     if ((skip(key) && value_above(key) == nullptr) || is_key(key)) continue;
     // What stands in an unknown table is reported with it, unless there is more to say.
-    if (is_below_unknown(key) && our_name_for_key(key).empty()) continue;
+    if (is_below_unknown(key) && our_name_for_key(key).empty() && why_needless(key).empty()) continue;
     if (entry.origin.kept && was_of_another_plugin(key)) continue;
     problems.add(entry.origin,
                  format_problem(entry.origin, key, shown(entry.value), about_key(key, entry.value)));
