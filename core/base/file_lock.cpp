@@ -13,6 +13,7 @@
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/base/socket.hpp"
+#include "core/base/standard_streams.hpp"
 
 namespace pipeline {
 namespace {
@@ -60,7 +61,7 @@ std::optional<Descriptor> lock_file(const fs::path& file, std::string& owner, st
   constexpr auto kPatience = std::chrono::milliseconds(200);  // who only looks has it for a moment
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (true) {
-    Descriptor held(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    Descriptor held(above_standard(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
     if (!held) throw write_error(file, errno, remedy);
     if (::flock(held.fd(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) throw write_error(file, errno, remedy);

@@ -139,10 +139,10 @@ TEST_F(Disturbed, ARunWhoseFilesAreTakenAwayFailsAndSaysWhatIsLost) {
       AnyOf(HasSubstr("run: was removed while the run uses it: its checkpoints and records are lost"),
             HasSubstr("No such file")));
   expect([&] { fs::rename(path("run"), path("moved")); },
-         AllOf(HasSubstr("run: was moved to " + path("moved").string()), HasSubstr("move it back")));
+         AllOf(HasSubstr("run: was moved to moved while"), HasSubstr("move it back")));
   EXPECT_FALSE(is_there("run"));
   expect([&] { fs::rename(path("run"), path("moved2")), fs::create_directories(path("run")); },
-         HasSubstr("run: was moved to " + path("moved2").string()));
+         HasSubstr("run: was moved to moved2 while"));
   expect(
       [&] { fs::remove(path("run/metrics.jsonl")); },
       AllOf(HasSubstr("run/metrics.jsonl: was removed or replaced"), HasSubstr("the same command goes on")));

@@ -177,7 +177,7 @@ void ProcessGroup::tell_where(const peers::Failure& failure) {
   std::string text =
       fmt::format("rank {} (host {}) hangs here, in {}:\n", world_.rank, host_name(), phase_now());
   text += stacks_now();  // to ask for them may wake up what hangs
-  fmt::print(stderr, "{}", printable(text));
+  fmt::print(standard_error(), "{}", printable(text));
   log_.file_only(text);
 }
 
