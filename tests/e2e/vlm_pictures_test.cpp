@@ -85,6 +85,11 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
       EXPECT_LE(figures[name + std::string("_low")].get<double>(), figures[name].get<double>());
       EXPECT_GE(figures[name + std::string("_high")].get<double>(), figures[name].get<double>());
     }
+  // Wilson's of four pictures: for a share p the middle is (p + z/2) / (1 + z), and z = 1.96^2 / 4.
+  const double z = 1.959964 * 1.959964 / 4, middle = (figures["exact"].get<double>() + z / 2) / (1 + z);
+  EXPECT_NEAR((figures["exact_low"].get<double>() + figures["exact_high"].get<double>()) / 2, middle, 1e-9);
+  EXPECT_GT(figures["exact_high"].get<double>() - figures["exact_low"].get<double>(), 0.4)
+      << "also where none or all are right";
 
   const Result asked = call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
                                              "--question", "Is <image> as <image>?"}));

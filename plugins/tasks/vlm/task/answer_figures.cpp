@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "plugins/data/answers/vqa_accuracy.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/intervals/resampled.hpp"
+#include "plugins/data/intervals/wilson.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -44,6 +46,10 @@ Figure mean_figure(const char* name, std::vector<uint64_t> pictures, std::vector
             for (const size_t i : drawn) sum += values[i];
             return sum / static_cast<double>(drawn.size());
           }};
+}
+
+double distinct(const std::vector<uint64_t>& pictures) {
+  return static_cast<double>(std::set<uint64_t>(pictures.begin(), pictures.end()).size());
 }
 
 // Of the answers that have it.
@@ -141,11 +147,14 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
     std::vector<size_t> all(figure.pictures.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = i;
     const double value = figure.of(all);
-    const auto bounds = intervals::resampled(figure.pictures, [&](std::span<const size_t> drawn) {
+    const std::string name = figure.name;
+    const auto of_drawn = [&](std::span<const size_t> drawn) {
       on_draw();
       return std::optional(figure.of(drawn));
-    });
-    const std::string name = figure.name;
+    };
+    // A share has a formula, which knows that none or all of a few say little: drawing again would not.
+    const auto bounds = name == "exact" ? std::optional(intervals::wilson(value, distinct(figure.pictures)))
+                                        : intervals::resampled(figure.pictures, of_drawn);
     // The others are metrics, which are told anyhow.
     if (name == "vqa" || name == "chrf" || name == "cider_d") sink.figure(name, value, PL_BETTER_HIGHER);
     char line[120];
