@@ -1,9 +1,5 @@
 """The model that trains is the one that the person wrote: what would make it another one is an error that says so."""
-import json
-
 import job
-
-MODELS = job.ROOT / "tests/python/models.py"
 
 TWO_LAYERS = """
     def build_model(self): return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
@@ -90,6 +86,12 @@ class KeptTest(job.Job):
         said = self.said_in_turn({"toggled": toggled})["toggled"]
         self.assertNotIn("error", said)
         self.assertEqual(len(self.losses("toggled")), 8)
+
+    def test_gradients_that_a_strategy_has_bound(self):
+        (self.folder / "mine.py").write_text(job.BEGIN + in_loss("torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)"))
+        self.configure("mine.py")
+        self.assertIn("the gradient of 0.weight was changed by the task, in place: it is the run's alone",
+                      self.pipeline("run", "train.toml", code=1, strategy__plugin="diloco"))
 
     def test_buffers_that_no_checkpoint_could_have(self):
         model = """

@@ -116,6 +116,7 @@ class ParameterTable:
             self.tensors.append(tensor)
             self.infos.append(info)
         self._facts = [None] * len(self.tensors)  # of those that are bound, as they must stay
+        self._gradients = {}  # by index, with their versions: of those that a strategy has bound
         self._is_trained = torch.tensor([info.trainable for info in self.infos])
         self.deliver_to(None)
 
@@ -145,6 +146,7 @@ class ParameterTable:
                     tensor.grad_dtype = None  # a gradient that is summed in float32 stays in float32
                 if grad.data:
                     tensor.grad = from_host(grad)
+                    self._gradients[index] = tensor.grad, tensor.grad._version
                 deliver = self._accumulating(index, tensor) if grad.data else self._handing_over(index, tensor)
                 hook = tensor.register_post_accumulate_grad_hook(deliver)
         self._facts[index], = _facts([tensor])
@@ -225,6 +227,12 @@ class ParameterTable:
         """Gradients go to this pl_gradient_sink from now on; None: a backward pass is an error."""
         self._ready, self._user = (sink.ready, sink.user) if sink else (None, None)
         self._arrived = set()  # numbers of parameters, in this micro-batch
+        if sink is None:
+            self._gradients = {index: (gradient, gradient._version) for index, (gradient, _) in self._gradients.items()}
+        for index, (gradient, version) in self._gradients.items():
+            if gradient._version != version:
+                raise TaskError(f"the gradient of {self.infos[index].name} was changed by the task, in place: it is the run's alone, and the sum "
+                                "over micro-batches; train.clip_grad_norm clips it")
 
     # Both hooks run once for each parameter and micro-batch: what does not change is made before.
 
