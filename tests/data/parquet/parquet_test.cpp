@@ -139,7 +139,7 @@ TEST(Parquet, AFewBytesThatFillTheDiskAreRefused) {
   const tests::FilesFolder folder;
   const std::string path = folder / "large.parquet";
   {
-    ParquetWriter writer(path, {{.name = "text", .kind = Column::kText}});
+    ParquetWriter writer(path, {{.name = "text"}});
     for (int i = 0; i < 60000; ++i) writer.text(std::string(20000, 'x')).end_row();
     writer.finish();
   }
