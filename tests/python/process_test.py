@@ -25,11 +25,19 @@ def go(method):
         os.chdir(f"{elsewhere}/{method.__name__}")
         return method(self, *arguments)
     return gone
+def fork():
+    if os.fork() == 0:
+        sys.exit()
+    assert os.wait()[1] == 0
+fork()
 elsewhere = os.path.join(os.path.dirname(os.path.abspath(__file__)), "elsewhere")
 os.makedirs(elsewhere, exist_ok=True)
 os.chdir(elsewhere)
 class Elsewhere(Mine):
     columns = ("y",)
+    def collate(self, samples):  # in a process of loader.processes
+        fork()
+        return super().collate(samples)
     def predict(self, batch):
         return self.model(batch[0])
     def extra_state(self):
@@ -180,6 +188,10 @@ class Habits(Mine):
     def sampler(self): return lambda: self.setup()
     def setup(self): pass
     def loss(self, batch): return [self.forward(x) for x in batch]
+class ByName(Habits):
+    def dataset(self, split): return getattr(self, f"{split}_dataset")()
+    def train_dataset(self): pass
+assert not list(uncalled(ByName))
 for line in uncalled(Habits):
     print(line)
 """

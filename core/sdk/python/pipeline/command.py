@@ -13,7 +13,7 @@ import sys
 import threading
 
 from . import abi
-from .host import PACKAGE, ConfigError, Host
+from .host import PACKAGE, ConfigError, Host, this_process_alone
 from .runtime import current_folder, kept_settings
 
 _library = None
@@ -149,7 +149,9 @@ def _main(words, file, name, find_class, settings=contextlib.nullcontext):
         try:
             from .table import Table
             slot = ctypes.cast(_library.pipeline_data_fingerprint, ctypes.c_void_p)
-            table = Table(host, find_class(), file, slot, (command, folder) if file else None)
+            with this_process_alone(file):
+                task_class = find_class()
+            table = Table(host, task_class, file, slot, (command, folder) if file else None)
             _tables.append(table)
             return ctypes.addressof(table.plugin)
         except BaseException as failure:

@@ -53,6 +53,8 @@ def uncalled(task_class):
     known = [name for name in vars(Task) if not name.startswith("_")]
     fields = [field for each in task_class.__mro__ if issubclass(each, Task) and each is not Task for field in vars(each).items()]
     called = set().union(*(_names_in(value) for _, value in fields))
+    if "getattr" in called:  # by whatever name, such as f"{split}_dataset"
+        return
     for name in sorted({name for name, _ in fields} - set(known) - called):
         what = f"nothing calls {task_class.__name__}.{name}: "
         near, counterpart = difflib.get_close_matches(name, known, 1, 0.88), _counterpart(name)

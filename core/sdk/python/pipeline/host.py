@@ -1,5 +1,6 @@
 """The host's functions, and errors on their way over the ABI."""
 
+import contextlib
 import ctypes
 import errno
 import operator
@@ -55,15 +56,11 @@ class Host:
 
     def guarded(self, task_file, where, work):
         """What a slot returns: NULL, or the error that work() ends with."""
-        process = os.getpid()
         try:
-            work()
+            with this_process_alone(task_file):
+                work()
         except BaseException as error:
-            if os.getpid() != process:
-                _end_child(error, task_file)
             return self.from_exception(error, task_file, where)
-        if os.getpid() != process:
-            _end_child(None, task_file)
         return None
 
     def from_exception(self, error, task_file, where="", code=abi.ERROR_FAILED):
@@ -89,6 +86,20 @@ def message_of(error, task_file, where=""):
     if isinstance(error, TaskError):
         return f"{task_file}: {error}" if task_file else str(error)
     return str(error) if isinstance(error, (ConfigError, WorkerError)) else describe(error, task_file, where)
+
+
+@contextlib.contextmanager
+def this_process_alone(task_file):
+    """Around code of the user's: a process that it forks does not leave this."""
+    process = os.getpid()
+    try:
+        yield
+    except BaseException as error:
+        if os.getpid() != process:
+            _end_child(error, task_file)
+        raise
+    if os.getpid() != process:
+        _end_child(None, task_file)
 
 
 def _end_child(error, task_file):

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from .abi import ERROR_FAILED
-from .host import TaskError, WorkerError, code_of, message_of
+from .host import TaskError, WorkerError, code_of, message_of, this_process_alone
 from .options import Schema
 
 _ALIGNMENT = 64  # bytes, of each tensor
@@ -206,7 +206,8 @@ def serve(number, file, find_class):
 def _reported(connection, file, work):
     """work(); its failure is the end of this process, and then of the run."""
     try:
-        return work()
+        with this_process_alone(file):
+            return work()
     except BaseException as error:
         connection.send(("failed", code_of(error), message_of(error, file)))
         raise SystemExit(0) from None
