@@ -1,4 +1,7 @@
+#include "core/config/document.hpp"
+#include "core/config/option.hpp"
 #include "tests/config/config_files.hpp"
+#include "tests/config/plugin_options.hpp"
 
 namespace pipeline::config {
 namespace {
@@ -55,6 +58,14 @@ TEST_F(Values, OfTheWrongTypeSayWhatToWrite) {
   EXPECT_EQ(
       problem("plugins.paths = ['a', 3]"),
       "x.toml:2: plugins.paths = [\"a\", 3]: element 2 must be a string, is an integer: put it in quotes");
+}
+
+TEST_F(Values, OneNameIsAListOfOne) {
+  const pl_option names = make_option("targets", PL_OPTION_STRING_LIST, "[]");
+  const Checked one = check(names, *parse_value("'all-linear'"));
+  ASSERT_TRUE(one.value) << one.problem;
+  EXPECT_EQ(std::get<std::vector<std::string>>(*one.value), std::vector<std::string>{"all-linear"});
+  EXPECT_FALSE(check(names, *parse_value("3")).value);
 }
 
 TEST_F(Values, OutOfRangeSayTheRange) {
