@@ -1,6 +1,7 @@
 #include "language/folder.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <nlohmann/json.hpp>
 
 #include "language/architecture.hpp"
 
@@ -35,7 +36,17 @@ hugging_face::NameMap name_map(const LanguageModel& model, int64_t more_tokens =
 Config read_config(const ConfigFile& file) {
   std::vector<const char*> known;
   for (const Architecture* row : architectures()) known.push_back(row->name);
-  return architecture(file.type(known)).config(file);
+  const std::string type = file.type(known);
+  // Of another head the weights lack a language model's: said here, before any of them is looked for.
+  if (const nlohmann::json* const classes = file.find("architectures"); classes && classes->is_array())
+    for (const nlohmann::json& one : *classes)
+      for (const char* const task :
+           {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"})
+        if (one.is_string() && one.get_ref<const std::string&>().ends_with(task))
+          file.fail("architectures",
+                    "the folder's head is not a language model's: name the folder of the model "
+                    "that it was made from");
+  return architecture(type).config(file);
 }
 
 nlohmann::json config_json(const Config& config) { return architecture(config.architecture).json(config); }

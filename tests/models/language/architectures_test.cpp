@@ -179,6 +179,9 @@ TEST(Architecture, WhatAFolderCannotMeanIsNamed) {
   EXPECT_THAT(
       refused("qwen2", {{"num_hidden_layers", 3}, {"use_sliding_window", false}, {"layer_types", windows}}),
       ::testing::HasSubstr("layer 1 is \"sliding_attention\" and must be full_attention: no window"));
+  EXPECT_THAT(refused("llama", {{"architectures", {"LlamaForSequenceClassification"}}}),
+              ::testing::HasSubstr("the folder's head is not a language model's"));
+  EXPECT_EQ(refused("llama", {{"architectures", {"LlamaForCausalLM"}}}), "");
   EXPECT_THAT(refused("qwen3", {{"head_dim", 127}}),
               ::testing::HasSubstr("head_dim = 127: gives heads of 127"));
   EXPECT_THAT(refused("gemma3_text", {{"attn_logit_softcapping", 50.0}}),
