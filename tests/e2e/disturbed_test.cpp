@@ -78,7 +78,7 @@ TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
                {"export", "out", "out", true},
                {"find-lr", "out", "out", true},
                {"predict", "", "run/submission-files", false},
-               {"evaluate", "", "run/evaluation-val-files", false},
+               {"evaluate", "", "run/evaluation-test-files", false},
                {"export", "", "run/export", true}};
   const std::string other = "process " + std::to_string(::getpid()) + " on " + host_name() +
                             " writes there: wait for it, stop it, or choose another ";

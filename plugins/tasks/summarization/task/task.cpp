@@ -4,6 +4,7 @@
 
 #include <pipeline/numbers.hpp>
 
+#include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
 #include "generation/generate.hpp"
 #include "hugging_face/weights.hpp"
