@@ -238,6 +238,7 @@ void Checkpointer::guarded(bool strict, Function&& function) {
   try {
     function();
   } catch (const Error& error) {
+    if (const std::string lost = folder_.lost(); !lost.empty()) throw Error(lost);  // why it could not be
     const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
                          session_.config().get_string("checkpoint.on_full_disk") == "continue";
     if (error.code() != PL_ERROR_NO_SPACE) throw;
