@@ -170,6 +170,9 @@ class KeptTest(job.Job):
                                      of="out"), step.format("SGD")),
             "discriminator": (in_loss("if not hasattr(self, 'other'): self.other = nn.Linear(4, 1)", "if self.training:",
                                       "    self.other(batch).sum().backward()", "    torch.optim.SGD(self.other.parameters(), 0.1).step()"), beside),
+            "average": (in_loss("if not hasattr(self, 'all'): self.all = {'mean': torch.optim.swa_utils.AveragedModel(self.model)}",
+                                "self.all['mean'].update_parameters(self.model)"),
+                        "n_averaged of self.all, which is no part of the model, has changed in step 1|module.0.weight of self.all"),
             "twice": (in_loss("other = self.model(batch).sum()", "out = self.model(batch)", "if out.requires_grad: out.register_hook(lambda g: other.backward())",
                               of="out"), "the gradient of .* came twice in one micro-batch"),
         }
@@ -180,7 +183,8 @@ class KeptTest(job.Job):
         fine = {"penalty": in_loss("x = batch.clone().requires_grad_()", "if not self.training: return self.model(batch).sum()",
                                    "slope, = torch.autograd.grad(self.model(x).sum(), x, create_graph=True)",
                                    result="out.square().sum() + (slope.norm() - 1).square()"),
-                "probe": in_evaluate(*probe)}
+                "probe": in_evaluate(*probe),
+                "teacher": in_loss("if not hasattr(self, 'own'): self.own = [nn.Linear(4, 1), nn.Sequential(self.model)]", "self.own[0](batch)")}
         for name, said in self.said_in_turn(fine).items():
             self.assertNotIn("error", said)
             self.assertEqual(len(self.losses(name)), 8)

@@ -13,7 +13,7 @@ from . import abi
 from .host import TaskError
 from .tensors import View, current_stream, dtype_code, from_host
 
-_INTEGERS = {2: torch.int16, 4: torch.int32}  # by bytes
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 _owned = {}  # gradients that a strategy owns, by number
 _numbers = itertools.count(1)
 
@@ -57,7 +57,7 @@ def _facts(tensors):
             for tensor in tensors]
 
 
-def _sum_of_bits(values):
+def sum_of_bits(values):
     whole = values.numel() - values.numel() % (8 // values.element_size())  # in words of 64 bits, the fastest to add up
     return values[:whole].view(torch.int64).sum() + values[whole:].view(_INTEGERS[values.element_size()]).sum()
 
@@ -202,16 +202,16 @@ class ParameterTable:
         if self._units.are_held or None in self._facts:
             return None
         with torch.no_grad():
-            now = torch.stack([_sum_of_bits(tensor.detach().view(-1)) for tensor in self.tensors])
+            now = torch.stack([sum_of_bits(tensor.detach().view(-1)) for tensor in self.tensors])
         if self._first_values is None:
             self._first_values = now
         self._check_values(torch.where(self._is_trained.to(now.device), now, self._first_values), now, when)
         return now
 
-    def values_now_and_then(self, when):
-        """In fewer and fewer micro-batches, since all memory is read: 1, 2, 4, 8, ...; None: in the others."""
+    def are_looked_at(self):
+        """Whether all values are compared in this micro-batch: in 1, 2, 4, 8 and so on, since all memory is read."""
         self._micro_batches += 1
-        return None if self._micro_batches & (self._micro_batches - 1) else self.values(when)
+        return self._micro_batches & (self._micro_batches - 1) == 0
 
     def check_values(self, model, before, when):
         """Against what values() returned: a change through .data raises no version."""

@@ -20,7 +20,7 @@ from .modes import Modes
 from .options import Schema
 from .parameters import ParameterTable
 from .source import digest_of
-from .stray import OwnOptimizers, begin_call
+from .stray import OwnModules, OwnOptimizers, begin_call
 from .task import Task
 from .tensors import View, dtype_of, from_host, on_device, pinned
 from .units import Units
@@ -100,6 +100,7 @@ class TaskObject:
                 raise TaskError("extra_state() needs set_extra_state(), which takes it back")
             self._checked_state()  # what is wrong with it is better known before the first checkpoint is due
         self._own_optimizers = OwnOptimizers(self.parameters.tensors)
+        self._own_modules = None if overrides(type(task), "extra_state") else OwnModules(task)
 
     def prepare(self):
         self.task.prepare()
@@ -188,10 +189,13 @@ class TaskObject:
         self.buffers.watch()
         runtime.seed(args.seed, self.task.device)
         batch = on_device(self.batches[number].data, self.task.device)
-        before = self.parameters.values_now_and_then(self._when)
+        look = self.parameters.are_looked_at()
+        before = self.parameters.values(self._when) if look else None
         with self.units.forward_pass(), self.autocast():
             loss = checked_loss(self.task.loss(batch))
         self.parameters.check_values(self._model, before, self._when)
+        if look and self._own_modules:
+            self._own_modules.check(self._when)
         if not loss.requires_grad:
             raise TaskError("the loss does not lead back to any parameter" if any(info.trainable for info in self.parameters.infos)
                             else "all parameters are frozen: there is nothing to train")
