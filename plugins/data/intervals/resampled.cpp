@@ -46,6 +46,7 @@ std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
       const auto& samples = *clusters[draws.below(clusters.size())];
       drawn.insert(drawn.end(), samples.begin(), samples.end());
     }
+    // A NaN has no place in an order. It is in more than half of the draws where one sample has it.
     if (const auto value = figure(drawn); value && !std::isnan(*value)) figures.push_back(*value);
   }
   if (figures.size() < kDraws / 2) return std::nullopt;

@@ -78,6 +78,10 @@ class ChatFormat {
   bool learns_end() const { return learns_end_; }
   bool tells_date() const { return source_.find("strftime_now") != std::string::npos; }
   const std::string& source() const { return source_; }
+  // Differs where renderings do, but for what the tokenizer's fingerprint has.
+  std::string key() const {
+    return source_ + "\n" + special_tokens_.dump() + "\n" + std::to_string(tells_date() ? date_ : 0);
+  }
 
  private:
   // Bytes of the rendered text that message `message` is the answer of.

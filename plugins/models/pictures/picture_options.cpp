@@ -48,6 +48,17 @@ void PictureOptions::describe_squares(Options& o) {
       .follows();
 }
 
+std::string PictureOptions::key() const {
+  const Config& v = vision;
+  std::string key =
+      concat(v.kind, " ", v.image_size, " ", v.crop_size, " ", v.patch_size, " ", v.hidden_size, " ",
+             v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
+             v.num_register_tokens, " ", v.layer_norm_eps, " ", v.hidden_act, " ", resize, " ", resample, " ",
+             longest_edge, " ", shortest_edge, " ", max_patches, " ", split);
+  for (const std::string& grid : grids) key += " " + grid;
+  return key;
+}
+
 images::TileOptions PictureOptions::tiles() const {
   images::TileOptions options;
   options.square.size = vision.square();

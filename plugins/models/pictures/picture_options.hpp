@@ -29,6 +29,8 @@ struct PictureOptions {
   void describe_rate(Options& o) { o("lr_multiplier", lr_multiplier, "times the learning rate").above(0); }
 
   images::TileOptions tiles() const;
+  // Of all that a picture's features depend on besides the picture and the weights.
+  std::string key() const;
 };
 
 // The options that describe_encoder() has follow a folder's. `used`: layers that are set; as many of the

@@ -64,6 +64,29 @@ TEST(SequenceStore, IsMadeOnceForAContentAndItsColumns) {
   EXPECT_EQ(folder.stores(), 2u);
 }
 
+TEST(SequenceStore, EachOptionGivesAnother) {
+  const Folder folder;
+  const std::string table = "id,sequence,note,residues\na,ACD,x,ACD\n",
+                    path = folder.files.write("a.csv", table);
+  const auto stores_with = [&](const StoreOptions& options, const std::string& file) {
+    const auto source = sources::find_and_hash(file, folder.cache, {}, sources::Content::kSequences);
+    SequenceStore::open(source, options, {});
+    return folder.stores();
+  };
+  const StoreOptions plain{.cache_folder = folder.cache, .columns = {}, .read = {}};
+  std::vector<StoreOptions> others(5, plain);
+  others[0].columns.sequence = "residues";
+  others[1].columns.id = "note";
+  others[2].columns.others = {"note"};
+  others[3].read.max_record_bytes = 1000;
+  others[4].read.quotes = text_pairs::Quotes::kText;
+  EXPECT_EQ(stores_with(plain, path), 1u);
+  for (size_t i = 0; i < others.size(); ++i) EXPECT_EQ(stores_with(others[i], path), 2 + i);
+  EXPECT_EQ(stores_with(plain, folder.files.write("same.csv", table)), 7u)
+      << "of another name, so of another stem";
+  EXPECT_EQ(stores_with(plain, path), 7u);
+}
+
 TEST(SequenceStore, DamageIsNoticed) {
   const Folder folder;
   const auto path = folder.files.write("a.fasta", ">a\nACDEFGHIKLMNPQRSTVWY\n>b\nWW\n");

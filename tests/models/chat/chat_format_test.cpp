@@ -48,6 +48,23 @@ std::string learnt(const ChatTokens& chat) {
   return text;
 }
 
+text::TokenizerPtr with_beginning(const std::string& bos) {
+  return tokenizer()->with({{"tokenizer_config.json", R"({"bos_token": ")" + bos + "\"}"}});
+}
+
+// Stored conversations were dropped and cut as they were rendered then.
+TEST(ChatFormat, TheKeyHasWhatRenderingsDependOn) {
+  const std::string plain = "{{ bos_token }}{{ messages[0].content }}{{ messages[1].content }}";
+  const std::string dated = plain + "{{ strftime_now('%d') }}";
+  const auto key = [&](const std::string& source, std::time_t date, const std::string& bos) {
+    return ChatFormat(source, "chat.jinja", with_beginning(bos), date).key();
+  };
+  EXPECT_EQ(key(plain, 0, "a"), key(plain, 86400, "a")) << "it tells no date";
+  EXPECT_NE(key(dated, 0, "a"), key(dated, 86400, "a"));
+  EXPECT_NE(key(plain, 0, "a"), key(plain, 0, "b"));
+  EXPECT_NE(key(plain, 0, "a"), key(plain + " ", 0, "a"));
+}
+
 const ordered_json& two_answers() {
   static const ordered_json one =
       conversation({{"user", "a"}, {"assistant", " b "}, {"user", "b"}, {"assistant", "a"}});

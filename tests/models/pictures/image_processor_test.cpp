@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "plugins/models/pictures/picture_options.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::vision {
@@ -34,6 +37,40 @@ const json kOldClip = json::parse(R"({"crop_size": 224, "do_center_crop": true, 
 json with(json processor, const char* key, json value) {
   processor[key] = std::move(value);
   return processor;
+}
+
+// Features of pictures that are kept would else be those of other pixels or of another encoder.
+TEST(PictureOptions, TheKeyHasEachThatDecidesFeatures) {
+  using Change = void (*)(PictureOptions & options);
+  constexpr Change kChanges[] = {[](PictureOptions& o) { o.vision.kind = "siglip"; },
+                                 [](PictureOptions& o) { o.vision.image_size = 448; },
+                                 [](PictureOptions& o) { o.vision.crop_size = 196; },
+                                 [](PictureOptions& o) { o.vision.patch_size = 16; },
+                                 [](PictureOptions& o) { o.vision.hidden_size = 384; },
+                                 [](PictureOptions& o) { o.vision.num_hidden_layers = 6; },
+                                 [](PictureOptions& o) { o.vision.num_attention_heads = 6; },
+                                 [](PictureOptions& o) { o.vision.intermediate_size = 100; },
+                                 [](PictureOptions& o) { o.vision.num_register_tokens = 4; },
+                                 [](PictureOptions& o) { o.vision.layer_norm_eps = 1e-6; },
+                                 [](PictureOptions& o) { o.vision.hidden_act = "gelu"; },
+                                 [](PictureOptions& o) { o.resize = "pad"; },
+                                 [](PictureOptions& o) { o.resample = "bilinear"; },
+                                 [](PictureOptions& o) { o.shortest_edge = 256; },
+                                 [](PictureOptions& o) { o.longest_edge = 512; },
+                                 [](PictureOptions& o) { o.max_patches = 512; },
+                                 [](PictureOptions& o) { o.split = false; },
+                                 [](PictureOptions& o) { o.grids = {"1x2"}; }};
+  std::set<std::string> keys{PictureOptions().key()};
+  for (const Change change : kChanges) {
+    PictureOptions options;
+    change(options);
+    keys.insert(options.key());
+  }
+  EXPECT_EQ(keys.size(), 1 + std::size(kChanges));
+  PictureOptions same;
+  same.lr_multiplier = 0.1;
+  same.vision.initializer_range = 0.01;
+  EXPECT_EQ(same.key(), PictureOptions().key());
 }
 
 images::TileOptions options_of(bool is_clip, int64_t size = 224, std::vector<images::Grid> grids = {}) {

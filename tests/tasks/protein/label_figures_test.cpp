@@ -72,6 +72,13 @@ TEST(Resampled, TakesWholeClusters) {
   const std::vector<uint64_t> one_cluster(clusters.size(), 7);
   EXPECT_FALSE(resampled(one_cluster, mean));
   EXPECT_FALSE(resampled(clusters, [](std::span<const size_t>) { return std::optional<double>(); }));
+  const auto spoilt_by = [&](size_t sample) {
+    return resampled(clusters, [&, sample](std::span<const size_t> drawn) -> std::optional<double> {
+      return std::ranges::find(drawn, sample) != drawn.end() ? std::nan("") : *mean(drawn);
+    });
+  };
+  EXPECT_FALSE(spoilt_by(0)) << "of a sample that is NaN";
+  EXPECT_EQ(spoilt_by(clusters.size())->low, bounds->low);
 }
 
 }  // namespace

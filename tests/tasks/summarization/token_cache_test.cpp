@@ -66,10 +66,14 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.tokenizer = "other"; }));
   EXPECT_TRUE(differs([](auto& s) { s.vocabulary_size = 300; }));
   EXPECT_TRUE(differs([](auto& s) { s.columns.first = "text"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.second = "title"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.id = "name"; }));
+  EXPECT_TRUE(differs([](auto& s) { s.columns.id_required = true; }));
   EXPECT_TRUE(differs([](auto& s) { s.columns.second_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
   EXPECT_TRUE(differs([](auto& s) { s.quotes = text_pairs::Quotes::kText; }));
   EXPECT_TRUE(differs([](auto& s) { s.part.held_out = 0.5; }));
+  EXPECT_NE(files::Part(0.5, false).key(), files::Part(0.5, true).key());
   EXPECT_TRUE(
       differs([&](auto& s) { s.files = files_at(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
   EXPECT_FALSE(differs([&](auto& s) { s.files = files_at(folder_.write("renamed.jsonl", kThreePairs)); }));

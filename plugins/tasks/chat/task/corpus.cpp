@@ -51,7 +51,7 @@ messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data
                            data.answer_column);
   if (format != nullptr)
     key += concat("\n", max_tokens, " ", static_cast<int>(learn), " ", tokenizer->fingerprint(), "\n",
-                  format->source());
+                  format->key());
   const auto read = [=, files = files](const auto& sink, messages::ReadReport& report,
                                        const messages::ReadHooks& hooks) {
     std::atomic<uint64_t> cut = 0, cut_texts = 0, marked = 0, tokens = 0, left_out = 0;

@@ -117,15 +117,14 @@ uint64_t SplitList::unused() const {
 std::string SplitList::key(const ProteinData& options, const std::string& cache_folder,
                            const files::Hooks& hooks) {
   const SplitConfig& split = options.split;
-  std::string key = split.by + " " + std::to_string(split.folds) + " " + std::to_string(split.fold);
-  if (split.by == "similarity")
-    key += " " + std::to_string(split.identity) + " " + std::to_string(split.coverage) + " " +
-           std::to_string(split.exact_up_to);
+  // Whatever `by` is, test data of their own are compared with these for their intervals.
+  std::string key = concat(split.by, " ", split.folds, " ", split.fold, " ", split.exact_up_to, " ");
+  key.append(files::bytes_of(split.identity)).append(files::bytes_of(split.coverage));  // with all digits
   if (!split.list.empty())
     key += " " + sources::find_and_hash(split.list.string(), cache_folder, hooks).hash.hex();
   for (const std::string& column :
        {options.data.id_column, options.data.split_column, options.data.cluster_column})
-    key += " " + column;
+    key += "\n" + column;
   return key;
 }
 

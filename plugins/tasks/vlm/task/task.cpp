@@ -214,19 +214,9 @@ void VlmTask::open_features(Vlm& model) {
   const at::ScalarType compute = to_torch(run().compute_dtype);
   if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
   const VisionOptions& options = config().vision;
-  const vision::Config& v = options.vision;
-  std::string grids;
-  for (const std::string& grid : options.grids) grids += grid + " ";
-  if (options.longest_edge > 0) grids += concat(options.longest_edge, options.split ? " split " : " whole ");
-  if (v.is_flexible()) grids += concat("of ", options.max_patches, " ");
-  if (v.is_dino())
-    grids += concat("cut to ", v.square(), " of ", options.shortest_edge, " ", v.num_register_tokens, " ");
   features_ = std::make_shared<FeatureCache>(FeatureCache::Options{
       .folder = std::string(view(run().cache_dir)),
-      .settings = concat(v.kind, " ", v.image_size, " ", v.patch_size, " ", v.hidden_size, " ",
-                         v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
-                         v.layer_norm_eps, " ", v.hidden_act, " ", options.resize, " ", options.resample, " ",
-                         grids, config().data.background, " ", at::toString(compute), " ",
+      .settings = concat(options.key(), " ", config().data.background, " ", at::toString(compute), " ",
                          device().is_cuda() ? "cuda" : transformer::kernels().name, " ", TORCH_VERSION),
       .most_bytes = static_cast<uint64_t>(options.cache_bytes),
       .note = [context = context()](const std::string& line) { context.info(line); },
