@@ -153,10 +153,11 @@ constexpr pl_option kOptions[] = {
            in("samples"), at_least(1)),
     option("train.batch_per_device", kInt, "", "instead of global_batch: samples per step and device",
            in("samples"), at_least(1)),
-    option("train.micro_batch", kInt, "",
-           "samples per forward pass; auto: as many as memory has room for; default: 8, or as many fewer as "
-           "divide the batch and leave each device some",
-           in("samples"), at_least(1), one_of(kAuto), kMayChange),
+    option(
+        "train.micro_batch", kInt, "",
+        "samples per forward pass; auto: as many as fit; default: 8, or fewer where the batch or the devices "
+        "need it",
+        in("samples"), at_least(1), one_of(kAuto), kMayChange),
     option("train.accumulation_steps", kInt, "", "instead of micro_batch: micro-batches per step and device",
            at_least(1), kMayChange),
     option("train.max_steps", kInt, "", "end after this many optimizer steps", in("steps"), at_least(1),

@@ -197,6 +197,16 @@ StepReports::Ends Trainer::report_ends() {
           .complete = [this](const StepRecord& record) { report(record); }};
 }
 
+// The report of the step before is still to come when one fails, and would be lost. Several ranks would have
+// to collect it together.
+void Trainer::tell_last_step() {
+  if (processes_.world().size > 1) return;
+  try {
+    reports_.collect_all();
+  } catch (const std::exception&) {  // the device that failed, perhaps
+  }
+}
+
 // All ranks learn this of a step at the same moment.
 void Trainer::note(const StepRecord& record) {
   state_.health.add_step(record.step, record.loss, !record.skipped);
@@ -273,7 +283,12 @@ Outcome Trainer::run() {
     }
     metric_.reset();
     lap(Cost::checkpoint);
-    train_step();
+    try {
+      train_step();
+    } catch (...) {
+      tell_last_step();
+      throw;
+    }
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) finish_profile();

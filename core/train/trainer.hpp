@@ -56,6 +56,7 @@ class Trainer {
   std::optional<GlobalOutputs> global_outputs(std::span<const plugins::Batch> batches,
                                               const StepFacts& facts);
   void train_step();
+  void tell_last_step();
   StepReports::Ends report_ends();
   void note(const StepRecord& record);
   void report(const StepRecord& record);

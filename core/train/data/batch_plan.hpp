@@ -1,5 +1,5 @@
-// How one optimizer step is cut into micro-batches. What is given, and the defaults where they fit, is the same
-// plan for every world size: only who runs which micro-batch changes.
+// How one optimizer step is cut into micro-batches. What is given, and the defaults where they fit, is the
+// same plan for every world size: only who runs which micro-batch changes.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct BatchPlan {
   std::string gave_way;  // for people: a default that is another one on so many devices; empty: none is
 
   // What the user asked for; what is not given is derived. Defaults that are too small for the devices, or
-  // too large, give way to their number, but not under run.reproducible. Throws ConfigError with the key to blame and what
-  // would work. Of train.micro_batch = "auto" it takes a small one until one is found.
+  // too large, give way to their number, but not under run.reproducible. Throws ConfigError with the key to
+  // blame and what would work. Of train.micro_batch = "auto" it takes a small one until one is found.
   static BatchPlan make(const config::Config& config, uint64_t world_size);
 
   // Another one of micro_batch_choices().
