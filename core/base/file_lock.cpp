@@ -53,11 +53,15 @@ std::string owner_near(const fs::path& place) {
 bool is_still(const fs::path& file, int fd) {
   struct stat here {};
   struct stat there {};
-  return ::fstat(fd, &here) == 0 && ::stat(file.c_str(), &there) == 0 && here.st_ino == there.st_ino &&
-         here.st_dev == there.st_dev;
+  if (::stat(file.c_str(), &there) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return ::fstat(fd, &here) != 0 || (here.st_ino == there.st_ino && here.st_dev == there.st_dev);
 }
 
-std::optional<Descriptor> lock_file(const fs::path& file, std::string& owner, std::string_view remedy) {
+FileLock::~FileLock() {
+  if (held_) ::flock(held_.fd(), LOCK_UN);
+}
+
+std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std::string_view remedy) {
   constexpr auto kPatience = std::chrono::milliseconds(200);  // who only looks has it for a moment
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (true) {
@@ -74,7 +78,7 @@ std::optional<Descriptor> lock_file(const fs::path& file, std::string& owner, st
     const std::string me = fmt::format("{} on {}", ::getpid(), host_name());
     std::span<const std::byte> left = std::as_bytes(std::span(me));
     if (::ftruncate(held.fd(), 0) != 0 || !write_all(held.fd(), left)) throw write_error(file, errno, remedy);
-    return held;
+    return FileLock(std::move(held));
   }
 }
 
@@ -98,7 +102,8 @@ OutputLock::OutputLock(const fs::path& output, const fs::path& place, std::strin
 
 OutputLock::~OutputLock() {
   std::error_code ignored;
-  fs::remove(file_, ignored);  // before it is unlocked: the next one makes another
+  if (is_still(file_, held_.fd()))
+    fs::remove(file_, ignored);  // before it is unlocked: the next one makes another
 }
 
 }  // namespace pipeline

@@ -5,18 +5,35 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/base/descriptor.hpp"
 
 namespace pipeline {
 
 // Whether the file is still the one that is open: somebody may have renamed or removed it, and made another.
+// Where that cannot be told, as while a file system does not answer, it is.
 bool is_still(const std::filesystem::path& file, int fd);
+
+// A file that is locked. It is unlocked with its owner, also where a child that was forked has it open.
+class FileLock {
+ public:
+  explicit FileLock(Descriptor held = Descriptor()) : held_(std::move(held)) {}
+  ~FileLock();
+  FileLock(FileLock&&) = default;
+  FileLock& operator=(FileLock&&) = default;
+
+  explicit operator bool() const { return static_cast<bool>(held_); }
+  int fd() const { return held_.fd(); }
+
+ private:
+  Descriptor held_;
+};
 
 // The file, made if need be, locked as long as it is open; nothing where another process has it, and then
 // `owner` says which one: "process 12 on host". Throws write_error().
-std::optional<Descriptor> lock_file(const std::filesystem::path& file, std::string& owner,
-                                    std::string_view remedy = {});
+std::optional<FileLock> lock_file(const std::filesystem::path& file, std::string& owner,
+                                  std::string_view remedy = {});
 
 // While it lives no other process writes the same result, a result around it or one inside of it: what they
 // write is made of parts, and would be mixed. Its file, a hidden one beside the result, goes with it; one
@@ -33,7 +50,7 @@ class OutputLock {
 
  private:
   std::filesystem::path file_;
-  Descriptor held_;
+  FileLock held_;
 };
 
 }  // namespace pipeline

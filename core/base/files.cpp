@@ -100,7 +100,7 @@ void write_atomically(const fs::path& path, std::string_view content, std::strin
   const int problem = file && write_all(file.fd(), left) && ::fsync(file.fd()) == 0 ? 0 : errno;
   if (problem == 0) return on_disk(remedy, [&] { fs::rename(temporary, path); });
   std::error_code ignored;
-  fs::remove(temporary, ignored);
+  if (file) fs::remove(temporary, ignored);  // else it is somebody else's
   throw write_error(path, problem, remedy);
 }
 

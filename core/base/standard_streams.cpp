@@ -32,6 +32,8 @@ StandardStreams::StandardStreams() {
     if (!is_open(fd)) ::open("/dev/null", O_RDWR);  // which takes the lowest number that is free
     kept[fd] = ::fcntl(fd, F_DUPFD_CLOEXEC, kStreams);
     if (fd > 0 && kept[fd] >= 0) written[fd] = ::fdopen(kept[fd], "w");
+    // What is said before _exit() would stay in a buffer.
+    if (fd == STDERR_FILENO && written[fd] != nullptr) std::setvbuf(written[fd], nullptr, _IONBF, 0);
   }
 }
 

@@ -188,7 +188,12 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
 
 const char* pipeline_result() {
   static std::string result;
-  result = cli::result_of_run();
+  try {
+    result = cli::result_of_run();
+  } catch (const std::exception& error) {  // what it left cannot be read
+    last_error = error.what();
+    result.clear();
+  }
   return result.c_str();
 }
 

@@ -53,12 +53,13 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
   }
 }
 
-ConfigArgs last_run;
+std::optional<config::Config> last_run;  // as it was when it began
 
 }  // namespace
 
 std::string result_of_run() {
-  const config::Config config = last_run.load();
+  if (!last_run) return "[]";
+  const config::Config& config = *last_run;
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const config::Config& stage : train::stages_of(config)) {
     const std::string name = config.has_stages() ? stage.get_string("stage.name") : "";
@@ -93,7 +94,7 @@ void add_run(CLI::App& app, Action& action) {
       "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
       "Ctrl-C exits at once.");
   when_chosen(*verb, action, [=] {
-    last_run = *args;
+    last_run.emplace(args->load());
     return with_workspace(*args, false, [&](const train::Workspace& w) {
       const auto page = serve(w);
       return train::run_stages(w, *fresh, [&](const fs::path& folder, const std::string& kind) {

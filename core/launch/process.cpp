@@ -47,7 +47,8 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
     ::dup2(args.output, STDERR_FILENO);
   }
   if (args.kept_open >= 0) ::fcntl(args.kept_open, F_SETFD, 0);
-  if (::chdir(folder) == 0) ::execve(argv[0], argv, envp);
+  [[maybe_unused]] const int inherited = ::chdir(folder);  // where it is gone, the folder of this process
+  ::execve(argv[0], argv, envp);
   static constexpr char kText[] = "error: cannot start a process of the run\n";
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(kCannotStart);

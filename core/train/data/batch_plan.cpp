@@ -90,6 +90,13 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                                      "train.micro_batch = {}, or train.global_batch = {}",
                                      batch, plan.micro_batch, nearest_divisors(batch, plan.micro_batch),
                                      nearest_multiples(batch, plan.micro_batch)));
+    const uint64_t wanted = std::min(per_device ? *per_device : batch, kDefaultMicroBatch);
+    if (is_default && plan.micro_batch < wanted)
+      plan.gave_way = fmt::format(
+          "train.micro_batch is {} here, as the default of {} does not divide the batch of {}: a batch with "
+          "a "
+          "larger divisor is faster",
+          plan.micro_batch, wanted, batch);
     if (is_default && gives_way && batch >= world && batch / plan.micro_batch < world) {
       const uint64_t usual = plan.micro_batch;
       plan.micro_batch = plan.largest_choice(usual);

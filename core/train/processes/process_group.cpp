@@ -41,7 +41,7 @@ ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options&
   peer_options.on_waiting = [this](const std::string& what) {
     log_.info(what);
     // Its console shows no info. One rank of a host speaks, where there is a supervisor through that.
-    if (world_.rank != 0 && world_.local_rank == 0) fmt::print(stderr, "{}\n", printable(what));
+    if (world_.rank != 0 && world_.local_rank == 0) fmt::print(standard_error(), "{}\n", printable(what));
   };
   peer_options.on_failure = [this](const peers::Failure& failure) { on_failure(failure); };
   peer_options.collective = [this] { return pending_collective(); };

@@ -63,7 +63,7 @@ std::optional<std::string> text_of(const fs::path& file) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-Descriptor lock(const fs::path& path) {
+FileLock lock(const fs::path& path) {
   std::string owner;
   if (auto held = lock_file(path / kLock, owner, "choose another run.dir")) return std::move(*held);
   throw Error(PL_ERROR_CONFIG,
@@ -82,7 +82,7 @@ RunFolder::RunFolder(fs::path path, bool fresh) : path_(std::move(path)) {
                 fmt::format("run.dir = {}: holds files that are not of a run: choose another run.dir",
                             path_.string()));
   if (ours && fresh) {
-    const Descriptor old = lock(path_);  // not under a running process's feet
+    const FileLock old = lock(path_);  // not under a running process's feet
     moved_aside_ = free_name(path_);
     fs::rename(path_, *moved_aside_);
   }

@@ -64,6 +64,13 @@ class PrepareLock {
  public:
   explicit PrepareLock(const fs::path& folder);
 
+  // Also where a child that the task has forked has the file open.
+  ~PrepareLock() {
+    if (held_) ::flock(file_.fd(), LOCK_UN);
+  }
+  PrepareLock(const PrepareLock&) = delete;
+  PrepareLock& operator=(const PrepareLock&) = delete;
+
   bool try_once();
   // Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
   void wait(observe::Log& log, const std::function<bool()>& cancelled);
@@ -313,12 +320,14 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
     lock.wait(log_, give_up);
     args_.processes->at("preparing data", 0);
     set_up_ = SetUp::preparing_data;
+    const ProcessGroup::Busy busy(*args_.processes);  // a task in Python cannot say how far it is
     task_->prepare();
     log_.console().status({});
   }
   const observe::Elapsed elapsed(log_.console(), "opening the data and creating the model");
   args_.processes->at("opening data", 0);
   set_up_ = SetUp::opening_task;
+  const ProcessGroup::Busy busy(*args_.processes);
   task_->open();
   log_.console().status({});
 }

@@ -100,7 +100,10 @@ Outcome guard_work(const Session& session, const std::function<std::string()>& w
     throw out_of_memory(error);
   } catch (const Error& error) {
     if (error.code() == PL_ERROR_OUT_OF_MEMORY) throw out_of_memory(error);
-    if (error.code() != PL_ERROR_CANCELLED || Signals::received() == 0) {
+    // Another rank may have been quicker to leave at once (UnheardStop).
+    const bool is_stop =
+        error.code() == PL_ERROR_CANCELLED || (error.code() == PL_ERROR_PEER && Signals::is_unheard());
+    if (!is_stop || Signals::received() == 0) {
       tell(error);
       throw;
     }

@@ -143,10 +143,10 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   const config::Config config = with_changes(
       *found, origin.own() != nullptr ? origin.own()->contents() : changed_before_first(folder.path()),
       &workspace.log);
+  std::optional<Signals::Saves> saves;  // until all is ended
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
   announce_model_options(session);
-  std::optional<Signals::Saves> saves;  // until the trainer has ended its records
   std::unique_ptr<Trainer> trainer;
   return guard_work(
       session, [&] { return trainer ? trainer->phase() : std::string("finding the weights"); },

@@ -34,11 +34,10 @@ class Records {
   // A line of metrics.jsonl and of eval.jsonl: figures by name, and the step.
   void step(const nlohmann::ordered_json& line);
   void evaluation(const nlohmann::ordered_json& line);
-  // The run ends here, by itself or by a signal, after which it must not wait long: this waits a while for
-  // what is still to be uploaded.
   // Which of its files are not there any more, or, at the end, have not taken all; empty: none.
   std::string lost(bool at_end) const;
-
+  // The run ends here, by itself or by a signal, after which it must not wait long: this waits a while for
+  // what is still to be uploaded.
   void finish(bool by_signal);
 
  private:

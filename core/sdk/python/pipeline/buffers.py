@@ -80,20 +80,28 @@ class Buffers:
 
     def _check(self, by_value):
         """Finds what has changed and refuses what may not. By value: batch_norm(), among others, raises no version."""
+        made_on_the_way = {prefix + name for prefix, module in self._modules for name in module._non_persistent_buffers_set} - self._built_with
+        is_new = False
         for holder, name, buffer, full_name in self._places:
             if holder.get(name) is not buffer and buffer is not None:
+                if full_name in made_on_the_way:  # and said to be no state: a mask that grows
+                    self._as_built.pop(full_name, None)
+                    is_new = True
+                    continue
                 raise TaskError(f"buffer {full_name} was replaced by another tensor, which no checkpoint would have: change it "
                                 "in place, as self.buffer.copy_(value) does")
+        if is_new:
+            self._find()
         for name, buffer in self._buffers.items():
             if _kind(buffer) != self._kinds[name]:
                 now, before = (f"{dtype} of shape {tuple(shape)} on {device}" for dtype, shape, device in (_kind(buffer), self._kinds[name]))
                 raise TaskError(f"buffer {name} is {now}, and was {before} when build_model() made it: a checkpoint of it would not fit "
                                 "the model: make it as large as it will be, and change its values in place")
         for name, (version, digest) in self._as_built.items():
-            buffer = self._buffers[name]
-            if name not in self._changed and (_digest(buffer) != digest if by_value else _version(buffer) != version):
+            buffer = self._buffers.get(name)  # None: it has another name by now
+            if buffer is not None and name not in self._changed and (_digest(buffer) != digest if by_value else _version(buffer) != version):
                 self._changed.add(name)
-        if [len(module._buffers) for _, module in self._modules] != self._sizes or any(
+        if is_new or [len(module._buffers) for _, module in self._modules] != self._sizes or any(
                 buffer is None and holder.get(name) is not None for holder, name, buffer, _ in self._places):
             self._find()  # made on the way, as masks are: they must stay as they are
             self.watch()

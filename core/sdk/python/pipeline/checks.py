@@ -72,7 +72,8 @@ def checked_rows(rows, count, columns):
 def check_numbers(row, columns, name):
     """That a row of predict() has no NaN, which its reader would take for a number."""
     for column, value in zip(columns, row):
-        if (isinstance(value, float) or hasattr(value, "dtype")) and value != value:
+        differs = (isinstance(value, float) or hasattr(value, "dtype")) and value != value  # for each element of an array
+        if differs.any() if hasattr(differs, "any") else differs:
             raise TaskError(f"predict() returned nan in the column {column} of sample {name()}, must return a number, or \"\" where there is "
                             "none: are the model's weights ruined (try an earlier --checkpoint), or is train.precision too narrow?")
 

@@ -73,7 +73,10 @@ def run(config, task, **values):
     if code != 0:
         error = _library.pipeline_error().decode(errors="replace") or "see the messages above"
         raise RuntimeError(f"pipeline {' '.join(words)} ended with exit code {code}: {error}")
-    return result_of(_library.pipeline_result().decode(errors="replace"))
+    found = _library.pipeline_result().decode(errors="replace")
+    if not found:
+        raise RuntimeError(f"pipeline {' '.join(words)} is done, but what it left cannot be read: {_library.pipeline_error().decode(errors='replace')}")
+    return result_of(found)
 
 
 def _toml(value):
@@ -166,7 +169,7 @@ def _main(words, file, name, find_class, settings=contextlib.nullcontext):
     if words[:1] == ["check-plugin"]:  # whose checks are children of this process, and would each import it
         importlib.import_module("torch._inductor.config")
     embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"), *_stacks(),
-                              "ipykernel" in sys.modules, fingerprint)
+                              "ipykernel" in sys.modules or hasattr(sys, "ps1"), fingerprint)
     arguments = ["pipeline", *words]
     folder = current_folder()  # the task may go elsewhere
     _flush()

@@ -60,6 +60,11 @@ def current_folder():
         return None
 
 
+def _go_back(folder):
+    with contextlib.suppress(OSError, TypeError):  # it is gone
+        os.chdir(folder)
+
+
 @contextlib.contextmanager
 def kept_settings():
     """What a run, and the code of its task, may change for the whole process is the caller's again, in a notebook. Not the number of
@@ -68,7 +73,7 @@ def kept_settings():
     fields = ((torch.utils.deterministic, "fill_uninitialized_memory"), (cudnn, "deterministic"), (cudnn, "benchmark"), (cudnn, "enabled"),
               (matmul, "allow_bf16_reduced_precision_reduction"), (matmul, "allow_fp16_reduced_precision_reduction"))
     functions = [(partial(getattr, *field), partial(setattr, *field)) for field in fields]
-    functions += [(torch.get_num_threads, torch.set_num_threads), (torch.get_default_dtype, torch.set_default_dtype), (current_folder, os.chdir),
+    functions += [(torch.get_num_threads, torch.set_num_threads), (torch.get_default_dtype, torch.set_default_dtype), (current_folder, _go_back),
                   (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
                   (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
                   (torch.get_deterministic_debug_mode,

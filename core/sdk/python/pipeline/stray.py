@@ -58,7 +58,8 @@ class OwnModules:
         for name, module in self._found():
             seen = self._seen.setdefault(module, {})
             for inner, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
-                if tensor in self._of_model or torch.nn.parameter.is_lazy(tensor) or tensor.element_size() > 8:  # complex numbers
+                if tensor in self._of_model or torch.nn.parameter.is_lazy(tensor) or tensor.layout is not torch.strided \
+                        or tensor.is_meta or tensor.is_quantized or tensor.element_size() > 8:  # complex numbers
                     continue
                 bits = int(sum_of_bits(tensor.detach().reshape(-1).clone()))  # a part of another's memory may begin between words
                 if seen.setdefault(inner, bits) != bits:
