@@ -230,6 +230,15 @@ TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
+  // Its next export has as many tokens.
+  ASSERT_EQ(call("export", with({"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
+                                 "task.tokenizer.path=run/export", "--checkpoint", "last"}))
+                .code,
+            0);
+  const auto first = nlohmann::json::parse(read_text(path("run/export/config.json"))),
+             second = nlohmann::json::parse(read_text(path("again/export/config.json")));
+  EXPECT_EQ(second["image_token_id"], first["image_token_id"]);
+  EXPECT_EQ(second["text_config"]["vocab_size"], first["text_config"]["vocab_size"]);
 }
 
 // NaFlex, whose pictures have their own shapes, and DINOv2, which cuts squares of another size than it has

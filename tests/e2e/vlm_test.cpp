@@ -124,6 +124,16 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
+  // Nor is anything added: the row of the picture's token, which the tokenizer does not have, is no other.
+  ASSERT_EQ(call("export", {"--set", "run.dir=again", "--set", "train.init_from=run/sft/export", "--set",
+                            "task.tokenizer.path=run/sft/export", "--checkpoint", "last"})
+                .code,
+            0);
+  const auto first = nlohmann::json::parse(read_text(path("run/sft/export/config.json"))),
+             second = nlohmann::json::parse(read_text(path("again/export/config.json")));
+  EXPECT_EQ(first["image_token_index"].get<int64_t>() + 1, first["text_config"]["vocab_size"].get<int64_t>());
+  EXPECT_EQ(second["image_token_index"], first["image_token_index"]);
+  EXPECT_EQ(second["text_config"]["vocab_size"], first["text_config"]["vocab_size"]);
 }
 
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {

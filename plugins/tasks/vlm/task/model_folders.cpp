@@ -79,6 +79,19 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
   }
 }
 
+// Without its last row where that is the token for a picture and the tokenizer has none, as in a folder that
+// export_llava() has made: the row is of zeros and no text has it.
+language::Config without_image_token(language::Config theirs, const fs::path& folder,
+                                     const fs::path& tokenizer) {
+  if (read_image_token(folder.string()).second + 1 != theirs.vocab_size) return theirs;
+  try {
+    if (!text::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())->special_token(kImageMark))
+      --theirs.vocab_size;
+  } catch (const text::Error&) {  // check_tokenizer() says what is wrong with it
+  }
+  return theirs;
+}
+
 }  // namespace
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
@@ -110,7 +123,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     tell_pictures(say, init_from, pictures.grids, pads_pictures(init_from.string()), pictures);
     say("projector.scale_factor", factor = theirs.scale_factor, init_from / "config.json");
     say("projector.bias", theirs.projector_bias, init_from / "config.json");
-    read_language(init_from, theirs.language);
+    read_language(init_from, without_image_token(theirs.language, init_from, config.tokenizer.path));
     adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs.language, theirs.vision),
                            config.language.lora, init_from.string());
     check_image_token(say, init_from, config.tokenizer.path);
@@ -124,7 +137,9 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     }
     if (!of_language.empty()) {
       const language::Config theirs = read_language_folder(of_language.string());
-      read_language(of_language, theirs);
+      read_language(of_language, is_llava(of_language.string())
+                                     ? without_image_token(theirs, of_language, config.tokenizer.path)
+                                     : theirs);
       adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs, pictures.vision),
                              config.language.lora, "");
     }
