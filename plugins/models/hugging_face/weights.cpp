@@ -93,10 +93,6 @@ bool same_values(const TensorView& a, const TensorView& b, const std::string& fo
 void write_as(safetensors::Writer& writer, const std::string& name, const at::Tensor& value,
               at::ScalarType type) {
   const at::Tensor plain = value.detach().to(at::kCPU, type).contiguous();
-  if (type == at::kHalf && value.isfinite().all().item<bool>() && !plain.isfinite().all().item<bool>())
-    fail_with(PL_ERROR_CONFIG, name,
-              ": has a value beyond float16, in which the model came: set its dtype to "
-              "\"float32\" in the config.json of the model's folder, and begin again");
   writer.write(name, {static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes()});
 }
 
@@ -273,6 +269,23 @@ std::string note_of_weights(const std::string& folder) {
                 " is read, as transformers does, and not the files that the index names");
 }
 
+namespace {
+
+at::Tensor value_of(const NameMap& map, const ParameterRegistry::Declared& parameter) {
+  return map.value ? map.value(parameter) : parameter.tensor.detach();
+}
+
+}  // namespace
+
+bool fit_in_half(const ParameterRegistry& parameters, const NameMap& map) {
+  for (const ParameterRegistry::Declared& parameter : parameters)
+    for (const Piece& piece : pieces_of(parameter, map)) {
+      const at::Tensor value = piece.written(value_of(map, parameter)).detach();
+      if (value.isfinite().logical_and(value.to(at::kHalf).isinf()).any().item<bool>()) return false;
+    }
+  return true;
+}
+
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
                     const std::vector<std::pair<std::string, at::Tensor>>& others, at::ScalarType type) {
   safetensors::Writer writer(folder + "/" + map.file, {.sync = true});
@@ -284,8 +297,7 @@ void export_weights(const std::string& folder, const ParameterRegistry& paramete
   for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
   for (const ParameterRegistry::Declared& parameter : parameters)
     for (const Piece& piece : pieces_of(parameter, map))
-      write_as(writer, piece.name,
-               piece.written(map.value ? map.value(parameter) : parameter.tensor.detach()), type);
+      write_as(writer, piece.name, piece.written(value_of(map, parameter)), type);
   for (const auto& [name, tensor] : others) write_as(writer, name, tensor, type);
   writer.finish();
 }

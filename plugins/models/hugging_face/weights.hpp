@@ -109,9 +109,12 @@ void check_weights(const std::string& folder);
 // saved has. Empty: it has one.
 std::string note_of_weights(const std::string& folder);
 
+// Whether no parameter has a finite value that is infinite in float16.
+bool fit_in_half(const ParameterRegistry& parameters, const NameMap& map = {});
+
 // Writes model.safetensors in this type, rounding once: the parameters, then `others`, which are no
-// parameters. The folder must exist; the memory needed does not grow with the model. Throws Error
-// (PL_ERROR_CONFIG) for a value that the type does not reach.
+// parameters. The folder must exist; the memory needed does not grow with the model. A value that the type
+// does not reach is infinite there: ask fit_in_half().
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {},
                     const std::vector<std::pair<std::string, at::Tensor>>& others = {},
                     at::ScalarType type = at::kFloat);

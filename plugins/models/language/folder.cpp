@@ -151,6 +151,13 @@ at::ScalarType type_of(const ordered_json& values) {
   return at::kFloat;
 }
 
+// As the folder's, but float32 where training has led a value out of float16: infinite weights are no model.
+at::ScalarType written_type(const LanguageModel& model, const ordered_json& came) {
+  const at::ScalarType type = type_of(came);
+  return type == at::kHalf && !hugging_face::fit_in_half(model.parameters(), name_map(model)) ? at::kFloat
+                                                                                              : type;
+}
+
 // As it came, but for what another model's would say otherwise. The tokens' numbers are hugging_face's
 // write_token_ids().
 ordered_json kept_config(const LanguageModel& model, ordered_json values) {
@@ -180,12 +187,21 @@ ordered_json kept_config(const LanguageModel& model, ordered_json values) {
 
 void export_model(const std::string& folder, const LanguageModel& model, const std::string& source) {
   const ordered_json came = source_of(model, source);
-  hugging_face::export_weights(folder, model.parameters(), name_map(model), {}, type_of(came));
-  hugging_face::write_text(folder + "/config.json", kept_config(model, came).dump(2) + "\n");
+  const at::ScalarType type = written_type(model, came);
+  hugging_face::export_weights(folder, model.parameters(), name_map(model), {}, type);
+  ordered_json values = kept_config(model, came);
+  if (type != type_of(came))
+    for (const char* key : {"dtype", "torch_dtype"})
+      if (values.contains(key)) values[key] = "float32";
+  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
 }
 
 std::string note_of_type(const LanguageModel& model, const std::string& source) {
-  const at::ScalarType type = type_of(source_of(model, source));
+  const ordered_json came = source_of(model, source);
+  const at::ScalarType type = written_type(model, came);
+  if (type != type_of(came))
+    return "the weights are written in float32, and config.json says so: the model's folder has them in "
+           "float16, which ends at 65504, and training has led a value beyond it";
   if (type == at::kFloat) return {};
   return concat("the weights are written as the model's folder has them, in ",
                 type == at::kBFloat16 ? "bfloat16"

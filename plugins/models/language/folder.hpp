@@ -49,11 +49,12 @@ std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config
 Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names = {},
                     const FolderPart& part = {});
 
-// Writes config.json and model.safetensors (fp32), which transformers loads. The folder must exist.
-// source: the text of the config.json that the model came with, if it did: what another model would not say
-// otherwise stays as it is there, and so does the type of the weights.
+// Writes config.json and model.safetensors (float32 without `source`), which transformers loads. The folder
+// must exist. source: the text of the config.json that the model came with, if it did: what another model
+// would not say otherwise stays as it is there, and so does the type of the weights, unless it is float16 and
+// does not reach one of them: then it is float32, in both files.
 void export_model(const std::string& folder, const LanguageModel& model, const std::string& source = {});
-// For the log: in which type that is, where it is not float32; else empty.
+// For the log: in which type that is, where it is not float32 or not the folder's; else empty.
 std::string note_of_type(const LanguageModel& model, const std::string& source);
 
 // For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of

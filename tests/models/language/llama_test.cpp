@@ -360,6 +360,25 @@ TEST(ExportedFolder, IsAsTheModelCame) {
   EXPECT_EQ(config, expected);
 }
 
+TEST(ExportedFolder, IsInFloat32WhereItsFloat16DoesNotReachAValue) {
+  const LanguageModel model(tiny());
+  tests::initialize(model, 3);
+  json source = config_json(tiny());
+  source["torch_dtype"] = "float16";
+  const auto exported = [&](const char* type) {
+    FilesFolder folder;
+    export_model(folder.path(), model, source.dump());
+    EXPECT_EQ(safetensors::Folder::open(folder.path()).at("model.embed_tokens.weight").dtype_name(), type);
+    return json::parse(std::ifstream(folder / "config.json"))["torch_dtype"].get<std::string>();
+  };
+  EXPECT_EQ(exported("F16"), "float16");
+  at::Tensor(model.parameters()[0].tensor).detach().view(-1)[0].fill_(65505.0);
+  EXPECT_EQ(exported("F16"), "float16") << "is rounded to 65504";
+  at::Tensor(model.parameters()[0].tensor).detach().view(-1)[0].fill_(70000.0);
+  EXPECT_EQ(exported("F32"), "float32");
+  EXPECT_THAT(note_of_type(model, source.dump()), testing::HasSubstr("written in float32"));
+}
+
 // Rows of an embedding that no token has are the model's, and are never written.
 TEST(Vocabulary, RowsWithoutATokenStayAndAreNotGenerated) {
   LanguageOptions options;

@@ -182,8 +182,8 @@ adapters::AdaptedModel adapted_llava(const language::Config& language, const vis
   return model;
 }
 
-void export_language(const std::string& folder, const Vlm& model) {
-  language::export_model(folder, model.language());
+void export_language(const std::string& folder, const Vlm& model, const std::string& source) {
+  language::export_model(folder, model.language(), source);
 }
 
 }  // namespace pipeline::vlm

@@ -51,7 +51,7 @@ void export_llava(const std::string& folder, const Vlm& model, std::optional<int
 // As PEFT's adapters of LLaVA are: additions to the language model, and what else is trained.
 adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);
 
-// The language model alone.
-void export_language(const std::string& folder, const Vlm& model);
+// The language model alone; see language::export_model().
+void export_language(const std::string& folder, const Vlm& model, const std::string& source = {});
 
 }  // namespace pipeline::vlm

@@ -236,7 +236,11 @@ void VlmTask::export_model(const fs::path& folder) {
   const bool is_adapter = config().exported == "llava" && lora.exports_adapter();
   if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
   if (config().exported == "language") {
-    export_language(folder.string(), model());
+    const auto came = files.find("config.json");
+    const std::string source = came == files.end() ? std::string() : came->second;
+    if (const std::string note = language::note_of_type(model().language(), source); !note.empty())
+      context().info(note);
+    export_language(folder.string(), model(), source);
   } else if (is_adapter) {
     adapters::export_adapter(folder.string(), model().parameters(), lora,
                              adapted_llava(model().config().language, model().config().vision),
