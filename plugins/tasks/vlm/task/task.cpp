@@ -203,7 +203,8 @@ void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count);
+  if (const std::string note =
+          language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count, /*are_kept=*/false);
       !note.empty())
     context().info(note);
 }
