@@ -9,6 +9,8 @@
 #include <cmath>
 #include <regex>
 #include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "hugging_face/config_file.hpp"
 
@@ -19,9 +21,18 @@ namespace {
 constexpr const char *kRanks = "lora.rank_pattern", *kAlphas = "lora.alpha_pattern";
 constexpr int64_t kMostRank = 1 << 14;
 
-// As PEFT's get_pattern_key().
+// As PEFT's get_pattern_key(). Patterns are kept compiled: an adapter may have hundreds of them, and each is
+// asked of each module.
 bool fits(const char* key, const std::string& pattern, const std::string& module) try {
-  return std::regex_match(module, std::regex("(.*\\.)?(" + pattern + ")"));
+  constexpr size_t kMostKept = 4096;
+  static thread_local std::unordered_map<std::string, std::regex> kept;
+  auto found = kept.find(pattern);
+  if (found == kept.end()) {
+    std::regex compiled("(.*\\.)?(" + pattern + ")");
+    if (kept.size() >= kMostKept) kept.clear();
+    found = kept.emplace(pattern, std::move(compiled)).first;
+  }
+  return std::regex_match(module, found->second);
 } catch (const std::regex_error& error) {
   fail_with(PL_ERROR_CONFIG, key, " has \"", pattern,
             "\", which is no regular expression that is read here: ", error.what());
