@@ -350,12 +350,14 @@ std::string SourceFiles::stem() const {
   return stem;
 }
 
-std::string problem_of(const std::string& named) {
+std::string problem_of(const std::string& named) try {
   std::string problem = files::path_problem(named, "file");
   if (problem.empty() || !is_pattern(named)) return problem;
   std::string missing;
   matches_of(named, missing);
   return missing.empty() ? "" : no_match(named, missing);
+} catch (const DataError& error) {  // a pattern that means more than can be read
+  return error.what();
 }
 
 SourceFiles find(const std::string& named, Content content) {

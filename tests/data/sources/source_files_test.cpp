@@ -59,6 +59,7 @@ TEST_F(Sources, BracesNameFilesThatAreAllThere) {
   EXPECT_EQ(problem("s-{0008..0012}.tar"), "s-{0008..0012}.tar: there is no " + folder_ / "s-0011.tar" +
                                                ", which this pattern names: check it");
   EXPECT_THAT(problem("s-{0..9999999999}.tar"), HasSubstr("are more than 1000000 names"));
+  EXPECT_THAT(problem_of(folder_ / "s-{0..9999999999}.tar"), HasSubstr("are more than 1000000 names"));
 }
 
 TEST_F(Sources, AreAFileAPatternOrAFolder) {
