@@ -222,19 +222,22 @@ TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
       32);
   // The folder is a start that brings all this.
   const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
-  const Result again =
-      call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
-                   "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
-                   "train.max_steps=1", "--set", "task.vision.resize=squash", "--set",
-                   "task.chat.max_tokens=900", "--set", "task.language.max_position_embeddings=900"});
+  const std::vector<std::string> sets{"--set", "run.dir=again",
+                                      "--set", "train.init_from=run/export",
+                                      "--set", "task.tokenizer.path=run/export",
+                                      "--set", "optimizer.lr=0.0",
+                                      "--set", "train.max_steps=1",
+                                      "--set", "task.vision.resize=squash",
+                                      "--set", "task.chat.max_tokens=900",
+                                      "--set", "task.language.max_position_embeddings=900"};
+  const Result again = call("run", sets);
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
   // Its next export has as many tokens.
-  ASSERT_EQ(call("export", with({"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
-                                 "task.tokenizer.path=run/export", "--checkpoint", "last"}))
-                .code,
-            0);
+  std::vector<std::string> last = sets;
+  last.insert(last.end(), {"--checkpoint", "last"});
+  ASSERT_EQ(call("export", last).code, 0);
   const auto first = nlohmann::json::parse(read_text(path("run/export/config.json"))),
              second = nlohmann::json::parse(read_text(path("again/export/config.json")));
   EXPECT_EQ(second["image_token_id"], first["image_token_id"]);
