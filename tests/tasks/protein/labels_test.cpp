@@ -101,6 +101,10 @@ TEST(Labels, WordsForNoneAreNone) {
                 ElementsAre("0", "1", "0"));
     EXPECT_THAT(read(kRegression, "chain", index).numbers, ElementsAre(-100)) << "a number like others";
   }
+  for (const char* word : {"NAN", "Nan", "-NAN", "+nan"}) {
+    EXPECT_THAT(read(kRegression, "chain", word).passed_over, ElementsAre(Pair(word, 1)));
+    EXPECT_THAT(read(kClassification, "chain", word).classes, ElementsAre(word)) << "may be a name";
+  }
   EXPECT_THAT(read(kClassification, "chain", "nan", 4, {"yes", "nan"}).classes, ElementsAre("nan"));
   EXPECT_THAT(read(kClassification, "residue", "-100,1,nan,1", 4, {"1", "-100"}).classes,
               ElementsAre("-100", "1", "1"));

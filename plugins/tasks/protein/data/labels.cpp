@@ -39,20 +39,27 @@ void as_printed(std::vector<std::string_view>& parts) {
       part = part.substr(1, part.size() - 2);
 }
 
-// A number as tables have it; nothing: it is none.
-std::optional<double> number_of(std::string_view text) {
+// What is written, NaN in any letters and infinities too; nothing: no number.
+std::optional<double> written_number(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) return std::nullopt;
+  return value;
+}
+
+// A number as tables have it; nothing: it is none, or none to learn.
+std::optional<double> number_of(std::string_view text) {
+  const std::optional<double> value = written_number(text);
+  if (!value || !(std::abs(*value) <= static_cast<double>(std::numeric_limits<float>::max())))
+    return std::nullopt;
   return value;
 }
 
 }  // namespace
 
 std::string Labels::key() const {
-  constexpr int kVersion = 2;  // raise it whenever the same text would be read otherwise
+  constexpr int kVersion = 3;  // raise it whenever the same text would be read otherwise
   if (!is_wanted()) return "";
   std::string key = concat(kVersion, " ", objective_, " ", options_.per, " ", options_.source, " ",
                            options_.column, " ", options_.missing);
@@ -63,7 +70,10 @@ std::string Labels::key() const {
 // Of numbers -100 may be one.
 bool Labels::is_word_for_none(std::string_view text) const {
   if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
-  return text_pairs::is_word_for_none(text) || (!are_numbers() && number_of(text) == kIgnoreIndex);
+  if (text_pairs::is_word_for_none(text)) return true;
+  if (!are_numbers()) return number_of(text) == kIgnoreIndex;
+  const std::optional<double> value = written_number(text);
+  return value && std::isnan(*value);
 }
 
 SampleLabels Labels::of(const Samples& samples, uint64_t i) const {
