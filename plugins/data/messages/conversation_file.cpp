@@ -35,6 +35,7 @@ Table table_of(const Columns& columns, const std::vector<std::string>& names) {
 // By the names in the header row, whatever separates them.
 Table look_at_table(const std::string& path, const TextOptions& options) {
   text_pairs::Input input(path, nullptr);
+  text_pairs::skip_line_ends(input);
   std::string_view line = input.ahead();
   if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
   line = line.substr(0, line.find_first_of("\r\n"));
@@ -232,8 +233,8 @@ std::string note_of_unused(const std::vector<std::string>& names, const Columns&
 
 void read_texts(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
-  const std::vector<std::string> names =
-      text_pairs::column_names(source.paths.front(), source.format, record_keys(options.columns));
+  const std::vector<std::string> names = text_pairs::column_names(
+      source.paths.front(), source.format, record_keys(options.columns), hooks.on_bytes);
   if (const std::string note = note_of_unused(names, options.columns);
       options.answer_required && !note.empty())
     collector.report().notes += source.named + ": " + note + "\n";

@@ -100,13 +100,15 @@ struct Annotation {
 
 }  // namespace
 
-bool is_coco(const std::string& path) {
+bool is_coco(const std::string& path, const ReadHooks& hooks) {
   bool found = false;
   Lists lists([&](const std::string& list, Fields&& record) {
     found = is_picture(list, record) || is_annotation(list, record);
     return !found && list != "images" && list != "annotations";
   });
-  text_pairs::Input input(path, nullptr);
+  text_pairs::Input input(path, [&](uint64_t) {
+    if (hooks.on_bytes) hooks.on_bytes(0);  // only looked at: no progress, but it may be stopped
+  });
   json::sax_parse(Bytes(input), Bytes(), &lists, json::input_format_t::json, false);
   return found;
 }

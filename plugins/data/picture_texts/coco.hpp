@@ -5,8 +5,8 @@
 
 namespace pipeline::picture_texts {
 
-// Whether the file holds that, by its first record of a picture or a caption.
-bool is_coco(const std::string& path);
+// Whether the file holds that, by its first record of a picture or a caption. Hooks may throw to stop.
+bool is_coco(const std::string& path, const ReadHooks& hooks);
 
 // A sample is an annotation; its picture's name is that of the picture with its "image_id". Memory is that of
 // all names and captions, as these come in any order. Throws as read_conversations() does.

@@ -51,6 +51,7 @@ CaptionColumns as_named(CaptionColumns columns, const auto& has) {
 // By the header of its first file, whatever separates its names.
 CaptionColumns as_in_header(const CaptionColumns& columns, const sources::SourceFiles& source) {
   text_pairs::Input input(source.paths.front(), nullptr);
+  text_pairs::skip_line_ends(input);
   std::string_view line = input.ahead();
   line = line.substr(0, line.find_first_of("\r\n"));
   return as_named(columns, [&](const char* name) {
@@ -196,6 +197,7 @@ std::vector<std::string> keys_of(const CaptionColumns& columns) {
 void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
                         const messages::Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks) {
   report = {};
+  const bool is_of_coco = source.format == sources::Format::kJson && is_coco(source.paths.front(), hooks);
   messages::Collector collector(
       [&](const Conversation& one) { return problem_of(one, columns.answer_required); }, sink, report,
       hooks.threads);
@@ -205,7 +207,7 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
     read_pictures_with_texts(source, columns, collector, hooks);
   else if (source.format == sources::Format::kCsv || source.format == sources::Format::kTsv)
     read_captions(source, columns, collector, hooks);
-  else if (source.format == sources::Format::kJson && is_coco(source.paths.front()))
+  else if (is_of_coco)
     read_coco(source, columns, collector, hooks);
   else
     messages::read_objects(
@@ -217,12 +219,13 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
         },
         collector, hooks);
   report.require_used(source.named);
-  const bool has_no_columns = source.format == sources::Format::kTar ||
-                              source.format == sources::Format::kPictures ||
-                              (source.format == sources::Format::kJson && is_coco(source.paths.front()));
+  const bool has_no_columns =
+      source.format == sources::Format::kTar || source.format == sources::Format::kPictures || is_of_coco;
   if (has_no_columns || !columns.answer_required) return;
   std::vector<std::string> names =
-      text_pairs::column_names(source.paths.front(), source.format, keys_of(columns));
+      text_pairs::column_names(source.paths.front(), source.format, keys_of(columns), [&](uint64_t) {
+        if (hooks.on_bytes) hooks.on_bytes(source.bytes);  // all is read
+      });
   std::erase(names, columns.answers);
   const bool has_turns = std::ranges::any_of(names, [](const std::string& name) {
     return std::ranges::find(messages::kTurnKeys, name) != std::end(messages::kTurnKeys);

@@ -51,4 +51,9 @@ class Input {
   size_t at_ = 0, end_ = 0;
 };
 
+// To where a table begins: as those who read it, who look at its header pass over empty lines.
+inline void skip_line_ends(Input& input) {
+  while (input.peek() == '\n' || input.peek() == '\r') input.advance(1);
+}
+
 }  // namespace pipeline::text_pairs

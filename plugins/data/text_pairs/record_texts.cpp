@@ -35,21 +35,27 @@ const char* unit_of(sources::Format format) { return format == sources::Format::
 
 namespace {
 
-// The members that a file's partition adds to each of its records, but for what these have themselves, as
-// `"year":"2024"`.
-std::string members_of_partition(const std::string& path, sources::Format format,
-                                 const std::vector<std::string>& wanted) {
-  std::string members;
+// What a file's partition adds to each of its records, but for what these have themselves.
+struct Member {
+  std::string key, text;  // year, "year":"2024"
+};
+
+// Of Parquet, without those that are columns of the file.
+std::vector<Member> members_of_partition(const std::string& path, sources::Format format,
+                                         const std::vector<std::string>& wanted) {
+  std::vector<Member> members;
   const auto partition = sources::partition_of(path);
   if (partition.empty()) return members;
-  const std::vector<std::string> own = column_names(path, format, {});
+  std::vector<std::string> own;
+  if (format == sources::Format::kParquet) own = column_names(path, format, {});
   const auto has = [](const std::vector<std::string>& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
   for (const auto& [key, value] : partition)
     if ((wanted.empty() || has(wanted, key)) && !has(own, key))
-      members += (members.empty() ? "" : ",") + nlohmann::json(key).dump() + ":" +
-                 nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      members.push_back(
+          {key, nlohmann::json(key).dump() + ":" +
+                    nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)});
   return members;
 }
 
@@ -71,35 +77,48 @@ void for_each_own_record(const std::string& path, sources::Format format, const 
 
 void for_each_record(const std::string& path, sources::Format format, const RecordOptions& options,
                      const std::function<bool(const RecordText&)>& visit) {
-  const std::string members = members_of_partition(path, format, options.columns);
+  const std::vector<Member> members = members_of_partition(path, format, options.columns);
   if (members.empty()) return for_each_own_record(path, format, options, visit);
+  std::vector<std::string_view> keys;
+  for (const Member& member : members) keys.push_back(member.key);
   std::string whole;
   for_each_own_record(path, format, options, [&](const RecordText& record) {
     RecordText one = record;
     const size_t end = record.text.find_last_not_of(" \t\r\n");
-    if (!record.is_too_long && end != record.text.npos && record.text[end] == '}') {
-      whole = record.text.substr(0, end);
-      const size_t last = whole.find_last_not_of(" \t\r\n");
-      one.text = whole += (last != whole.npos && whole[last] != '{' ? "," : "") + members + "}";
+    if (record.is_too_long || end == record.text.npos || record.text[end] != '}') return visit(one);
+    const JsonFields own = pick_fields(record.text, keys, 0);  // each object of JSON has keys of its own
+    if (own.state != JsonFields::kOk) return visit(one);
+    whole = record.text.substr(0, end);
+    const size_t last = whole.find_last_not_of(" \t\r\n");
+    bool is_first = last == whole.npos || whole[last] == '{';
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (own.fields[i].state != JsonField::kAbsent) continue;
+      whole += (is_first ? "" : ",") + members[i].text;
+      is_first = false;
     }
+    one.text = whole += "}";
     return visit(one);
   });
 }
 
 std::vector<std::string> column_names(const std::string& path, sources::Format format,
-                                      const std::vector<std::string>& wanted) {
+                                      const std::vector<std::string>& wanted,
+                                      const std::function<void(uint64_t)>& on_block) {
   constexpr size_t kMostKeys = 1000;
   if (format == sources::Format::kParquet) return parquet::ParquetFile(path).columns();
   std::vector<std::string> names;
   if (format == sources::Format::kJson) {
-    for_each_own_record(path, format, {}, [&](const RecordText& record) {
+    RecordOptions options;
+    options.on_block = on_block;
+    for_each_own_record(path, format, options, [&](const RecordText& record) {
       JsonFields found = pick_fields(record.text, {}, kMostKeys);
       if (found.state == JsonFields::kOk) names = std::move(found.keys);
       return names.empty();
     });
     return names;
   }
-  Input input(path, nullptr);
+  Input input(path, on_block);
+  skip_line_ends(input);
   std::string_view line = input.ahead();
   if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
   line = line.substr(0, line.find_first_of("\r\n"));

@@ -33,9 +33,10 @@ void for_each_record(const std::string& path, sources::Format format, const Reco
 
 // What a file's columns are called: those of Parquet, of the header of a table, or the keys of the first
 // object in JSON. `wanted`: some that may be there, by which a table's separator is known. Empty: nobody
-// knows.
+// knows. on_block: as RecordOptions has it.
 std::vector<std::string> column_names(const std::string& path, sources::Format format,
-                                      const std::vector<std::string>& wanted);
+                                      const std::vector<std::string>& wanted,
+                                      const std::function<void(uint64_t)>& on_block = {});
 
 // For people, of those names the ones that are not `used`: `its columns "a" and "b" are not used`. Empty: all
 // are.

@@ -186,6 +186,7 @@ TEST_F(ConversationPictures, AreNamedAsInHuggingFacesFolders) {
   for (const auto& [name, text] : std::map<std::string, std::string>{
            {"metadata.jsonl", R"({"file_name":"p/1.jpg","text":"a cat"})"},
            {"metadata.csv", "file_name,text\np/1.jpg,a cat\n"},
+           {"blank.csv", "\n\r\nfile_name,text\np/1.jpg,a cat\n"},
            {"other.jsonl", R"({"file_name":"p/1.jpg","caption":"a cat","text":"another"})"}}) {
     const auto all = read(name, text);
     ASSERT_EQ(all.size(), 1u) << report_.table(name);

@@ -60,6 +60,8 @@ TEST(Pairs, FoldersOfAColumnsValuesAreThatColumn) {
   EXPECT_THAT(read("tables"), testing::HasSubstr(":d=e d s2|"));
   EXPECT_THAT(read("tables"), testing::HasSubstr(":en d s2|"));
   EXPECT_THAT(read("lines/*/*/0.jsonl"), testing::HasSubstr(":d=e d s1|"));
+  EXPECT_THAT(read("lines/*/*/0.jsonl"), testing::HasSubstr(":own e s1|"))
+      << "each record has keys of its own";
   EXPECT_THAT(read("lines"), testing::HasSubstr(":2 x y|")) << "null: the records' numbers";
   put("splits/split=train/a.jsonl", "{}\n");
   put("splits/split=test/a.jsonl", "{}\n");

@@ -115,7 +115,8 @@ std::string fill(samples::SampleWriter& writer, const TokenCacheSource& source,
   check_unchanged(source.files);
   const Columns& columns = source.columns;
   const std::vector<std::string> used{columns.first, columns.second, columns.id};
-  const auto names = text_pairs::column_names(source.files.paths.front(), source.files.format, used);
+  const auto names = text_pairs::column_names(source.files.paths.front(), source.files.format, used,
+                                              [&](uint64_t) { on_block(source.files.bytes); });
   if (const std::string note = text_pairs::note_of_unused(names, used);
       columns.second_required && !note.empty())
     report.files.front().report.notes.push_back(note);
