@@ -225,7 +225,8 @@ void read_rows(const std::string& path, Format format, const Columns& columns, T
   using Column = text_pairs::Column;
   std::vector<Column> wanted = {{.name = columns.sequence, .required = true},
                                 {.name = columns.id, .takes = Column::kTextOrInteger}};
-  for (const std::string& name : columns.others) wanted.push_back({.name = name, .takes = Column::kValues});
+  for (const std::string& name : columns.others)
+    wanted.push_back({.name = name, .takes = name == columns.listed ? Column::kLists : Column::kValues});
   text_pairs::read_table(
       path, format, wanted,
       [&](text_pairs::Row&& row) {
@@ -250,12 +251,15 @@ void read_sequences(const sources::SourceFiles& source, const Columns& columns,
           source.format == Format::kFasta ? read_fasta(input, taker) : read_stockholm(input, taker);
         } else {
           require_table(path, source.format);
+          std::string note;
+          if (path == source.paths.front()) {
+            std::vector<std::string> used{columns.sequence, columns.id};
+            used.insert(used.end(), columns.others.begin(), columns.others.end());
+            note = text_pairs::note_of_unused(
+                text_pairs::column_names(path, source.format, used, with_progress.on_block), used);
+          }
           read_rows(path, source.format, columns, taker, of_file, with_progress);
-          std::vector<std::string> used{columns.sequence, columns.id};
-          used.insert(used.end(), columns.others.begin(), columns.others.end());
-          const std::string note =
-              text_pairs::note_of_unused(text_pairs::column_names(path, source.format, used), used);
-          if (path == source.paths.front() && !note.empty()) of_file.notes.push_back(note);
+          if (!note.empty()) of_file.notes.push_back(note);
         }
         taker.tell();
         taker.require_proteins();

@@ -20,6 +20,7 @@ using text_pairs::SourceReport;
 struct Columns {
   std::string sequence = "sequence", id = "id";
   std::vector<std::string> others;  // names, text or numbers
+  std::string listed = {};          // that of them which may have lists, a value for each residue
 };
 
 // Of a record.

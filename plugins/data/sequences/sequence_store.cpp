@@ -66,6 +66,7 @@ files::Hash128 key_of(const sources::SourceFiles& source, const StoreOptions& op
   add(options.columns.sequence);
   add(options.columns.id);
   for (const std::string& name : options.columns.others) add(name);
+  add("lists of " + options.columns.listed);
   add(std::to_string(options.read.max_record_bytes) + " " +
       std::to_string(static_cast<int>(options.read.quotes)));
   return hasher.finish();

@@ -83,8 +83,9 @@ bool takes(const Column& column, JsonField::State state) {
       return column.takes != Column::kText;
     case JsonField::kNumber:
     case JsonField::kBool:
+      return column.takes == Column::kValues || column.takes == Column::kLists;
     case JsonField::kValues:
-      return column.takes == Column::kValues;
+      return column.takes == Column::kLists;
     default:
       return false;
   }

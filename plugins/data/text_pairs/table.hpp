@@ -21,7 +21,8 @@ struct Column {
   enum Takes {
     kText,
     kTextOrInteger,  // an id
-    kValues,         // also numbers, truth values (as 1 and 0) and lists of all these, comma by comma
+    kValues,         // also numbers, and truth values as 1 and 0
+    kLists,          // also lists of all these, comma by comma
   } takes = kText;
 };
 

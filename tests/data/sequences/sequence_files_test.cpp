@@ -115,7 +115,7 @@ TEST(Stockholm, BlocksAndAlignmentsAreJoined) {
 }
 
 TEST(Table, SequencesHaveColumnsBesideThem) {
-  const Columns columns{.others = {"split", "stability"}};
+  const Columns columns{.others = {"split", "stability"}, .listed = "stability"};
   const Read csv =
       read_text("a.csv", "id,sequence,split,stability\n1,ACD,train,0.5\n2,\"ac-d\",,\n", columns);
   EXPECT_THAT(csv.names, ElementsAre("1", "2"));
@@ -137,6 +137,13 @@ TEST(Table, SequencesHaveColumnsBesideThem) {
   EXPECT_EQ(json.others[1][1], "1");
   EXPECT_THAT(json.report.table("a.jsonl"), HasSubstr("\"stability\" is a list, line 3"));
   EXPECT_THAT(json.report.table("a.jsonl"), HasSubstr("the character \"1\" is no residue (\"z\"), line 4"));
+  const Read chains = read_text("b.jsonl",
+                                R"({"sequence": "ACD", "split": ["nucleus", "cytoplasm"], "id": "a"})"
+                                "\n"
+                                R"({"sequence": "WW", "split": "train", "id": "b"})",
+                                columns);
+  EXPECT_THAT(chains.names, ElementsAre("b")) << "several of a chain are no value";
+  EXPECT_THAT(chains.report.table("b.jsonl"), HasSubstr("\"split\" is a list, line 1"));
   EXPECT_THAT(error_of("a.csv", "id,seq\n1,ACD\n"), HasSubstr("no column \"sequence\"; the header has"));
 }
 

@@ -29,13 +29,16 @@ sequences::SequenceStore open_store(const fs::path& named, const ProteinData& op
   const std::string folder = cache_folder(options, context);
   const auto source = sources::find_and_hash(named.string(), folder, hooks, Content::kSequences);
   std::vector<std::string> others{options.data.split_column, options.data.cluster_column};
+  std::string listed;
   if (options.objective != kMasked) others.push_back(options.label.column);
+  if (options.objective != kMasked && options.label.is_per_residue()) listed = options.label.column;
   auto store =
       sequences::SequenceStore::open(source,
                                      {.cache_folder = folder,
                                       .columns = {.sequence = options.data.sequence_column,
                                                   .id = options.data.id_column,
-                                                  .others = std::move(others)},
+                                                  .others = std::move(others),
+                                                  .listed = std::move(listed)},
                                       .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
                                      hooks);
   const auto& report = store.report();
