@@ -154,9 +154,9 @@ TEST_F(Disturbed, ARunWhoseFilesAreTakenAwayFailsAndSaysWhatIsLost) {
 
 TEST_F(Disturbed, OneProcessThatHangsEndsAndSaysWhere) {
   const Result result = call("run", {"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
-                                     "task.plugin=stuck", "--set", "launch.stall_seconds=1"});
+                                     "task.plugin=stuck", "--set", "launch.stall_seconds=5"});
   EXPECT_EQ(result.code, 1) << result.out;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("error: no progress for 1"), HasSubstr(" in training, step 1"),
+  EXPECT_THAT(result.err, AllOf(HasSubstr("error: no progress for 5"), HasSubstr(" in training, step 1"),
                                 HasSubstr("hangs here, in training, step 1:\n  threads: main waits")));
 }
 
@@ -169,10 +169,14 @@ TEST_F(Disturbed, WithoutMemoryItSaysSoWhereverThatIs) {
   int failures = 0;
   for (int kib = 60'000; kib <= 460'000; kib += 40'000) {
     fs::remove_all(path("run"));
-    std::vector<std::string> limited = command("run");
-    limited.insert(limited.begin(),
+    const auto limited = [&](std::vector<std::string> words) {
+      words.insert(words.begin(),
                    {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
-    const Result result = Process(limited, folder_.path()).wait();
+      return Process(words, folder_.path()).wait();
+    };
+    // Where not even its libraries have room, the loader has the word.
+    if (limited(pipeline_command({"--version"})).code != 0) continue;
+    const Result result = limited(command("run"));
     if (result.code == 0) continue;
     ++failures;
     EXPECT_EQ(result.code, 1) << kib << ": " << result.err;

@@ -48,10 +48,14 @@ TEST(SplitList, TheKeyHasEachOptionAndTheListsContent) {
 }
 
 TEST(Labels, TheKeyHasEachOptionThatSaysWhatIsALabel) {
-  const std::vector<std::function<void(LabelConfig&)>> changes{
-      [](LabelConfig&) {}, [](LabelConfig& o) { o.per = "residue"; },
-      [](LabelConfig& o) { o.source = "backbone"; }, [](LabelConfig& o) { o.column = "stability"; },
-      [](LabelConfig& o) { o.missing = "-"; }};
+  const std::vector<std::function<void(LabelConfig&)>> changes{[](LabelConfig&) {},
+                                                               [](LabelConfig& o) { o.per = "residue"; },
+                                                               [](LabelConfig& o) { o.source = "backbone"; },
+                                                               [](LabelConfig& o) { o.column = "stability"; },
+                                                               [](LabelConfig& o) { o.missing = "-"; },
+                                                               [](LabelConfig& o) {
+                                                                 o.classes = {"a", "b"};
+                                                               }};
   std::set<std::string> keys;
   for (const std::string objective : {"classes", "numbers"})
     for (const auto& change : changes) {
