@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/descriptor.hpp"
+#include "core/base/file_lock.hpp"
 
 namespace pipeline::train {
 
@@ -72,7 +73,8 @@ class RunFolder {
 
   std::filesystem::path path_;
   std::optional<std::filesystem::path> moved_aside_;
-  Descriptor lock_, open_;  // of the folder
+  FileLock lock_;
+  Descriptor open_;  // the folder
 };
 
 }  // namespace pipeline::train
