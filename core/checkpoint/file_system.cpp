@@ -60,7 +60,7 @@ class RealFileSystem : public FileSystem {
     std::error_code error;
     const fs::path store = fs::path(path).parent_path();
     fs::create_directory(store, error);  // not what is around it: a run's folder that somebody has moved
-    if (!error) fs::create_directory(path, error);
+    if (!error || error == std::errc::file_exists) fs::create_directory(path, error);  // a file: says so
     if (error) fail(path + ": cannot be made", error.value());
   }
   void sync_folder(const std::string& path) override { RealFile(path, O_RDONLY | O_DIRECTORY).sync(); }
