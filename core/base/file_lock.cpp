@@ -61,14 +61,16 @@ FileLock::~FileLock() {
   if (held_) ::flock(held_.fd(), LOCK_UN);
 }
 
-std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std::string_view remedy) {
+std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std::string_view remedy,
+                                  const fs::path& shown) {
+  const auto fail = [&] { throw write_error(shown.empty() ? file : shown, errno, remedy); };
   constexpr auto kPatience = std::chrono::milliseconds(200);  // who only looks has it for a moment
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (true) {
     Descriptor held(above_standard(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
-    if (!held) throw write_error(file, errno, remedy);
+    if (!held) fail();
     if (::flock(held.fd(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) throw write_error(file, errno, remedy);
+      if (errno != EWOULDBLOCK) fail();
       owner = owner_in(held.fd());
       if (std::chrono::steady_clock::now() >= end) return std::nullopt;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -77,7 +79,7 @@ std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std:
     if (!is_still(file, held.fd())) continue;  // who had it has removed it
     const std::string me = fmt::format("{} on {}", ::getpid(), host_name());
     std::span<const std::byte> left = std::as_bytes(std::span(me));
-    if (::ftruncate(held.fd(), 0) != 0 || !write_all(held.fd(), left)) throw write_error(file, errno, remedy);
+    if (::ftruncate(held.fd(), 0) != 0 || !write_all(held.fd(), left)) fail();
     return FileLock(std::move(held));
   }
 }
@@ -88,7 +90,7 @@ OutputLock::OutputLock(const fs::path& output, const fs::path& place, std::strin
     const fs::path folder = fs::weakly_canonical(fs::absolute(place));
     fs::create_directories(folder.parent_path());
     file_ = lock_of(folder);
-    if (auto held = lock_file(file_, owner, remedy)) {
+    if (auto held = lock_file(file_, owner, remedy, output)) {
       held_ = std::move(*held);
       owner = owner_near(folder);
     }

@@ -31,9 +31,10 @@ class FileLock {
 };
 
 // The file, made if need be, locked as long as it is open; nothing where another process has it, and then
-// `owner` says which one: "process 12 on host". Throws write_error().
+// `owner` says which one: "process 12 on host". Throws write_error(), of what is `shown` where it is for
+// that.
 std::optional<FileLock> lock_file(const std::filesystem::path& file, std::string& owner,
-                                  std::string_view remedy = {});
+                                  std::string_view remedy = {}, const std::filesystem::path& shown = {});
 
 // While it lives no other process writes the same result, a result around it or one inside of it: what they
 // write is made of parts, and would be mixed. Its file, a hidden one beside the result, goes with it; one

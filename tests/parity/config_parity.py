@@ -29,8 +29,9 @@ LIKE_LLAMA = dict(
         "num_key_value_heads": (2, "language.num_key_value_heads"), "head_dim": (8, "language.head_dim"),
         "max_position_embeddings": (128, "language.max_position_embeddings"), "rms_norm_eps": (0.001, "language.norm_eps"),
         "initializer_range": (0.5, "language.initializer_range"), "attention_dropout": (0.25, "language.dropout"),
-        "tie_word_embeddings": (False, "language.tie_word_embeddings"), "rope_parameters": (ROPE, "language.rope_scaling.factor", 2.0)},
-    no_effect={"vocab_size": 1000},
+        "tie_word_embeddings": (False, "language.tie_word_embeddings"), "rope_parameters": (ROPE, "language.rope_scaling.factor", 2.0),
+        "vocab_size": (1000, "language.vocab_size")},
+    no_effect={},
     refused={"hidden_act": "gelu", "partial_rotary_factor": 0.5})
 
 
