@@ -94,7 +94,7 @@ TEST_F(Plan, AsksEveryStrategyAndLeavesNothing) {
   EXPECT_EQ(entries(folder()), left);
   const double bytes = 4 * plan["trainable_parameters"].get<double>();
   EXPECT_EQ(plan["steps"], 12);
-  EXPECT_EQ(plan["samples"], 40);
+  EXPECT_EQ(plan["samples"], 41);
   EXPECT_TRUE(row(plan, "ddp")["configured"].get<bool>());
   // G = W = 4 bytes, one micro-batch of each process, N = 4.
   const std::map<std::string, double> sent{
