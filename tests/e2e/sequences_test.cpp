@@ -193,7 +193,7 @@ TEST_F(Sequences, TrainAlikeOnAnyNumberOfProcesses) {
 
 TEST_F(Sequences, VariantsOfARuinedModelAreAnError) {
   ASSERT_EQ(call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
-                         "train.max_steps=1", "--set", "evaluate.every=0"})
+                         "train.max_steps=1", "--set", "evaluate.every=0", "--set", "evaluate.at_end=false"})
                 .code,
             0);
   const Protein& protein = proteins_.front();

@@ -174,8 +174,9 @@ void ProcessGroup::on_failure(const peers::Failure& failure) {
 // This rank does nothing: what of it?
 void ProcessGroup::tell_where(const peers::Failure& failure) {
   tell(failure);
-  std::string text =
-      fmt::format("rank {} (host {}) hangs here, in {}:\n", world_.rank, host_name(), phase_now());
+  const std::string phase = phase_now();
+  std::string text = fmt::format("rank {} (host {}) hangs here, in {}:\n", world_.rank, host_name(),
+                                 phase.empty() ? "its start" : phase);
   text += stacks_now();  // to ask for them may wake up what hangs
   fmt::print(standard_error(), "{}", printable(text));
   log_.file_only(text);

@@ -7,6 +7,7 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/program.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/config/document.hpp"
@@ -144,7 +145,7 @@ std::vector<config::ModelOption> options_of_run(const plugins::Plugin& task,
       continue;
     said.push_back({.key = key,
                     .value = stored->second,
-                    .from = source.from,
+                    .from = as_shown(source.from),
                     .must_be = (option.flags & PL_OPTION_OF_MODEL) != 0 && !source.goes_on,
                     .base = source.base});
   }
