@@ -19,7 +19,11 @@ void Trainer::end_if_lost(const std::string& lost) {
   is_ending_ = true;
   const bool has_place = processes_.on_first("looking at the run folder", [this] {
     if (!folder_.is_in_place()) return std::string("no");
-    folder_.lock_again();
+    try {
+      folder_.lock_again();
+    } catch (const Error&) {  // it is being removed right now
+      return std::string("no");
+    }
     return std::string("yes");
   }) == "yes";
   if (has_place) save(true);

@@ -446,7 +446,7 @@ TEST_F(Labels, OfARuinedModelAreAnErrorWithSampleAndColumn) {
     label.insert(label.end(), {"run.dir=" + label.at(1) + std::to_string(label.size()), "optimizer.kind=sgd",
                                "optimizer.lr=1e30"});
     std::vector<std::string> one_step = label;
-    one_step.insert(one_step.end(), {"train.max_steps=1", "evaluate.every=0"});
+    one_step.insert(one_step.end(), {"train.max_steps=1", "evaluate.every=0", "evaluate.at_end=false"});
     const Result run = call("run", words(one_step));
     ASSERT_EQ(run.code, 0) << run.out << run.err;
     for (const char* verb : {"evaluate", "predict"}) {
@@ -454,10 +454,6 @@ TEST_F(Labels, OfARuinedModelAreAnErrorWithSampleAndColumn) {
       EXPECT_EQ(result.code, 2) << result.out;
       EXPECT_THAT(result.err, HasSubstr("sample \"m0\": prediction is nan, must be a number")) << verb;
     }
-    one_step.back() = "evaluate.every=1";
-    const Result diverged = call("run", words(one_step));
-    EXPECT_EQ(diverged.code, 2) << diverged.out;
-    EXPECT_THAT(diverged.err, HasSubstr("the evaluation after step 1 gave loss nan"));
   }
 }
 
