@@ -104,8 +104,8 @@ OutputLock::OutputLock(const fs::path& output, const fs::path& place, std::strin
 
 OutputLock::~OutputLock() {
   std::error_code ignored;
-  if (is_still(file_, held_.fd()))
-    fs::remove(file_, ignored);  // before it is unlocked: the next one makes another
+  // Before it is unlocked: the next one makes another.
+  if (is_still(file_, held_.fd())) fs::remove(file_, ignored);
 }
 
 }  // namespace pipeline

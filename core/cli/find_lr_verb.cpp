@@ -100,8 +100,8 @@ int find_lr(const ConfigArgs& args, const train::RateTestArgs& test_args, const 
   return with_workspace(args, true, [&](const train::Workspace& workspace) {
     const fs::path folder = output.empty() ? fs::path(train::run_dir(workspace.config).string() + "-find-lr")
                                            : from_start(output);
-    const OutputLock lock(folder, folder / "find-lr",
-                          kRemedy);  // before the work, in the folder: what is around it may not be ours
+    // Before the work. In the folder, as what is around it may not be ours to write to.
+    const OutputLock lock(folder, folder / "find-lr", kRemedy);
     on_disk(kRemedy, [&] { fs::create_directories(folder); });
     train::RateTest test;
     train::RateTestArgs all = test_args;

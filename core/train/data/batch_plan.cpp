@@ -82,20 +82,19 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
   } else if (is_auto) {
     plan.micro_batch = plan.largest_choice(kDefaultMicroBatch);
   } else {
-    plan.micro_batch =
-        micro_batch.value_or(largest_divisor(per_device ? *per_device : batch, kDefaultMicroBatch));
+    const uint64_t own = per_device ? *per_device : batch;
+    plan.micro_batch = micro_batch.value_or(largest_divisor(own, kDefaultMicroBatch));
     if (batch % plan.micro_batch != 0)
       throw config.error("train.micro_batch",
                          fmt::format("the global batch of {} is not a multiple of the micro-batch of {}: use "
                                      "train.micro_batch = {}, or train.global_batch = {}",
                                      batch, plan.micro_batch, nearest_divisors(batch, plan.micro_batch),
                                      nearest_multiples(batch, plan.micro_batch)));
-    const uint64_t wanted = std::min(per_device ? *per_device : batch, kDefaultMicroBatch);
-    if (is_default && plan.micro_batch < wanted)
+    const uint64_t wanted = std::min(own, kDefaultMicroBatch);
+    if (is_default && plan.micro_batch < wanted && plan.gave_way.empty())
       plan.gave_way = fmt::format(
           "train.micro_batch is {} here, as the default of {} does not divide the batch of {}: a batch with "
-          "a "
-          "larger divisor is faster",
+          "a larger divisor is faster",
           plan.micro_batch, wanted, batch);
     if (is_default && gives_way && batch >= world && batch / plan.micro_batch < world) {
       const uint64_t usual = plan.micro_batch;

@@ -18,6 +18,7 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/launch/process.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/session/extra_state.hpp"
@@ -64,20 +65,13 @@ class PrepareLock {
  public:
   explicit PrepareLock(const fs::path& folder);
 
-  // Also where a child that the task has forked has the file open.
-  ~PrepareLock() {
-    if (held_) ::flock(file_.fd(), LOCK_UN);
-  }
-  PrepareLock(const PrepareLock&) = delete;
-  PrepareLock& operator=(const PrepareLock&) = delete;
-
   bool try_once();
   // Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
   void wait(observe::Log& log, const std::function<bool()>& cancelled);
 
  private:
   fs::path folder_;
-  Descriptor file_;
+  FileLock file_;  // once it is held
   bool held_ = false;
 };
 
@@ -91,7 +85,7 @@ PrepareLock::PrepareLock(const fs::path& folder) : folder_(folder) {
                     "to; where it is not set, it is below XDG_CACHE_HOME or HOME",
                     folder.string(), made.message()));
   const fs::path file = folder / ".prepare.lock";
-  file_ = Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
   if (!file_)
     throw Error(PL_ERROR_CONFIG,
                 fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",

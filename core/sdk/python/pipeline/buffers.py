@@ -80,11 +80,10 @@ class Buffers:
 
     def _check(self, by_value):
         """Finds what has changed and refuses what may not. By value: batch_norm(), among others, raises no version."""
-        made_on_the_way = {prefix + name for prefix, module in self._modules for name in module._non_persistent_buffers_set} - self._built_with
         is_new = False
         for holder, name, buffer, full_name in self._places:
             if holder.get(name) is not buffer and buffer is not None:
-                if full_name in made_on_the_way:  # and said to be no state: a mask that grows
+                if full_name not in self._built_with and self._is_no_state(full_name):  # a mask that grows
                     self._as_built.pop(full_name, None)
                     is_new = True
                     continue
@@ -113,6 +112,9 @@ class Buffers:
                             f"{'with persistent=True' if lost in self._built_with else 'in build_model()'}")
         if changed and self._refusal:
             raise ConfigError(f"training changes the buffer {changed[0]}, {self._refusal}")
+
+    def _is_no_state(self, full_name):
+        return any(prefix + name == full_name for prefix, module in self._modules for name in module._non_persistent_buffers_set)
 
     def restore(self, values):
         """From a checkpoint: {name: tensor}."""
