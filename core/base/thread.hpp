@@ -14,8 +14,9 @@
 
 namespace pipeline {
 
-// A thread that receives no signals: those are for the main thread. `name` has at most 15 bytes. Throws Error
-// where the system gives none.
+// A thread that receives no signals: those are for the main thread. `name`: static, at most 15 bytes; the
+// thread has it before it works, as it may end with its first words. Throws Error where the system gives
+// none.
 inline std::thread start_thread(const char* name, std::function<void()> work) {
   sigset_t all, before;
   ::sigfillset(&all);
@@ -23,7 +24,10 @@ inline std::thread start_thread(const char* name, std::function<void()> work) {
   std::thread thread;
   int problem = 0;
   try {
-    thread = std::thread(std::move(work));
+    thread = std::thread([name, work = std::move(work)] {
+      ::pthread_setname_np(::pthread_self(), name);
+      work();
+    });
   } catch (const std::system_error& error) {
     problem = error.code().value();
   }
@@ -32,7 +36,6 @@ inline std::thread start_thread(const char* name, std::function<void()> work) {
     throw Error(PL_ERROR_OUT_OF_MEMORY,
                 std::string("the system gives no thread (") + name + "): " + std::strerror(problem) +
                     ": raise the limit of memory or of processes (ulimit -v, ulimit -u)");
-  ::pthread_setname_np(thread.native_handle(), name);
   return thread;
 }
 
