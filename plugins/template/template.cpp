@@ -37,7 +37,6 @@ struct Network : torch::nn::Module {
 class Sine : public pipeline::TorchTask<Config, Network, Batch> {
  public:
   using TorchTask::TorchTask;
-
   // Data.
   void open_data() override {}  // a real task reads its files here
   uint64_t sample_count(pipeline::Split split) const override {
