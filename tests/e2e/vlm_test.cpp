@@ -389,17 +389,17 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
                         "the rest fresh"));
   EXPECT_EQ(read_text(path("parts/origin.txt")),
             "task.vision.init_from = whole\ntask.language.init_from = whole\n");
-  EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that .*/whole does not have, "
+  EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that whole does not have, "
                                                 "from number 332 on"));
-  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of vision.\\* from .*/whole"));
-  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of language.\\* from .*/whole"));
+  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of vision.\\* from whole"));
+  EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of language.\\* from whole"));
 
   // The folder brings its tokenizer.
   const std::vector<std::string> own{"--set", "run.dir=other",    "--set", "task.language.init_from=whole",
                                      "--set", "train.max_steps=1"};
   const Result other = call("run", own);
   EXPECT_EQ(other.code, 0) << other.out << other.err;
-  EXPECT_THAT(other.out, testing::ContainsRegex("from .*/whole/config.json: .*task.tokenizer.path = "));
+  EXPECT_THAT(other.out, testing::ContainsRegex("from whole/config.json: .*task.tokenizer.path = "));
   for (const char* file : {"tokenizer.model", "tokenizer.json"}) fs::remove(path("whole") / file);
   fs::remove_all(path("other"));
   EXPECT_THAT(call("check", own).err,

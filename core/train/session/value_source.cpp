@@ -53,7 +53,8 @@ std::string origin_of(const ValueSource& source) {
   return config::absolute_path(weights, source.base);
 }
 
-// A plugin's answers, as the configuration takes them.
+// A plugin's answers, as the configuration takes them. Paths among them are as the user would write them:
+// what an adapter calls its model goes out with it, and must mean nothing of this machine.
 struct Answers {
   const plugins::Plugin& task;
   std::vector<config::ModelOption> said;
@@ -68,8 +69,8 @@ struct Answers {
     return guard([&] {
       auto& answers = *static_cast<Answers*>(user);
       answers.said.push_back({.key = std::string(view(key)),
-                              .value = std::string(view(toml)),
-                              .from = std::string(view(from)),
+                              .value = with_shown_paths(view(toml)),
+                              .from = with_shown_paths(view(from)),
                               .must_be = answers.is_of_model(view(key))});
     });
   }
