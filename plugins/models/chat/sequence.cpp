@@ -58,4 +58,15 @@ Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
   return result;
 }
 
+size_t fewest(size_t from, size_t end, const std::function<bool(size_t count)>& is_enough) {
+  while (from < end) {
+    const size_t middle = from + (end - from) / 2;
+    if (is_enough(middle))
+      end = middle;
+    else
+      from = middle + 1;
+  }
+  return from;
+}
+
 }  // namespace pipeline::chat

@@ -1,6 +1,7 @@
 // A conversation's tokens as a model learns them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -27,5 +28,9 @@ bool fits(const ChatTokens& chat, int64_t max_tokens);
 // left. What follows the last answer goes, unless all is learnt or there is no answer.
 Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
                        const std::function<bool(size_t message)>& learns);
+
+// How many of the oldest questions go, so that what is left fits: the smallest count of [from, end) that is
+// enough, `end` where none is. Found by halving, as what is enough stays so with more.
+size_t fewest(size_t from, size_t end, const std::function<bool(size_t count)>& is_enough);
 
 }  // namespace pipeline::chat

@@ -73,16 +73,14 @@ TokenIndex::Found TokenIndex::first(std::string_view text, size_t from) const {
     const Token* longest = nullptr;
     // Of the tokens, which are sorted, those that begin as the text does from `at`: fewer with each byte, and
     // the shortest of them comes first.
-    auto all = std::ranges::subrange(tokens_);
-    for (size_t bytes = 0; !all.empty(); ++bytes) {
-      if (all.front().text.size() == bytes) {
-        longest = &all.front();
-        all.advance(1);
-      }
+    auto first = tokens_.begin(), end = tokens_.end();
+    for (size_t bytes = 0; first != end; ++bytes) {
+      if (first->text.size() == bytes) longest = &*first++;
       if (at + bytes == text.size()) break;
-      all = std::ranges::equal_range(
-          all, static_cast<uint8_t>(text[at + bytes]), {},
-          [&](const Token& token) { return static_cast<uint8_t>(token.text[bytes]); });
+      const auto byte = static_cast<uint8_t>(text[at + bytes]);
+      const auto byte_of = [&](const Token& token) { return static_cast<uint8_t>(token.text[bytes]); };
+      first = std::ranges::lower_bound(first, end, byte, {}, byte_of);
+      end = std::ranges::upper_bound(first, end, byte, {}, byte_of);
     }
     if (longest != nullptr) return {longest, at};
   }
@@ -106,14 +104,14 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
 void AddedTokens::cut(std::string_view text, SpecialTokens special,
                       const std::function<void(std::string_view)>& plain,
                       const std::function<void(int32_t)>& token, bool is_composed) const {
-  const auto& [first, rest] = lists_[special == SpecialTokens::kRecognize];
+  const auto& lists = lists_[special == SpecialTokens::kRecognize];
   const auto cut_rest = [&](std::string_view part) {
     cut_at(
-        rest, part, 0, part.size(), [&](size_t from, size_t to) { plain(part.substr(from, to - from)); },
-        token);
+        lists[1], part, 0, part.size(),
+        [&](size_t from, size_t to) { plain(part.substr(from, to - from)); }, token);
   };
   cut_at(
-      first, text, 0, text.size(),
+      lists[0], text, 0, text.size(),
       [&](size_t begin, size_t end) {
         std::string kept;
         const std::string_view part = text.substr(begin, end - begin);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 
 #include "plugins/data/text_pairs/pairs.hpp"
 
@@ -24,7 +23,7 @@ std::vector<size_t> questions_of(const Conversation& conversation) {
 }
 
 // One that does not fit without so few of its oldest questions that it does; without all but the last one
-// where nothing helps. Found by halving: without more of them it is not longer.
+// where nothing helps.
 Conversation shortened(const Conversation& conversation,
                        const std::function<bool(const Conversation& shorter)>& fits) {
   const std::vector<size_t> questions = questions_of(conversation);
@@ -35,10 +34,7 @@ Conversation shortened(const Conversation& conversation,
                      kept.turns.begin() + static_cast<std::ptrdiff_t>(questions[count]));
     return kept;
   };
-  const auto counts = std::views::iota(size_t{1}, questions.size() - 1);
-  const auto helps =
-      std::ranges::partition_point(counts, [&](size_t count) { return !fits(without(count)); });
-  return without(1 + static_cast<size_t>(helps - counts.begin()));
+  return without(fewest(1, questions.size() - 1, [&](size_t count) { return fits(without(count)); }));
 }
 
 ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format) {

@@ -59,9 +59,9 @@ std::optional<double> number_of(std::string_view text) {
 }  // namespace
 
 std::string Labels::key() const {
-  constexpr int kVersion = 3;  // raise it whenever the same text would be read otherwise
+  constexpr int kReading = 3;  // raise it whenever the same text would be read otherwise
   if (!is_wanted()) return "";
-  std::string key = concat(kVersion, " ", objective_, " ", options_.per, " ", options_.source, " ",
+  std::string key = concat(kReading, " ", objective_, " ", options_.per, " ", options_.source, " ",
                            options_.column, " ", options_.missing);
   for (const std::string& name : options_.classes) key += concat("\n", name.size(), " ", name);
   return key;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <ranges>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -105,12 +104,9 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
   };
   const auto room = static_cast<size_t>(std::max<int64_t>(max_tokens_ - new_tokens, 1));
   if (std::vector<int64_t> tokens = without(0); tokens.size() <= room) return tokens;
-  // Found by halving: without more of them it is not longer.
-  const auto counts = std::views::iota(size_t{1}, may_go.size() + 1);
-  const auto helps =
-      std::ranges::partition_point(counts, [&](size_t count) { return without(count).size() > room; });
-  return helps == counts.end() ? std::vector<int64_t>()
-                               : without(1 + static_cast<size_t>(helps - counts.begin()));
+  const size_t count =
+      fewest(1, may_go.size() + 1, [&](size_t count) { return without(count).size() <= room; });
+  return count > may_go.size() ? std::vector<int64_t>() : without(count);
 }
 
 std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t question) const {
