@@ -52,6 +52,8 @@ class Checkpointer {
   // Is there a checkpoint of this step, and (`with_metric`) one that says how good it is?
   bool saved(uint64_t step, bool with_metric) const;
   void continue_from(uint64_t step, bool has_metric);
+  // The last checkpoint was lost: its step is to be saved again. All ranks together.
+  void forget_saved() { saved_step_ = ~uint64_t{0}; }
 
  private:
   std::vector<std::string> ruined_on_any_rank(const checkpoint::PieceSource& pieces) const;

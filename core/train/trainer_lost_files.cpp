@@ -17,15 +17,17 @@ std::string Trainer::lost(bool at_end) const {
 void Trainer::end_if_lost(const std::string& lost) {
   if (lost.empty()) return;
   is_ending_ = true;
-  const bool has_place = processes_.on_first("looking at the run folder", [this] {
+  const std::string place = processes_.on_first("looking at the run folder", [this] {
     if (!folder_.is_in_place()) return std::string("no");
     try {
       folder_.lock_again();
     } catch (const Error&) {  // it is being removed right now
       return std::string("no");
     }
-    return std::string("yes");
-  }) == "yes";
+    return std::string(checkpointer_.lost().empty() ? "yes" : "without its last checkpoint");
+  });
+  const bool has_place = place != "no";
+  if (place == "without its last checkpoint") checkpointer_.forget_saved();
   if (has_place) save(true);
   log_.console().status({});
   if (!processes_.is_first()) throw Error(PL_ERROR_PEER, lost);
