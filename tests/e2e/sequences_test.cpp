@@ -213,7 +213,7 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   write_text(path("dms.csv"), "id,mutation,dms\nP0," + proteins_.front().letters.substr(0, 1) + "1W,2\nP0," +
                                   proteins_.front().letters.substr(1, 1) + "2G,1\nP1,W999A,1\n");
   std::string many;  // so many that a prediction can be ended within
-  for (int i = 0; i < 40; ++i)
+  for (int i = 0; i < 10; ++i)
     for (const Protein& protein : proteins_) many += ">" + protein.name + "\n" + protein.letters + "\n";
   write_text(path("many.fasta"), many);
   const auto words = [&](const std::string& output) {
@@ -227,8 +227,8 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   const Result whole = call("predict", words("whole.csv"));
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
   EXPECT_THAT(whole.out,
-              AllOf(HasSubstr("80 scored (masked), in variants.csv"),
-                    HasSubstr("40 of 120 mutations have no score, and their problem beside them: W999A: "
+              AllOf(HasSubstr("20 scored (masked), in variants.csv"),
+                    HasSubstr("10 of 30 mutations have no score, and their problem beside them: W999A: "
                               "there is no residue 999; they are numbered 1 to 40")));
 
   std::vector<std::string> command = words("killed.csv");
@@ -236,7 +236,7 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   Process process(pipeline_command(command), folder());
   ASSERT_TRUE(eventually([&] {
     const auto progress = nlohmann::json::parse(read_text(path("killed.csv.progress")), nullptr, false);
-    return progress.is_object() && progress["samples"].get<int>() > 100;
+    return progress.is_object() && progress["samples"].get<int>() > 30;
   }));
   process.signal(SIGKILL);
   process.wait();
@@ -260,7 +260,7 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   EXPECT_EQ(over.code, 2);
   EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));
   EXPECT_EQ(read_text(path("many.fasta")), many);
-  // Names that are there 40 times have numbers in the files.
+  // Names that are there 10 times have numbers in the files.
   EXPECT_TRUE(fs::exists(path("whole-files/sp-P0-FAM0_X~1-residues.csv")));
 }
 

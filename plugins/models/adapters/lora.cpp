@@ -189,12 +189,14 @@ ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& al
                                    return means(pattern, target);
                                  }))
       result.targets.push_back(target);
-  for (const auto& [key, texts] : {std::pair(kRanks, &config.rank_pattern), {kAlphas, &config.alpha_pattern}})
-    for (const std::string& text : *texts)
-      if (const std::string pattern = pattern_of(key, text).first; std::ranges::none_of(
-              result.targets, [&](const LoraTarget& target) { return fits(key, pattern, target.module); })) {
+  for (const auto& of : {std::pair(kRanks, &config.rank_pattern), {kAlphas, &config.alpha_pattern}})
+    for (const std::string& text : *of.second)
+      if (const std::string pattern = pattern_of(of.first, text).first;
+          std::ranges::none_of(result.targets, [&](const LoraTarget& target) {
+            return fits(of.first, pattern, target.module);
+          })) {
         result.problem =
-            concat("have no matrix that ", key, " means by \"", pattern, "\"",
+            concat("have no matrix that ", of.first, " means by \"", pattern, "\"",
                    result.targets.empty() ? "" : concat("; the first is ", result.targets.front().module));
         return result;
       }

@@ -95,8 +95,8 @@ std::vector<std::pair<size_t, size_t>> ChatFormat::said(const ordered_json& conv
   if (alone.empty()) return {};
   // The white space around what is said may be in the text, or the template takes it away: before, behind.
   for (const auto& space : {std::pair(true, true), {false, false}, {true, false}, {false, true}}) {
-    const std::vector<std::string> around = parts(
-        2, [&](ordered_json& content, size_t i) { put_marks(content, i, space.first, space.second); });
+    const std::vector<std::string> around =
+        parts(2, [&](ordered_json& content, size_t i) { put_marks(content, i, space.first, space.second); });
     std::vector<std::pair<size_t, size_t>> found;
     size_t at = 0;
     bool is_same = !around.empty();

@@ -107,8 +107,8 @@ void AddedTokens::cut(std::string_view text, SpecialTokens special,
   const auto& lists = lists_[special == SpecialTokens::kRecognize];
   const auto cut_rest = [&](std::string_view part) {
     cut_at(
-        lists[1], part, 0, part.size(),
-        [&](size_t from, size_t to) { plain(part.substr(from, to - from)); }, token);
+        lists[1], part, 0, part.size(), [&](size_t from, size_t to) { plain(part.substr(from, to - from)); },
+        token);
   };
   cut_at(
       lists[0], text, 0, text.size(),
