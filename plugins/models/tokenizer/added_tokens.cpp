@@ -56,8 +56,8 @@ void cut_at(const TokenIndex& tokens, std::string_view text, size_t done, size_t
 
 TokenIndex::TokenIndex(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   std::ranges::stable_sort(tokens_, {}, &Token::text);
-  const auto [same, end] = std::ranges::unique(tokens_, {}, &Token::text);  // composed, they may be
-  tokens_.erase(same, end);
+  const auto same = [](const Token& a, const Token& b) { return a.text == b.text; };  // composed, they may be
+  tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());
   for (const Token& token : tokens_) begins_[static_cast<uint8_t>(token.text[0])] = true;
   if (std::ranges::count(begins_, true) == 1) first_byte_ = tokens_[0].text[0];
 }
