@@ -104,8 +104,8 @@ std::vector<int64_t> Chat::prompt(const Conversation& conversation, size_t quest
   };
   const auto room = static_cast<size_t>(std::max<int64_t>(max_tokens_ - new_tokens, 1));
   if (std::vector<int64_t> tokens = without(0); tokens.size() <= room) return tokens;
-  const size_t count =
-      chat::fewest(1, may_go.size() + 1, [&](size_t count) { return without(count).size() <= room; });
+  const auto fits = [&](size_t count) { return without(count).size() <= room; };
+  const size_t count = chat::fewest(1, may_go.size() + 1, fits);
   return count > may_go.size() ? std::vector<int64_t>() : without(count);
 }
 
