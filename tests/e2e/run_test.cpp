@@ -256,7 +256,8 @@ TEST_F(Run, AStopIsHeardWhateverATaskDoes) {
     fs::remove(path(slot));
     if (std::string_view(verb) == "run") fs::remove_all(path("run"));
     Process process(with(verb, std::string("deaf_") + slot), folder_.path());
-    ASSERT_TRUE(eventually([&] { return fs::exists(path(slot)); })) << verb;
+    const fs::path begun = path(slot);
+    ASSERT_TRUE(eventually([&] { return fs::exists(begun); })) << verb;
     const auto begin = std::chrono::steady_clock::now();
     process.signal(SIGTERM);
     const Result result = process.wait();
