@@ -132,15 +132,17 @@ TEST(Agree, OneProcessAgreesWithItself) {
 // More than is exchanged at once, of one rank, of all and of none.
 TEST(Gather, TakesAnyLength) {
   std::vector<std::string> texts{std::string(100, 'a') + "1", "", std::string("\0x", 2)};
-  for (const auto& [to, limit] : {std::pair(ProcessGroup::To::all, 7),
-                                  {ProcessGroup::To::first, 7},
-                                  {ProcessGroup::To::all, 1000},
-                                  {ProcessGroup::To::all, 1}}) {
+  struct Exchange {
+    ProcessGroup::To to;
+    size_t limit;
+  };
+  using To = ProcessGroup::To;
+  for (const Exchange& exchange : {Exchange{To::all, 7}, {To::first, 7}, {To::all, 1000}, {To::all, 1}}) {
     const auto all = on_ranks<std::vector<std::string>>(
-        3, [&](size_t rank, ProcessGroup& group) { return group.gather("texts", texts[rank], to); },
-        static_cast<size_t>(limit));
+        3, [&](size_t rank, ProcessGroup& group) { return group.gather("texts", texts[rank], exchange.to); },
+        exchange.limit);
     for (size_t rank = 0; rank < 3; ++rank)
-      EXPECT_EQ(all[rank], rank == 0 || to == ProcessGroup::To::all ? texts : std::vector<std::string>{});
+      EXPECT_EQ(all[rank], rank == 0 || exchange.to == To::all ? texts : std::vector<std::string>{});
     texts[1] += "more";
   }
 }

@@ -73,7 +73,7 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
   EXPECT_TRUE(differs([](auto& s) { s.quotes = text_pairs::Quotes::kText; }));
   EXPECT_TRUE(differs([](auto& s) { s.part.held_out = 0.5; }));
-  EXPECT_NE(files::Part(0.5, false).key(), files::Part(0.5, true).key());
+  EXPECT_NE((files::Part{0.5, false}).key(), (files::Part{0.5, true}).key());
   EXPECT_TRUE(
       differs([&](auto& s) { s.files = files_at(folder_.write("changed.jsonl", kThreePairs + "\n")); }));
   EXPECT_FALSE(differs([&](auto& s) { s.files = files_at(folder_.write("renamed.jsonl", kThreePairs)); }));
