@@ -314,11 +314,14 @@ LabelRecord LabelRecord::unpack(std::string_view bytes) {
   LabelRecord record;
   uint64_t numbers = 0;
   if (!files::take(bytes, record.cluster) || !files::take(bytes, numbers)) return record;
-  record.right.resize(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)));
-  std::memcpy(record.right.data(), bytes.data(), record.right.size() * sizeof(double));
-  bytes.remove_prefix(record.right.size() * sizeof(double));
-  record.values.resize(bytes.size() / sizeof(float));
-  std::memcpy(record.values.data(), bytes.data(), record.values.size() * sizeof(float));
+  const auto take_numbers = [&bytes](size_t count, auto& into) {
+    into.resize(count);
+    const size_t size = count * sizeof(into[0]);
+    if (size > 0) std::memcpy(into.data(), bytes.data(), size);
+    bytes.remove_prefix(size);
+  };
+  take_numbers(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)), record.right);
+  take_numbers(bytes.size() / sizeof(float), record.values);
   return record;
 }
 
