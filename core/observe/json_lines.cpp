@@ -21,14 +21,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNan = "NaN", kInfinity = "Infinity", kMinusInfinity = "-Infinity";
 
-bool is_not_finite(const Json& value) {
-  return value.is_number_float() && !std::isfinite(value.get<double>());
-}
-
-std::string_view word_for(double value) {
-  return std::isnan(value) ? kNan : value > 0 ? kInfinity : kMinusInfinity;
-}
-
 // With bare words, as Python writes them, in quotes.
 std::string with_quoted_words(const std::string& line) {
   if (line.find(kNan) == std::string::npos && line.find(kInfinity) == std::string::npos) return line;
@@ -71,6 +63,11 @@ std::optional<uint64_t> integer_in(const std::string& line, const std::string& k
 
 }  // namespace
 
+Json json_of(double value) {
+  if (std::isfinite(value)) return value;
+  return std::string(std::isnan(value) ? kNan : value > 0 ? kInfinity : kMinusInfinity);
+}
+
 std::optional<double> figure_of(const Json& value) {
   using Limits = std::numeric_limits<double>;
   if (value.is_number()) return value.get<double>();
@@ -86,7 +83,7 @@ std::optional<double> figure_of(const Json& value) {
 bool JsonLines::append(const Json& line) {
   Json strict = line;
   for (Json& value : strict)
-    if (is_not_finite(value)) value = std::string(word_for(value.get<double>()));
+    if (value.is_number_float()) value = json_of(value.get<double>());
   // Text from data may hold invalid UTF-8.
   return file_.append(strict.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
 }

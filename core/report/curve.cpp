@@ -1,8 +1,8 @@
 #include "core/report/curve.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr uint64_t kNone = 0x7ff8'0000'0000'4e4f;  // the bits of a NaN that no arithmetic makes
 
 Error line_error(const std::string& file, size_t line, const std::string& problem) {
   return Error(PL_ERROR_CONFIG, fmt::format("{}:{}: {}", file, line, problem));
@@ -40,6 +40,9 @@ std::optional<uint64_t> whole_number(const Json& value) {
 }
 
 }  // namespace
+
+double missing() { return std::bit_cast<double>(kNone); }
+bool is_missing(double value) { return std::bit_cast<uint64_t>(value) == kNone; }
 
 const std::vector<double>* Curve::find(const std::string& name) const {
   const auto found = figures.find(name);
@@ -65,10 +68,10 @@ void CurveReader::add(size_t line, const Json& object) {
     if (!figure && name == loss_) throw value_error(file_, line, name, value, "must be a number");
     if (!figure) continue;
     std::vector<double>& column = curve_.figures[name];
-    column.resize(row, kNone);
-    column.push_back(*figure);
+    column.resize(row, missing());
+    column.push_back(value.is_null() && name != loss_ ? missing() : *figure);
   }
-  for (auto& [name, column] : curve_.figures) column.resize(row + 1, kNone);
+  for (auto& [name, column] : curve_.figures) column.resize(row + 1, missing());
 }
 
 Curve CurveReader::take() {

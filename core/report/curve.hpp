@@ -13,7 +13,11 @@
 
 namespace pipeline::report {
 
-// A figure that a line does not have is NaN there.
+// What a column has where a line does not have the figure, or null: a NaN that is told from those that were
+// computed.
+double missing();
+bool is_missing(double value);
+
 struct Curve {
   std::vector<uint64_t> steps;  // ascending
   std::map<std::string, std::vector<double>> figures;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/base/files.hpp"
 #include "core/report/assets.hpp"
@@ -15,7 +16,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+// What is not finite goes as "nan" and the like, which JSON has not; null: there is none.
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  return is_missing(value) ? Json(nullptr) : Json(fmt::format("{}", value));
+}
 
 Json to_json(const Curve& curve) {
   const size_t stride = (curve.steps.size() + kMostPoints - 1) / kMostPoints;
@@ -32,11 +37,10 @@ Json to_json(const Curve& curve) {
   return {{"steps", std::move(steps)}, {"figures", std::move(figures)}};
 }
 
-// A number, or "nan" and the like, which JSON has not.
 Json last_loss(const RunRecord& run) {
   const std::vector<double>* const loss = run.training.find("loss");
   if (loss == nullptr || loss->empty()) return nullptr;
-  return std::isfinite(loss->back()) ? Json(loss->back()) : Json(fmt::format("{}", loss->back()));
+  return number(loss->back());
 }
 
 Json to_json(const Comparison& comparison, size_t i) {
@@ -61,19 +65,33 @@ Json to_json(const Comparison& comparison, size_t i) {
   return json;
 }
 
+// Of each figure that is not a number somewhere, in the training or in its evaluations, where and how often.
+void add_problems(const RunRecord& run, const Curve& curve, std::vector<std::string>& problems) {
+  const bool is_training = &curve == &run.training;
+  for (const auto& [name, values] : curve.figures) {
+    // A gradient that is too large is how the scale of fp16's loss finds its value.
+    if (is_training && name == "grad_norm" && run.training.find("loss_scale") != nullptr) continue;
+    const auto is_bad = [](double value) { return !std::isfinite(value) && !is_missing(value); };
+    const auto first = std::ranges::find_if(values, is_bad);
+    if (first == values.end()) continue;
+    problems.push_back(
+        fmt::format("{} is not finite in {} of {} {}, first {} step {}",
+                    is_training && name == "loss" ? "the loss" : name, std::ranges::count_if(values, is_bad),
+                    values.size() - static_cast<size_t>(std::ranges::count_if(values, is_missing)),
+                    is_training ? "steps" : "evaluations", is_training ? "in" : "after",
+                    curve.steps[static_cast<size_t>(first - values.begin())]));
+  }
+}
+
 // What is wrong with a run by what it left. Empty: nothing.
 std::string problem_of(const RunRecord& run) {
   const std::filesystem::path file = run.path / "diverged.txt";
   std::string line;
   if (std::ifstream stream; is_there(file) && (stream = open_file(file))) std::getline(stream, line);
-  const std::vector<double>* const loss = run.training.find("loss");
-  if (!line.empty() || loss == nullptr) return line;
-  const auto is_bad = [](double value) { return !std::isfinite(value); };
-  const auto first = std::ranges::find_if(*loss, is_bad);
-  if (first == loss->end()) return "";
-  return fmt::format("the loss is not finite in {} of {} steps, first in step {}",
-                     std::ranges::count_if(*loss, is_bad), loss->size(),
-                     run.training.steps[static_cast<size_t>(first - loss->begin())]);
+  if (!line.empty()) return line;
+  std::vector<std::string> problems;
+  for (const Curve* const curve : {&run.training, &run.evaluations}) add_problems(run, *curve, problems);
+  return fmt::format("{}", fmt::join(problems, "; "));
 }
 
 // Of all runs that have one.

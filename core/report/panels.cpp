@@ -62,7 +62,9 @@ Json read_evaluation(const fs::path& file) {
 Json figures(std::string title, const Json& evaluation) {
   std::vector<std::vector<std::string>> rows{{"figure", "value"}};
   for (const auto& [name, value] : evaluation.at("figures").items())
-    rows.push_back({name, value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : "none"});
+    rows.push_back({name, value.is_number()   ? fmt::format("{:.6g}", value.get<double>())
+                          : value.is_string() ? value.get<std::string>()
+                                              : "none"});
   return table(std::move(title), std::move(rows));
 }
 

@@ -1,5 +1,7 @@
 // A model of whose weights nothing can be computed: every verb says so, with the sample, and none hands out
 // what only looks like a result.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 namespace pipeline::tests {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -31,6 +34,46 @@ TYPED_TEST_SUITE(RuinedModel, Jobs, JobNames);
 
 TYPED_TEST(RuinedModel, IsNotEvaluated) {
   this->expect_error("evaluate", {"--split", "val"}, "evaluate: sample");
+}
+
+// Of a run, whose evaluation is its own affair, and of a test of rates: all JSON is valid, and what was
+// computed and is no number is named.
+TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
+  const Result run =
+      this->call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
+                         "train.max_steps=1", "--set", "evaluate.every=0", "--set", "run.dir=bad"});
+  EXPECT_EQ(run.code, 2) << run.out;
+  EXPECT_THAT(run.out, HasSubstr("  loss nan"));
+  EXPECT_THAT(run.err, HasSubstr("the run has diverged: the evaluation after step 1 gave loss nan"));
+  EXPECT_THAT(pipeline({"ls", "."}, this->folder()).out, HasSubstr("  diverged  1 "));
+  const auto verdict = [&] {
+    EXPECT_EQ(pipeline({"report", "bad"}, this->folder()).code, 0);
+    const std::string page = read_text(this->path("bad/report.html")), begin = "id=\"data\">";
+    const size_t at = page.find(begin) + begin.size();
+    return nlohmann::json::parse(page.substr(at, page.find("</script>", at) - at))["verdict"]
+        .get<std::string>();
+  };
+  EXPECT_THAT(verdict(), HasSubstr("the run has diverged"));
+  fs::remove(this->path("bad/diverged.txt"));
+  EXPECT_THAT(verdict(), HasSubstr("loss is not finite in 1 of 1 evaluations, first after step 1"));
+  EXPECT_EQ(pipeline({"csv", "bad"}, this->folder()).code, 0);
+  EXPECT_THAT(read_text(this->path("bad/eval.csv")), HasSubstr(",NaN"));
+
+  const Result rates = this->call(
+      "find-lr", {"--start", "1e29", "--end", "1e30", "--steps", "5", "--set", "optimizer.kind=sgd"});
+  EXPECT_EQ(rates.code, 0) << rates.err;
+  EXPECT_THAT(rates.out, HasSubstr("no rate is suggested"));
+  size_t files = 0;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(this->folder())) {
+    const std::string kind = entry.path().extension();
+    std::vector<std::string> texts;
+    if (kind == ".json") texts.push_back(read_text(entry.path()));
+    if (kind == ".jsonl") texts = read_lines(entry.path());
+    for (const std::string& text : texts)
+      EXPECT_TRUE(nlohmann::json::accept(text)) << entry.path() << ": " << text;
+    files += texts.empty() ? 0 : 1;
+  }
+  EXPECT_GE(files, 5u);
 }
 
 using OfSummaries = RuinedModel<SmallJob>;

@@ -112,8 +112,18 @@ TEST_F(Page, OfOneRunSaysWhatIsWrongWithIt) {
     return page_data(one, "run", false)["verdict"].get<std::string>();
   };
   EXPECT_EQ(verdict(tests::record_of("run", {2, 1})), "");
-  EXPECT_EQ(verdict(tests::record_of("run", {2, std::nan(""), 1})),
-            "the loss is not finite in 1 of 3 steps, first in step 2");
+  RunRecord bad = tests::record_of("run", {2, std::nan(""), 1});
+  EXPECT_EQ(verdict(bad), "the loss is not finite in 1 of 3 steps, first in step 2");
+  bad.training.figures["drift"] = {missing(), 1, INFINITY};
+  bad.evaluations = {.steps = {2, 4}, .figures = {{"f1", {0.5, std::nan("")}}, {"late", {missing(), 1}}}};
+  EXPECT_EQ(verdict(bad),
+            "drift is not finite in 1 of 2 steps, first in step 3; the loss is not finite in 1 of 3 steps, "
+            "first in step 2; f1 is not finite in 1 of 2 evaluations, first after step 4");
+  RunRecord narrow = tests::record_of("run", {2, 1});
+  narrow.training.figures["grad_norm"] = {INFINITY, 1};
+  EXPECT_EQ(verdict(narrow), "grad_norm is not finite in 1 of 2 steps, first in step 1");
+  narrow.training.figures["loss_scale"] = {65536, 32768};  // which finds its value so
+  EXPECT_EQ(verdict(narrow), "");
   folder_.write("diverged.txt", "the run has diverged: why\n  what to do\n");
   EXPECT_EQ(verdict(tests::record_of("run", {2, 1})), "the run has diverged: why");
 }
@@ -184,6 +194,38 @@ TEST_F(Page, OfARunThatGoesOnRenewsItself) {
                      "after step 2<"));
   EXPECT_THAT(dom, HasSubstr("<td class=\"number\" data-head=\"last loss\">0.5</td>")) << "the last loss";
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
+}
+
+// The rows that a curve is drawn from: what is no number is a gap of every figure's, and what is not there is
+// none.
+TEST_F(Page, ACurveHasGapsWhereAFigureIsNoNumber) {
+  RunRecord run = tests::record_of("run", {2, 1.5, 1});
+  run.training.figures["drift"] = {1, std::nan(""), missing()};
+  run.evaluations = {.steps = {1, 2, 3}, .figures = {{"f1", {0.5, -INFINITY, 1}}}};
+  const nlohmann::ordered_json data = page_data(compare({run}, 0), "run", false)["runs"][0];
+  EXPECT_EQ(data["figures"]["drift"].dump(), R"([1.0,"nan",null])");
+  EXPECT_EQ(data["evaluations"]["figures"]["f1"].dump(), R"([0.5,"-inf",1.0])");
+  if (!has_browser()) GTEST_SKIP() << "chromium is not installed";
+  // What the page hands to the chart.
+  std::string text = page(compare({run}, 0), "run", false);
+  const std::string chart = "new Dygraph(by(id), rows, options)";
+  ASSERT_NE(text.find(chart), std::string::npos);
+  text.replace(text.find(chart), chart.size(),
+               "(document.body.dataset.rows = JSON.stringify(rows, (key, value) => Number.isNaN(value) ? "
+               "\"gap\" : value), " +
+                   chart + ")");
+  for (const auto& [figure, rows] : {std::pair("train drift", "[[1,1],[2,\"gap\"],[3,null]]"),
+                                     {"eval f1", "[[1,0.5],[2,\"gap\"],[3,1]]"}}) {
+    const std::string choice =
+        std::string("</script><script>document.getElementById(\"figure\").value = \"") + figure +
+        "\"; document.getElementById(\"figure\").onchange();";
+    std::string chosen = text;
+    chosen.insert(chosen.rfind("</script>"), choice);
+    std::string expected(rows);
+    for (size_t at = 0; (at = expected.find('"', at)) != std::string::npos;)
+      expected.replace(at, 1, "&quot;");
+    EXPECT_THAT(open(chosen, 800), HasSubstr("data-rows=\"" + expected + "\"")) << figure;
+  }
 }
 
 TEST(Pages, CurvesOfManyStepsAreThinned) {

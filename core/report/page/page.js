@@ -84,14 +84,15 @@
   const series = (run, choice) => {
     const [kind, name] = [choice.slice(0, choice.indexOf(" ")), choice.slice(choice.indexOf(" ") + 1)];
     const from = kind === "eval" ? run.evaluations : run;
-    return {steps: from.steps, values: from.figures[name] || [], hole: name === "loss" ? NaN : null};  // a loss that is not finite is a gap
+    // What is not finite comes as text, and is a gap; where there is no value, the line goes on.
+    return {steps: from.steps, values: (from.figures[name] || []).map((value) => (typeof value === "string" ? NaN : value))};
   };
   // One row a step that any of the series has.
   function joined(all) {
     const rows = new Map();
     all.forEach((one, i) => one.steps.forEach((step, at) => {
       if (!rows.has(step)) rows.set(step, new Array(all.length).fill(null));
-      rows.get(step)[i] = one.values[at] ?? one.hole;
+      rows.get(step)[i] = one.values[at] ?? null;
     }));
     return [...rows.keys()].sort((a, b) => a - b).map((step) => [step, ...rows.get(step)]);
   }
@@ -122,7 +123,7 @@
     return new Dygraph(by(id), rows, options);
   }
   if (data.axis) {  // the rise at its end would hide the rest
-    const values = runs.flatMap((run) => run.figures.loss).filter((value) => value !== null);
+    const values = runs.flatMap((run) => run.figures.loss).filter((value) => typeof value === "number");
     by("log").checked = Math.min(...values) > 0 && Math.max(...values) > 10 * Math.min(...values);
   }
   function draw(kept) {

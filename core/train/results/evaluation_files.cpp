@@ -13,6 +13,7 @@
 #include "core/checkpoint/file_system.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/json/strict_json.hpp"
+#include "core/observe/json_lines.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/result_files.hpp"
 
@@ -142,8 +143,7 @@ void tell_and_keep(nlohmann::ordered_json json, const Evaluation& evaluation, ob
   json["samples"] = evaluation.samples;
   json["seconds"] = evaluation.seconds;
   for (const Figure& figure : evaluation.figures) {
-    json["figures"][figure.name] =
-        std::isfinite(figure.value) ? nlohmann::ordered_json(figure.value) : nullptr;
+    json["figures"][figure.name] = observe::json_of(figure.value);
     log.info(fmt::format("  {:<24} {:.4f}", figure.name, figure.value));
   }
   for (const std::string& lines : evaluation.text) log.info(lines);

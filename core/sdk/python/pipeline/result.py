@@ -47,7 +47,12 @@ def _last_line(file):
         return {}
     with file.open("rb") as lines:
         lines.seek(max(0, file.stat().st_size - (1 << 20)))
-        return json.loads((lines.read().splitlines() or ["{}"])[-1])
+        return {name: _number(value) for name, value in json.loads((lines.read().splitlines() or ["{}"])[-1]).items()}
+
+
+def _number(value):
+    """JSON has no numbers that are not finite: the files have words for them, which are numbers again here."""
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
 def _figures(folder, kind):
@@ -55,4 +60,5 @@ def _figures(folder, kind):
         evaluation = _last_line(folder / "eval.jsonl")
         return {name: value for name, value in evaluation.items() if name not in ("step", "samples", "seconds")}
     files = sorted(folder.glob("evaluation-*.json"), key=lambda file: file.stat().st_mtime)
-    return json.loads(files[-1].read_text(encoding="utf-8"))["figures"] if files else {}
+    figures = json.loads(files[-1].read_text(encoding="utf-8"))["figures"] if files else {}
+    return {name: _number(value) for name, value in figures.items()}
