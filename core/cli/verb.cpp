@@ -181,7 +181,7 @@ int with_workspace(const ConfigArgs& args, bool one_process,
   observe::Log log(console, log_level(config));
   plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
   if (!world.note.empty()) log.info(world.note);
-  const train::UnheardStop unheard(world, log);
+  const train::UnheardStop unheard(log);
   std::optional<train::ProcessGroup> processes;
   try {
     {  // the secret is of no use once all have met

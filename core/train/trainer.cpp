@@ -222,7 +222,7 @@ void Trainer::report(const StepRecord& record) {
   if (record.skipped) report_skipped(record.step - 1);
 }
 
-Outcome Trainer::run() {
+Outcome Trainer::run(std::optional<Signals::Saves>& saves) {
   began_ = now_seconds();
   start_loading();
   costs_.emplace(session_.groups());
@@ -260,6 +260,7 @@ Outcome Trainer::run() {
       lap(Cost::evaluation);
     }
     if (boundary.signal != 0 && (!last || cut_off)) {
+      Signals::hear();
       log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
                             state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
       save(true);
@@ -289,6 +290,7 @@ Outcome Trainer::run() {
       tell_last_step();
       throw;
     }
+    if (!saves) saves.emplace();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
     if (profile_ && profile_->is_over()) finish_profile();

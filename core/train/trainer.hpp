@@ -41,7 +41,8 @@ class Trainer {
 
   // Continues the run, or begins it with the values of `origin`.
   void start(const Origin& origin);
-  Outcome run();
+  // saves: made once a step is done, before which nothing can be lost.
+  Outcome run(std::optional<Signals::Saves>& saves);
 
   // What is being done at the moment, for errors: "training step 12".
   const std::string& phase() const { return phase_; }

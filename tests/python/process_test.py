@@ -1,6 +1,9 @@
 """What a task does to its process costs the run nothing, and what a run does to a notebook's process is undone."""
 import json
 import os
+import signal
+import subprocess
+import time
 
 import job
 
@@ -144,6 +147,11 @@ try:
 except KeyboardInterrupt:
     pass
 
+# A figure that is no number, which JSON has as a word, is one here.
+report = lambda self, values, records: {"area": float("nan")}
+result = pipeline.run("train.toml", type("NoNumber", (Mine,), {"report": report}), run__dir="nan", train__max_steps=1)
+assert result.figures["area"] != result.figures["area"] and "area nan" in repr(result), result
+
 # Of a step with accumulation, of the evaluation after it, and of a run that goes on.
 steps = []
 def step(self, batch):
@@ -168,6 +176,22 @@ assert list(result.stages) == ["first", "second"] and result is result.stages["f
 assert result.stages["second"].figures["loss"] == result.figures["loss"] and result.stages["second"].folder == pathlib.Path("staged/second").absolute()
 assert steps[-2:] == [(2, False)] * 2, steps[-2:]
 print("all as it was")
+"""
+
+# One that hears nothing: in a call that keeps the interpreter's lock, in one that does not, and while it is imported.
+DEAF = """
+import ctypes, os, time
+def be_deaf(name, wait):
+    if os.environ["DEAF"] == name:
+        open(f"deaf-{name}", "w").close()
+        wait(1000)
+be_deaf("check", ctypes.PyDLL(None).sleep)
+""" + BEGIN + """
+class Deaf(Mine):
+    def loss(self, batch):
+        be_deaf("run", ctypes.PyDLL(None).sleep)
+        be_deaf("script", time.sleep)
+        return super().loss(batch)
 """
 
 HABITS = """
@@ -224,6 +248,34 @@ class ProcessTest(job.Job):
         self.assertEqual(told["evalute"], "did you mean evaluate?")
         self.assertIn("pipeline has in its place loss(batch)", told["training_step"])
         self.assertIn("[optimizer] and [schedule]", told["configure_optimizers"])
+
+    def test_a_stop_is_heard_whatever_a_method_does(self):
+        (self.folder / "deaf.py").write_text(DEAF)
+        (self.folder / "script.py").write_text("import deaf, pipeline\npipeline.run('train.toml', deaf.Deaf, run__dir='script')\n")
+        self.configure("deaf.py", **{"class": "Deaf"})
+        self.environment["PYTHONPATH"] = job.PACKAGE
+        # Each in its way, and one that nothing handles any more.
+        cases = [("run", signal.SIGINT, 75, "SIGINT: stopped at once", [job.PIPELINE, "run", "train.toml"]),
+                 ("script", signal.SIGTERM, 75, "SIGTERM: stopped at once", [job.PYTHON, "script.py"]),
+                 ("check", signal.SIGINT, -signal.SIGINT, "", [job.PIPELINE, "check", "train.toml"])]
+        processes = [subprocess.Popen(words, cwd=self.folder, env=dict(self.environment, DEAF=name), text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                     for name, _, _, _, words in cases]  # SIGINT: a shell's jobs in the background ignore it
+        for process in processes:
+            self.addCleanup(process.kill)
+        for name, *_ in cases:
+            deadline = time.monotonic() + 120
+            while not (self.folder / f"deaf-{name}").exists() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        begin = time.monotonic()
+        for process, (_, number, *_) in zip(processes, cases):
+            process.send_signal(number)
+        for process, (name, _, code, expected, _) in zip(processes, cases):
+            with self.subTest(name):
+                said = process.communicate(timeout=60)[0]
+                self.assertEqual(process.returncode, code, said)
+                self.assertIn(expected, said)
+                self.assertLess(time.monotonic() - begin, 5)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ Signals::Saves::Saves() { ++saves; }
 Signals::Saves::~Saves() { --saves; }
 void Signals::hear() { is_heard = true; }
 bool Signals::is_unheard() { return received() != 0 && saves == 0 && !is_heard; }
+bool Signals::is_awaited() { return received() != 0 && saves != 0 && !is_heard; }
 
 std::string Signals::name(int signal) { return launch::signal_name(signal); }
 

@@ -37,6 +37,8 @@ class Signals {
   static void hear();
   // Whether a signal came that nobody has heard, and nothing would be lost with the process. Any thread.
   static bool is_unheard();
+  // Whether one came that is waited for, and nobody has heard it yet. Any thread.
+  static bool is_awaited();
 
   // From here on signals count no more: all is saved. `for_good`: to the end of the process, as a launcher
   // that takes the first rank's leaving for a failure sends them to the others.

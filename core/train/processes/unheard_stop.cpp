@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
 #include "core/base/thread.hpp"
 #include "core/train/processes/signals.hpp"
@@ -18,9 +19,8 @@ constexpr int kInterrupted = 75;
 
 }  // namespace
 
-UnheardStop::UnheardStop(const World& world, observe::Log& log) : log_(log) {
-  const bool is_ours = world.supervised || program().command.size() == 1;  // others are started by Python
-  if (is_ours) thread_ = start_thread("pl-unheard", [this] { watch(); });
+UnheardStop::UnheardStop(observe::Log& log) : log_(log) {
+  thread_ = start_thread("pl-unheard", [this] { watch(); });
 }
 
 UnheardStop::~UnheardStop() {
@@ -35,14 +35,23 @@ UnheardStop::~UnheardStop() {
 void UnheardStop::watch() {
   std::unique_lock lock(mutex_);
   for (int looks = 0; !ended_.wait_for(lock, kLook, [this] { return is_over_; });) {
-    looks = Signals::is_unheard() ? looks + 1 : 0;
+    const bool awaited = Signals::is_awaited();
+    looks = Signals::is_unheard() || awaited ? looks + 1 : 0;
     if (looks < kLooks) continue;
-    ::alarm(2);  // the log's disk may hang, too
+    const bool stays = awaited || program().is_shared;
+    if (!stays) ::alarm(2);  // the log's disk may hang, too
     log_.console().status({});
-    log_.info(fmt::format("{}: stopped at once, before what goes on has heard of it; nothing is lost",
-                          Signals::name(Signals::received())));
+    log_.info(
+        fmt::format("{}: {}", Signals::name(Signals::received()),
+                    awaited ? fmt::format("waiting for the end of {}, to save it; a second signal leaves "
+                                          "at once, without a checkpoint",
+                                          phase_now())
+                    : stays ? "what goes on has not heard of it; a second signal ends the whole process, "
+                              "which is a notebook's"
+                            : "stopped at once, before what goes on has heard of it; nothing is lost"));
     log_.flush();
-    ::_exit(kInterrupted);
+    if (!stays) ::_exit(kInterrupted);
+    return;
   }
 }
 

@@ -6,17 +6,16 @@
 #include <mutex>
 #include <thread>
 
-#include "core/base/world.hpp"
 #include "core/observe/log.hpp"
 
 namespace pipeline::train {
 
 // While it lives, a signal that nobody has heard within one and a half seconds ends the process with exit
-// code 75, unless a Signals::Saves waits for it: all else can be made again, as after a kill. Where others'
-// code runs in the same process (Python, whose own the process is), it stays.
+// code 75, also one that Python runs: all can be made again, as after a kill. Where a Signals::Saves waits
+// for it, or the process is a notebook's, it stays, and a sentence says that a second signal ends it.
 class UnheardStop {
  public:
-  UnheardStop(const World& world, observe::Log& log);
+  explicit UnheardStop(observe::Log& log);
   ~UnheardStop();
   UnheardStop(const UnheardStop&) = delete;
   UnheardStop& operator=(const UnheardStop&) = delete;

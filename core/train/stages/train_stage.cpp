@@ -143,7 +143,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
   const config::Config config = with_changes(
       *found, origin.own() != nullptr ? origin.own()->contents() : changed_before_first(folder.path()),
       &workspace.log);
-  std::optional<Signals::Saves> saves;  // until all is ended
+  std::optional<Signals::Saves> saves;  // from the first step that is done until all is ended
   Session session(config, workspace.registry, workspace.log,
                   session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin)));
   announce_model_options(session);
@@ -172,8 +172,7 @@ Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config:
           on_begin();
         }
         origin = {};  // closes the files of a checkpoint that may be removed meanwhile
-        saves.emplace();
-        const Outcome outcome = trainer->run();
+        const Outcome outcome = trainer->run(saves);
         if (outcome == Outcome::finished && processes.is_first()) {
           folder.mark_finished(length_of(config) + began_from);
           workspace.log.info(fmt::format("done: {}", folder.path().string()));

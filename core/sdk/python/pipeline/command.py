@@ -33,13 +33,22 @@ def program():
     if words[2:] and words[2].startswith("--loader="):
         from .loading import serve
         return serve(int(words[2][len("--loader="):]), file, lambda: load_class(file, name))
+    _heed_interrupts()
     return _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
 
 
 def main(task):
     """The last line of a file with a task's class: `python my_task.py run train.toml` is then
     `pipeline run train.toml` in this Python."""
+    _heed_interrupts()
     _leave(_main(sys.argv[1:], _file_of(task), task.__name__, lambda: task))
+
+
+def _heed_interrupts():
+    """Where this process does nothing but a verb, Ctrl-C ends it at once, like SIGTERM: Python's own handler waits until the call into
+    the program returns. What has something to save has a handler of its own."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants it otherwise, such as nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _leave(code):
