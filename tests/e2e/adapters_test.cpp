@@ -116,6 +116,7 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   const auto base = safetensors::Folder::open(path("base/export").string()),
              whole = safetensors::Folder::open(path("whole").string());
   ASSERT_EQ(whole.names(), base.names());
+  ASSERT_FALSE(base.names().empty());
   for (const std::string& name : base.names()) {
     const bool has_addition = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
     EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_addition) << name;
@@ -266,6 +267,7 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
       return shape;
     };
     for (const std::string& name : base.names()) writer.declare(name, base.at(name).dtype, shape_of(name));
+    ASSERT_FALSE(base.names().empty());
     for (const std::string& name : base.names()) {
       const std::string all = bytes(base.at(name)) + (name == kEmbedding ? more : "");
       writer.write(name, std::as_bytes(std::span(all)));
@@ -305,6 +307,7 @@ TEST_F(Adapters, MayHaveABaseInBfloat16) {
     safetensors::Writer writer(path("rounded/model.safetensors").string());
     for (const std::string& name : base.names())
       writer.declare(name, base.at(name).dtype, base.at(name).shape);
+    ASSERT_FALSE(base.names().empty());
     for (const std::string& name : base.names()) {
       const std::string all = rounded(name);
       writer.write(name, std::as_bytes(std::span(all)));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ class Job {
       const auto json = nlohmann::json::parse(line);
       lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
     }
+    if (lines.empty())
+      throw std::runtime_error(run + ": has no step");  // which would equal any other of none
     return lines;
   }
 

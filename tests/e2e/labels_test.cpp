@@ -247,6 +247,7 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   EXPECT_EQ(held_out("frozen"), without) << "what has no label changes nothing for the others";
   ASSERT_EQ(call("export", {"--output", "base"}).code, 0);
   const auto base = tensors("base");
+  ASSERT_GT(tensors("frozen/export").size(), 10u);
   for (const auto& [name, value] : tensors("frozen/export")) {
     if (name.starts_with("classifier.")) continue;
     EXPECT_EQ(value, base.at(name)) << name;
@@ -389,6 +390,7 @@ TEST_F(StructureLabels, SecondaryStructureIsThatOfTheBackbone) {
   EXPECT_EQ(lines.front(), "id,chain,number,insertion,residue,prediction,p_H,p_E,p_C,label");
   std::map<std::string, std::string> right;  // the helices are ideal ones
   for (size_t i = 1; i < lines.size(); ++i) right[fields_of(lines[i]).at(0)] += fields_of(lines[i]).back();
+  ASSERT_FALSE(right.empty());
   for (const auto& [name, states] : right) {
     EXPECT_EQ(states.substr(4, states.size() - 8), std::string(states.size() - 8, 'H'))
         << name << " " << states;

@@ -124,6 +124,7 @@ TEST_F(MixtureRun, ALossOfASourceHasNoTerms) {
                          "task.loss.z_loss=0.01"})
                 .code,
             0);
+  ASSERT_FALSE(read_lines(path("run/metrics.jsonl")).empty());
   for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
     const json step = json::parse(line);
     const double plain = step["cross_entropy"];

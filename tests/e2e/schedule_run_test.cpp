@@ -240,6 +240,7 @@ TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
              of10 = exported("10", {"--checkpoint", kStep + "10"}),
              of12 = exported("12", {"--checkpoint", "last"});
   ASSERT_EQ(mean.names(), of12.names());
+  ASSERT_FALSE(mean.names().empty());
   for (const std::string& name : mean.names()) {
     const auto seen = floats(mean.at(name)), a = floats(of6.at(name)), b = floats(of10.at(name)),
                c = floats(of12.at(name));

@@ -141,6 +141,7 @@ def in_mlflow(folder):
 def compare(what, ours, theirs, tolerance):
     assert ours.keys() == theirs.keys(), f"{what}: only in the run {sorted(ours.keys() - theirs.keys())[:5]}, only there " \
         f"{sorted(theirs.keys() - ours.keys())[:5]}"
+    assert ours, f"{what}: no figures"
     for point, value in ours.items():
         assert math.isclose(value, theirs[point], rel_tol=tolerance), f"{what}: {point}: {value!r} there {theirs[point]!r}"
     print(f"{what}: {len(ours)} figures, each once and as in the run")

@@ -181,7 +181,8 @@ TEST(Loading, ATruncatedLibraryIsRefused) {
 }
 
 TEST(Loading, AFailureIsRememberedAndTheEntryNotCalledAgain) {
-  EXPECT_EQ(problem_of(zoo("null_with_error")), problem_of(zoo("null_with_error")));
+  for (int time = 0; time < 2; ++time)
+    EXPECT_THAT(problem_of(zoo("null_with_error")), testing::HasSubstr("needs a unicorn")) << time;
 }
 
 TEST(Loading, EqualRuntimeTagsAgree) {

@@ -229,11 +229,12 @@ const pl_plugin* ZOO_ENTRY(const pl_host* host, pl_error** error) {
 #ifdef ZOO_UNRESOLVED
   zoo_function_that_nobody_has();
 #endif
+  static int calls = 0;
   switch (ZOO_RETURN) {
     case ZOO_RETURN_NULL:
       return NULL;
     case ZOO_RETURN_ERROR:
-      *error = zoo_error(host, "needs a unicorn, and there is none");
+      *error = zoo_error(host, calls++ == 0 ? "needs a unicorn, and there is none" : "was called again");
       return NULL;
     case ZOO_RETURN_BOTH:
       *error = zoo_error(host, "cannot make up its mind");

@@ -107,7 +107,9 @@ class Job(unittest.TestCase):
 
     def losses(self, run="run"):
         lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
-        return [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+        losses = [line["loss"] for line in map(json.loads, lines) if "loss" in line]
+        self.assertTrue(losses, run)
+        return losses
 
     def checkpoint(self, run="run", step=8):
         """The bytes of all values and states."""

@@ -103,7 +103,9 @@ class RunsTest(job.Job):
         for name, more in {"one": {}, "two": dict(strategy__plugin="sharded", strategy__zero_stage=2, launch__processes=2)}.items():
             self.pipeline("run", "train.toml", run__dir=name, **sets, **more)
             self.pipeline("export", "train.toml", "--checkpoint", "last", "--output", f"{name}.out", run__dir=name, **sets, **more)
-        for difference in self.run_words(job.PYTHON, "small.py", "one.out", "two.out").split():
+        differences = self.run_words(job.PYTHON, "small.py", "one.out", "two.out").split()
+        self.assertEqual(len(differences), 2)
+        for difference in differences:
             self.assertLessEqual(float(difference), 1e-6)
 
     def test_unused_weights_and_dropout(self):

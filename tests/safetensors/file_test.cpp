@@ -155,6 +155,7 @@ TEST(Writer, AlignsEveryTensor) {
   writer.finish();
   EXPECT_EQ(order, (std::vector<std::string>{"wide", "a name that is longer", "half", "odd"}));
   const File file = File::open(folder / "x");
+  ASSERT_EQ(file.tensors().size(), 4u);
   for (const TensorView& tensor : file.tensors()) {
     EXPECT_EQ(
         reinterpret_cast<uintptr_t>(tensor.data.data()) % (static_cast<size_t>(dtype_bits(tensor.dtype)) / 8),

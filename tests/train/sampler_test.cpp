@@ -37,6 +37,7 @@ TEST(Permutation, PlacesAreEvenlySpreadOverKeys) {
   for (uint64_t key = 0; key < kKeys; ++key)
     for (uint64_t i = 0; i < kSize; ++i) ++counts[{i, Permutation(kSize, key)(i)}];
   // Each of the 100 cells expects 2000; their standard deviation is sqrt(2000 x 0.9), about 42.
+  EXPECT_EQ(counts.size(), kSize * kSize);
   for (const auto& [cell, count] : counts)
     EXPECT_NEAR(static_cast<double>(count), 2000, 250) << cell.first << "->" << cell.second;
 }

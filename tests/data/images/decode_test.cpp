@@ -14,6 +14,7 @@ using pipeline::images::Image;
 int tolerance(const std::string& name) { return name.ends_with(".jpg") || name.ends_with(".webp") ? 1 : 0; }
 
 TEST(Decode, PixelsArePillows) {
+  ASSERT_FALSE(recorded("pictures.json").empty());
   for (const auto& record : recorded("pictures.json")) {
     const std::string name = record.at("name");
     SCOPED_TRACE(name);
@@ -35,6 +36,7 @@ TEST(Decode, PixelsArePillows) {
 // A GIF with a changed bit is a picture where it is one to Pillow, and has the same pixels. A PNG has sums,
 // which are all checked here, and in part there.
 TEST(Decode, DamageIsNeverTakenForPixels) {
+  ASSERT_FALSE(recorded("damaged.json").empty());
   for (const auto& record : recorded("damaged.json")) {
     const std::string name = record.at("name");
     SCOPED_TRACE(record.dump());

@@ -14,6 +14,7 @@ Image patterned_as(const nlohmann::json& size) { return patterned(size.at(0), si
 
 TEST(Resample, PixelsArePillows) {
   const auto records = recorded("squares.json");
+  ASSERT_FALSE(records.at("resized").empty());
   for (const auto& record : records.at("resized")) {
     SCOPED_TRACE(record.at("from").dump() + " to " + record.at("width").dump() + ", " +
                  record.at("height").dump() + ", " + record.at("filter").dump());
@@ -45,6 +46,7 @@ TEST(Resample, AWindowIsAPartOfTheWhole) {
 
 TEST(Squared, SquaresAreThoseOfTheProcessors) {
   const auto records = recorded("squares.json");
+  ASSERT_FALSE(records.at("squares").empty());
   for (const auto& record : records.at("squares")) {
     SCOPED_TRACE(record.at("from").dump() + ", " + record.at("fit").dump() + ", " +
                  record.at("shortest_edge").dump());

@@ -15,6 +15,7 @@ TileOptions with_grids(int64_t side, std::vector<Grid> grids) {
 
 TEST(Tiles, SquaresAreThoseOfLlavaNext) {
   const auto records = tests::recorded("squares.json");
+  ASSERT_FALSE(records.at("tiles").empty());
   for (const auto& record : records.at("tiles")) {
     SCOPED_TRACE(record.at("from").dump() + ", " + record.at("grids").dump());
     std::vector<Grid> grids;
@@ -29,6 +30,7 @@ TEST(Tiles, SquaresAreThoseOfLlavaNext) {
 
 TEST(Tiles, SquaresAreThoseOfIdefics3) {
   const auto records = tests::recorded("squares.json");
+  ASSERT_FALSE(records.at("split").empty());
   for (const auto& record : records.at("split")) {
     SCOPED_TRACE(record.at("from").dump() + ", " + record.at("longest_edge").dump());
     TileOptions options = with_grids(4, {});

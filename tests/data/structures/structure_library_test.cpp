@@ -44,6 +44,7 @@ TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
     ASSERT_EQ(std::sscanf(line.c_str(), "%lx-%lx", &begin, &end), 2);
   }
   ASSERT_LT(begin, end);
+  ASSERT_FALSE(library.structure(0).chains.empty());
   for (const auto& chain : library.structure(0).chains) {
     const auto first = reinterpret_cast<uintptr_t>(chain.residues.data());
     EXPECT_EQ(first % alignof(Residue), 0u);
