@@ -53,6 +53,29 @@ void put_marks(ordered_json& content, size_t number, bool with_space_before, boo
                 mark_of(number));
 }
 
+// What a template may look at in a message besides its texts; of other objects than messages and calls, that
+// they are there.
+std::string shape(const ordered_json& value, int depth) {
+  if (value.is_string()) return value.get_ref<const std::string&>().empty() ? "''" : "text";
+  if (!value.is_structured() || depth == 0) return value.type_name();
+  std::string all;
+  size_t number = 0;
+  for (const auto& [key, item] : value.items()) {
+    if (value.is_array() && ++number > 2) break;  // several
+    all += (value.is_object() ? key + ":" : "") + shape(item, depth - (value.is_object() ? 1 : 0)) + ",";
+  }
+  return "(" + all + ")";
+}
+
+// Equal for messages of which a template writes the same but for their texts.
+std::string kind_of(const ordered_json& messages, size_t at) {
+  constexpr int kToArguments = 3;
+  std::string kind;
+  for (size_t i = at == 0 ? 0 : at - 1; i < std::min(at + 2, messages.size()); ++i)
+    kind += messages[i].value("role", "") + shape(messages[i], i == at ? kToArguments : 1);
+  return kind;
+}
+
 }  // namespace
 
 // Where special tokens stand in a text. To be asked from the left to the right.
@@ -180,6 +203,39 @@ std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& 
   return std::nullopt;
 }
 
+// What the turn of a message writes behind the prompt, where the template goes over the messages in a loop.
+std::optional<ChatFormat::Span> ChatFormat::answer_of_turn(const Rendered& whole, size_t message) const {
+  if (message + 1 >= whole.turns.size()) return std::nullopt;
+  const size_t begin = whole.turns[message], end = whole.turns[message + 1];
+  if (begin > end || end > whole.text.size()) return std::nullopt;
+  const std::string_view turn = std::string_view(whole.text).substr(begin, end - begin);
+  if (!turn.starts_with(answer_prompt_)) return std::nullopt;
+  const std::string_view answer = trimmed(turn.substr(answer_prompt_.size()));
+  return Span{.begin = begin + answer_prompt_.size(),
+              .end = static_cast<size_t>(answer.data() + answer.size() - whole.text.data()),
+              .message = message,
+              .is_ended = !answer_end_.empty() && answer.ends_with(trimmed(answer_end_))};
+}
+
+// By parts, each takes two renderings. So of those alike only the first and the last are found so: where that
+// is what their turns write, it is so for all.
+std::map<size_t, ChatFormat::Span> ChatFormat::answers_of_turns(const ordered_json& conversation,
+                                                                const Rendered& whole,
+                                                                const std::vector<size_t>& wanted) const {
+  std::map<std::string, std::vector<size_t>> alike;
+  for (const size_t message : wanted)
+    if (answer_of_turn(whole, message)) alike[kind_of(conversation["messages"], message)].push_back(message);
+  std::map<size_t, Span> found;
+  for (const auto& [kind, all] : alike) {
+    const auto is_right = [&](size_t message) {
+      return answer_of_turn(whole, message) == answer_by_parts(conversation, whole.text, message);
+    };
+    if (all.size() > 2 && is_right(all.front()) && is_right(all.back()))
+      for (const size_t message : all) found.emplace(message, *answer_of_turn(whole, message));
+  }
+  return found;
+}
+
 // Where special tokens stand around each answer, which nobody but the template can write. Empty: they do not.
 std::vector<ChatFormat::Span> ChatFormat::answers_between_tokens(std::string_view whole,
                                                                  const std::vector<size_t>& messages) const {
@@ -222,6 +278,10 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
   std::ranges::copy_if(wanted, std::back_inserter(with_text), has_text);
   std::vector<std::pair<size_t, size_t>> all_said;
   if (with_text.size() > 1) all_said = said(conversation, whole.text, with_text);
+  std::vector<size_t> with_calls;
+  std::ranges::copy_if(wanted, std::back_inserter(with_calls),
+                       [&](size_t message) { return messages[message].contains("tool_calls"); });
+  const std::map<size_t, Span> of_turns = answers_of_turns(conversation, whole, with_calls);
   SpecialPlaces specials(whole.text, *tokenizer_);
   size_t next = 0;  // of those with text
   for (const size_t message : wanted) {
@@ -230,6 +290,8 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
     if (!all_said.empty() && next < with_text.size() && with_text[next] == message) {
       const auto one = all_said[next++];
       span = answer_around(whole.text, one, one.first, message, earliest, specials);
+    } else if (const auto found = of_turns.find(message); found != of_turns.end()) {
+      span = found->second;
     } else if (!messages[message].contains("tool_calls")) {
       span = answer(conversation, whole.text, message, earliest, specials);
     }

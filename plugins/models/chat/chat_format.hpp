@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -89,6 +90,7 @@ class ChatFormat {
     size_t begin, end;
     size_t message;
     bool is_ended;  // by a token that is part of it
+    bool operator==(const Span&) const = default;
   };
 
   bool learn_from_example(bool in_parts);
@@ -111,6 +113,9 @@ class ChatFormat {
                                     size_t message, size_t earliest, SpecialPlaces& specials) const;
   std::optional<Span> answer_by_parts(const nlohmann::ordered_json& conversation, std::string_view whole,
                                       size_t message) const;
+  std::optional<Span> answer_of_turn(const Rendered& whole, size_t message) const;
+  std::map<size_t, Span> answers_of_turns(const nlohmann::ordered_json& conversation, const Rendered& whole,
+                                          const std::vector<size_t>& wanted) const;
   ChatTokens encode(std::string_view text, const std::vector<Span>& spans,
                     const PictureTokens& pictures) const;
 

@@ -303,6 +303,8 @@ class Compiler {
       for (size_t i = 0; i < all.size(); ++i) {
         Frame turn = frame.inner({{"loop", loop_at(all, i)}});
         frame.rendering.spend(1);
+        if (frame.rendered && all[i].message > 0)
+          frame.rendered->turns[all[i].message - 1] = frame.out.size();
         target(turn, all[i]);
         if (inner(turn) == Flow::kBreak) break;
       }
@@ -372,7 +374,8 @@ class Compiler {
     return [inner = scope("endgeneration")](Frame& frame) {
       const size_t begin = frame.out.size();
       frame.out += written(frame, inner);
-      if (frame.generated && frame.out.size() > begin) frame.generated->emplace_back(begin, frame.out.size());
+      if (frame.rendered && frame.out.size() > begin)
+        frame.rendered->generated.emplace_back(begin, frame.out.size());
       return Flow::kNext;
     };
   }

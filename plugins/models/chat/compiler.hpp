@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/models/chat/template.hpp"
 #include "plugins/models/chat/value.hpp"
 
 namespace pipeline::chat {
@@ -18,11 +19,11 @@ struct Frame {
     return found != nullptr || outer == nullptr ? found : outer->find(name);
   }
   // One whose variables end with it.
-  Frame inner(Members own = {}) const { return {rendering, out, generated, this, std::move(own)}; }
+  Frame inner(Members own = {}) const { return {rendering, out, rendered, this, std::move(own)}; }
 
   Rendering& rendering;
   std::string& out;
-  std::vector<std::pair<size_t, size_t>>* generated;  // nullptr: `out` is not the text itself
+  Rendered* rendered;  // nullptr: `out` is not its text
   const Frame* outer = nullptr;
   Members variables = {};
 };

@@ -38,9 +38,14 @@ Template& Template::operator=(Template&&) noexcept = default;
 Rendered Template::render(const nlohmann::ordered_json& variables, std::time_t now) const {
   Rendered rendered;
   Rendering rendering(now);
-  Frame frame{rendering, rendered.text, &rendered.generated};
+  Frame frame{rendering, rendered.text, &rendered};
   try {
-    for (const auto& [name, value] : variables.items()) frame.variables.emplace_back(name, Value::of(value));
+    for (const auto& [name, value] : variables.items()) {
+      Value& variable = frame.variables.emplace_back(name, Value::of(value)).second;
+      if (name != "messages" || !variable.is_list()) continue;
+      rendered.turns.assign(variable.members->size(), Rendered::kNoTurn);
+      for (size_t i = 0; i < rendered.turns.size(); ++i) (*variable.members)[i].second.message = i + 1;
+    }
     program_->run(frame);
   } catch (const Problem& problem) {
     fail_for(file_, problem);

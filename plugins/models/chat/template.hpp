@@ -17,6 +17,10 @@ struct Rendered {
   std::string text;
   // Bytes that stand within {% generation %}, in order: what the assistant has written.
   std::vector<std::pair<size_t, size_t>> generated;
+  // Where the turn of each of the variable "messages" begins in the last loop over them; kNoTurn: there is
+  // none.
+  static constexpr size_t kNoTurn = static_cast<size_t>(-1);
+  std::vector<size_t> turns;
 };
 
 // What published templates use of Jinja, with what transformers gives them: trimmed blocks, loop controls,

@@ -105,7 +105,8 @@ struct Value {
   std::shared_ptr<const std::string> string;  // of what is undefined: its name, or nullptr
   bool is_safe = false;                       // of a string: + escapes the other side
   std::shared_ptr<Members> members;
-  size_t depth = 0;  // of the members in each other
+  size_t depth = 0;    // of the members in each other
+  size_t message = 0;  // of one of the conversation's: its number, from 1
   const Macro* macro = nullptr;
   const Builtin* builtin = nullptr;  // of a function or method of Python
 };

@@ -330,6 +330,56 @@ TEST(ChatFormat, TheAnswersOfALongConversationAreFoundTogether) {
   EXPECT_EQ(learnt(counts.tokens(conversation(turns))), "(short)12<|endoftext|>|answer: q<|endoftext|>");
 }
 
+// Those with calls are found by the turns of the template's loop, and are what each is by itself.
+TEST(ChatFormat, TheCallsOfALongConversationAreFoundTogether) {
+  const auto with_calls = [](int rounds) {
+    ordered_json all = {{"messages", ordered_json::array()}};
+    const auto add = [&](const char* role, const ordered_json& content) {
+      all["messages"].push_back({{"role", role}, {"content", content}});
+    };
+    for (int i = 0; i < rounds; ++i) {
+      const std::string number = std::to_string(i);
+      add("user", "ASSISTANT: " + number + "?");
+      add("assistant", i % 3 == 0 ? ordered_json() : ordered_json(i % 3 == 1 ? "" : "I look "));
+      const ordered_json call = {{"function", {{"name", "f" + number}, {"arguments", {{"n", number}}}}}};
+      all["messages"].back()["tool_calls"] = i % 5 == 0 ? ordered_json{call, call} : ordered_json{call};
+      add("tool", "result " + number);
+      add("assistant", "It is " + number + ".");
+    }
+    return all;
+  };
+  const std::string calls =
+      "{% for c in m.tool_calls or [] %}<call>{{ c.function.name }}({{ c.function.arguments | tojson "
+      "}})</call>{% endfor %}";
+  for (const std::string& source :
+       {"{% for m in messages %}{% if m.role == 'assistant' %}ASSISTANT: {{ m.content or '' }}" + calls +
+            "\n{% else %}{{ m.role | upper }}: {{ m.content }}\n{% endif %}{% endfor %}{% if "
+            "add_generation_prompt %}ASSISTANT:{% endif %}",
+        "{% for m in messages %}{{ '\n' if not loop.first }}{{ m.role }}: {{ (m.content or '') | trim }}" +
+            calls + "{% endfor %}{% if add_generation_prompt %}{{ '\nassistant:' }}{% endif %}"}) {
+    const ChatFormat tools = format(source);
+    const ordered_json few = with_calls(12), some = with_calls(100), many = with_calls(400);
+    // By themselves: in a conversation where there are too few of a kind to be found together.
+    std::string each;
+    for (size_t i = 0; i < few["messages"].size(); i += 4) {
+      const ordered_json one = {
+          {"messages",
+           {few["messages"][i], few["messages"][i + 1], few["messages"][i + 2], few["messages"][i + 3]}}};
+      each += (each.empty() ? "" : "|") + learnt(tools.tokens(one));
+    }
+    const auto without_ends = [](std::string text) {
+      for (size_t at; (at = text.find("<|endoftext|>")) != text.npos;) text.erase(at, 13);
+      return text;
+    };
+    EXPECT_EQ(without_ends(learnt(tools.tokens(few))), without_ends(each));
+    EXPECT_THAT(each, HasSubstr("I look"));
+    const auto seconds = [&](const ordered_json& one) {
+      return tests::processor_seconds([&] { static_cast<void>(tools.tokens(one)); });
+    };
+    EXPECT_LT(seconds(many), 8 * seconds(some)) << "four times as many: 16 times, were each found by itself";
+  }
+}
+
 TEST(ChatFormat, AMessageOfSpecialTokensTakesNoLongerThanOthers) {
   std::string many;
   for (int i = 0; i < 50000; ++i) many += "<|endoftext|>";
