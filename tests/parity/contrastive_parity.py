@@ -124,16 +124,64 @@ def compare(probe, kind, vision, text, options, seed):
     print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
+# Of people and of those who mean harm: what SigLIP 1's tokenizer takes out of them, and what the library makes of the rest.
+TEXTS = ["A photo of 2 cats.", "a photo of a cat", "", " ", "...", " leading", "  two  leading", "trailing ", "\ttab\nand line\r\n",
+         "\u2581", "\u2581\u2581a", "a\u2581b", "a \u2581 b", "don't! (it's) {x}[y]<z>", "<unk>", "a<unk>b", "unk", "\x1cfs\x1dgs\x1e\x1f",
+         "no\u00a0break\u3000wide\u2003em\u200bzero\ufeffbom\u0085nel\u2028ls", "\u00c4\u00d6\u00dc \u00df \u0130I\u0131 \u01c5", "na\u00efve cafe\u0301",
+         "\u732b\u306e\u5199\u771f", "\U0001f408\u200d\u2b1b photo", "\ufb01ne \uff21\uff22\uff23 \u2460 \u00bd \u00a8 a", "\u201cquoted\u201d \u2014 dash\u2026",
+         "a" * 300, "cat " * 80, "the cat\x00 on the mat", "CAT\u0301 \ud55c\uae00 \u1112\u1161\u11ab", "a - b", "- a", "a -", "_a_ b_c", "\\ / | ~ ` ^ $ + = < >"]
+
+
+def compare_texts(probe):
+    """SiglipTokenizer's ids, over a small model of the kind that it has: unigrams, with and without folded characters."""
+    import io
+    import shutil
+
+    import sentencepiece
+    import transformers
+
+    corpus = ["a photo of a cat", "two cats on the mat", "the cat and the dog", "a picture of a red car", "naive cafe", "quoted fine photo"] * 20
+    for normalization, lower in (("nmt_nfkc", None), ("nmt_nfkc_cf", True), ("identity", False)):
+        with tempfile.TemporaryDirectory() as folder:
+            model = io.BytesIO()
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(corpus), model_writer=model, vocab_size=60, model_type="unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+                normalization_rule_name=normalization, hard_vocab_limit=False, minloglevel=2)
+            path = os.path.join(folder, "spiece.model")
+            with open(path, "wb") as file:
+                file.write(model.getvalue())
+            options = {} if lower is None else {"do_lower_case": lower}
+            theirs = transformers.SiglipTokenizer(path, **options)
+            saved = os.path.join(folder, "saved")
+            theirs.save_pretrained(saved)
+            for place in (saved, folder):  # as the class saves itself, and as it was published
+                if place == folder:
+                    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+                        json.dump({"tokenizer_class": "SiglipTokenizer", "eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>",
+                                   "model_max_length": 64, **options}, file)
+                result = subprocess.run([probe, "--texts", place], input=json.dumps(TEXTS), stdout=subprocess.PIPE, text=True, check=True)
+                ours = json.loads(result.stdout)
+                assert (ours["padding"], ours["end"]) == (theirs.pad_token_id, theirs.eos_token_id), ours
+                for text, tokens in zip(TEXTS, ours["tokens"]):
+                    plain = text.replace("<unk>", "unk")  # what people wrote becomes no special token here
+                    wanted = theirs(plain)["input_ids"]
+                    assert tokens + [ours["end"]] == wanted, f"{normalization} {text!r}: ours {tokens}, transformers {wanted}"
+            shutil.rmtree(saved)
+        print(f"equal to SiglipTokenizer: {len(TEXTS)} texts, {normalization}, do_lower_case {lower}")
+
+
 def main():
     use_their_python()
     parser = argparse.ArgumentParser()
     parser.add_argument("--probe", required=True, help="the program contrastive_probe")
     arguments = parser.parse_args()
     with needed():
+        import sentencepiece  # noqa: F401
         import torch
         import transformers
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # small models: threads only wait for each other
+    compare_texts(arguments.probe)
     for seed, (kind, vision, text, options) in enumerate(MODELS):
         compare(arguments.probe, kind, vision, text, options, seed)
         print(f"equal to transformers {transformers.__version__}: {kind} {vision} {text} {options}")

@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::initializer_list<const char*> kTokens{"tokenizer.json", "tokenizer.model", "vocab.json",
-                                                     "merges.txt"};
+constexpr std::initializer_list<const char*> kTokens{"tokenizer.json", "tokenizer.model", "spiece.model",
+                                                     "vocab.json", "merges.txt"};
 constexpr std::initializer_list<const char*> kBesideTokens{"tokenizer_config.json", "special_tokens_map.json",
                                                            "added_tokens.json", "chat_template.jinja",
                                                            "chat_template.json"};
@@ -76,7 +76,7 @@ Files files_beside_tokenizer(const fs::path& folder) {
 
 bool is_of_folder(const Files& tokenizer, const fs::path& folder) {
   bool has_own = false;
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json"}) {
     std::error_code error;
     if (!fs::exists(folder / name, error)) continue;
     has_own = true;

@@ -23,8 +23,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using strict_json::excerpt;
 
-constexpr const char *kModel = "tokenizer.model", *kAddedTokens = "added_tokens.json",
-                     *kTokenizerConfig = "tokenizer_config.json", *kJsonForm = "tokenizer.json";
+constexpr const char *kModel = "tokenizer.model", *kSiglipModel = "spiece.model",
+                     *kAddedTokens = "added_tokens.json", *kTokenizerConfig = "tokenizer_config.json",
+                     *kJsonForm = "tokenizer.json";
 
 constexpr const char* kLimit = "the tokenizers of Llama 1 and 2 have no other";
 
@@ -88,6 +89,13 @@ bool lowers_texts(const NamedFiles& files) {
          object.value("normalizer", json()).dump().find(R"("Lowercase")") != std::string::npos;
 }
 
+// SigLIP 1's. Other classes of transformers with a file of that name make other texts of a text first.
+bool has_siglip_model(const fs::path& folder) {
+  if (!is_there(folder / kSiglipModel) || !is_there(folder / kTokenizerConfig)) return false;
+  const json config = parse_tokenizer_file(read_file(folder / kTokenizerConfig));
+  return config.is_object() && config.value("tokenizer_class", json()) == "SiglipTokenizer";
+}
+
 std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
   if (is_json) return std::make_unique<const CharacterBpe>(file);
   return std::make_unique<const SentencePieceModel>(file);
@@ -97,7 +105,9 @@ std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
 
 struct SentencePiece::State {
   explicit State(const NamedFiles& files)
-      : file(files.contains(kModel) ? kModel : kJsonForm),
+      : file(files.contains(kModel)         ? kModel
+             : files.contains(kSiglipModel) ? kSiglipModel
+                                            : kJsonForm),
         pieces(read_pieces(files.at(file), file == kJsonForm)),
         tokens(pieces->bytes),
         is_special(pieces->is_special),
@@ -113,8 +123,8 @@ struct SentencePiece::State {
     };
     const json values = read(kTokenizerConfig), in_file = read(kAddedTokens);
     const Section config(values, place(kTokenizerConfig), kLimit);
-    if (file == kModel && goes_on_after_special(files)) after_special = TextPlace::kWithin;
-    lowers = file == kModel && lowers_texts(files);
+    if (file != kJsonForm && goes_on_after_special(files)) after_special = TextPlace::kWithin;
+    lowers = file != kJsonForm && lowers_texts(files);
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
     std::vector<AddedTokens::Token> list;
@@ -128,13 +138,13 @@ struct SentencePiece::State {
     const json& adds = config.get("add_bos_token");
     adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
     Fingerprint hash;
-    hash.add(file == kModel ? files.at(file).text : canonical(json::parse(files.at(file).text)));
+    hash.add(file != kJsonForm ? files.at(file).text : canonical(json::parse(files.at(file).text)));
     for (const AddedTokens::Token& token : added.all()) {
       hash.add(static_cast<uint64_t>(token.id));
       hash.add(token.text);
     }
     for (const int32_t id : {eot, bos, adds_bos ? 1 : 0}) hash.add(static_cast<uint64_t>(id));
-    if (file == kModel && after_special == TextPlace::kWithin) hash.add("goes on");
+    if (file != kJsonForm && after_special == TextPlace::kWithin) hash.add("goes on");
     if (lowers) hash.add("small letters");
     for (const AddedTokens::Token& token : added.all()) hash_matching(token.id, token.how, hash);
     fingerprint = hash.value();
@@ -189,13 +199,16 @@ struct SentencePiece::State {
   uint64_t fingerprint = 0;
 };
 
-bool SentencePiece::has_model(const fs::path& folder) { return is_there(folder / kModel); }
+bool SentencePiece::has_model(const fs::path& folder) {
+  return is_there(folder / kModel) || has_siglip_model(folder);
+}
 
 fs::path SentencePiece::find_model(const fs::path& path) {
   std::error_code ignored;
   const bool is_folder = fs::is_directory(path, ignored);
   if (!is_folder && path.extension() == ".model") return path;
   fs::path model = path / kModel, json_form = is_folder ? path / kJsonForm : path;
+  if (is_folder && has_siglip_model(path)) return path / kSiglipModel;
   // A model begins with the tag of a piece; Llama 3's file of that name is lines of text.
   constexpr char kPiece = '\x0a';
   if (is_folder && is_there(model) && (!is_there(json_form) || read_file(model).text.starts_with(kPiece)))
@@ -207,7 +220,9 @@ fs::path SentencePiece::find_model(const fs::path& path) {
 SentencePiece SentencePiece::load(const fs::path& model) {
   const fs::path folder = model.parent_path();
   NamedFiles files = named(files_beside_tokenizer(folder), (folder / "").string());
-  files[model.extension() == ".json" ? kJsonForm : kModel] = read_file(model);
+  files[model.extension() == ".json"       ? kJsonForm
+        : model.filename() == kSiglipModel ? kSiglipModel
+                                           : kModel] = read_file(model);
   // What it says besides is in the model, too.
   if (files.contains(kModel) && is_there(folder / kJsonForm)) {
     const bool goes_on = goes_on_after_special(files);
@@ -334,7 +349,8 @@ std::string SentencePiece::state() const { return pack(files()); }
 
 bool SentencePiece::is_kind_of(const NamedFiles& files) {
   const auto form = files.find(kJsonForm);
-  return files.contains(kModel) || (form != files.end() && CharacterBpe::is_kind_of(form->second));
+  return files.contains(kModel) || files.contains(kSiglipModel) ||
+         (form != files.end() && CharacterBpe::is_kind_of(form->second));
 }
 
 }  // namespace pipeline::text

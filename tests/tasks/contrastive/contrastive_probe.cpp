@@ -2,11 +2,12 @@
 // compare with transformers.
 //
 //   contrastive_probe FOLDER OUT_FOLDER < request.json > answer.json
+//   contrastive_probe --texts FOLDER < texts.json > tokens.json
 //
 // FOLDER has input/model.safetensors with `pixels` (B, 3, S, S) beside the model's files. The request has
 // `texts`, the tokens of each, and what they begin and end with. OUT_FOLDER receives `model`, the folder
 // written again, `gradients`, the same with gradients in place of weights, and logits.safetensors with those
-// of each picture.
+// of each picture. The second form gives the tokens of each text, by the folder's tokenizer.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "plugins/tasks/contrastive/model/folder.hpp"
 #include "plugins/tasks/contrastive/model/pair_loss.hpp"
+#include "plugins/tasks/contrastive/task/text_rules.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
@@ -28,10 +30,19 @@ namespace fs = std::filesystem;
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::cerr << "usage: contrastive_probe FOLDER OUT_FOLDER < request.json\n";
+    std::cerr
+        << "usage: contrastive_probe FOLDER OUT_FOLDER < request.json, or --texts FOLDER < texts.json\n";
     return 2;
   }
   const auto request = nlohmann::json::parse(std::cin);
+  if (std::string_view(argv[1]) == "--texts") {
+    const auto tokenizer = pipeline::text::load_tokenizer(argv[2]);
+    const TextRules rules = text_rules(*tokenizer);
+    nlohmann::json all = {{"padding", rules.padding}, {"end", tokenizer->eot()}};
+    for (const std::string text : request) all["tokens"].push_back(encode(*tokenizer, rules, text));
+    std::cout << all << "\n";
+    return 0;
+  }
   const fs::path folder = argv[1], out = argv[2];
   TwoTowers model(read_config(folder.string()));
   import_model(folder.string(), model);

@@ -44,7 +44,12 @@ TEST(TextRules, AreThoseOfTheTokenizersClass) {
   EXPECT_EQ(siglip2.padding, 257);
   EXPECT_FALSE(rules(R"(, "tokenizer_class": "Siglip2Tokenizer", "padding_side": "right")").is_padded_left);
   EXPECT_EQ(siglip2.problem, "");
-  EXPECT_THAT(rules(R"(, "tokenizer_class": "SiglipTokenizer")").problem, HasSubstr("takes punctuation out"));
+  const TextRules siglip = rules(R"(, "tokenizer_class": "SiglipTokenizer")");
+  EXPECT_TRUE(siglip.is_lowered) << "the class's own way";
+  EXPECT_TRUE(siglip.is_canonical);
+  EXPECT_EQ(siglip.padding, 256);
+  EXPECT_EQ(siglip.problem, "");
+  EXPECT_FALSE(rules(R"(, "tokenizer_class": "SiglipTokenizer", "do_lower_case": false)").is_lowered);
   EXPECT_THAT(rules(R"(, "pad_token": "[PAD]")").problem,
               HasSubstr("pad_token = \"[PAD]\", which is not among"));
 }

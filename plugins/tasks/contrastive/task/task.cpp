@@ -13,7 +13,6 @@
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
-#include "tokenizer/normal_form.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
@@ -110,8 +109,7 @@ std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pa
   std::vector<int64_t> tokens;
   if (ends.begin) tokens.push_back(*ends.begin);
   const std::string& caption = caption_of(pair);
-  for (const int32_t token : tokenizer_->encode(rules_.is_lowered ? text::lowered(caption) : caption))
-    tokens.push_back(token);
+  for (const int32_t token : encode(*tokenizer_, rules_, caption)) tokens.push_back(token);
   const auto most = static_cast<size_t>(config().text.text.max_position_embeddings);
   if (tokens.size() + 1 > most) {
     if (!told_of_cut_->exchange(true))
