@@ -1,6 +1,7 @@
 """What a task does to its process costs the run nothing, and what a run does to a notebook's process is undone."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -242,7 +243,9 @@ class ProcessTest(job.Job):
         steps = [json.loads(line)["step"] for line in (self.folder / "disturbed/metrics.jsonl").read_text().splitlines()]
         self.assertEqual(steps, [1, 2, 3])
 
-        told = dict(line.removeprefix("nothing calls Habits.").split(": ", 1) for line in said.splitlines() if line.startswith("nothing calls Habits."))
+        lines = re.findall(r"^nothing (calls|reads) Habits\.(\w+): (.*)$", said, re.MULTILINE)
+        told = {name: text for _, name, text in lines}
+        self.assertEqual([name for verb, name, _ in lines if verb == "reads"], ["callbacks", "learning_rate"])
         self.assertEqual(sorted(told), ["callbacks", "compute_metrics", "configure_optimizers", "evalute", "learning_rate", "on_train_epoch_end",
                                         "train_dataloader", "training_step"])
         self.assertEqual(told["evalute"], "did you mean evaluate?")

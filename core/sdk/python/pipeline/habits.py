@@ -56,7 +56,9 @@ def uncalled(task_class):
     if "getattr" in called:  # by whatever name, such as f"{split}_dataset"
         return
     for name in sorted({name for name, _ in fields} - set(known) - called):
-        what = f"nothing calls {task_class.__name__}.{name}: "
+        value = getattr(task_class, name)
+        is_called = callable(value) and not isinstance(value, type)
+        what = f"nothing {'calls' if is_called else 'reads'} {task_class.__name__}.{name}: "
         near, counterpart = difflib.get_close_matches(name, known, 1, 0.88), _counterpart(name)
         if counterpart:
             yield what + f"pipeline has in its place {counterpart}"
