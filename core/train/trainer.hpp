@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/launch/device_monitor.hpp"
@@ -54,6 +55,7 @@ class Trainer {
   void start_loading();
   void start_monitor();
   Boundary agree_on_boundary();
+  std::pair<plugins::Batch, MicroBatchPlace> first_of_step();
   std::optional<GlobalOutputs> global_outputs(std::span<const plugins::Batch> batches,
                                               const StepFacts& facts);
   void train_step();
@@ -103,6 +105,7 @@ class Trainer {
   StepReports reports_;
   bool time_is_up_ = false;         // train.max_seconds, as all ranks agreed
   bool save_is_owed_ = false;       // one was due when updates were skipped
+  bool has_gone_through_units_ = false;  // this process, in any micro-batch
   bool told_of_no_weight_ = false;  // that a step trains nothing
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step

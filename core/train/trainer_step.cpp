@@ -9,6 +9,16 @@
 
 namespace pipeline::train {
 
+// A micro-batch that is not empty, for a rank that has none.
+std::pair<plugins::Batch, MicroBatchPlace> Trainer::first_of_step() {
+  const std::vector<uint64_t> ids = sampler_.micro_batch(state_.step, 0);
+  return {session_.task().load({.split = PL_SPLIT_TRAIN,
+                                .purpose = PL_PURPOSE_TRAIN,
+                                .ids = ids,
+                                .epoch = sampler_.epoch_of(state_.step)}),
+          MicroBatchPlace{.step = state_.step, .index = 0}};
+}
+
 // Where the task's loss needs them.
 std::optional<GlobalOutputs> Trainer::global_outputs(std::span<const plugins::Batch> batches,
                                                      const StepFacts& facts) {
@@ -17,16 +27,9 @@ std::optional<GlobalOutputs> Trainer::global_outputs(std::span<const plugins::Ba
   std::vector<MicroBatchPlace> places;
   for (const std::optional<uint64_t> m : my_micro_batches_)
     places.push_back({.step = step, .index = m.value_or(0)});
-  const auto first = [&] {
-    const std::vector<uint64_t> ids = sampler_.micro_batch(step, 0);
-    return std::pair(session_.task().load({.split = PL_SPLIT_TRAIN,
-                                           .purpose = PL_PURPOSE_TRAIN,
-                                           .ids = ids,
-                                           .epoch = sampler_.epoch_of(step)}),
-                     MicroBatchPlace{.step = step, .index = 0});
-  };
   std::optional<GlobalOutputs> outputs(std::in_place, session_, batches, places,
-                                       RowsOfStep(facts.samples, micro_batches), first);
+                                       RowsOfStep(facts.samples, micro_batches),
+                                       [this] { return first_of_step(); });
   if (profile_) lap(Cost::compute, "outputs of the global batch");
   return outputs;
 }
@@ -76,7 +79,12 @@ void Trainer::train_step() {
   strategy.begin_step(batches.size());
   const std::optional<GlobalOutputs> outputs = global_outputs(batches, facts);
   for (size_t i = 0; i < batches.size(); ++i) {
+    const bool is_first = !std::exchange(has_gone_through_units_, true);
     if (!batches[i]) {
+      if (is_first && strategy.has_unit_hooks() && session_.task().has_unit_hooks()) {
+        const auto [batch, place] = first_of_step();
+        go_through_units(session_, batch, place, outputs ? &*outputs : nullptr);
+      }
       strategy.end_micro_batch(nullptr);
       continue;
     }

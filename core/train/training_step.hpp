@@ -23,6 +23,12 @@ class GlobalOutputs;
 void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
                        const LossScale& loss_scale, const GlobalOutputs* outputs);
 
+// For a process whose first micro-batch is empty, under a strategy with unit hooks: they are called as for
+// `batch`, which another rank trains, and nothing else comes of it. So the strategy knows the way that the
+// others go.
+void go_through_units(Session& session, const plugins::Batch& batch, MicroBatchPlace place,
+                      const GlobalOutputs* outputs);
+
 // For the update at the end of a step.
 pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale);
 

@@ -267,6 +267,7 @@ TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
   std::vector<std::string> little = sharded;
   little.insert(little.end(), {"--set", "task.vision.cache_bytes=2500", "--set", "run.cache_dir=little"});
   EXPECT_THAT(run("little", little), HasSubstr("(0.0 MB) are allowed"));
+  EXPECT_FALSE(features("little").empty());
   for (const fs::path& file : features("little")) EXPECT_LE(fs::file_size(file), 2500u);
 }
 

@@ -217,7 +217,7 @@ void Sharded::end_micro_batch(const pl_tensor* loss) {
   const bool last = progress_.in_last_micro_batch();
   progress_.end_micro_batch();
   const at::NoGradGuard no_grad;
-  if (loss == nullptr && has_unit_slots()) keep_step_without_micro_batch();
+  if (loss == nullptr && has_unit_slots() && !unit_order_.has_begun()) keep_step_without_micro_batch();
   reducer_->end_micro_batch(loss == nullptr);
   figures_.add(keep_loss(loss));
   unit_order_.end();

@@ -57,6 +57,9 @@ class UnitOrder {
     return std::nullopt;
   }
 
+  // Whether this micro-batch has been through any.
+  bool has_begun() const { return !events_.empty(); }
+
   // Of the last micro-batch.
   const std::vector<Event>& last() const { return last_; }
 

@@ -115,6 +115,7 @@ TEST(Scores, DetailsAreForTheReportAlone) {
   scores.add({3, 7}, sure_of(3));
   const Collected brief = send(scores, false);
   EXPECT_TRUE(brief.groups.empty());
+  EXPECT_FALSE(brief.values.empty());
   for (const auto& [name, sums] : brief.values) EXPECT_FALSE(name.starts_with("confusion")) << name;
 }
 

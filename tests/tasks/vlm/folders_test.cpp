@@ -103,13 +103,16 @@ TEST(VlmFolders, EachPartComesFromAFolderOfLlavaByOldNamesAndNew) {
     EXPECT_EQ(import_language(folder.path(), reading), -1) << "the placeholder";
     EXPECT_EQ(import_llava(folder.path(), whole), -1);
     for (Vlm* other : {&seeing, &reading, &whole}) tests::initialize(*other, 4);
+    int same = 0;
     for (const auto& parameter : seeing.parameters()) {
       if (!parameter.name.starts_with("vision.")) continue;
       for (const auto& theirs : model.parameters())
         if (theirs.name == parameter.name) {
           EXPECT_TRUE(theirs.tensor.equal(parameter.tensor)) << theirs.name;
+          ++same;
         }
     }
+    EXPECT_GT(same, 0);
     EXPECT_EQ(compared(model, reading, "language.").second, 0);
     EXPECT_GT(compared(model, reading, "vision.").second, 0) << "only that part";
     EXPECT_EQ(compared(model, whole, "").second, 0);

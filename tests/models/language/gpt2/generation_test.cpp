@@ -57,6 +57,7 @@ TEST_F(GenerationTest, GreedyIsThatOfTransformers) {
 
 TEST_F(GenerationTest, BeamSearchIsThatOfTransformers) {
   options_.beams = 4;
+  ASSERT_FALSE(fixture()["beam"].empty());
   for (const auto& [penalty, expected] : fixture()["beam"].items()) {
     options_.length_penalty = std::stod(penalty);
     EXPECT_EQ(generate(model_, prompts_, options_), without_end(expected, options_.eos_token_ids.front()))
