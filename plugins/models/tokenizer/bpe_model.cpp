@@ -4,6 +4,7 @@
 #include <functional>
 #include <queue>
 #include <tuple>
+#include <unordered_set>
 
 namespace pipeline::text {
 namespace {
@@ -29,9 +30,30 @@ BpeModel::BpeModel(const Vocabulary& vocabulary)
       last_ids_[static_cast<uint8_t>(token[0])] = id;
     if (vocabulary.ignore_merges && !added) wholes_.emplace(token, id);
   }
+  std::unordered_set<int32_t> special;
+  for (const Added& token : vocabulary.added)
+    if (token.how.is_special) special.insert(token.id);
+  for (const Merge& merge : vocabulary.merges)
+    if (special.contains(merge.result)) special_.emplace(merge.result, merge);
 }
 
 void BpeModel::encode_append(std::string_view piece, std::vector<int32_t>& ids) const {
+  const auto before = static_cast<ptrdiff_t>(ids.size());
+  encode_any(piece, ids);
+  if (special_.empty()) return;
+  std::vector<int32_t> rest(ids.rbegin(), ids.rend() - before);  // from its end
+  ids.resize(static_cast<size_t>(before));
+  while (!rest.empty()) {
+    const int32_t id = rest.back();
+    rest.pop_back();
+    if (const auto made = special_.find(id); made == special_.end())
+      ids.push_back(id);
+    else
+      rest.insert(rest.end(), {made->second.right, made->second.left});
+  }
+}
+
+void BpeModel::encode_any(std::string_view piece, std::vector<int32_t>& ids) const {
   if (!wholes_.empty()) {
     if (const auto whole = wholes_.find(piece); whole != wholes_.end()) {
       ids.push_back(whole->second);

@@ -61,8 +61,9 @@ class PairTable {
 void merge_all(const PairTable& pairs, std::span<const int32_t> tokens, std::vector<int32_t>& ids);
 
 // Byte-pair encoding of one piece of text: its bytes become tokens, then the pair with the best merge, the
-// leftmost of equals, becomes one token, until no pair has a merge. Bytes without a token are left out. Const
-// and safe for any thread.
+// leftmost of equals, becomes one token, until no pair has a merge. Bytes without a token are left out. A
+// special token that is left is its two parts: merges make longer words of it, but not it. Const and safe for
+// any thread.
 class BpeModel {
  public:
   // The vocabulary must outlive the model.
@@ -72,6 +73,7 @@ class BpeModel {
   void encode_append(std::string_view piece, std::vector<int32_t>& ids) const;
 
  private:
+  void encode_any(std::string_view piece, std::vector<int32_t>& ids) const;
   void encode_short(std::string_view piece, std::vector<int32_t>& ids) const;
   void encode_long(std::string_view piece, std::vector<int32_t>& ids) const;
   void encode_word(std::string_view piece, std::vector<int32_t>& ids) const;
@@ -81,6 +83,7 @@ class BpeModel {
   bool ends_words_;                    // the last byte of a piece has another token:
   std::array<int32_t, 256> last_ids_;
   std::unordered_map<std::string_view, int32_t> wholes_;  // where merges are ignored: tokens by their bytes
+  std::unordered_map<int32_t, Merge> special_;            // the merges that make special tokens, by those
 };
 
 }  // namespace pipeline::text

@@ -127,13 +127,18 @@ struct SentencePiece::State {
     lowers = file != kJsonForm && lowers_texts(files);
     static_cast<void>(Section(in_file, place(kAddedTokens)));  // an object
     add(read_added(in_file, place(kAddedTokens), config));
+    const NamedText* const map = special_tokens_map(files);
+    const json in_map = map == nullptr ? json::object() : parse_tokenizer_file(*map);
+    const Section map_config(in_map, map == nullptr ? "" : map->path + ":", kLimit);
+    for (const Section* one : {&config, &map_config})
+      for (const char* key : {"eos_token", "bos_token"}) make_special(text_of(*one, key));
     std::vector<AddedTokens::Token> list;
     for (size_t id = 0; id < tokens.size(); ++id)
       if (is_special[id])
         list.push_back({tokens[id], static_cast<int32_t>(id), matching[static_cast<int32_t>(id)]});
     added = AddedTokens(std::move(list));
-    eot = boundary(config, "eos_token", pieces->end);
-    bos = boundary(config, "bos_token", pieces->begin);
+    eot = boundary(map_config, "eos_token", boundary(config, "eos_token", pieces->end), /*may_lack=*/true);
+    bos = boundary(map_config, "bos_token", boundary(config, "bos_token", pieces->begin), /*may_lack=*/true);
     config.require("add_bos_token", {true, false});
     const json& adds = config.get("add_bos_token");
     adds_bos = bos >= 0 && (adds.is_null() ? pieces->adds_begin : adds == true);
@@ -170,15 +175,33 @@ struct SentencePiece::State {
     }
   }
 
-  // The id of a token that the configuration names; where it names none, `otherwise`; -1: none.
-  int32_t boundary(const Section& config, const char* key, int32_t otherwise) const {
+  // The token that a file names; empty: none.
+  static std::string text_of(const Section& config, const char* key) {
     const json& value = config.get(key);
-    if (value.is_null()) return otherwise;
+    if (value.is_null()) return {};
     const json& text = value.is_object() ? Section(value, config.place(key)).get("content") : value;
     if (!text.is_string()) throw Error(config.place(key) + " = " + excerpt(value) + ": must be a token");
-    if (const auto id = find(text.get_ref<const std::string&>())) return *id;
+    return text.get<std::string>();
+  }
+
+  // A piece like others becomes a special token, as transformers makes one of what its files name.
+  void make_special(const std::string& text) {
+    for (size_t id = 0; id < tokens.size() && !text.empty(); ++id) {
+      if (tokens[id] != text && tokens[id] != with_spaces(text)) continue;
+      if (!is_special[id]) tokens[id] = text;
+      is_special[id] = true;
+      return;
+    }
+  }
+
+  // Its id; where the file names none, `otherwise`; -1: none.
+  int32_t boundary(const Section& config, const char* key, int32_t otherwise, bool may_lack = false) const {
+    const std::string text = text_of(config, key);
+    if (text.empty()) return otherwise;
+    if (const auto id = find(text)) return *id;
+    if (may_lack) return otherwise;
     throw Error(config.place(key) + " = " + excerpt(text) +
-                ": is not a special token of the tokenizer: add it there, or name another");
+                ": is not a token of the tokenizer: add it there, or name another");
   }
 
   std::optional<int32_t> find(std::string_view text) const {

@@ -4,13 +4,18 @@
 #include <array>
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/foreign.hpp"
 #include "tokenizer/vocabulary.hpp"
+#include "tokenizer/vocabulary_builder.hpp"
 
 namespace pipeline::text {
 namespace {
 
 namespace fs = std::filesystem;
+
+using nlohmann::json;
 
 constexpr const char* kTokenizerJson = "tokenizer.json";
 constexpr const char* kConfig = "tokenizer_config.json";
@@ -77,7 +82,15 @@ Vocabulary parse_vocabulary(const NamedFiles& files) {
                               : parse_vocab_and_merges(files.at(kPairs[0].vocab), files.at(kPairs[0].merges));
   if (const auto config = files.find(kConfig); config != files.end())
     read_tokenizer_config(config->second, vocabulary);
+  if (const NamedText* const map = special_tokens_map(files)) read_special_tokens(*map, vocabulary);
   return vocabulary;
+}
+
+const NamedText* special_tokens_map(const NamedFiles& files) {
+  const auto map = files.find("special_tokens_map.json"), config = files.find(kConfig);
+  if (map == files.end()) return nullptr;
+  const json values = config == files.end() ? json() : parse_tokenizer_file(config->second);
+  return values.is_object() && values.contains("added_tokens_decoder") ? nullptr : &map->second;
 }
 
 bool has_tokens(const Files& files) {

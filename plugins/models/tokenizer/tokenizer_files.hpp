@@ -29,6 +29,11 @@ std::string format_tokenizer_json(const Vocabulary& vocabulary);
 
 // The file beside it that names the tokens which end and begin a text: eos_token and bos_token.
 void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary);
+// special_tokens_map.json, which names them where the configuration has no added_tokens_decoder, as
+// transformers has it; nullptr: it does not. A token that the vocabulary lacks, which transformers would give
+// an id that no model has, is passed over.
+const NamedText* special_tokens_map(const NamedFiles& files);
+void read_special_tokens(const NamedText& file, Vocabulary& vocabulary);
 std::string format_tokenizer_config(const Vocabulary& vocabulary);
 
 // Both in one, for checkpoints: tokenizer.json, with the two members where the vocabulary has them from

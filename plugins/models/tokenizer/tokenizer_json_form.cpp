@@ -1,5 +1,6 @@
 // tokenizer.json and tokenizer_config.json.
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -23,25 +24,38 @@ void require_byte_level(const Section& file, const char* key) {
     Section(value, file.place(key)).require_given("type", {"ByteLevel"});
 }
 
-// A special token that a config names: its text, or an object with that; -1: none.
-int32_t read_boundary(const Section& config, const char* key, const Vocabulary& vocabulary) {
+// A word of the vocabulary becomes an added token, as transformers makes one of what its files name; -1:
+// there is no such word.
+int32_t add_word(const std::string& text, Vocabulary& vocabulary) {
+  const std::vector<std::string> texts = token_texts(vocabulary);
+  const auto found = std::find(texts.begin(), texts.end(), text);
+  if (found == texts.end()) return -1;
+  const auto id = static_cast<int32_t>(found - texts.begin());
+  vocabulary.tokens[static_cast<size_t>(id)] = text;
+  const auto place = std::find_if(vocabulary.added.begin(), vocabulary.added.end(),
+                                  [&](const Added& one) { return one.id > id; });
+  vocabulary.added.insert(place, {id, text, {}});
+  return id;
+}
+
+// A token that a config names: its text, or an object with that; -1: none.
+int32_t read_boundary(const Section& config, const char* key, Vocabulary& vocabulary, bool may_lack) {
   const json& value = config.get(key);
   if (value.is_null()) return -1;
   const json& text = value.is_object() ? Section(value, config.place(key)).get("content") : value;
   if (!text.is_string()) throw Error(config.place(key) + " = " + excerpt(value) + ": must be a token");
-  const int32_t id = special_token(vocabulary, text.get_ref<const std::string&>());
-  if (id < 0) {
-    throw Error(config.place(key) + " = " + excerpt(text) +
-                ": is not a special token of the tokenizer: add it there, or name another");
-  }
-  return id;
+  const auto& word = text.get_ref<const std::string&>();
+  if (const int32_t id = special_token(vocabulary, word); id >= 0) return id;
+  if (const int32_t id = add_word(word, vocabulary); id >= 0 || may_lack) return id;
+  throw Error(config.place(key) + " = " + excerpt(text) +
+              ": is not a token of the tokenizer: add it there, or name another");
 }
 
-void read_boundaries(const Section& config, Vocabulary& vocabulary) {
+void read_boundaries(const Section& config, Vocabulary& vocabulary, bool may_lack = false) {
   // Named or not, what the vocabulary says by itself is one and the same tokenizer, with one state.
-  const int32_t end = read_boundary(config, "eos_token", vocabulary);
+  const int32_t end = read_boundary(config, "eos_token", vocabulary, may_lack);
   if (end >= 0 && end != end_of_text(vocabulary)) vocabulary.end_of_text = end;
-  const int32_t id = read_boundary(config, "bos_token", vocabulary);
+  const int32_t id = read_boundary(config, "bos_token", vocabulary, may_lack);
   if (id >= 0 && !vocabulary.adds_begin_of_text) vocabulary.begin_of_text = id;
   // Also where the list of added tokens has them as words like others.
   for (Added& added : vocabulary.added)
@@ -167,6 +181,11 @@ std::string format_tokenizer_json(const Vocabulary& vocabulary) {
          R"(", "fuse_unk": false, "byte_fallback": false, "ignore_merges": )" +
          (vocabulary.ignore_merges ? "true" : "false") + R"(, "vocab": )" + format_vocab_json(vocabulary) +
          R"(, "merges": [)" + merges + "]}}";
+}
+
+void read_special_tokens(const NamedText& file, Vocabulary& vocabulary) {
+  const json object = parse_tokenizer_file(file);
+  read_boundaries(Section(object, file.path + ":"), vocabulary, /*may_lack=*/true);
 }
 
 void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {

@@ -289,6 +289,29 @@ TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
   EXPECT_EQ(std::ranges::count(chat.tokens, 257), 2) << "what the template writes";
 }
 
+// The same where it is no added token at all, and merges make it of letters; transformers makes one of it.
+// special_tokens_map.json names it, too, beside a configuration of before there was a list in there.
+TEST(ChatFormat, AnEndTokenThatIsAWordEndsAnAnswer) {
+  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    text::BpeTrainer trainer;
+    trainer.add("end end end");
+    const tests::FilesFolder folder;
+    trainer.train({.vocab_size = 259}).save(folder.path());
+    folder.write("tokenizer_config.json", "{}");
+    const int32_t end = text::load_tokenizer(folder.path())->encode("end").front();
+    folder.write(file, R"({"eos_token": {"content": "end"}})");
+    const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+    EXPECT_EQ(words->eot(), end) << file;
+    EXPECT_EQ(words->vocab_size(), 259);
+    EXPECT_EQ(text::tokenizer_of_state(words->state(), "state")->eot(), end);
+    const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}end{% endfor %}", "chat.jinja",
+                          words, 0);
+    EXPECT_EQ(ends.end_token(), end);
+    const ChatTokens chat = ends.tokens(conversation({{"user", "an end"}, {"assistant", "end"}}));
+    EXPECT_EQ(std::ranges::count(chat.tokens, end), 2) << "what the template writes";
+  }
+}
+
 // An answer that calls a tool is its text and the calls.
 TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   const ChatFormat calls = format(

@@ -11,6 +11,7 @@
 #include "core/base/utf8.hpp"
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/bpe_model.hpp"
+#include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/word_cache.hpp"
 
 namespace pipeline::text {
@@ -322,6 +323,33 @@ TEST(Utf8, IllFormedPartsAreReplacedAsPythonDoes) {
       {"\xc3(", "�("},
   };
   for (const auto& [bytes, expected] : cases) EXPECT_EQ(replace_invalid_utf8(bytes), expected);
+}
+
+// Where a folder's files name a word as what ends a text, transformers still has the longer ones.
+TEST(ByteLevelBpe, AWordThatEndsATextIsInLongerWordsAsBefore) {
+  BpeTrainer trainer;
+  trainer.add("end end end end ends ends");
+  const tests::FilesFolder folder;
+  trainer.train({.vocab_size = 261}).save(folder.path());
+  const Ids before = ByteLevelBpe::load(folder.path()).encode("end ends");
+  ASSERT_EQ(before.size(), 2U);
+  for (const char* named : {"end", "absent"}) {
+    folder.write("tokenizer_config.json", "{}");
+    folder.write("special_tokens_map.json", nlohmann::json({{"eos_token", named}}).dump());
+    const auto tokenizer = ByteLevelBpe::load(folder.path());
+    if (named == std::string_view("absent")) {
+      EXPECT_EQ(tokenizer.encode("end ends"), before);
+      continue;
+    }
+    EXPECT_EQ(tokenizer.eot(), before[0]);
+    const Ids ids = tokenizer.encode("end ends");
+    ASSERT_EQ(ids.size(), 3U) << "two parts of the first";
+    EXPECT_EQ(ids.back(), before.back());
+    EXPECT_THAT(ids, testing::Not(testing::Contains(before[0])));
+    EXPECT_EQ(tokenizer.decode(ids), "end ends");
+    EXPECT_EQ(tokenizer.encode("end", SpecialTokens::kRecognize), Ids{before[0]});
+    EXPECT_EQ(ByteLevelBpe::from_state(tokenizer.state(), "x").encode("end ends"), ids);
+  }
 }
 
 }  // namespace

@@ -302,7 +302,7 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
             folder / "tokenizer_config.json: added_tokens_decoder: key \"x\": must be a token's id");
   EXPECT_EQ(error("tokenizer_config.json", {{"eos_token", "<end>"}}),
             folder /
-                "tokenizer_config.json: eos_token = \"<end>\": is not a special token of the tokenizer: "
+                "tokenizer_config.json: eos_token = \"<end>\": is not a token of the tokenizer: "
                 "add it there, or name another");
 }
 
@@ -417,6 +417,22 @@ TEST(SentencePieceJson, ALongTextTakesNoMoreThanItsLength) {
   const auto ids = tokenizer->encode(text);
   EXPECT_EQ(tokenizer->decode(ids), text);
   EXPECT_LT(ids.size(), text.size() / 2);
+}
+
+TEST(SentencePieceJson, AWordThatTheFilesNameEndsAText) {
+  const json form = json_form();
+  const json& vocab = form["model"]["vocab"];
+  const std::string word = vocab.contains("at") ? "at" : "he";
+  ASSERT_TRUE(vocab.contains(word)) << vocab.dump();
+  const auto id = vocab[word].get<int32_t>();
+  EXPECT_THAT(load_json(form)->encode(word, SpecialTokens::kAsText, TextPlace::kWithin),
+              testing::Contains(id));
+  const auto tokenizer = load_json(form, {{"eos_token", word}});
+  EXPECT_EQ(tokenizer->eot(), id);
+  EXPECT_THAT(tokenizer->encode(word, SpecialTokens::kRecognize), testing::Contains(id));
+  EXPECT_THAT(tokenizer->encode(word, SpecialTokens::kAsText, TextPlace::kWithin),
+              testing::Not(testing::Contains(id)));
+  EXPECT_EQ(tokenizer_of_state(tokenizer->state(), "state")->eot(), id);
 }
 
 TEST(SentencePieceJson, StateAndFilesAreTheSameTokenizer) {

@@ -335,7 +335,7 @@ TEST(TokenizerConfig, DefectsAreNamed) {
     return message.substr(std::min(message.size(), (folder / "tokenizer_config.json: ").size()));
   };
   EXPECT_EQ(error(R"({"eos_token": "</s>"})"),
-            "eos_token = \"</s>\": is not a special token of the tokenizer: add it there, or name another");
+            "eos_token = \"</s>\": is not a token of the tokenizer: add it there, or name another");
   EXPECT_EQ(error(R"({"bos_token": 1})"), "bos_token = 1: must be a token");
   EXPECT_THAT(error(R"({"add_prefix_space": true})"), StartsWith("add_prefix_space = true: must be false"));
   EXPECT_THAT(error("{"), StartsWith("not valid JSON at byte "));
