@@ -117,7 +117,7 @@ at::Tensor Piece::of(const at::Tensor& parameter) const {
 }
 
 at::Tensor Piece::written(const at::Tensor& parameter) const {
-  const at::Tensor part = offset == 0 ? of(parameter) : of(parameter) - offset;
+  const at::Tensor part = of(parameter);
   if (more_rows == 0) return part;
   std::vector<int64_t> rest = part.sizes().vec();
   rest.front() = more_rows;
@@ -205,7 +205,6 @@ void Weights::read(size_t index, at::Tensor& out) const {
       theirs = theirs.narrow(0, 0, part.size(0));
     }
     part.copy_(theirs.view(part.sizes()));
-    if (piece.offset != 0) part.add_(piece.offset);
     view->forget();
   }
 }

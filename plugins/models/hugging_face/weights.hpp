@@ -26,7 +26,6 @@ struct Piece {
   // At the end of the folder's tensor; zeros where we write it. Below 0: at the end of ours, where each row
   // starts as the mean of the folder's.
   int64_t more_rows = 0;
-  double offset = 0;  // of our values above the folder's
   // The folder's shape where it has the same values, after all of that, in another.
   std::vector<int64_t> folded = {};
 

@@ -30,6 +30,10 @@ struct Names {
   std::string (*plain)(const std::string& name) = nullptr;
 };
 
+// The weight of a norm that multiplies by 1 + weight. By this name a checkpoint of before, which has that sum
+// as ".weight", is not taken for one of now.
+inline constexpr const char* kOffset = ".offset";
+
 // One row of the table of architectures: all that is particular to a family of models. README.md of
 // plugins/models says how to add one.
 struct Architecture {
@@ -52,9 +56,8 @@ struct Architecture {
   bool has_output_bias = true;       // with attention_bias, of what attention gives back, too
   bool is_gelu_gate = false;         // GeGLU, with GELU's tanh form
   bool is_embedding_scaled = false;  // by sqrt(hidden_size)
-  // Norms multiply by 1 + weight; ours have that sum for a weight, folders the rest.
-  bool is_norm_above_one = false;
-  bool has_query_norm = false;  // RMS norms of the heads of queries and keys
+  bool is_norm_above_one = false;    // norms multiply by 1 + weight
+  bool has_query_norm = false;       // RMS norms of the heads of queries and keys
   // Initial weights that write to the residual stream are: by 1 / sqrt(2 layers).
   bool is_residual_scaled = false;
 

@@ -112,8 +112,8 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
         names.qkv,
         {{"q_proj", config.query_width()}, {"k_proj", config.key_width()}, {"v_proj", config.key_width()}});
   if (is(names.up)) return parts(names.up, {{"gate_proj", config.inner()}, {"up_proj", config.inner()}});
-  const bool is_norm = row.is_norm_above_one && !is_matrix && name.ends_with("norm.weight");
-  return {{.name = name, .transposed = is_matrix && names.is_transposed, .offset = is_norm ? 1.0 : 0.0}};
+  if (name.ends_with(kOffset)) return {{.name = name.substr(0, name.rfind('.')) + ".weight"}};
+  return {{.name = name, .transposed = is_matrix && names.is_transposed}};
 }
 
 Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names,

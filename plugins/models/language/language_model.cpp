@@ -62,11 +62,13 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
 transformer::Norm LanguageModel::add_norm(const std::string& plain, int64_t width, uint32_t of_unit) {
   if (!architecture_.is_rms)
     return transformer::add_norm(parameters(), name(plain), width, of_unit, config_.norm_eps);
-  return {
-      parameters().add({.name = name(plain) + ".weight", .shape = {width}, .decay = false, .unit = of_unit},
-                       constant(1)),
-      {},
-      config_.norm_eps};
+  const bool is_above_one = architecture_.is_norm_above_one;
+  const std::string of = name(plain) + (is_above_one ? kOffset : ".weight");
+  return {.weight = parameters().add({.name = of, .shape = {width}, .decay = false, .unit = of_unit},
+                                     constant(is_above_one ? 0 : 1)),
+          .bias = {},
+          .eps = config_.norm_eps,
+          .is_above_one = is_above_one};
 }
 
 void LanguageModel::add_layer(int64_t index) {

@@ -43,10 +43,11 @@ struct LossDetails {
 
 // A causal language model of any architecture of the table, for one device. Parameters carry the names of
 // Hugging Face's state dict, but that matrices are (in, out) and those which read the same input are one, as
-// the architecture's Names have it. Matrices and embeddings decay; biases and norms do not. Unit 0 is what
-// both ends use, the embedding, the last norm and the output head, so it is passed through twice; the layers
-// are units 1 to layer_count(). The forward pass reads the registered tensors, so their storage may be
-// replaced (set_data) at any time between passes. Not for several threads at once.
+// the architecture's Names have it, and a Gemma's norms have an "offset" for a "weight". Matrices and
+// embeddings decay; biases and norms do not. Unit 0 is what both ends use, the embedding, the last norm and
+// the output head, so it is passed through twice; the layers are units 1 to layer_count(). The forward pass
+// reads the registered tensors, so their storage may be replaced (set_data) at any time between passes. Not
+// for several threads at once.
 class LanguageModel : public generation::DecoderModel {
  public:
   static constexpr bool kOwnPrecision = true;

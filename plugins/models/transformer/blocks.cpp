@@ -238,6 +238,8 @@ class GatedUnit : public torch::autograd::Function<GatedUnit> {
 
 }  // namespace
 
+at::Tensor Norm::factor() const { return is_above_one ? weight + 1 : weight; }
+
 at::Tensor bias_of(const Norm& norm) {
   if (norm.bias.defined()) return norm.bias;
   return at::zeros({norm.has_mean ? norm.weight.size(0) : 0}, norm.weight.options());
@@ -249,7 +251,7 @@ Linear columns(const Linear& linear, int64_t first, int64_t count) {
 }
 
 at::Tensor norm_linear(const at::Tensor& x, const Norm& norm, const Linear& linear, at::ScalarType compute) {
-  return NormLinear::apply(x, norm.weight, bias_of(norm), linear.weight, or_none(linear.bias, x), norm.eps,
+  return NormLinear::apply(x, norm.factor(), bias_of(norm), linear.weight, or_none(linear.bias, x), norm.eps,
                            compute);
 }
 
@@ -265,13 +267,14 @@ at::Tensor linear_residual(const at::Tensor& h, const Linear& linear, const at::
 
 at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                              const Dropout& dropout, at::ScalarType compute, Gelu form) {
-  return NormMlpResidual::apply(x, norm.weight, bias_of(norm), up.weight, up.bias, down.weight, down.bias,
+  return NormMlpResidual::apply(x, norm.factor(), bias_of(norm), up.weight, up.bias, down.weight, down.bias,
                                 norm.eps, dropout, compute, form);
 }
 
 at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                                 at::ScalarType compute) {
-  return NormSwigluResidual::apply(x, norm.weight, bias_of(norm), up.weight, down.weight, norm.eps, compute);
+  return NormSwigluResidual::apply(x, norm.factor(), bias_of(norm), up.weight, down.weight, norm.eps,
+                                   compute);
 }
 
 at::Tensor gated_unit(const at::Tensor& gated) { return GatedUnit::apply(gated); }

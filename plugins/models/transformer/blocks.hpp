@@ -14,7 +14,10 @@ namespace pipeline::transformer {
 struct Norm {
   at::Tensor weight, bias;  // (C); without a bias it is RMS norm,
   double eps = 1e-5;
-  bool has_mean = false;  // or layer norm all the same
+  bool has_mean = false;      // or layer norm all the same
+  bool is_above_one = false;  // it multiplies by 1 + weight, as Gemma's does
+
+  at::Tensor factor() const;
 };
 // As layer_norm() takes it: zeros where layer norm has none, and no elements where it is RMS norm.
 at::Tensor bias_of(const Norm& norm);

@@ -258,7 +258,7 @@ LossSum cross_entropy_head(const at::Tensor& x, const at::Tensor& targets, const
                                      norm.weight.requires_grad() || (bias.defined() && bias.requires_grad()));
   const at::Tensor any_bias = bias.defined() ? bias : at::empty({0}, x.options());
   const at::Tensor norm_bias = bias_of(norm);
-  const variable_list out = CrossEntropyHead::apply(x, norm.weight, norm_bias, weight, any_bias, targets,
+  const variable_list out = CrossEntropyHead::apply(x, norm.factor(), norm_bias, weight, any_bias, targets,
                                                     norm.eps, options, gradient);
   return {out[0], out[1]};
 }
@@ -267,7 +267,7 @@ at::Tensor head_logits(const at::Tensor& x, const Norm& norm, const at::Tensor& 
                        at::ScalarType compute, const at::Tensor& bias, double softcap) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm_bias = bias_of(norm);
-  const at::Tensor h = layer_norm(x, norm.weight, norm_bias, norm.eps).y.to(compute);
+  const at::Tensor h = layer_norm(x, norm.factor(), norm_bias, norm.eps).y.to(compute);
   const at::Tensor b = bias.defined() ? bias.to(compute) : bias;
   at::Tensor logits = gemm(h, as_factor(weight, compute), {.b_transposed = true, .bias = b}).to(at::kFloat);
   if (softcap > 0) cap(logits, softcap, false);

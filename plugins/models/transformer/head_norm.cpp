@@ -79,7 +79,7 @@ class NormHeads : public torch::autograd::Function<NormHeads> {
 
 at::Tensor norm_heads(const at::Tensor& x, const NormedHeads& queries, const NormedHeads& keys) {
   const auto weight = [&](const NormedHeads& heads) {
-    return heads.count > 0 ? heads.norm.weight : at::empty({0}, x.options());
+    return heads.count > 0 ? heads.norm.factor() : at::empty({0}, x.options());
   };
   const auto columns = [](const NormedHeads& heads) {
     return HeadColumns{heads.first, heads.count, heads.norm.eps, heads.norm.has_mean};

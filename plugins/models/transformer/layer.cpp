@@ -87,9 +87,9 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
 // norm(x) in `compute`; only where an addition reads a part of it.
 at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
   if (norm.bias.defined() || norm.has_mean)
-    return at::layer_norm(x, {x.size(1)}, norm.weight, bias_of(norm), norm.eps).to(compute);
+    return at::layer_norm(x, {x.size(1)}, norm.factor(), bias_of(norm), norm.eps).to(compute);
   const at::Tensor wide = x.to(transformer::wide(x.scalar_type()));
-  return (wide * (wide.square().mean(1, true) + norm.eps).rsqrt() * norm.weight).to(compute);
+  return (wide * (wide.square().mean(1, true) + norm.eps).rsqrt() * norm.factor()).to(compute);
 }
 
 // norm(x) W for columns first .. first + count - 1, additions included. These are made of the norm's output

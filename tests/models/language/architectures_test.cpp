@@ -57,6 +57,8 @@ const std::vector<int64_t> kTokens{3, 17, 30, 5, 5, 9, 0, 22, 14, 8, 11, 2, 29, 
 TEST_P(Architectures, AFolderHoldsTheSameModel) {
   const FilesFolder folder;
   const LanguageModel saved = model();
+  for (const at::Tensor& value : tests::tensors(saved))  // norms whose weights lose bits beside 1
+    if (value.dim() == 1) value.detach().mul_(1e-6);
   export_model(folder.path(), saved);
   const Config read = read_config(hugging_face::ConfigFile(folder / "config.json"));
   Config expected = saved.config();
@@ -67,7 +69,7 @@ TEST_P(Architectures, AFolderHoldsTheSameModel) {
   import_model(folder.path(), again);
   tests::initialize(again, 4);
   for (size_t i = 0; i < saved.parameters().size(); ++i)
-    EXPECT_TRUE(saved.parameters()[i].tensor.allclose(again.parameters()[i].tensor, 0, 1e-6))
+    EXPECT_TRUE(saved.parameters()[i].tensor.equal(again.parameters()[i].tensor))
         << saved.parameters()[i].name;
 }
 
