@@ -365,7 +365,8 @@ TEST(ChatFormat, TheCallsOfALongConversationAreFoundTogether) {
       add("user", "ASSISTANT: " + number + "?");
       add("assistant", i % 3 == 0 ? ordered_json() : ordered_json(i % 3 == 1 ? "" : "I look "));
       const ordered_json call = {{"function", {{"name", "f" + number}, {"arguments", {{"n", number}}}}}};
-      all["messages"].back()["tool_calls"] = i % 5 == 0 ? ordered_json{call, call} : ordered_json{call};
+      all["messages"].back()["tool_calls"] = ordered_json::array({call});
+      if (i % 5 == 0) all["messages"].back()["tool_calls"].push_back(call);
       add("tool", "result " + number);
       add("assistant", "It is " + number + ".");
     }
