@@ -103,10 +103,10 @@ class Trainer {
 
   TrainState state_;
   StepReports reports_;
-  bool time_is_up_ = false;         // train.max_seconds, as all ranks agreed
-  bool save_is_owed_ = false;       // one was due when updates were skipped
+  bool time_is_up_ = false;              // train.max_seconds, as all ranks agreed
+  bool save_is_owed_ = false;            // one was due when updates were skipped
   bool has_gone_through_units_ = false;  // this process, in any micro-batch
-  bool told_of_no_weight_ = false;  // that a step trains nothing
+  bool told_of_no_weight_ = false;       // that a step trains nothing
   std::optional<checkpoint::Metric>
       metric_;                              // evaluate.best_metric, if it was evaluated after this very step
   uint64_t evaluated_step_ = ~uint64_t{0};  // after which the last evaluation was
