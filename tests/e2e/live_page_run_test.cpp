@@ -51,7 +51,7 @@ micro_batch = 1
 TEST_F(LivePage, FollowsARunThroughItsStages) {
   write_text(job_.path("train.toml"), std::string(kConfig) + R"([[stage]]
 name = "first"
-train.max_seconds = 3
+train.max_seconds = 8
 [[stage]]
 name = "second"
 init_from = "first"
@@ -70,7 +70,7 @@ train.max_steps = 1000000000
   };
   ASSERT_TRUE(shows("first")) << run.output();
   EXPECT_EQ(data["title"], "run");
-  EXPECT_LE(data["live"]["left"], 3);
+  EXPECT_LE(data["live"]["left"], 8);
   const json& first = data["runs"][0];
   EXPECT_EQ(first["processes"], 1);
   EXPECT_THAT(first["summary"]["device"], testing::StartsWith("cpu"));
