@@ -4,11 +4,6 @@
 #include "core/train/global_outputs.hpp"
 
 namespace pipeline::train {
-
-uint64_t dropout_seed(const Session& session, MicroBatchPlace place) {
-  return derive_seed(session.run_info().seed, "dropout", place.step, place.index);
-}
-
 namespace {
 
 pl_train_args train_args(const Session& session, MicroBatchPlace place, const GlobalOutputs* outputs) {
@@ -29,6 +24,10 @@ pl_error* drop(void* /*user*/, const pl_gradient* gradient) noexcept {
 }
 
 }  // namespace
+
+uint64_t dropout_seed(const Session& session, MicroBatchPlace place) {
+  return derive_seed(session.run_info().seed, "dropout", place.step, place.index);
+}
 
 void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace place, double weight,
                        const LossScale& loss_scale, const GlobalOutputs* outputs) {

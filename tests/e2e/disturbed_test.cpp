@@ -11,8 +11,8 @@
 
 #include "core/base/file_lock.hpp"
 #include "core/base/socket.hpp"
+#include "tests/e2e/job.hpp"
 #include "tests/e2e/program.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -41,30 +41,24 @@ max_steps = 20
 every = 5
 )";
 
-class Disturbed : public testing::Test {
+class Disturbed : public testing::Test, public Job {
  protected:
   Disturbed() { write_text(path("train.toml"), kConfig); }
 
-  fs::path path(const std::string& name) const { return folder_.path() / name; }
   std::vector<std::string> command(const std::string& verb, std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {verb, "train.toml"});
     return pipeline_command(std::move(more));
   }
-  Result call(const std::string& verb, std::vector<std::string> more = {}) const {
-    return Process(command(verb, std::move(more)), folder_.path()).wait();
-  }
   // The end of a long run to which this is done when it has a checkpoint.
   Result disturbed(const std::function<void()>& what) const {
     fs::remove_all(path("run"));
-    Process process(command("run", {"--set", "train.max_steps=10000000"}), folder_.path());
+    Process process(command("run", {"--set", "train.max_steps=10000000"}), folder());
     EXPECT_TRUE(
         eventually([&] { return is_there("run/checkpoints/step-00000005") || !process.is_running(); }));
     what();
     return process.wait();
   }
   bool is_there(const std::string& name) const { return fs::exists(path(name)); }
-
-  const TemporaryFolder folder_;
 };
 
 TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
@@ -92,7 +86,7 @@ TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
       EXPECT_THAT(refused.err, HasSubstr(other)) << verb;
     }
     EXPECT_EQ(call(verb, more).code, 0) << verb;
-    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder_.path()))
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder()))
       EXPECT_TRUE(entry.path().extension() != ".lock" || entry.path().filename() == ".lock") << entry.path();
     if (output.empty()) continue;
     fs::remove_all(path(place));
@@ -112,8 +106,8 @@ TEST_F(Disturbed, TwoPredictionsWithOneOutputAreNeverMixed) {
   ASSERT_EQ(call("predict", arguments("last", "b.csv")).code, 0);
   const std::string texts[] = {read_text(path("a.csv")), read_text(path("b.csv"))};
   ASSERT_NE(texts[0], texts[1]);
-  Process first(command("predict", arguments(kFirst, "both.csv")), folder_.path()),
-      second(command("predict", arguments("last", "both.csv")), folder_.path());
+  Process first(command("predict", arguments(kFirst, "both.csv")), folder()),
+      second(command("predict", arguments("last", "both.csv")), folder());
   const Result results[] = {first.wait(), second.wait()};
   for (const Result& result : results)
     if (result.code != 0) {
@@ -172,7 +166,7 @@ TEST_F(Disturbed, WithoutMemoryItSaysSoWhereverThatIs) {
     const auto limited = [&](std::vector<std::string> words) {
       words.insert(words.begin(),
                    {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
-      return Process(words, folder_.path()).wait();
+      return Process(words, folder()).wait();
     };
     // Where not even its libraries have room, the loader has the word.
     if (limited(pipeline_command({"--version"})).code != 0) continue;

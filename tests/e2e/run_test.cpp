@@ -3,15 +3,14 @@
 
 #include <csignal>
 #include <filesystem>
-#include <stdexcept>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
+#include "tests/e2e/job.hpp"
 #include "tests/e2e/program.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::tests {
 namespace {
@@ -41,29 +40,14 @@ every = 20
 every = 15
 )";
 
-class Run : public testing::Test {
+class Run : public testing::Test, public Job {
  protected:
   Run() { write_text(path("train.toml"), kConfig); }
 
-  fs::path path(const std::string& name) const { return folder_.path() / name; }
-  Result run(std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"run", "train.toml"});
-    return pipeline(std::move(more), folder_.path());
-  }
+  Result run(std::vector<std::string> more = {}) const { return call("run", std::move(more)); }
   Process start(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"run", "train.toml"});
-    return Process(pipeline_command(std::move(more)), folder_.path());
-  }
-  // (step, loss, gradient norm) of each line, as they are written.
-  std::vector<std::string> curve(const std::string& run) const {
-    std::vector<std::string> lines;
-    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
-      const auto json = nlohmann::json::parse(line);
-      lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
-    }
-    if (lines.empty())
-      throw std::runtime_error(run + ": has no step");  // which would equal any other of none
-    return lines;
+    return Process(pipeline_command(std::move(more)), folder());
   }
   std::string state(const std::string& run, int step) const {
     char name[32];
@@ -78,8 +62,6 @@ class Run : public testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
-
-  TemporaryFolder folder_;
 };
 
 TEST_F(Run, ATaskMayChangeTheFolderCloseTheStreamsAndFork) {
@@ -229,7 +211,7 @@ TEST_F(Run, ASignalSavesAndLeavesWith75) {
 TEST_F(Run, AConsoleThatGoesAwayDoesNotEndTheRun) {
   std::vector<std::string> command = pipeline_command({"run", "train.toml"});
   command.insert(command.begin(), {"/bin/bash", "-c", "set -o pipefail; \"$@\" | true", "bash"});
-  EXPECT_EQ(Process(command, folder_.path()).wait().code, 0);
+  EXPECT_EQ(Process(command, folder()).wait().code, 0);
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
 }
 
@@ -520,29 +502,28 @@ TEST_F(Run, AccumulationDoesNotChangeTheCurve) {
 
 TEST_F(Run, EvaluatePredictAndExport) {
   ASSERT_EQ(run().code, 0);
-  const Result evaluate = pipeline({"evaluate", "train.toml"}, folder_.path());
+  const Result evaluate = pipeline({"evaluate", "train.toml"}, folder());
   EXPECT_EQ(evaluate.code, 0) << evaluate.err;
   EXPECT_THAT(evaluate.out, HasSubstr("\nprocesses  1; this is rank 0"));
   const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")));
   EXPECT_TRUE(figures["figures"].contains("loss"));
   const Result predict =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder_.path());
+      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder());
   EXPECT_EQ(predict.code, 0) << predict.err;
   const auto rows = read_lines(path("answers.csv"));
   ASSERT_GT(rows.size(), 2u);
   EXPECT_THAT(rows[0], testing::StartsWith("id,"));
   EXPECT_THAT(rows[1], testing::StartsWith("point-0,"));
   const Result twice =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder_.path());
+      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder());
   EXPECT_EQ(twice.code, 0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
   const Result other =
-      pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder_.path());
+      pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder());
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
   EXPECT_EQ(run({"--set", "run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
-  const Result nowhere =
-      pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder_.path());
+  const Result nowhere = pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder());
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
 }
@@ -552,7 +533,7 @@ TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
   fs::create_directory(path("one"));
   for (const char* verb : {"predict", "evaluate", "export"}) {
     const auto at = [&](const std::string& output) {
-      const Result result = pipeline({verb, "train.toml", "--output", output}, folder_.path());
+      const Result result = pipeline({verb, "train.toml", "--output", output}, folder());
       EXPECT_EQ(result.code, 2) << verb << result.out << result.err;
       EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints")))
           << "no weights are loaded for nothing";
@@ -569,7 +550,7 @@ TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
               "error: /dev/null: cannot be written: is no plain file: choose another --output\n");
   }
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder_.path())) names.push_back(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(folder())) names.push_back(entry.path().filename());
   EXPECT_THAT(names, testing::UnorderedElementsAre("train.toml", "run", "one")) << "nothing is left behind";
   EXPECT_TRUE(fs::is_empty(path("one")));
 }
@@ -625,14 +606,14 @@ class SideFilesOfRuns : public Run {
     return names;
   }
   void predict(int samples, int processes = 1) const {
-    const Result result = pipeline(command(samples, processes), folder_.path());
+    const Result result = pipeline(command(samples, processes), folder());
     ASSERT_EQ(result.code, 0) << result.out << result.err;
     EXPECT_EQ(read_lines(path("run/submission.csv")).size(), samples + 1u);
     EXPECT_EQ(files(), files_of(samples));
   }
   // Ends it when at least one batch is done.
   void kill_prediction(int samples) const {
-    Process process(pipeline_command(command(samples)), folder_.path());
+    Process process(pipeline_command(command(samples)), folder());
     const auto has_begun = [&] {
       const auto progress =
           nlohmann::json::parse(read_text(path("run/submission.csv.progress")), nullptr, false);
@@ -651,7 +632,7 @@ TEST_F(SideFilesOfRuns, OfAnEarlierPredictionDoNotStayBesideTheNewOnes) {
   predict(21, 3);
   predict(6, 2);
   write_text(path("run/submission-files/notes.txt"), "mine");
-  EXPECT_EQ(pipeline(command(3), folder_.path()).code, 0);
+  EXPECT_EQ(pipeline(command(3), folder()).code, 0);
   EXPECT_EQ(read_text(path("run/submission-files/notes.txt")), "mine");
   fs::remove(path("run/submission-files/notes.txt"));
   EXPECT_EQ(files(), files_of(3));
@@ -665,7 +646,7 @@ TEST_F(SideFilesOfRuns, OfAKilledPredictionStayForItAloneToGoOn) {
   EXPECT_EQ(read_lines(path("run/submission.csv")).size(), 10u) << "it was killed in time";
   const auto after_kill = files();
   EXPECT_GT(after_kill.size(), 3u);
-  const Result goes_on = pipeline(command(kMany), folder_.path());
+  const Result goes_on = pipeline(command(kMany), folder());
   EXPECT_EQ(goes_on.code, 0) << goes_on.err;
   EXPECT_THAT(goes_on.out, HasSubstr("by an earlier process"));
   EXPECT_EQ(files(), files_of(kMany));
@@ -708,7 +689,7 @@ init_from = "second"
   EXPECT_EQ(by_folder.code, 0) << by_folder.err;
   EXPECT_THAT(by_folder.out, HasSubstr("run/second is already finished"));
   EXPECT_THAT(by_folder.out, HasSubstr("run/figures is already finished"));
-  const Result stage = pipeline({"run", "run/first"}, folder_.path());
+  const Result stage = pipeline({"run", "run/first"}, folder());
   EXPECT_EQ(stage.code, 0) << stage.err;
   EXPECT_THAT(stage.out, HasSubstr("run/first is already finished"));
   EXPECT_THAT(stage.out, Not(HasSubstr("run/second")));
@@ -779,7 +760,7 @@ name = "second"
 kind = "evaluate"
 )");
   for (const char* verb : {"check", "run"}) {
-    const Result without = pipeline({verb, "train.toml"}, folder_.path());
+    const Result without = pipeline({verb, "train.toml"}, folder());
     EXPECT_EQ(without.code, 2) << without.out;
     EXPECT_THAT(without.err, HasSubstr("stage.init_from: stage 'second' (kind evaluate) needs weights"));
   }
@@ -835,7 +816,7 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
 
 TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
   const auto answer = [&](const std::vector<std::string>& words) {
-    const Result result = pipeline(words, folder_.path());
+    const Result result = pipeline(words, folder());
     EXPECT_EQ(result.code, 2) << words[0] << result.out;
     return result.err;
   };
@@ -964,7 +945,7 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
     std::vector<std::string> command = pipeline_command(std::move(arguments));
     command.insert(command.begin(),
                    {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
-    return Process(command, folder_.path()).wait();
+    return Process(command, folder()).wait();
   };
   const Result anywhere = run_in(60000, {"check", "train.toml"});  // before there is anything to advise
   EXPECT_EQ(anywhere.code, 1);

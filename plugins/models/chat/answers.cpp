@@ -222,17 +222,17 @@ std::optional<ChatFormat::Span> ChatFormat::answer_of_turn(const Rendered& whole
 std::map<size_t, ChatFormat::Span> ChatFormat::answers_of_turns(const ordered_json& conversation,
                                                                 const Rendered& whole,
                                                                 const std::vector<size_t>& wanted) const {
-  std::map<std::string, std::vector<size_t>> alike;
+  std::map<std::string, std::vector<Span>> alike;
   for (const size_t message : wanted)
-    if (answer_of_turn(whole, message)) alike[kind_of(conversation["messages"], message)].push_back(message);
+    if (const auto answer = answer_of_turn(whole, message))
+      alike[kind_of(conversation["messages"], message)].push_back(*answer);
+  const auto is_right = [&](const Span& answer) {
+    return answer_by_parts(conversation, whole.text, answer.message) == answer;
+  };
   std::map<size_t, Span> found;
-  for (const auto& [kind, all] : alike) {
-    const auto is_right = [&](size_t message) {
-      return answer_of_turn(whole, message) == answer_by_parts(conversation, whole.text, message);
-    };
+  for (const auto& [kind, all] : alike)
     if (all.size() > 2 && is_right(all.front()) && is_right(all.back()))
-      for (const size_t message : all) found.emplace(message, *answer_of_turn(whole, message));
-  }
+      for (const Span& answer : all) found.emplace(answer.message, answer);
   return found;
 }
 

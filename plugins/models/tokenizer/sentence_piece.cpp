@@ -131,7 +131,7 @@ struct SentencePiece::State {
     const json in_map = map == nullptr ? json::object() : parse_tokenizer_file(*map);
     const Section map_config(in_map, map == nullptr ? "" : map->path + ":", kLimit);
     for (const Section* one : {&config, &map_config})
-      for (const char* key : {"eos_token", "bos_token"}) make_special(text_of(*one, key));
+      for (const char* key : {"eos_token", "bos_token"}) make_special(read_named_token(*one, key));
     std::vector<AddedTokens::Token> list;
     for (size_t id = 0; id < tokens.size(); ++id)
       if (is_special[id])
@@ -175,28 +175,21 @@ struct SentencePiece::State {
     }
   }
 
-  // The token that a file names; empty: none.
-  static std::string text_of(const Section& config, const char* key) {
-    const json& value = config.get(key);
-    if (value.is_null()) return {};
-    const json& text = value.is_object() ? Section(value, config.place(key)).get("content") : value;
-    if (!text.is_string()) throw Error(config.place(key) + " = " + excerpt(value) + ": must be a token");
-    return text.get<std::string>();
-  }
-
   // A piece like others becomes a special token, as transformers makes one of what its files name.
   void make_special(const std::string& text) {
-    for (size_t id = 0; id < tokens.size() && !text.empty(); ++id) {
-      if (tokens[id] != text && tokens[id] != with_spaces(text)) continue;
-      if (!is_special[id]) tokens[id] = text;
-      is_special[id] = true;
-      return;
-    }
+    if (text.empty()) return;
+    const auto found = std::ranges::find_if(tokens, [&, spaced = with_spaces(text)](const std::string& one) {
+      return one == text || one == spaced;
+    });
+    if (found == tokens.end()) return;
+    const auto id = static_cast<size_t>(found - tokens.begin());
+    if (!is_special[id]) *found = text;
+    is_special[id] = true;
   }
 
   // Its id; where the file names none, `otherwise`; -1: none.
   int32_t boundary(const Section& config, const char* key, int32_t otherwise, bool may_lack = false) const {
-    const std::string text = text_of(config, key);
+    const std::string text = read_named_token(config, key);
     if (text.empty()) return otherwise;
     if (const auto id = find(text)) return *id;
     if (may_lack) return otherwise;

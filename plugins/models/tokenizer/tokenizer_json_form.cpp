@@ -38,16 +38,13 @@ int32_t add_word(const std::string& text, Vocabulary& vocabulary) {
   return id;
 }
 
-// A token that a config names: its text, or an object with that; -1: none.
+// The id of a token that a config names; -1: none.
 int32_t read_boundary(const Section& config, const char* key, Vocabulary& vocabulary, bool may_lack) {
-  const json& value = config.get(key);
-  if (value.is_null()) return -1;
-  const json& text = value.is_object() ? Section(value, config.place(key)).get("content") : value;
-  if (!text.is_string()) throw Error(config.place(key) + " = " + excerpt(value) + ": must be a token");
-  const auto& word = text.get_ref<const std::string&>();
+  if (config.get(key).is_null()) return -1;
+  const std::string word = read_named_token(config, key);
   if (const int32_t id = special_token(vocabulary, word); id >= 0) return id;
   if (const int32_t id = add_word(word, vocabulary); id >= 0 || may_lack) return id;
-  throw Error(config.place(key) + " = " + excerpt(text) +
+  throw Error(config.place(key) + " = " + excerpt(word) +
               ": is not a token of the tokenizer: add it there, or name another");
 }
 

@@ -87,6 +87,14 @@ TextEnds read_clip_post_processor(const Section& file) {
   return {token("cls"), token("sep")};
 }
 
+std::string read_named_token(const Section& file, const char* key) {
+  const json& value = file.get(key);
+  if (value.is_null()) return {};
+  const json& text = value.is_object() ? Section(value, file.place(key)).get("content") : value;
+  if (!text.is_string()) throw Error(file.place(key) + " = " + excerpt(value) + ": must be a token");
+  return text.get<std::string>();
+}
+
 Matching read_matching(const Section& token) {
   token.require("single_word", {false});  // what a word is, is said by more tables of Unicode than are here
   for (const char* flag : {"special", "normalized", "lstrip", "rstrip"}) token.require(flag, {false, true});

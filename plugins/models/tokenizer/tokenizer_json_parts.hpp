@@ -60,6 +60,9 @@ class Section {
   const char* limit_;
 };
 
+// The token that a file names under `key`: its text, or an object with that; empty: none.
+std::string read_named_token(const Section& file, const char* key);
+
 // How an added token is found: its flags, missing ones as `tokenizers` takes them.
 Matching read_matching(const Section& token);
 nlohmann::json format_added(int32_t id, std::string_view text, const Matching& how);
