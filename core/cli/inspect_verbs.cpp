@@ -1,6 +1,7 @@
 // The verbs that only look.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <set>
 
@@ -20,6 +21,21 @@
 #include "core/train/telemetry/announce.hpp"
 
 namespace pipeline::cli {
+
+namespace {
+
+// The paths of a task in Python where nothing is: only the task knows whether it reads there or writes.
+void warn_of_missing_paths(const train::Session& session, observe::Log& log) {
+  if (session.task_plugin().name() != plugins::kPythonTask) return;
+  for (const auto& [key, path] : train::set_paths(session.task_config()))
+    if (std::error_code ignored; !path.empty() && !std::filesystem::exists(path, ignored))
+      log.warning(
+          session.task_config()
+              .error(key, fmt::format("there is nothing at {}: a run whose task reads it will fail", path))
+              .what());
+}
+
+}  // namespace
 
 void add_check(CLI::App& app, Action& action) {
   auto args = std::make_shared<ConfigArgs>();
@@ -45,9 +61,11 @@ void add_check(CLI::App& app, Action& action) {
                               .world = world,
                               .processes = nullptr,
                               .values = sources.of(stage)});
-      session.check_task();
+      const bool waits = train::reads_of_stage_before(config, session);
+      if (!waits) session.check_task();
       sources.add_planned(session);
       train::announce_model_options(session);
+      if (!waits) warn_of_missing_paths(session, log);
       if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
       if (const std::string& gave_way = session.plan().gave_way; !gave_way.empty()) log.info(gave_way);
       if (session.args().purpose == PL_PURPOSE_TRAIN && stage.is_auto("train.micro_batch"))

@@ -125,6 +125,20 @@ Checkout::Checkout(const std::string& markdown) {
     const Words name = matches(first_line(block), R"(^# ([\w-]+\.toml))");
     if (!name.empty()) write_text(path() / name.front(), block);
   }
+  write_data(markdown);
+  write_data("train = \"train.jsonl\" pdb_path = \"structures\"");  // of those who have a model alone
+  for (const auto& entry : fs::directory_iterator(kRoot / "configs"))
+    if (entry.path().extension() == ".toml") write_data(read_text(entry.path()));
+}
+
+void Checkout::write_data(const std::string& text) const {
+  constexpr const char* kNamed =
+      R"re(\b(?:train|val|test|images|sequences|pdb_path|test_path)\s*=\s*"?([\w-][\w./-]*))re";
+  for (const std::string& name : matches(text, kNamed))
+    if (fs::path(name).has_extension())
+      write_text(path() / name, "");
+    else
+      fs::create_directories(path() / name);
 }
 
 Result Checkout::run(Words arguments) const {

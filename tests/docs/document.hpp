@@ -49,6 +49,9 @@ class Checkout {
   Result run_script(const std::string& script) const;
 
  private:
+  // The files and folders of data that a text names, with nothing in them.
+  void write_data(const std::string& text) const;
+
   TemporaryFolder folder_;
 };
 

@@ -138,6 +138,8 @@ TEST_F(Chat, UnusableInputIsNamed) {
   };
   EXPECT_THAT(error_of({"run.dir=a", "task.chat.template=chat.jinj"}),
               HasSubstr("a template is auto, plain, simple, vicuna, chatml, llama3, or a file"));
+  EXPECT_EQ(call("check", {"--set", "run.dir=a", "--set", "task.chat.template=chat.jinj"}).err,
+            error_of({"run.dir=a", "task.chat.template=chat.jinj"}));
   EXPECT_THAT(error_of({"run.dir=b", "task.chat.template=chatml"}),
               HasSubstr("needs the special token <|im_start|>, which this tokenizer does not have"));
   write_text(path("bad.jinja"), "{% for m in messages %}\n{{ m.content | shout }}{% endfor %}");

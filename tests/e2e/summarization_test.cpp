@@ -456,6 +456,54 @@ TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
   }
 }
 
+// Before anything is read, in the same words.
+TEST_F(Summarization, CheckRefusesFilesThatAreNotThereAsARunDoes) {
+  fs::create_directory(path("notes"));
+  write_text(path("notes/a.txt"), "no records");
+  const std::string gone =
+      "there is no such file; a path is taken from the folder in which the program is started";
+  for (const auto& [set, problem] :
+       {std::pair("task.data.train=gone.jsonl", gone),
+        {"task.data.val=gone.jsonl", gone},
+        {"task.data.test=gone.jsonl", gone},
+        {"task.data.train=gone/*.jsonl", "no file matches this pattern"},
+        {"task.data.train=./{train,gone}.jsonl", "which this pattern names"},
+        {"task.data.train=notes", "there is no file in this folder that can be read"},
+        {"task.tokenizer.path=gone", "there is no such file or folder"}}) {
+    const Result checked = call("check", {"--set", set}), run = call("run", {"--set", set});
+    EXPECT_EQ(checked.code, 2) << set << checked.out;
+    EXPECT_THAT(checked.err, testing::AllOf(testing::StartsWith(std::string("error: --set ") + set + ": "),
+                                            HasSubstr(problem)));
+    EXPECT_EQ(run.err, checked.err);
+    EXPECT_FALSE(fs::exists(path("run"))) << "what cannot be run makes no folder";
+  }
+  EXPECT_THAT(call("check", {"--set", R"(task.data.train="")", "--set",
+                             R"(task.data.source.path=["train.jsonl", "gone.csv"])"})
+                  .err,
+              HasSubstr("gone.csv: " + gone));
+}
+
+// A stage that is done needs its files no more; what a stage is to write is looked for when the next begins.
+TEST_F(Summarization, AFinishedStageNeedsNoFiles) {
+  const std::string base = read_text(path("train.toml"));
+  for (const auto& [writer, code] : {std::pair("a", 0), {"c", 2}}) {
+    write_text(path("train.toml"),
+               base + "[[stage]]\nname = \"a\"\n[[stage]]\nname = \"b\"\ntask.tokenizer.path = \"run/" +
+                   writer + "/export\"\n[[stage]]\nname = \"c\"\n");
+    EXPECT_EQ(call("check").code, code) << writer;
+  }
+  write_text(path("train.toml"), base +
+                                     "[[stage]]\nname = \"a\"\ntask.data.train = "
+                                     "\"first.jsonl\"\n[[stage]]\nname = \"b\"\ninit_from = \"a\"\n");
+  fs::copy_file(path("train.jsonl"), path("first.jsonl"));
+  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  fs::remove(path("first.jsonl"));
+  const Result again = call("run", {"--set", "train.max_steps=1"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("is already finished"));
+  EXPECT_THAT(call("run", {"--set", "train.max_steps=1", "--fresh"}).err, HasSubstr("there is no such file"));
+}
+
 TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
   EXPECT_EQ(call("check", {"--set", "strategy.plugin=ddp", "--set", "strategy.zero_stage=2"}).err,
             "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name "

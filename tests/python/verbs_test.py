@@ -21,6 +21,16 @@ class VerbsTest(job.Job):
         self.assertIn("pipeline explain my_task.py", self.pipeline("explain", "python"))
         self.assertIn("memory", self.pipeline("plan", "train.toml"))
         self.assertIn("26 checks passed", self.pipeline("check-plugin", str(TEMPLATE)))
+        # Whether the task reads there or writes, only the task knows, and may say.
+        (self.folder / "mine.py").write_text(job.BEGIN + "    @dataclass\n    class Options:\n        table: __import__('pathlib').Path\n"
+                                             "        def __post_init__(self):\n"
+                                             "            if self.table.suffix == '.csv' and not self.table.exists():\n"
+                                             "                raise ValueError(f'{self.table}: is not there')\n")
+        self.configure("mine.py", table="gone.txt")
+        self.assertIn(f'warning: train.toml:5: task.table = "gone.txt": there is nothing at gone.txt: a run whose task reads it '
+                      "will fail", self.pipeline("check", "train.toml"))
+        self.configure("mine.py", table="gone.csv")
+        self.assertIn("gone.csv: is not there", self.pipeline("check", "train.toml", code=2))
 
     def test_after_a_run(self):
         self.configure(MODELS, **{"class": "Pictures"})

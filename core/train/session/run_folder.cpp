@@ -131,7 +131,7 @@ std::optional<std::string> RunFolder::read_file(const std::string& name) const {
   return text_of(path_ / name);
 }
 
-std::optional<std::string> RunFolder::finished() const { return read_file(kFinished); }
+std::optional<std::string> RunFolder::finished_in(const fs::path& path) { return text_of(path / kFinished); }
 void RunFolder::mark_finished(const std::string& how) const {
   if (const std::string problem = lost(); !problem.empty()) throw Error(problem);
   write_file(kFinished, how);

@@ -49,7 +49,8 @@ class RunFolder {
 
   // What mark_finished() was told, if the run is complete. A run that goes on is no longer finished; nor is
   // one whose folder is lost, which is an error.
-  std::optional<std::string> finished() const;
+  std::optional<std::string> finished() const { return finished_in(path_); }
+  static std::optional<std::string> finished_in(const std::filesystem::path& path);
   void mark_finished(const std::string& how) const;
   void unmark_finished() const;
   // The same of a run that has diverged, with what was said of it.

@@ -16,6 +16,7 @@
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
+#include "core/config/option.hpp"
 #include "core/train/session/changes.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
@@ -100,6 +101,32 @@ uint32_t purpose_of_stage(const config::Config& stage) {
          : kind == "predict"                  ? PL_PURPOSE_PREDICT
          : kind == "export"                   ? PL_PURPOSE_EXPORT
                                               : PL_PURPOSE_TRAIN;
+}
+
+std::vector<std::pair<std::string, std::string>> set_paths(const config::Settings& options) {
+  std::vector<std::pair<std::string, std::string>> paths;
+  for (const std::string& key : options.keys()) {
+    const uint32_t type = options.setting(key).option.type;
+    if (!options.is_set(key) || config::element_type(type) != PL_OPTION_PATH) continue;
+    if (!config::is_list(type))
+      paths.emplace_back(key, *options.find_path(key));
+    else
+      for (std::string& path : options.get_path_list(key)) paths.emplace_back(key, std::move(path));
+  }
+  return paths;
+}
+
+bool reads_of_stage_before(const config::Config& whole, const Session& session) {
+  const fs::path own = folder_of(whole, session.config());
+  const auto paths = set_paths(session.task_config());
+  for (const config::Config& stage : stages_of(whole)) {
+    const fs::path folder = folder_of(whole, stage);
+    if (folder == own) return false;
+    for (const auto& [key, path] : paths)
+      if (fs::path(path).lexically_normal().string().starts_with(folder.lexically_normal().string() + "/"))
+        return true;
+  }
+  return false;
 }
 
 namespace {
@@ -243,7 +270,9 @@ void check_everything(const Workspace& workspace, bool fresh) {
     Session session(source.goes_on ? with_changes(stage, folder_of(workspace.config, stage)) : stage,
                     workspace.registry, workspace.log,
                     session_args(workspace, purpose_of_stage(stage), {}, source));
-    session.check_task();
+    // What a finished stage needed may be gone since.
+    const bool is_done = !fresh && RunFolder::finished_in(folder_of(workspace.config, stage));
+    if (!is_done && !reads_of_stage_before(workspace.config, session)) session.check_task();
     if (source.goes_on)
       config::require_resumable(checkpoint::read_manifest(source.from).contents.config_toml, source.from,
                                 session.config(), session.plugin_configs());

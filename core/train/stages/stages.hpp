@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/config/config.hpp"
@@ -58,6 +59,13 @@ class ValueSources {
   bool fresh_;
   std::map<std::string, ValueSource> planned_;  // by the stage's folder
 };
+
+// Key and absolute path of what the options name, of those that are set.
+std::vector<std::pair<std::string, std::string>> set_paths(const config::Settings& options);
+
+// Whether the task names something in the folder of a stage before its own, which is yet to write it: what
+// there is to check shows when the stage begins.
+bool reads_of_stage_before(const config::Config& whole, const Session& session);
 
 // PL_PURPOSE_... of stage.kind.
 uint32_t purpose_of_stage(const config::Config& stage);

@@ -1,5 +1,6 @@
 #include "plugins/data/picture_texts/options.hpp"
 
+#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::picture_texts {
@@ -32,6 +33,13 @@ void PictureTextOptions::describe_pictures(Options& o, const Help& help) {
       .choices({"white", "black", "grey", "drop"});
   o("max_broken_share", max_broken_share, help.broken).min(0).max(1);
   o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
+}
+
+void PictureTextOptions::validate(const ConfigErrors& errors) const {
+  SplitOptions::validate(errors);
+  if (!errors.trains() || images.empty()) return;
+  if (const std::string problem = files::path_problem(images, "folder"); !problem.empty())
+    errors("images", problem);
 }
 
 CaptionColumns PictureTextOptions::columns() const {

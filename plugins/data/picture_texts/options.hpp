@@ -21,6 +21,8 @@ struct PictureTextOptions : sources::SplitOptions {
   double max_broken_share = 0.01;
   int64_t max_pixels = static_cast<int64_t>(images::kMaxPixels);
 
+  PictureTextOptions() { content = sources::Content::kPictures; }
+
   // What a task learns from; what becomes of a sample without its picture.
   struct Help {
     const char *train, *test, *broken;
@@ -28,6 +30,7 @@ struct PictureTextOptions : sources::SplitOptions {
   void describe_files(Options& o, const Help& help);
   void describe_columns(Options& o);
   void describe_pictures(Options& o, const Help& help);
+  void validate(const ConfigErrors& errors) const;
 
   // Without a question and answers of several people.
   CaptionColumns columns() const;

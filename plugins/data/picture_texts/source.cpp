@@ -66,7 +66,7 @@ Splits open_splits(const Context& context, const PictureTextOptions& options, co
     const sources::SplitOptions::Sources of = options.of(split);
     std::vector<PictureSource> found;
     for (const std::string& named : of.named) {
-      if (const std::string problem = sources::problem_of(named); !problem.empty()) {
+      if (const std::string problem = sources::problem_of(named, options.content); !problem.empty()) {
         if (!wanted.may_be_missing) wanted.config_error(of.key, problem);
         context.warn(named, " is not there: going on without it");
         continue;

@@ -350,14 +350,23 @@ std::string SourceFiles::stem() const {
   return stem;
 }
 
-std::string problem_of(const std::string& named) try {
+std::string problem_of(const std::string& named, Content content) try {
+  if (std::error_code ignored; content != Content::kSequences && fs::is_directory(named, ignored)) {
+    // Of pictures there may be a million, which are not listed for that.
+    const auto has_picture = [](const auto& entry) { return is_picture(entry.path().native()); };
+    if (content == Content::kRecords ||
+        std::none_of(fs::directory_iterator(named), fs::directory_iterator(), has_picture))
+      find(named, content);
+    return "";
+  }
   std::string problem = files::path_problem(named, "file");
   if (problem.empty() || !is_pattern(named)) return problem;
   std::string missing;
   matches_of(named, missing);
   return missing.empty() ? "" : no_match(named, missing);
-} catch (const DataError& error) {  // a pattern that means more than can be read
-  return error.what();
+} catch (const std::exception& error) {  // a pattern that means more than can be read; a folder
+  const std::string problem = error.what(), prefix = named + ": ";
+  return problem.starts_with(prefix) ? problem.substr(prefix.size()) : problem;
 }
 
 SourceFiles find(const std::string& named, Content content) {

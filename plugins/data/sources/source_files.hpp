@@ -53,9 +53,9 @@ struct SourceFiles {
   const std::string& name_of(size_t i) const { return names[i]; }
 };
 
-// Why there is nothing at `named`, which may have *, ? and [...], {00..12} and {a,b}, as in a shell. Empty:
-// there is something.
-std::string problem_of(const std::string& named);
+// Why there is nothing at `named`, which may have *, ? and [...], {00..12} and {a,b}, as in a shell; of a
+// folder, why none of its files can be read. Empty: there is something. Reads no file.
+std::string problem_of(const std::string& named, Content content = Content::kRecords);
 
 // Of a folder, its files of a known format, hidden ones left out, and those of its partitions
 // (partition_of()); for sequences also those in the folders within. Throws DataError where there is none,

@@ -66,8 +66,9 @@ struct SourceOptions {
 // What the files of each split are.
 struct SplitOptions {
   std::filesystem::path train, val, test;
-  double validation_share = 0;  // in place of val: of what is for training
-  SourceOptions source;         // in place of train
+  double validation_share = 0;          // in place of val: of what is for training
+  SourceOptions source;                 // in place of train
+  Content content = Content::kRecords;  // what the task reads of a folder
 
   struct Sources {
     std::vector<std::string> named, names;
@@ -105,6 +106,20 @@ struct SplitOptions {
       errors("train", "[[task.data.source]] names files for the same: leave one of the two out");
     if (errors.trains() && train.empty() && source.path.empty())
       errors("train", "must be given: a file to learn from, or several as [[task.data.source]]");
+    if (errors.trains()) check_files(errors);
+  }
+
+ private:
+  // Who learns needs all of them; what a model is used for may be elsewhere.
+  void check_files(const ConfigErrors& errors) const {
+    constexpr std::string_view kTable = "data.";
+    for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+      const Sources wanted = of(split);
+      for (const std::string& named : wanted.named)
+        if (const std::string problem = problem_of(named, content); !problem.empty())
+          errors(std::string_view(wanted.key).substr(kTable.size()),
+                 wanted.named.size() > 1 ? named + ": " + problem : problem);
+    }
   }
 };
 

@@ -19,6 +19,7 @@ struct TokenizerOptions {
         .follows();
     o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
   }
+  void validate(const ConfigErrors& errors) const;
 };
 
 }  // namespace pipeline::text

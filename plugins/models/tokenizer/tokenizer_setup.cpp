@@ -53,6 +53,12 @@ void keep(const ByteLevelBpe& tokenizer, const fs::path& folder) {
 
 }  // namespace
 
+void TokenizerOptions::validate(const ConfigErrors& errors) const {
+  // What follows a folder is in it when the run begins, and need not be there when it goes on.
+  if (errors.trains() && errors.is_set("path") && !path.empty() && !files::path_problem(path, "").empty())
+    errors("path", missing_tokenizer(path));
+}
+
 TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context) {
   const fs::path folder = fs::path(std::string(view(context.run().cache_dir))) / ("tokenizer-" + texts.key);
   auto tokenizer = load_trained(folder, context);

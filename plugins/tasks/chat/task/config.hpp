@@ -61,6 +61,8 @@ struct ChatOptions {
     o("date", date, "what a template is told that asks for the date (Llama 3's do): year-month-day");
   }
   void validate(const ConfigErrors& errors) const;
+  // Why `name` is no template. Empty: it is one, or a file.
+  static std::string problem_of(const std::string& name);
 };
 
 struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples {

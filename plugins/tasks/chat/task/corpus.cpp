@@ -100,6 +100,14 @@ void ChatOptions::validate(const ConfigErrors& errors) const {
   if (!noon_of(date)) errors("date", "must be a date such as 2024-07-26");
 }
 
+std::string ChatOptions::problem_of(const std::string& name) {
+  const std::vector<std::string> known = template_names();
+  if (name == "auto" || std::ranges::find(known, name) != known.end()) return "";
+  const std::string problem = files::path_problem(name, "file");
+  return problem.empty() ? ""
+                         : problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file";
+}
+
 Corpus::Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
                const std::function<void(const char* key, const std::string& problem)>& refuse)
     : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
@@ -163,9 +171,8 @@ void Corpus::open_format(bool is_kept) {
             "chat       the tokenizer has no chat template: the turns are written as "
             "task.chat.template = \"simple\" does");
     } else {
-      if (const std::string problem = files::path_problem(wanted, "file"); !problem.empty())
-        refuse_("chat.template",
-                problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file");
+      if (const std::string problem = ChatOptions::problem_of(wanted); !problem.empty())
+        refuse_("chat.template", problem);
       std::ifstream stream(wanted, std::ios::binary);
       source.assign(std::istreambuf_iterator<char>(stream), {});
       file = wanted;

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "plugins/data/files/folder_search.hpp"
+#include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/names.hpp"
 #include "plugins/tasks/protein/data/comparison.hpp"
@@ -142,6 +143,13 @@ bool are_sequences(const fs::path& named) {
     return is_structure(name) ? files::Use::kTake : files::Use::kPassOver;
   });
   return has_sequences && structures.files.empty();
+}
+
+std::string problem_of(const fs::path& named) {
+  if (named.empty()) return "";
+  return !fs::is_directory(named) && are_sequences(named)
+             ? sources::problem_of(named.string(), Content::kSequences)
+             : files::path_problem(named, "folder or file");
 }
 
 }  // namespace pipeline::protein

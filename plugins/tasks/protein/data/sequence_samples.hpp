@@ -46,5 +46,7 @@ class SequenceSamples : public Samples {
 
 // Whether `named` is sequences, and not structures: by its name, that of a folder by its files.
 bool are_sequences(const std::filesystem::path& named);
+// Why there is nothing at `named`, which may be a pattern of sequences. Empty: there is, or nothing is named.
+std::string problem_of(const std::filesystem::path& named);
 
 }  // namespace pipeline::protein

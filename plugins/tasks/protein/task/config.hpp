@@ -14,6 +14,7 @@
 
 #include "adapters/lora_options.hpp"
 #include "plugins/tasks/protein/data/options.hpp"
+#include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/folder.hpp"
 #include "plugins/tasks/protein/esmc/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
@@ -227,6 +228,10 @@ struct ProteinConfig : ProteinData {
   void validate(const ConfigErrors& errors) const {
     if (errors.trains() && path().empty())
       errors("pdb_path", "must be given, to learn from: a folder of structures, or task.sequences a file");
+    if (errors.trains())
+      for (const auto& [key, named] :
+           {std::pair(path_key(), path()), {"test_path", test_path}, {"split.list", split.list}})
+        if (const std::string problem = problem_of(named); !problem.empty()) errors(key, problem);
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
     if (has_sequences() && !pdb_path.empty())

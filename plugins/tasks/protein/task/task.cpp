@@ -6,8 +6,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "adapters/freeze.hpp"
-#include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/sources/source_files.hpp"
 #include "plugins/tasks/protein/data/sequence_samples.hpp"
 #include "plugins/tasks/protein/esm2/esm2.hpp"
 #include "plugins/tasks/protein/esmc/esmc.hpp"
@@ -21,10 +19,7 @@ namespace pipeline::protein {
 
 void ProteinTask::open_dataset() {
   const auto check = [this](const char* key, const std::filesystem::path& path) {
-    if (path.empty()) return;
-    const std::string problem = are_sequences(path) ? sources::problem_of(path.string())
-                                                    : files::path_problem(path, "folder or file");
-    if (!problem.empty()) config_error(key, problem);
+    if (const std::string problem = problem_of(path); !problem.empty()) config_error(key, problem);
   };
   const uint32_t purpose = run().purpose;
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data
