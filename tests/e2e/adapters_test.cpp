@@ -192,6 +192,15 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_THAT(begun("model"),
               HasSubstr("is no PEFT adapter: it has no adapter_config.json; a model's folder"));
   EXPECT_THAT(begun("run"), HasSubstr("of a run name what `pipeline export` writes"));
+  for (const char* verb : {"check", "run"})  // also where no folder says what the model is
+    EXPECT_THAT(
+        pipeline({verb, "base.toml", "--set", "run.dir=other", "--set",
+                  "task.language.lora.init_from=run/export", "--set", "task.language.intermediate_size=80"},
+                 folder())
+            .err,
+        HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another "
+                  "model, or not whole"))
+        << verb;
   fs::remove(path("changed/adapter_model.safetensors"));
   EXPECT_THAT(begun("changed"), HasSubstr("adapter_model.safetensors: is not there"));
   EXPECT_THAT(call("evaluate", {"--checkpoint", "run/export"}).err,

@@ -286,11 +286,21 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
        {std::pair(kRankPattern, &config.rank_pattern), {kAlphaPattern, &config.alpha_pattern}})
     *texts = read_pattern(file, folder + "/" + kConfig, key, paths, model);
   for (const std::string& path : paths) {
+    const LoraTarget& target = *std::ranges::find(model.targets, ours_of(path, model), &LoraTarget::module);
+    const int64_t rank = config.rank_of(target.module);
     const safetensors::TensorView& down = files.at(concat(kPrefix, path, kDown));
-    if (const int64_t rank = config.rank_of(ours_of(path, model));
-        !down.shape.empty() && down.shape[0] != rank)
+    if (!down.shape.empty() && down.shape[0] != rank)
       fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(down.name), " is of rank ",
                 down.shape[0], ", and r and rank_pattern of ", kConfig, " say ", rank);
+    for (const auto& [end, shape] :
+         {std::pair(kDown, std::vector{rank, target.in}), {kUp, std::vector{target.out, rank}}}) {
+      const std::string name = concat(kPrefix, path, end);
+      const safetensors::TensorView* const found = files.find(name);
+      if (found == nullptr || found->shape != shape)
+        fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(name), " is ",
+                  found == nullptr ? "missing" : safetensors::shape_string(found->shape), ", must be ",
+                  safetensors::shape_string(shape), ": the adapter is for another model, or not whole");
+    }
   }
   return file.checked(config);
 }

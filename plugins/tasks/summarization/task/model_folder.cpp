@@ -33,7 +33,13 @@ void tell_gpt2(const ModelOptions& say, const std::filesystem::path& file, const
 void SummarizationConfig::read_model(const SummarizationConfig& config,
                                      const std::filesystem::path& init_from, const ModelOptions& say) {
   text::check_tokenizer(say, config.tokenizer.path);
-  if (init_from.empty()) return;
+  if (init_from.empty() && config.language.lora.init_from.empty()) return;
+  const auto tell_adapter = [&](const language::Config& model) {
+    adapters::tell_adapter(say, "language.lora.", language::adapted_model(model), config.language.lora,
+                           init_from.string());
+  };
+  if (init_from.empty())
+    return tell_adapter(config.is_gpt2() ? config.model.gpt2 : config.language.model({}));
   const std::filesystem::path file = init_from / "config.json";
   const language::Config theirs = language::read_config(hugging_face::ConfigFile(file.string()));
   hugging_face::check_weights(init_from.string());
@@ -41,8 +47,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
     tell_gpt2(say, file, theirs, config.model.gpt2);
   else
     language::tell_options(say, "language.", file, theirs, config.language);
-  adapters::tell_adapter(say, "language.lora.", language::adapted_model(theirs), config.language.lora,
-                         init_from.string());
+  tell_adapter(theirs);
   text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
