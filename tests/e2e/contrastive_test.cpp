@@ -63,6 +63,10 @@ lr = 0.0
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
+  ASSERT_EQ(
+      pipeline({"export", "from.toml", "--set", "run.dir=again", "--checkpoint", "last"}, folder()).code, 0);
+  for (const char* file : {"config.json", "preprocessor_config.json"})
+    EXPECT_EQ(read_text(path("again/export") / file), read_text(path("run/export") / file)) << file;
   // A scale that is given replaces the folder's, and counts up to its limit.
   const auto first_loss = [&](const std::string& dir, std::vector<std::string> more) {
     more.insert(more.begin(), {"run", "from.toml", "--set", "run.dir=" + dir});

@@ -134,6 +134,9 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   EXPECT_EQ(first["image_token_index"].get<int64_t>() + 1, first["text_config"]["vocab_size"].get<int64_t>());
   EXPECT_EQ(second["image_token_index"], first["image_token_index"]);
   EXPECT_EQ(second["text_config"]["vocab_size"], first["text_config"]["vocab_size"]);
+  for (const char* file : {"config.json", "generation_config.json", "preprocessor_config.json"})
+    EXPECT_EQ(read_text(path("again/export") / file), read_text(path("run/sft/export") / file)) << file;
+  EXPECT_EQ(values("again", trained), values("run/sft", trained));
 }
 
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {

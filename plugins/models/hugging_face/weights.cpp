@@ -19,7 +19,6 @@
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/header.hpp"
-#include "core/safetensors/writer.hpp"
 #include "hugging_face/config_file.hpp"
 
 namespace pipeline::hugging_face {
@@ -57,19 +56,10 @@ class Problems {
   std::map<std::string, std::vector<std::string>> lists_;
 };
 
-std::vector<Piece> pieces_of(const Parameter& parameter, const NameMap& map) {
-  if (!map.pieces) return {{.name = parameter.name}};
-  return map.pieces(parameter);
-}
-
 // Throws for a dtype that weights do not come in.
 at::ScalarType scalar_type(const TensorView& tensor, const std::string& folder) {
-  const std::string_view name = tensor.dtype_name();
-  if (name == "F32") return at::kFloat;
-  if (name == "F16") return at::kHalf;
-  if (name == "BF16") return at::kBFloat16;
-  if (name == "F64") return at::kDouble;
-  fail_with(PL_ERROR_CONFIG, folder, ": ", shown(tensor.name), " has dtype ", name,
+  if (const auto type = scalar_type_of(tensor.dtype_name())) return *type;
+  fail_with(PL_ERROR_CONFIG, folder, ": ", shown(tensor.name), " has dtype ", tensor.dtype_name(),
             ": must be F32, F16, BF16 or F64");
 }
 
@@ -90,26 +80,20 @@ bool same_values(const TensorView& a, const TensorView& b, const std::string& fo
   return view_of(a, folder).to(at::kFloat).equal(view_of(b, folder).to(at::kFloat));
 }
 
-void write_as(safetensors::Writer& writer, const std::string& name, const at::Tensor& value,
-              at::ScalarType type) {
-  const at::Tensor plain = value.detach().to(at::kCPU, type).contiguous();
-  writer.write(name, {static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes()});
-}
-
-safetensors::Dtype dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kBFloat16:
-      return safetensors::Dtype::kBF16;
-    case at::kHalf:
-      return safetensors::Dtype::kF16;
-    case at::kDouble:
-      return safetensors::Dtype::kF64;
-    default:
-      return safetensors::Dtype::kF32;
-  }
-}
-
 }  // namespace
+
+std::vector<Piece> pieces_of(const Parameter& parameter, const NameMap& map) {
+  if (!map.pieces) return {{.name = parameter.name}};
+  return map.pieces(parameter);
+}
+
+std::optional<at::ScalarType> scalar_type_of(std::string_view dtype) {
+  if (dtype == "F32") return at::kFloat;
+  if (dtype == "F16") return at::kHalf;
+  if (dtype == "BF16") return at::kBFloat16;
+  if (dtype == "F64") return at::kDouble;
+  return std::nullopt;
+}
 
 at::Tensor Piece::of(const at::Tensor& parameter) const {
   const at::Tensor part = columns == 0 ? parameter : parameter.narrow(-1, first, columns);
@@ -266,39 +250,6 @@ std::string note_of_weights(const std::string& folder) {
     return "";
   return concat(folder, ": has both ", kWhole, " and ", kIndex, ": ", kWhole,
                 " is read, as transformers does, and not the files that the index names");
-}
-
-namespace {
-
-at::Tensor value_of(const NameMap& map, const ParameterRegistry::Declared& parameter) {
-  return map.value ? map.value(parameter) : parameter.tensor.detach();
-}
-
-}  // namespace
-
-bool fit_in_half(const ParameterRegistry& parameters, const NameMap& map) {
-  for (const ParameterRegistry::Declared& parameter : parameters)
-    for (const Piece& piece : pieces_of(parameter, map)) {
-      const at::Tensor value = piece.written(value_of(map, parameter)).detach();
-      if (value.isfinite().logical_and(value.to(at::kHalf).isinf()).any().item<bool>()) return false;
-    }
-  return true;
-}
-
-void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
-                    const std::vector<std::pair<std::string, at::Tensor>>& others, at::ScalarType type) {
-  safetensors::Writer writer(folder + "/" + map.file, {.sync = true});
-  const auto declare = [&](const std::string& name, const std::vector<int64_t>& shape) {
-    writer.declare(name, dtype_of(type), shape);
-  };
-  for (const Parameter& parameter : parameters)
-    for (const Piece& piece : pieces_of(parameter, map)) declare(piece.name, piece.shape(parameter.shape));
-  for (const auto& [name, tensor] : others) declare(name, tensor.sizes().vec());
-  for (const ParameterRegistry::Declared& parameter : parameters)
-    for (const Piece& piece : pieces_of(parameter, map))
-      write_as(writer, piece.name, piece.written(value_of(map, parameter)), type);
-  for (const auto& [name, tensor] : others) write_as(writer, name, tensor, type);
-  writer.finish();
 }
 
 void write_text(const std::string& path, const std::string& text) {

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,11 @@ struct NameMap {
   std::vector<std::pair<std::string, std::vector<int64_t>>> optional = {};
 };
 
+std::vector<Piece> pieces_of(const Parameter& parameter, const NameMap& map);
+
+// Of a safetensors dtype that weights may come in.
+std::optional<at::ScalarType> scalar_type_of(std::string_view dtype);
+
 // The weights of a folder, model.safetensors or shards of it, in fp32, fp16, bf16 or fp64, as the parameters
 // of a model. Const and safe for any thread.
 class Weights {
@@ -108,15 +114,10 @@ void check_weights(const std::string& folder);
 // saved has. Empty: it has one.
 std::string note_of_weights(const std::string& folder);
 
-// Whether no parameter has a finite value that is infinite in float16.
-bool fit_in_half(const ParameterRegistry& parameters, const NameMap& map = {});
-
-// Writes model.safetensors in this type, rounding once: the parameters, then `others`, which are no
-// parameters. The folder must exist; the memory needed does not grow with the model. A value that the type
-// does not reach is infinite there: ask fit_in_half().
+// Writes model.safetensors in float32: the parameters, then `others`, which are no parameters. The folder
+// must exist; the memory needed does not grow with the model. As a folder has them: export_form.hpp.
 void export_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map = {},
-                    const std::vector<std::pair<std::string, at::Tensor>>& others = {},
-                    at::ScalarType type = at::kFloat);
+                    const std::vector<std::pair<std::string, at::Tensor>>& others = {});
 
 void write_text(const std::string& path, const std::string& text);
 

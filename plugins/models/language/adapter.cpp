@@ -74,10 +74,21 @@ std::string warning_of_new_tokens(const LanguageModel& model, int64_t count) {
                 model.config().tie_word_embeddings ? "\"]" : "\", \"lm_head\"]");
 }
 
-void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora,
-                  const std::string& source) {
-  if (!lora.exports_adapter()) return export_model(folder, model, source);
+std::vector<std::string> export_model(const std::string& folder, const LanguageModel& model,
+                                      const adapters::LoraOptions& lora,
+                                      const hugging_face::FolderTexts& came) {
+  if (!lora.exports_adapter()) return export_model(folder, model, came);
   adapters::export_adapter(folder, model.parameters(), lora, adapted_model(model.config()), lora.base_model);
+  return {};
+}
+
+void export_model(const std::filesystem::path& folder, const LanguageModel& model,
+                  const adapters::LoraOptions& lora, const hugging_face::FolderTexts& came,
+                  const hugging_face::OwnTokens& own, const std::function<void(const std::string&)>& log) {
+  if (const std::string note = lora.export_note(); !note.empty()) log(note);
+  for (const std::string& note : export_model(folder.string(), model, lora, came)) log(note);
+  if (lora.exports_adapter()) return;  // config.json is the model's
+  hugging_face::write_token_ids(folder.string(), came, own);
 }
 
 }  // namespace pipeline::language

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "adapters/lora.hpp"
 #include "adapters/lora_options.hpp"
 #include "adapters/peft_folder.hpp"
+#include "hugging_face/token_ids.hpp"
 #include "language/language_model.hpp"
 
 namespace pipeline::language {
@@ -28,8 +31,14 @@ void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora)
 // has not, or they are trained.
 std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
 
-// Writes a PEFT adapter or the whole model's folder, as the options say.
-void export_model(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora,
-                  const std::string& source = {});
+// Writes a PEFT adapter or the whole model's folder, as the options say, but for the tokenizer's files; see
+// language::export_model(). Gives back lines for the log.
+std::vector<std::string> export_model(const std::string& folder, const LanguageModel& model,
+                                      const adapters::LoraOptions& lora,
+                                      const hugging_face::FolderTexts& came = {});
+// The same for a task, with the numbers of its tokens; `log` is told what there is to say.
+void export_model(const std::filesystem::path& folder, const LanguageModel& model,
+                  const adapters::LoraOptions& lora, const hugging_face::FolderTexts& came,
+                  const hugging_face::OwnTokens& own, const std::function<void(const std::string&)>& log);
 
 }  // namespace pipeline::language

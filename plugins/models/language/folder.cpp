@@ -128,86 +128,40 @@ Config import_model(const std::string& folder, LanguageModel& model, const Optio
   return theirs;
 }
 
-namespace {
-
-using nlohmann::ordered_json;
-
-// The config.json that the model came with, where there is one of its kind.
-ordered_json source_of(const LanguageModel& model, const std::string& source) {
-  ordered_json values = ordered_json::parse(source, nullptr, false);
-  const bool is_its =
-      values.is_object() && values.value("model_type", ordered_json()) == model.architecture().name;
-  return is_its ? values : ordered_json();
+std::string kept_weights(const std::string& folder, const LanguageModel& model, const FolderPart& part) {
+  return hugging_face::kept_weights(folder, model.parameters(), name_map(model, 0, part), part.name);
 }
 
-// In which type weights are, by a config.json.
-at::ScalarType type_of(const ordered_json& values) {
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    if (!values.is_object() || !values.contains(key)) continue;
-    if (values[key] == "bfloat16") return at::kBFloat16;
-    if (values[key] == "float16") return at::kHalf;
-    if (values[key] == "float64") return at::kDouble;
-  }
-  return at::kFloat;
-}
-
-// As the folder's, but float32 where training has led a value out of float16: infinite weights are no model.
-at::ScalarType written_type(const LanguageModel& model, const ordered_json& came) {
-  const at::ScalarType type = type_of(came);
-  return type == at::kHalf && !hugging_face::fit_in_half(model.parameters(), name_map(model)) ? at::kFloat
-                                                                                              : type;
-}
-
-// As it came, but for what another model's would say otherwise. The tokens' numbers are hugging_face's
-// write_token_ids().
-ordered_json kept_config(const LanguageModel& model, ordered_json values) {
-  const nlohmann::json ours = config_json(model.config());
+nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json values) {
+  const nlohmann::json ours = config_json(config);
   if (values.is_null()) {
     values = ours;
-    values["architectures"] = {model.architecture().model_class};
+    values["architectures"] = {architecture(config.architecture).model_class};
     return values;
   }
-  const nlohmann::json theirs = config_json(read_config(ConfigFile::of("config.json", values.dump())));
+  nlohmann::json theirs = config_json(read_config(ConfigFile::of("config.json", values.dump())));
+  nlohmann::json changed = ours;
   const auto is_rope = [](const std::string& key) { return key.starts_with("rope_"); };
   bool has_other_rope = false;
   for (const auto& [key, value] : ours.items())
     has_other_rope |= is_rope(key) && (!theirs.contains(key) || theirs[key] != value);
   if (has_other_rope)  // one of several forms to say it
     for (const char* key : {"rope_scaling", "rope_parameters", "rope_theta", "rope_local_base_freq"})
-      values.erase(key);
+      values.erase(key), theirs.erase(key);
   for (const auto& [key, value] : ours.items())
-    if (!key.ends_with("_token_id") &&
-        (is_rope(key) ? has_other_rope : !theirs.contains(key) || theirs[key] != value))
-      values[key] = value;
-  if (!values.contains("architectures")) values["architectures"] = {model.architecture().model_class};
+    if (key.ends_with("_token_id")) changed.erase(key);
+  hugging_face::take_changes(values, theirs, changed);
   return values;
 }
 
-}  // namespace
-
-void export_model(const std::string& folder, const LanguageModel& model, const std::string& source) {
-  const ordered_json came = source_of(model, source);
-  const at::ScalarType type = written_type(model, came);
-  hugging_face::export_weights(folder, model.parameters(), name_map(model), {}, type);
-  ordered_json values = kept_config(model, came);
-  if (type != type_of(came))
-    for (const char* key : {"dtype", "torch_dtype"})
-      if (values.contains(key)) values[key] = "float32";
-  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
-}
-
-std::string note_of_type(const LanguageModel& model, const std::string& source) {
-  const ordered_json came = source_of(model, source);
-  const at::ScalarType type = written_type(model, came);
-  if (type != type_of(came))
-    return "the weights are written in float32, and config.json says so: the model's folder has them in "
-           "float16, which ends at 65504, and training has led a value beyond it";
-  if (type == at::kFloat) return {};
-  return concat("the weights are written as the model's folder has them, in ",
-                type == at::kBFloat16 ? "bfloat16"
-                : type == at::kHalf   ? "float16"
-                                      : "float64",
-                type == at::kDouble ? "" : ": each is rounded once");
+std::vector<std::string> export_model(const std::string& folder, const LanguageModel& model,
+                                      const hugging_face::FolderTexts& texts) {
+  const hugging_face::Came came = hugging_face::came_from(texts, {model.architecture().name});
+  const hugging_face::NameMap map = name_map(model);
+  const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
+  hugging_face::export_weights(folder, model.parameters(), map, {}, form);
+  hugging_face::write_config(folder, kept_config(model.config(), came.config), form);
+  return hugging_face::notes_of(form);
 }
 
 std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count, bool are_kept) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hugging_face/config_file.hpp"
+#include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/language_model.hpp"
 
@@ -49,13 +50,19 @@ std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config
 Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names = {},
                     const FolderPart& part = {});
 
-// Writes config.json and model.safetensors (float32 without `source`), which transformers loads. The folder
-// must exist. source: the text of the config.json that the model came with, if it did: what another model
-// would not say otherwise stays as it is there, and so does the type of the weights, unless it is float16 and
-// does not reach one of them: then it is float32, in both files.
-void export_model(const std::string& folder, const LanguageModel& model, const std::string& source = {});
-// For the log: in which type that is, where it is not float32 or not the folder's; else empty.
-std::string note_of_type(const LanguageModel& model, const std::string& source);
+// What is kept of the folder's weights for an export; see hugging_face::kept_weights().
+std::string kept_weights(const std::string& folder, const LanguageModel& model, const FolderPart& part = {});
+
+// Writes config.json and model.safetensors, which transformers loads. The folder must exist. came: texts of
+// the folder that the model came from, if it did: what another model would not say otherwise stays as it is
+// there, and so do the names and types of the weights, unless one is float16 and training has led a value
+// beyond it: then it is float32, in both files. Gives back lines for the log.
+std::vector<std::string> export_model(const std::string& folder, const LanguageModel& model,
+                                      const hugging_face::FolderTexts& came = {});
+
+// The config.json of this model where it came with this one, or null; but for the tokens' numbers, which are
+// hugging_face::write_token_ids()'s.
+nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json came);
 
 // For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
 // the folder's rows that have no token here. Empty: there are none.

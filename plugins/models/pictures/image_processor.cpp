@@ -182,11 +182,18 @@ void read_crop(const ConfigFile& file, bool crops, int64_t square, ImageProcesso
 
 std::optional<ImageProcessor> read_image_processor(const fs::path& folder, const images::TileOptions& tiles,
                                                    const std::string& kind_of_encoder) {
+  fs::path path;
+  const std::optional<ConfigFile> opened = find_processor(folder, path);
+  if (!opened) return std::nullopt;
+  ImageProcessor result = read_image_processor(*opened, tiles, kind_of_encoder);
+  result.file = path;
+  return result;
+}
+
+ImageProcessor read_image_processor(const ConfigFile& file, const images::TileOptions& tiles,
+                                    const std::string& kind_of_encoder) {
   const images::ResizeOptions& ours = tiles.square;
   ImageProcessor result;
-  const std::optional<ConfigFile> opened = find_processor(folder, result.file);
-  if (!opened) return std::nullopt;
-  const ConfigFile& file = *opened;
   const std::string kind = class_of(file, kind_of_encoder == "clip"      ? "CLIP"
                                           : kind_of_encoder == "dinov2"  ? "Bit"
                                           : kind_of_encoder == "siglip2" ? "Siglip2"

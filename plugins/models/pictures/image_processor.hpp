@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "hugging_face/config_file.hpp"
 #include "plugins/data/images/tiles.hpp"
 
 namespace pipeline::vision {
@@ -15,6 +16,8 @@ struct ImageProcessor {
   int64_t longest_edge = 0;      // the same, as are all that follow
   bool split = true;
   int64_t shortest_edge = 0, crop_size = 0, max_patches = 0;
+
+  bool operator==(const ImageProcessor&) const = default;
 };
 
 // What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and
@@ -24,5 +27,8 @@ struct ImageProcessor {
 // another square than `ours`.
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
                                                    const images::TileOptions& ours, const std::string& kind);
+// Of such a file or part, without its name.
+ImageProcessor read_image_processor(const hugging_face::ConfigFile& file, const images::TileOptions& ours,
+                                    const std::string& kind);
 
 }  // namespace pipeline::vision

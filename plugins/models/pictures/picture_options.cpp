@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plugins/models/pictures/image_processor.hpp"
+
 namespace pipeline::vision {
 namespace {
 
@@ -152,6 +154,58 @@ json image_processor(const PictureOptions& pictures, bool is_smol) {
   for (const images::Grid& grid : tiles.grids)
     values["image_grid_pinpoints"].push_back({grid.rows * options.size, grid.columns * options.size});
   return values;
+}
+
+namespace {
+
+// Whether a folder's image processor makes the same pixels as `ours`.
+bool makes_the_same(const json& theirs, const json& ours, PictureOptions pictures) {
+  pictures.vision.crop_size = 0;  // the files say it
+  const auto read = [&](const json& values) {
+    return read_image_processor(hugging_face::ConfigFile::of("preprocessor_config.json", values.dump()),
+                                pictures.tiles(), pictures.vision.kind);
+  };
+  try {
+    return read(theirs) == read(ours);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// `theirs` is for another class where the types differ, with other options.
+json with_options_of(const json& theirs, const json& ours) {
+  constexpr const char* kType = "image_processor_type";
+  json merged = theirs.value(kType, json()) == ours.at(kType) ? theirs : json::object();
+  merged.update(ours);
+  return merged;
+}
+
+}  // namespace
+
+hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,
+                                                const PictureOptions& pictures, bool is_smol) {
+  constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json",
+                       *kNested = "image_processor";
+  hugging_face::FolderTexts files;
+  const auto object_in = [&](const char* name) {
+    const auto found = came.find(name);
+    if (found == came.end()) return json::object();
+    files.insert(*found);
+    json object = json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+    return object.is_object() ? object : json::object();
+  };
+  json whole = object_in(kWhole), images = object_in(kImages);
+  const bool is_nested = whole.contains(kNested) && whole[kNested].is_object();  // since transformers 5
+  if (is_nested) images = whole[kNested];
+  const json ours = image_processor(pictures, is_smol);
+  if (!images.empty() && makes_the_same(images, ours, pictures)) return files;
+  images = with_options_of(images, ours);
+  files[kImages] = images.dump(2) + "\n";
+  if (is_nested) {
+    whole[kNested] = images;
+    files[kWhole] = whole.dump(2) + "\n";
+  }
+  return files;
 }
 
 }  // namespace pipeline::vision

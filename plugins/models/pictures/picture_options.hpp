@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "hugging_face/folder_teller.hpp"
+#include "hugging_face/token_ids.hpp"
 #include "plugins/data/images/tiles.hpp"
 #include "vision/vision_tower.hpp"
 
@@ -41,5 +42,10 @@ void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, 
 // What preprocessor_config.json has, so that transformers makes the same pixels. `is_smol`: an Idefics3's is
 // SmolVLM's.
 nlohmann::json image_processor(const PictureOptions& pictures, bool is_smol = false);
+
+// preprocessor_config.json, and processor_config.json where `came` has it. Those of `came`, a model's folder,
+// as they are, where they make the same pixels; else with the values of `pictures`.
+hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,
+                                                const PictureOptions& pictures, bool is_smol = false);
 
 }  // namespace pipeline::vision

@@ -48,7 +48,7 @@ std::string read_kept(const fs::path& path) {
 // A checkpoint comes from anywhere: what it has is written under these names alone.
 bool is_folder_file(const std::string& name) {
   return is_one_of(kTokens, name) || is_one_of(kBesideTokens, name) || is_one_of(kModelFiles, name) ||
-         is_template(name);
+         is_template(name) || name == kWeightsText;
 }
 
 Files files_of(const fs::path& folder, std::initializer_list<const char*> names) {
@@ -118,7 +118,7 @@ Files unpack(std::string_view text, const std::string& name) {
 
 void write_tokenizer_files(const Files& files, const fs::path& folder) {
   for (const auto& [name, text] : files) {
-    if (is_one_of(kModelFiles, name)) continue;
+    if (is_one_of(kModelFiles, name) || name == kWeightsText) continue;
     if (is_template(name)) {
       std::error_code error;
       fs::create_directory(folder / kTemplates, error);

@@ -22,6 +22,8 @@ inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preproces
                                                                       "processor_config.json"};
 inline constexpr std::initializer_list<const char*> kModelFiles{
     "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+// No file of the folder, but what is kept of its weights (hugging_face/export_form.hpp).
+inline constexpr const char* kWeightsText = "weights.kept";
 // Those of these that are there. Throws Error where one cannot be read, is no UTF-8, is no JSON
 // for all that it is called so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);

@@ -7,12 +7,10 @@
 #include <pipeline/error.hpp>
 
 #include <cmath>
-#include <fstream>
 
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
 #include "generation/decoder.hpp"
-#include "hugging_face/token_ids.hpp"
 #include "language/options.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/test_files.hpp"
@@ -309,74 +307,6 @@ TEST(Lora, TargetsAreChecked) {
             "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj; the first is "
             "model.layers.0.self_attn.q_proj");
   EXPECT_EQ(problem({"layers.7.*"}).substr(0, 32), "lora.targets has \"layers.7.*\", w");
-}
-
-// But for what another model would say otherwise; to the bit in the type that it came in.
-TEST(ExportedFolder, IsAsTheModelCame) {
-  const std::string source =
-      R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 24,
-    "hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 1, "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "tie_word_embeddings": false,
-    "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e3}, "attention_dropout": 0.0,
-    "use_cache": false, "dtype": "bfloat16", "bos_token_id": null, "pretraining_tp": 3, "_my_note": [1, 2]})";
-  const Config came = read_config(hugging_face::ConfigFile::of("config.json", source));
-  LanguageModel model(came);
-  tests::initialize(model, 3);
-  for (const auto& parameter : model.parameters())
-    at::Tensor(parameter.tensor).detach().copy_(parameter.tensor.detach().to(at::kBFloat16));
-  const auto exported = [&](const LanguageModel& one) {
-    FilesFolder folder;
-    export_model(folder.path(), one, source);
-    hugging_face::write_token_ids(folder.path(), {{"config.json", source}},
-                                  {5, 6, [](int64_t) { return true; }});
-    const auto files = safetensors::Folder::open(folder.path());
-    EXPECT_EQ(files.at("model.embed_tokens.weight").dtype_name(), "BF16");
-    EXPECT_EQ(files.at("model.embed_tokens.weight").shape[0], 24);
-    LanguageModel again(came);
-    import_model(folder.path(), again);
-    tests::initialize(again, 4);
-    for (size_t i = 0; i < one.parameters().size(); ++i)
-      EXPECT_TRUE(one.parameters()[i].tensor.equal(again.parameters()[i].tensor)) << one.parameters()[i].name;
-    return json::parse(std::ifstream(folder / "config.json"));
-  };
-  json expected = json::parse(source);
-  expected["eos_token_id"] = 6;  // what ends a text here
-  EXPECT_EQ(exported(model), expected);
-  Config other = came;
-  other.attention_dropout = 0.25;
-  other.rope_scaling = {.type = "linear", .factor = 2};
-  LanguageModel changed(other);
-  tests::initialize(changed, 3);
-  for (const auto& parameter : changed.parameters())
-    at::Tensor(parameter.tensor).detach().copy_(parameter.tensor.detach().to(at::kBFloat16));
-  expected["attention_dropout"] = 0.25;
-  expected.erase("rope_parameters");
-  expected["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}};
-  expected["rope_theta"] = 5e3;
-  FilesFolder folder;
-  export_model(folder.path(), changed, source);
-  json config = json::parse(std::ifstream(folder / "config.json"));
-  config["eos_token_id"] = 6;
-  EXPECT_EQ(config, expected);
-}
-
-TEST(ExportedFolder, IsInFloat32WhereItsFloat16DoesNotReachAValue) {
-  const LanguageModel model(tiny());
-  tests::initialize(model, 3);
-  json source = config_json(tiny());
-  source["torch_dtype"] = "float16";
-  const auto exported = [&](const char* type) {
-    FilesFolder folder;
-    export_model(folder.path(), model, source.dump());
-    EXPECT_EQ(safetensors::Folder::open(folder.path()).at("model.embed_tokens.weight").dtype_name(), type);
-    return json::parse(std::ifstream(folder / "config.json"))["torch_dtype"].get<std::string>();
-  };
-  EXPECT_EQ(exported("F16"), "float16");
-  at::Tensor(model.parameters()[0].tensor).detach().view(-1)[0].fill_(65505.0);
-  EXPECT_EQ(exported("F16"), "float16") << "is rounded to 65504";
-  at::Tensor(model.parameters()[0].tensor).detach().view(-1)[0].fill_(70000.0);
-  EXPECT_EQ(exported("F32"), "float32");
-  EXPECT_THAT(note_of_type(model, source.dump()), testing::HasSubstr("written in float32"));
 }
 
 // Rows of an embedding that no token has are the model's, and are never written.

@@ -12,6 +12,7 @@
 #include "core/safetensors/writer.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/test_files.hpp"
+#include "tests/support/weight_files.hpp"
 
 namespace pipeline::vlm {
 namespace {
@@ -199,6 +200,129 @@ TEST(VlmFolders, ALlamaOfFewWordsIsTransformersDefault) {
   EXPECT_EQ(llama.intermediate_size, 11008);
   EXPECT_EQ(llama.eos_token_id, 2);
   EXPECT_EQ(config.vision.num_hidden_layers, 23);
+}
+
+// The model's own folder: names of now, three types, a layer and norms that LLaVA does not use, numbers of
+// positions, rows that no token has, fields that nobody knows.
+class LlavaThatCame : public testing::Test {
+ protected:
+  void SetUp() override {
+    using safetensors::Dtype;
+    Vlm model(tiny(24));
+    tests::initialize(model, 3);
+    write_llava(folder_, model, true);
+    int i = 0;
+    for (auto& [name, tensor] : tests::read_weights(folder_.path())) {
+      if (const int kind = i++ % 3; kind > 0) tests::round_to(tensor, kind == 1 ? Dtype::kBF16 : Dtype::kF16);
+      came_[name] = tensor;
+      const std::string last = "vision_tower.vision_model.encoder.layers.1.";
+      if (const size_t at = name.find(last); at != name.npos) {  // one more, with other values
+        std::string behind = name;
+        behind[at + last.size() - 2] = '2';
+        came_[behind] = tensor;
+        came_[behind].bytes[0] ^= 1;
+      }
+    }
+    came_["model.vision_tower.vision_model.post_layernorm.weight"].bytes[0] ^= 1;
+    came_["model.vision_tower.vision_model.embeddings.position_ids"] = {
+        Dtype::kI64, {1, 5}, std::string(40, 7)};
+    came_["model.language_model.layers.0.self_attn.rotary_emb.inv_freq"] = {Dtype::kF32, {1}, "1234"};
+    tests::write_shards(folder_.path(), came_);
+    auto config = nlohmann::ordered_json::parse(tests::read_all(folder_ / "config.json"));
+    config["vision_feature_layer"] = -2;
+    config["vision_config"]["num_hidden_layers"] = 3;
+    config["vision_config"]["projection_dim"] = 768;
+    config["vision_config"]["_known_to_none"] = {{"a", nullptr}, {"b", {1, 2}}};
+    config["text_config"]["_name_or_path"] = "someone/model";
+    config["text_config"]["use_cache"] = nullptr;
+    config["text_config"]["dtype"] = "bfloat16";
+    config["ignore_index"] = -100;
+    config.erase("image_seq_length");
+    folder_.write("config.json", config.dump());
+    import_llava(folder_.path(), model_);
+    tests::initialize(model_, 4);
+    texts_ = {{"config.json", tests::read_all(folder_ / "config.json")},
+              {hugging_face::kWeightsText, kept_llava(folder_.path(), model_)}};
+  }
+  nlohmann::ordered_json config_of(const FilesFolder& folder) const {
+    return nlohmann::ordered_json::parse(tests::read_all(folder / "config.json"));
+  }
+
+  FilesFolder folder_, written_;
+  tests::FileTensors came_;
+  Vlm model_{tiny(25)};  // with the placeholder's row
+  hugging_face::FolderTexts texts_;
+};
+
+TEST_F(LlavaThatCame, GoesAsItCame) {
+  export_llava(written_.path(), model_, 24, false, texts_);
+  EXPECT_EQ(tests::read_weights(written_.path()), came_);
+  EXPECT_EQ(config_of(written_).dump(2), config_of(folder_).dump(2)) << "in their order, too";
+}
+
+// Its placeholder is one of the rows that no token has.
+TEST_F(LlavaThatCame, KeepsItsPlaceholderWithoutATokenOfThatName) {
+  VlmConfig config = tiny(25);
+  config.language.written_tokens = 23;
+  Vlm model(config);
+  import_llava(folder_.path(), model);
+  tests::initialize(model, 4);
+  export_llava(written_.path(), model, {}, false, texts_);
+  EXPECT_EQ(tests::read_weights(written_.path()), came_);
+  EXPECT_EQ(config_of(written_).dump(2), config_of(folder_).dump(2));
+}
+
+TEST_F(LlavaThatCame, WhatIsOtherwiseIsSaid) {
+  Vlm more(tiny(27));
+  import_llava(folder_.path(), more);
+  tests::initialize(more, 4);
+  export_llava(written_.path(), more, 25, false, texts_);
+  nlohmann::ordered_json expected = config_of(folder_);
+  expected["image_token_index"] = 25;
+  expected["text_config"]["vocab_size"] = 27;
+  EXPECT_EQ(config_of(written_).dump(2), expected.dump(2));
+  const tests::FileTensors there = tests::read_weights(written_.path());
+  for (const auto& [name, tensor] : came_)
+    if (tensor.shape.empty() || tensor.shape[0] != 25) {
+      EXPECT_EQ(there.at(name), tensor) << name;
+    } else {
+      EXPECT_EQ(there.at(name).dtype, tensor.dtype) << name;
+      EXPECT_EQ(there.at(name).bytes.substr(0, tensor.bytes.size()), tensor.bytes) << name;
+    }
+}
+
+// A layer that checkpoints do not have, as those of before: the configuration has none, either.
+TEST_F(LlavaThatCame, WithoutWhatIsNotUsedItIsWhole) {
+  texts_.erase(hugging_face::kWeightsText);
+  export_llava(written_.path(), model_, 24, false, texts_);
+  EXPECT_EQ(config_of(written_)["vision_feature_layer"], -1);
+  EXPECT_EQ(config_of(written_)["vision_config"]["num_hidden_layers"], 2);
+  Vlm again(tiny(25));
+  import_llava(written_.path(), again);
+  tests::initialize(again, 5);
+  EXPECT_EQ(compared(model_, again, "").second, 0);
+}
+
+TEST_F(LlavaThatCame, ItsLanguageModelAloneIsAsItIsThere) {
+  const FilesFolder again;
+  export_language(written_.path(), model_, texts_);
+  Vlm part(tiny(25));
+  import_language(folder_.path(), part);
+  tests::initialize(part, 4);
+  hugging_face::FolderTexts texts = language_part({{"config.json", texts_.at("config.json")}});
+  texts[hugging_face::kWeightsText] = kept_language(folder_.path(), part);
+  export_language(again.path(), part, texts);
+  const std::string inner = "model.language_model.";
+  tests::FileTensors expected;
+  for (const auto& [name, tensor] : came_)
+    if (name.starts_with(inner))
+      expected["model." + name.substr(inner.size())] = tensor;
+    else if (name == "lm_head.weight")
+      expected[name] = tensor;
+  for (const FilesFolder* const one : {&std::as_const(written_), &again}) {
+    EXPECT_EQ(tests::read_weights(one->path()), expected);
+    EXPECT_EQ(config_of(*one).dump(2), config_of(folder_)["text_config"].dump(2));
+  }
 }
 
 }  // namespace

@@ -101,8 +101,9 @@ void Chat::import_model(const std::filesystem::path& folder) {
   hugging_face::OwnTokens own = own_tokens();
   if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
     own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
-  const text::Files files =
+  text::Files files =
       files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
+  files[text::kWeightsText] = language::kept_weights(folder.string(), model());
   for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
   corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
@@ -110,18 +111,10 @@ void Chat::import_model(const std::filesystem::path& folder) {
 }
 
 void Chat::export_model(const std::filesystem::path& folder) {
-  const adapters::LoraOptions& lora = config().language.lora;
-  if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
-  const text::Files& files = corpus_->tokenizer().files();
-  const auto config = files.find("config.json");
-  const std::string source = config == files.end() ? std::string() : config->second;
-  if (const std::string note = language::note_of_type(model(), source);
-      !note.empty() && !lora.exports_adapter())
-    context().info(note);
-  language::export_model(folder.string(), model(), lora, source);
-  corpus_->tokenizer().save(folder.string());
-  if (lora.exports_adapter()) return;  // config.json is the model's
-  hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
+  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  language::export_model(folder, model(), config().language.lora, tokenizer.files(), own_tokens(),
+                         [this](const std::string& note) { context().info(note); });
+  tokenizer.save(folder.string());
 }
 
 }  // namespace pipeline::chat

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "hugging_face/config_fields.hpp"
+#include "hugging_face/export_form.hpp"
 #include "hugging_face/weights.hpp"
 #include "vision/folder.hpp"
 
@@ -125,21 +126,74 @@ void compare(const TwoTowersConfig& ours, const TwoTowersConfig& theirs,
   differences.compare("task.projection_dim", ours.projection_dim, theirs.projection_dim);
 }
 
-json text_json(const TwoTowersConfig& config, const TextEnds& ends) {
+constexpr const char *kTextPart = "text_config", *kVisionPart = "vision_config", *kEnd = "eos_token_id";
+// With this number for kEnd transformers' CLIP ends a text at the largest of its tokens.
+constexpr int64_t kOldEnd = 2;
+
+json token_ids(const TextEnds& ends) {
+  return {{"bos_token_id", ends.begin ? json(*ends.begin) : json()},
+          {kEnd, ends.end},
+          {"pad_token_id", ends.padding}};
+}
+
+// But for the numbers of tokens.
+json text_json(const TwoTowersConfig& config) {
   json values{{"model_type", config.is_clip() ? "clip_text_model" : "siglip_text_model"},
-              {"attention_dropout", 0.0},
-              {"bos_token_id", ends.begin ? json(*ends.begin) : json()},
-              {"eos_token_id", ends.end},
-              {"pad_token_id", ends.padding}};
+              {"attention_dropout", 0.0}};
   hugging_face::write_fields(config.text, text_fields(), values);
   values[config.is_clip() ? "projection_dim" : "projection_size"] = config.projection_dim;
+  return values;
+}
+
+json vision_json(const TwoTowersConfig& config) {
+  json values = vision::config_json(config.vision);
+  if (config.is_clip()) {
+    values.erase("vision_use_head");
+    values["projection_dim"] = config.projection_dim;
+  } else {
+    values["vision_use_head"] = true;
+  }
+  return values;
+}
+
+nlohmann::ordered_json new_config(const TwoTowersConfig& config, const TextEnds& ends) {
+  json text = text_json(config);
+  text.update(token_ids(ends));
+  json values{{"model_type", config.is_clip() ? "clip" : "siglip"},
+              {"architectures", {config.is_clip() ? "CLIPModel" : "SiglipModel"}},
+              {"initializer_factor", 1.0},
+              {"torch_dtype", "float32"},
+              {kTextPart, text},
+              {kVisionPart, vision_json(config)}};
+  if (config.is_clip()) {
+    values["projection_dim"] = config.projection_dim;
+    values["logit_scale_init_value"] = config.logit_scale;
+  }
+  return values;
+}
+
+// Of a model that came with this one, of which transformers reads the end of CLIP's texts alone.
+nlohmann::ordered_json kept_config(const TwoTowersConfig& config, const TextEnds& ends,
+                                   nlohmann::ordered_json values) {
+  const auto file = ConfigFile::of("config.json", values.dump());
+  const TwoTowersConfig theirs = read_config(file);
+  hugging_face::take_changes(values[kTextPart], text_json(theirs), text_json(config));
+  hugging_face::take_changes(values[kVisionPart], vision_json(theirs), vision_json(config));
+  int64_t end = 49407;  // transformers' default
+  file.part(kTextPart).read(kEnd, end);
+  const bool is_last = ends.end == ends.last && theirs.text.vocab_size == config.text.vocab_size;
+  if (config.is_clip() && end != ends.end && !(end == kOldEnd && is_last))
+    values[kTextPart].update(nlohmann::ordered_json(token_ids(ends)));
   return values;
 }
 
 }  // namespace
 
 TwoTowersConfig read_config(const std::string& folder) {
-  const ConfigFile file(folder + "/config.json");
+  return read_config(ConfigFile(folder + "/config.json"));
+}
+
+TwoTowersConfig read_config(const ConfigFile& file) {
   const bool is_clip = file.type({"clip", "siglip"}) == "clip";
   const ConfigFile text = file.part("text_config"), vision = file.part("vision_config");
   check_old_form(file, text);
@@ -159,43 +213,36 @@ TwoTowersConfig read_config(const std::string& folder) {
   return file.checked(config);
 }
 
-int64_t import_model(const std::string& folder, TwoTowers& model) {
+TwoTowersConfig import_model(const std::string& folder, TwoTowers& model) {
   const TwoTowersConfig theirs = read_config(folder);
   hugging_face::Differences differences;
   compare(model.config(), theirs, differences);
   differences.raise(folder);
   const int64_t more = theirs.text.vocab_size - model.config().text.vocab_size;
   hugging_face::import_weights(folder, model.parameters(), name_map(model.config(), more));
-  return -more;
+  return theirs;
 }
 
-void export_model(const std::string& folder, const TwoTowers& model, const TextEnds& ends) {
+std::string kept_weights(const std::string& folder, const TwoTowers& model) {
+  return hugging_face::kept_weights(folder, model.parameters(), name_map(model.config(), 0));
+}
+
+std::vector<std::string> export_model(const std::string& folder, const TwoTowers& model, const TextEnds& ends,
+                                      const hugging_face::FolderTexts& texts) {
   const TwoTowersConfig& config = model.config();
-  constexpr int64_t kOldEnd = 2;
   if (config.is_clip() && ends.end == kOldEnd)
     fail_with(
         PL_ERROR_UNSUPPORTED, "a text ends with the token ", ends.end,
         ", which transformers' CLIP takes for an old way to say that it ends with the largest number: it "
         "cannot be exported with this tokenizer");
-  hugging_face::export_weights(folder, model.parameters(), name_map(config, 0));
-  json vision = vision::config_json(config.vision);
-  if (config.is_clip()) {
-    vision.erase("vision_use_head");
-    vision["projection_dim"] = config.projection_dim;
-  } else {
-    vision["vision_use_head"] = true;
-  }
-  json values{{"model_type", config.is_clip() ? "clip" : "siglip"},
-              {"architectures", {config.is_clip() ? "CLIPModel" : "SiglipModel"}},
-              {"initializer_factor", 1.0},
-              {"torch_dtype", "float32"},
-              {"text_config", text_json(config, ends)},
-              {"vision_config", vision}};
-  if (config.is_clip()) {
-    values["projection_dim"] = config.projection_dim;
-    values["logit_scale_init_value"] = config.logit_scale;
-  }
-  hugging_face::write_text(folder + "/config.json", values.dump(2) + "\n");
+  const hugging_face::Came came = hugging_face::came_from(texts, {config.is_clip() ? "clip" : "siglip"});
+  const hugging_face::NameMap map = name_map(config, 0);
+  const hugging_face::ExportForm form = hugging_face::export_form(came.texts, model.parameters(), map);
+  hugging_face::export_weights(folder, model.parameters(), map, {}, form);
+  hugging_face::write_config(
+      folder, came.config.is_null() ? new_config(config, ends) : kept_config(config, ends, came.config),
+      form);
+  return hugging_face::notes_of(form);
 }
 
 }  // namespace pipeline::contrastive

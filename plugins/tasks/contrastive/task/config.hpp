@@ -4,6 +4,7 @@
 #include <pipeline/model_options.hpp>
 #include <pipeline/options.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -42,9 +43,14 @@ struct VisionOptions : vision::PictureOptions {
 
 struct TextOptions {
   TextConfig text;
+  int64_t vocab_size = 0;
   double lr_multiplier = 1;
 
   void describe(Options& o) {
+    o("vocab_size", vocab_size, "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
+        .min(0)
+        .max(1 << 24)
+        .of_model();
     o("max_position_embeddings", text.max_position_embeddings,
       "longer texts are cut; SigLIP pads all to this length")
         .unit("tokens")
@@ -119,7 +125,8 @@ struct ContrastiveTaskConfig {
                          const ModelOptions& say);
 
   bool is_clip() const { return kind == "clip"; }
-  TwoTowersConfig model(int64_t vocab_size) const {
+  // `tokens`: that the tokenizer has.
+  TwoTowersConfig model(int64_t tokens) const {
     TwoTowersConfig config{.vision = {},
                            .text = text.text,
                            .projection_dim = projection_dim,
@@ -127,7 +134,7 @@ struct ContrastiveTaskConfig {
                            .logit_bias = logit_bias,
                            .max_logit_scale = max_logit_scale};
     config.vision = pictures().vision;
-    config.text.vocab_size = vocab_size;
+    config.text.vocab_size = std::max(tokens, text.vocab_size);
     return config;
   }
   // Of the kind that both towers are.

@@ -22,6 +22,7 @@ void ContrastiveTaskConfig::read_model(const ContrastiveTaskConfig& config, cons
   whole("logit_scale", theirs.logit_scale);
   vision::tell_encoder(pictures_of, theirs.vision, config.vision.vision.num_hidden_layers, false);
   const TextConfig& t = theirs.text;
+  text("vocab_size", t.vocab_size);
   text("max_position_embeddings", t.max_position_embeddings);
   text("hidden_size", t.hidden_size);
   text("num_hidden_layers", t.num_hidden_layers);

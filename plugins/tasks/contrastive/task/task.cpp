@@ -98,7 +98,10 @@ std::shared_ptr<TwoTowers> ContrastiveTask::build_model() {
 
 TextEnds ContrastiveTask::text_ends() const {
   const int64_t end = tokenizer_->eot();
-  TextEnds ends{.begin = std::nullopt, .end = end, .padding = config().is_clip() ? end : rules_.padding};
+  TextEnds ends{.begin = std::nullopt,
+                .end = end,
+                .padding = config().is_clip() ? end : rules_.padding,
+                .last = tokenizer_->vocab_size() - 1};
   // One token for both would end a text where it begins. SigLIP's has none at the begin.
   if (const auto begin = tokenizer_->bos(); config().is_clip() && begin && *begin != end) ends.begin = *begin;
   return ends;
@@ -170,11 +173,14 @@ void ContrastiveTask::import_model(const fs::path& folder) {
     config_error("tokenizer.path",
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
-  const int64_t more = contrastive::import_model(folder.string(), model());
-  if (const std::string note =
-          language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more, /*are_kept=*/false);
+  const int64_t more =
+      tokenizer_->vocab_size() - contrastive::import_model(folder.string(), model()).text.vocab_size;
+  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
       !note.empty())
     context().info(note);
+  text::Files files = files::with_data_errors([&] { return text::files_of(folder, text::kModelFiles); });
+  files[text::kWeightsText] = kept_weights(folder.string(), model());
+  tokenizer_ = tokenizer_->with(files);
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   ParameterRegistry& parameters = model().parameters();
   for (const auto& [key, value] :
@@ -185,9 +191,11 @@ void ContrastiveTask::import_model(const fs::path& folder) {
 
 void ContrastiveTask::export_model(const fs::path& folder) {
   model().limit_scale();
-  contrastive::export_model(folder.string(), model(), text_ends());
-  hugging_face::write_text((folder / "preprocessor_config.json").string(),
-                           vision::image_processor(config().pictures()).dump(2) + "\n");
+  const text::Files& files = tokenizer_->files();
+  for (const std::string& note : contrastive::export_model(folder.string(), model(), text_ends(), files))
+    context().info(note);
+  for (const auto& [name, text] : vision::image_processor_files(files, config().pictures()))
+    hugging_face::write_text((folder / name).string(), text);
   tokenizer_->save(folder.string());
 }
 

@@ -139,6 +139,7 @@ struct SummarizationConfig {
   void validate(const ConfigErrors& errors) const {
     language::LanguageOptions besides = language;
     besides.lora = {};
+    besides.vocab_size = 0;
     if (is_gpt2() && besides != language::LanguageOptions{.architecture = "gpt2"})
       errors("language.architecture",
              "a GPT-2's options are those of [task.model]: choose another architecture, or leave out what is "

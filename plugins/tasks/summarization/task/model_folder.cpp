@@ -12,6 +12,7 @@ void tell_gpt2(const ModelOptions& say, const std::filesystem::path& file, const
                const language::Config& ours) {
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
   tell("language.architecture", theirs.architecture);
+  tell("language.vocab_size", theirs.vocab_size);
   tell("model.n_layer", theirs.num_hidden_layers);
   tell("model.n_head", theirs.num_attention_heads);
   tell("model.n_embd", theirs.hidden_size);

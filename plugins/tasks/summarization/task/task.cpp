@@ -140,7 +140,8 @@ std::shared_ptr<LanguageModel> Summarization::build_model() {
     return language::make_adapted(options.language.model({size, tokens.begin, tokens.end}),
                                   options.language.lora);
   language::Config config = options.model.gpt2;
-  config.vocab_size = size;
+  config.vocab_size = std::max(size, options.language.vocab_size);
+  config.written_tokens = config.vocab_size > size ? size : 0;
   config.bos_token_id = config.eos_token_id = tokens.end;
   return language::make_adapted(config, options.language.lora);
 }
@@ -191,8 +192,7 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   const language::Config theirs = language::import_model(folder.string(), model(), names);
   language::start_from_adapter(model(), config().language.lora);
   const int64_t size = corpus_->tokenizer().vocab_size();
-  if (const std::string note =
-          language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size, !config().is_gpt2());
+  if (const std::string note = language::note_of_vocabulary(folder.string(), size, size - theirs.vocab_size);
       !note.empty())
     context().info(note);
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
@@ -203,8 +203,9 @@ void Summarization::import_model(const std::filesystem::path& folder) {
   hugging_face::OwnTokens own = own_tokens();
   if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
     own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
-  const text::Files files =
+  text::Files files =
       files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
+  files[text::kWeightsText] = language::kept_weights(folder.string(), model());
   for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
   corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
@@ -219,18 +220,10 @@ hugging_face::OwnTokens Summarization::own_tokens() const {
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
-  const adapters::LoraOptions& lora = config().language.lora;
-  if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
-  const text::Files& files = corpus_->tokenizer().files();
-  const auto config = files.find("config.json");
-  const std::string source = config == files.end() ? std::string() : config->second;
-  if (const std::string note = language::note_of_type(model(), source);
-      !note.empty() && !lora.exports_adapter())
-    context().info(note);
-  language::export_model(folder.string(), model(), lora, source);
-  corpus_->tokenizer().save(folder.string());
-  if (lora.exports_adapter()) return;  // config.json is the model's
-  hugging_face::write_token_ids(folder.string(), corpus_->tokenizer().files(), own_tokens());
+  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  language::export_model(folder, model(), config().language.lora, tokenizer.files(), own_tokens(),
+                         [this](const std::string& note) { context().info(note); });
+  tokenizer.save(folder.string());
 }
 
 std::string Summarization::text(const TokenView& tokens) const {

@@ -125,8 +125,7 @@ language::Config read_language_folder(const std::string& folder) {
   return language::read_config(is_llava(folder) ? file.part("text_config") : file);
 }
 
-std::pair<const char*, int64_t> read_image_token(const std::string& folder) {
-  const ConfigFile file(folder + "/config.json");
+std::pair<const char*, int64_t> read_image_token(const ConfigFile& file) {
   std::string type;
   file.read("model_type", type);
   int64_t token = is_idefics(type) ? 128257 : 32000;  // transformers' defaults
@@ -142,7 +141,10 @@ bool pads_pictures(const std::string& folder) {
 }
 
 VlmConfig read_llava_config(const std::string& folder) {
-  const ConfigFile file(folder + "/config.json");
+  return read_llava_config(ConfigFile(folder + "/config.json"));
+}
+
+VlmConfig read_llava_config(const ConfigFile& file) {
   if (const std::string type = file.type({kLlava, kNext, kIdefics, kSmol}); is_idefics(type))
     return read_idefics_config(file, type);
   const bool has_grids = file.type({kLlava, kNext}) == kNext;

@@ -1,5 +1,6 @@
 #include "plugins/tasks/vlm/model/tensor_names.hpp"
 
+#include "language/architecture.hpp"
 #include "language/folder.hpp"
 #include "vision/folder.hpp"
 
@@ -8,6 +9,7 @@ namespace {
 
 using hugging_face::Piece;
 
+constexpr std::string_view kOfLanguage = "language_model.";
 constexpr std::string_view kConnector = "model.connector.modality_projection.proj.weight";
 
 std::string replaced(std::string name, std::string_view from, std::string_view to) {
@@ -65,6 +67,8 @@ std::vector<Piece> llava_pieces(const Parameter& parameter, const language::Conf
 }
 
 hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_own_names) {
+  const bool is_tied = model.config().language.tie_word_embeddings;
+  const std::string embedding = model.language().architecture().names.embedding;
   return {.pieces =
               [&model, more_tokens, by_own_names](const Parameter& parameter) {
                 const VlmConfig& config = model.config();
@@ -80,12 +84,17 @@ hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_o
                   return vision::is_unused(*vision, model.config().vision)
                              ? std::string()
                              : tower_prefix(model.config().vision) + *vision;
-                return name;
+                const auto plain_name = model.language().architecture().names.plain;
+                if (plain_name == nullptr || !name.starts_with(kOfLanguage)) return name;
+                const std::string plain = plain_name(after(name, kOfLanguage));
+                return plain.empty() ? plain : concat(kOfLanguage, plain);
               },
           .value =
               [&model](const ParameterRegistry::Declared& parameter) {
                 return model.language().merged(parameter);
-              }};
+              },
+          .head = is_tied ? concat(kOfLanguage, language::kHead) : "",
+          .tied_to = is_tied ? concat(kOfLanguage, embedding) : ""};
 }
 
 }  // namespace pipeline::vlm

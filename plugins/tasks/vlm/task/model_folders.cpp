@@ -66,7 +66,7 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::v
 
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
 void check_image_token(const ModelOptions& say, const fs::path& folder, const fs::path& tokenizer) {
-  const auto [key, token] = read_image_token(folder.string());
+  const auto [key, token] = read_image_token(hugging_face::ConfigFile(folder / "config.json"));
   try {
     const text::TokenizerPtr words = text::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string());
     const auto mark = words->special_token(kImageMark);
@@ -83,7 +83,8 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 // export_llava() has made: the row is of zeros and no text has it.
 language::Config without_image_token(language::Config theirs, const fs::path& folder,
                                      const fs::path& tokenizer) {
-  if (read_image_token(folder.string()).second + 1 != theirs.vocab_size) return theirs;
+  if (read_image_token(hugging_face::ConfigFile(folder / "config.json")).second + 1 != theirs.vocab_size)
+    return theirs;
   try {
     if (!text::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())->special_token(kImageMark))
       --theirs.vocab_size;

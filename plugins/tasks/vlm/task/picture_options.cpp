@@ -39,14 +39,6 @@ json object_in(const text::Files& files, const char* name) {
   return object.is_object() ? object : json::object();
 }
 
-// `theirs` is for another class where the types differ, with other options.
-json with_options_of(const json& theirs, const json& ours) {
-  constexpr const char* kType = "image_processor_type";
-  json merged = theirs.value(kType, json()) == ours.at(kType) ? theirs : json::object();
-  merged.update(ours);
-  return merged;
-}
-
 }  // namespace
 
 bool is_smol(const text::Files& carried) {
@@ -55,29 +47,27 @@ bool is_smol(const text::Files& carried) {
 }
 
 text::Files processor_files(const VisionOptions& options, int64_t scale_factor, const text::Files& carried,
-                            const std::string& image_token) {
-  constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json",
-                       *kNested = "image_processor";
-  json whole = object_in(carried, kWhole);
-  const bool is_nested = whole.contains(kNested) && whole[kNested].is_object();  // since transformers 5
-  const json images = with_options_of(is_nested ? whole[kNested] : object_in(carried, kImages),
-                                      vision::image_processor(options, is_smol(carried)));
-  text::Files files{{kImages, images.dump(2) + "\n"}};
-  if (whole.empty() && image_token.empty()) return files;
-  if (is_nested) whole[kNested] = images;
+                            const std::string& image_token, bool is_whole) {
+  constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json";
+  text::Files files = vision::image_processor_files(carried, options, is_smol(carried));
+  const json before = object_in(files, kWhole);
+  if (before.empty() && (image_token.empty() || (is_whole && carried.contains(kImages)))) return files;
+  json values;
   if (options.vision.has_last_norm()) {
-    whole.update({{"processor_class", is_smol(carried) ? "SmolVLMProcessor" : "Idefics3Processor"},
-                  {"image_seq_len", options.vision.patches() / (scale_factor * scale_factor)}});
-    files[kWhole] = whole.dump(2) + "\n";
-    return files;
+    values = {{"processor_class", is_smol(carried) ? "SmolVLMProcessor" : "Idefics3Processor"},
+              {"image_seq_len", options.vision.patches() / (scale_factor * scale_factor)}};
+  } else {
+    const bool has_class = options.vision.has_class();  // which is not used
+    values = {{"processor_class", options.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
+              {"patch_size", options.vision.patch_size},
+              {"vision_feature_select_strategy", has_class ? "default" : "full"},
+              {"num_additional_image_tokens", options.vision.tokens() - options.vision.patches()}};
+    if (!image_token.empty()) values["image_token"] = image_token;
   }
-  if (!image_token.empty()) whole["image_token"] = image_token;
-  const bool has_class = options.vision.has_class();  // which is not used
-  whole.update({{"processor_class", options.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
-                {"patch_size", options.vision.patch_size},
-                {"vision_feature_select_strategy", has_class ? "default" : "full"},
-                {"num_additional_image_tokens", options.vision.tokens() - options.vision.patches()}});
-  files[kWhole] = whole.dump(2) + "\n";
+  json whole = before;
+  for (const auto& [key, value] : values.items())
+    if (!is_whole || whole.empty() || whole.contains(key)) whole[key] = value;
+  if (whole != before) files[kWhole] = whole.dump(2) + "\n";
   return files;
 }
 

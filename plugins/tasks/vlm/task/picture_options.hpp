@@ -12,9 +12,10 @@ namespace pipeline::vlm {
 bool is_smol(const text::Files& carried);
 
 // preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
-// many tokens of them: those that were `carried` from the model's folder, with the configuration's values.
+// many tokens of them: those that were `carried` from the model's folder, with the configuration's values
+// where these differ; `is_whole`: that folder is of the whole model, and has all that it needs.
 // The second needs a token that stands for a picture; empty: there is none.
 text::Files processor_files(const VisionOptions& options, int64_t scale_factor, const text::Files& carried,
-                            const std::string& image_token);
+                            const std::string& image_token, bool is_whole);
 
 }  // namespace pipeline::vlm

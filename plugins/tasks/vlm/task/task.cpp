@@ -22,6 +22,14 @@
 namespace pipeline::vlm {
 namespace fs = std::filesystem;
 
+namespace {
+
+text::Files files_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  return files::with_data_errors([&] { return text::files_of(folder, names); });
+}
+
+}  // namespace
+
 void VlmTask::set_extra_state(std::string_view state) {
   kept_tokenizer_ = text::tokenizer_of_checkpoint(
       state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
@@ -158,12 +166,14 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
   if (!vision.empty()) {
     import_vision(vision.string(), *model);
     announce("vision.", vision);
-    carry_files_of(vision, text::kVisionModelFiles);
+    carry(vision, files_of(vision, text::kVisionModelFiles));
   }
   if (!language.empty()) {
-    check_tokens(language, import_language(language.string(), *model));
+    check_tokens(language, *model, import_language(language.string(), *model));
     announce("language.", language);
-    carry_files_of(language, text::kLanguageModelFiles);
+    text::Files files = language_part(files_of(language, text::kLanguageModelFiles));
+    files[text::kWeightsText] = kept_language(language.string(), *model);
+    carry(language, files);
   }
   start_from_adapter(*model);
   return model;
@@ -177,16 +187,14 @@ void VlmTask::start_from_adapter(Vlm& model) const {
                                  adapted_llava(model.config().language, model.config().vision));
 }
 
-void VlmTask::carry_files_of(const fs::path& folder, std::initializer_list<const char*> names) {
-  files::with_data_errors([&] {
-    const text::Files read = text::files_of(folder, names);
-    hugging_face::OwnTokens own = own_tokens();
-    if (!text::is_of_folder(tokenizer_->files(), folder))
-      own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
-    for (const std::string& line : hugging_face::unknown_tokens(read, own, folder.string()))
-      context().warn(line);
-    tokenizer_ = tokenizer_->with(hugging_face::without_unknown(read, own, folder.string()));
-  });
+// Files of a folder that the model or a part of it comes from.
+void VlmTask::carry(const fs::path& folder, const text::Files& files) {
+  hugging_face::OwnTokens own = own_tokens();
+  if (!text::is_of_folder(tokenizer_->files(), folder))
+    own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
+  for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
+    context().warn(line);
+  tokenizer_ = tokenizer_->with(hugging_face::without_unknown(files, own, folder.string()));
   find_ends();
 }
 
@@ -197,16 +205,18 @@ hugging_face::OwnTokens VlmTask::own_tokens() const {
           [this](int64_t id) { return id >= 0 && id < tokenizer_->vocab_size(); }};
 }
 
-void VlmTask::check_tokens(const fs::path& folder, int64_t count) const {
+void VlmTask::check_tokens(const fs::path& folder, const Vlm& model, int64_t count) const {
   if (config().tokenizer.path.empty() && !kept_tokenizer_)
     config_error("tokenizer.path",
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the "
                         "folder's own"));
-  if (const std::string note =
-          language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), count, /*are_kept=*/false);
-      !note.empty())
-    context().info(note);
+  const int64_t size = tokenizer_->vocab_size();
+  const int64_t kept = std::min<int64_t>(size - model.language().config().vocab_size, 0);
+  for (const std::string& note :
+       {language::note_of_vocabulary(folder.string(), size, count, /*are_kept=*/false),
+        language::note_of_vocabulary(folder.string(), size, kept)})
+    if (!note.empty()) context().info(note);
 }
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
@@ -226,35 +236,34 @@ void VlmTask::open_features(Vlm& model) {
 }
 
 void VlmTask::import_model(const fs::path& folder) {
-  check_tokens(folder, import_llava(folder.string(), model()));
+  check_tokens(folder, model(), import_llava(folder.string(), model()));
   start_from_adapter(model());
-  carry_files_of(folder, text::kModelFiles);
+  text::Files files = files_of(folder, text::kModelFiles);
+  files[text::kWeightsText] = kept_llava(folder.string(), model());
+  carry(folder, files);
 }
 
 void VlmTask::export_model(const fs::path& folder) {
   const text::Files& files = tokenizer_->files();
   const adapters::LoraOptions& lora = config().language.lora;
-  const bool is_adapter = config().exported == "llava" && lora.exports_adapter();
-  if (const std::string note = lora.export_note(); !note.empty()) context().info(note);
+  const auto log = [this](const std::string& note) { context().info(note); };
+  if (const std::string note = lora.export_note(); !note.empty()) log(note);
+  tokenizer_->save(folder.string());
+  if (config().exported == "llava" && lora.exports_adapter())  // without config.json, which is the model's
+    return adapters::export_adapter(folder.string(), model().parameters(), lora,
+                                    adapted_llava(model().config().language, model().config().vision),
+                                    lora.base_model);
   if (config().exported == "language") {
-    const auto came = files.find("config.json");
-    const std::string source = came == files.end() ? std::string() : came->second;
-    if (const std::string note = language::note_of_type(model().language(), source); !note.empty())
-      context().info(note);
-    export_language(folder.string(), model(), source);
-  } else if (is_adapter) {
-    adapters::export_adapter(folder.string(), model().parameters(), lora,
-                             adapted_llava(model().config().language, model().config().vision),
-                             lora.base_model);
+    for (const std::string& note : export_language(folder.string(), model(), files)) log(note);
   } else {
-    export_llava(folder.string(), model(), tokenizer_->special_token(kImageMark), is_smol(files));
-    for (const auto& [name, text] :
-         processor_files(config().vision, config().projector.scale_factor, files,
-                         tokenizer_->special_token(kImageMark) ? std::string(kImageMark) : ""))
+    const auto mark = tokenizer_->special_token(kImageMark);
+    for (const std::string& note : export_llava(folder.string(), model(), mark, is_smol(files), files))
+      log(note);
+    const bool is_whole = !came_as_llava(model().config(), files).config.is_null();
+    for (const auto& [name, text] : processor_files(config().vision, config().projector.scale_factor, files,
+                                                    mark ? std::string(kImageMark) : "", is_whole))
       hugging_face::write_text((folder / name).string(), text);
   }
-  tokenizer_->save(folder.string());
-  if (is_adapter) return;  // config.json is the model's
   hugging_face::write_token_ids(folder.string(), files, own_tokens());
 }
 

@@ -78,9 +78,9 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void open_question();
   void open_features(Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
-  void check_tokens(const std::filesystem::path& folder, int64_t count) const;
+  void check_tokens(const std::filesystem::path& folder, const Vlm& model, int64_t count) const;
   // From now on the tokenizer carries what a model's folder says beside its weights.
-  void carry_files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
+  void carry(const std::filesystem::path& folder, const text::Files& files);
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
