@@ -94,6 +94,17 @@ class Changes(Mine):
             raise ValueError("of the evaluation")
         return super().loss(batch).float()
 
+class Compiles(Mine):
+    def loss(self, batch):
+        inductor.append("torch._inductor.config" in sys.modules)
+        import torch._inductor.config
+        inductor.append(torch._inductor.config.deterministic)
+        return super().loss(batch)
+inductor = []
+pipeline.run("train.toml", Compiles, run__dir="compiles", train__max_steps=1, evaluate__at_end=False)
+assert inductor[:2] == [False, True] and not torch._inductor.config.deterministic, inductor
+assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
+
 torch.set_num_threads(2)
 torch.use_deterministic_algorithms(True, warn_only=True)
 torch.set_grad_enabled(False)

@@ -32,9 +32,10 @@ def program():
     file, name = words[0][len("--task="):], words[1][len("--class="):]
     if words[2:] and words[2].startswith("--loader="):
         from .loading import serve
-        return serve(int(words[2][len("--loader="):]), file, lambda: load_class(file, name))
+        serve(int(words[2][len("--loader="):]), file, lambda: load_class(file, name))
+        _leave(0)
     _heed_interrupts()
-    return _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
+    _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
 
 
 def main(task):
@@ -175,8 +176,6 @@ def _main(words, file, name, find_class, settings=contextlib.nullcontext):
         _tables[-1].data_fingerprint(task, out)
     _kept.extend((entry, fingerprint))
     command = [sys.executable, os.path.join(prefix, "lib/pipeline/python"), f"--task={file}", f"--class={name}"]
-    if words[:1] == ["check-plugin"]:  # whose checks are children of this process, and would each import it
-        importlib.import_module("torch._inductor.config")
     embedding = abi.Embedding(os.fsencode(prefix), _array(command), entry, os.fsencode(file or "<notebook>"), *_stacks(),
                               "ipykernel" in sys.modules or hasattr(sys, "ps1"), fingerprint)
     arguments = ["pipeline", *words]

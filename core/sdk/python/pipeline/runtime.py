@@ -11,6 +11,8 @@ import torch
 from . import abi
 from .tensors import device_of
 
+_INDUCTOR_IS_DETERMINISTIC = "TORCHINDUCTOR_DETERMINISTIC"
+
 
 def torch_tag():
     """The build of torch, as plugins in C++ name theirs: two builds cannot be in one process."""
@@ -30,6 +32,24 @@ def open_device(run):
     return device
 
 
+def _use_deterministic_algorithms(mode, warn_only=False):
+    """torch.use_deterministic_algorithms(), which imports torch._inductor to tell it: a second of each process. Where nothing has imported
+    it, the environment tells it, if anything does."""
+    if "torch._inductor.config" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    else:
+        torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)
+        if mode:
+            _tell_inductor("1")
+
+
+def _tell_inductor(value):
+    if value is None:
+        os.environ.pop(_INDUCTOR_IS_DETERMINISTIC, None)
+    else:
+        os.environ[_INDUCTOR_IS_DETERMINISTIC] = value
+
+
 def apply_run_settings(threads, reproducible):
     """The same as for tasks in C++: core/sdk/include/pipeline/torch/runtime.hpp says why."""
     if threads:
@@ -39,10 +59,7 @@ def apply_run_settings(threads, reproducible):
                 torch.set_num_interop_threads(1)
             except RuntimeError:  # can be set once, and a plugin has
                 pass
-    if reproducible or "torch._inductor" in sys.modules:
-        torch.use_deterministic_algorithms(reproducible)  # imports torch._inductor, which takes most of a second
-    else:
-        torch._C._set_deterministic_algorithms(False)
+    _use_deterministic_algorithms(reproducible)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.deterministic = reproducible
     torch.backends.cudnn.benchmark = not reproducible
@@ -76,8 +93,8 @@ def kept_settings():
     functions += [(torch.get_num_threads, torch.set_num_threads), (torch.get_default_dtype, torch.set_default_dtype), (current_folder, _go_back),
                   (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
                   (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
-                  (torch.get_deterministic_debug_mode,
-                   lambda mode: torch.use_deterministic_algorithms(mode > 0, warn_only=mode == 1))]
+                  (torch.get_deterministic_debug_mode, lambda mode: _use_deterministic_algorithms(mode > 0, warn_only=mode == 1)),
+                  (lambda: os.environ.get(_INDUCTOR_IS_DETERMINISTIC), _tell_inductor)]
     before = [take() for take, _ in functions]
     generator = torch.get_rng_state()
     on_device = (cuda.current_device(), cuda.current_stream(), cuda.get_rng_state_all()) if cuda.is_initialized() else None
