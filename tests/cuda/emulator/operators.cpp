@@ -21,7 +21,8 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- waits
 
-// Written as scripts/gpu/count_waits.c writes them, to the file that COUNT_WAITS names.
+// Written as scripts/gpu/count_waits.c writes them, to the file that COUNT_WAITS names, but each time: at the end
+// of the process the program leaves no time for it.
 struct Waits {
   std::mutex mutex;
   std::map<std::string, long> counts;
@@ -30,7 +31,9 @@ struct Waits {
                              "cudaMemcpy", "cudaMalloc", "cudaHostAlloc"})
       counts[call] = 0;
   }
-  ~Waits() {
+  void add(const char* added) {
+    const std::lock_guard lock(mutex);
+    ++counts[added];
     const char* path = std::getenv("COUNT_WAITS");
     std::FILE* const file = path != nullptr ? std::fopen(path, "w") : nullptr;
     if (file == nullptr) return;
@@ -260,7 +263,7 @@ at::Tensor& wide_addmm(const at::Tensor& c, const at::Tensor& a, const at::Tenso
 // Those that measure what a device can do at most would take a processor a minute: they are left undone.
 at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
   constexpr int64_t kLarge = int64_t{1} << 38;
-  if (a.size(0) * a.size(1) * b.size(1) > kLarge) return out.zero_();
+  if (a.size(0) * a.size(1) * b.size(1) > kLarge) return out;
   at::Tensor there = from_device(out);
   at::mm_out(there, from_device(a), from_device(b));
   return out;
@@ -356,8 +359,7 @@ int64_t sdp_choice(const at::Tensor&, const at::Tensor&, const at::Tensor&, cons
 }  // namespace
 
 void waited(const char* call) {
-  const std::lock_guard lock(waits().mutex);
-  ++waits().counts[call];
+  waits().add(call);
 }
 
 at::Tensor on_host(const at::Tensor& tensor) {
