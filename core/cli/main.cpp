@@ -3,9 +3,9 @@
 
 #include "core/cli/embedding.h"
 
-// LibTorch takes its thousands of operators down one by one at exit, which is a third of a short command's time,
-// so the process ends without that. A tool that was loaded into it, such as a profiler or a sanitizer, may write
-// then what it has seen.
+// LibTorch takes its thousands of operators down one by one at exit, which is a third of a short command's
+// time, so the process ends without that. A tool that was loaded into it, such as a profiler or a sanitizer,
+// may write then what it has seen.
 static bool has_tool() {
 #ifdef PIPELINE_SANITIZED
   return true;

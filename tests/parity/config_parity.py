@@ -302,9 +302,11 @@ def walk(folders, name, fields):
         expected, beside = (*other, *(value, {})[len(other):])
         code, out = folders.check(name, {field: value, **beside})
         assert code == 0 and folders.option(out, option) == expected, f"{name}.{field} = {value}: expected task.{option}:\n{out}"
-    for field, value in no_effect.items():
-        code, out = folders.check(name, {field: value})
-        assert (code, out) == (0, unchanged), f"{name}.{field} = {value}: expected no effect:\n{out}"
+    if folders.check(name, no_effect) != (0, unchanged):
+        for field, value in no_effect.items():
+            code, out = folders.check(name, {field: value})
+            assert (code, out) == (0, unchanged), f"{name}.{field} = {value}: expected no effect:\n{out}"
+        raise AssertionError(f"{name}: {list(no_effect)} have an effect together")
     for field, value in refused.items():
         code, out = folders.check(name, {field: value})
         # of a part, the field in it

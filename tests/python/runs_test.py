@@ -65,14 +65,15 @@ else:
 
 
 class RunsTest(job.Job):
-    def assert_alike(self, strategies, processes, **sets):
-        """compare finds the losses of all runs equal to the bit."""
-        text = self.pipeline("compare", "train.toml", "--strategies", strategies, "--processes", processes,
-                             "--rounds", "1", **sets)
-        rows = [line for line in text.splitlines() if "equal to the bit in 8 steps" in line]
-        runs = len(strategies.split(",")) * len(processes.split(","))
-        without_single_on_two = runs - ("single" in strategies and "2" in processes)
-        self.assertEqual(len(rows), without_single_on_two - 1, text)
+    def assert_alike(self, *strategies, **sets):
+        """Two processes with each of these strategies have the losses of one process, to the bit."""
+        self.pipeline("run", "train.toml", run__dir="alone", **sets)
+        self.assertEqual(len(self.losses("alone")), 8)
+        for strategy in strategies:
+            plugin, _, stage = strategy.partition(":")
+            more = {"strategy__zero_stage": stage} if stage else {}
+            self.pipeline("run", "train.toml", run__dir=strategy, launch__processes=2, strategy__plugin=plugin, **more, **sets)
+            self.assertEqual(self.losses("alone"), self.losses(strategy), strategy)
 
     def test_the_template_has_the_bits_of_the_one_in_cpp(self):
         self.configure(job.ROOT / "plugins/template/template.py")
@@ -86,7 +87,7 @@ class RunsTest(job.Job):
 
     def test_shared_weights_and_layers(self):
         self.configure(MODELS, **{"class": "Tied"})
-        self.assert_alike("single,ddp,sharded:2,sharded:3", "1,2")
+        self.assert_alike("ddp", "sharded:2", "sharded:3")
 
     def test_recomputed_layers_have_the_same_bits_under_stage_3(self):
         self.configure(MODELS, **{"class": "Tied", "frozen": "blocks.1"})
@@ -110,7 +111,7 @@ class RunsTest(job.Job):
 
     def test_unused_weights_and_dropout(self):
         self.configure(MODELS, **{"class": "Recurrent"})
-        self.assert_alike("single,sharded:1,sharded:3", "1,2")
+        self.assert_alike("sharded:1", "sharded:3")
 
     def test_an_error_in_the_last_evaluation_loses_nothing(self):
         begin = f"import sys\nsys.path.insert(0, '{job.ROOT}/plugins/template')\nfrom template import Template\nclass Mine(Template):\n"
@@ -133,7 +134,7 @@ class RunsTest(job.Job):
 
     def test_sparse_gradients(self):
         self.configure(MODELS, **{"class": "Sparse"})
-        self.assert_alike("single,ddp,sharded:3", "1,2")
+        self.assert_alike("ddp", "sharded:3")
 
     def test_compiled_layers_under_stage_3(self):
         self.configure(MODELS, **{"class": "Tied", "compile": "layers"})
@@ -188,11 +189,11 @@ class RunsTest(job.Job):
             self.configure(MODELS, **{"class": name})
             said = self.pipeline("run", "train.toml", code=2, launch__processes=2, strategy__plugin="ddp")
             self.assertIn(f"error: training changes the buffer {buffer}, which would differ between the processes", said)
-        self.assert_alike("single,ddp", "1,2", task__norm="group")
+        self.assert_alike("ddp", task__norm="group")
 
     def test_what_is_in_eval_stays_there(self):
         self.configure(MODELS, **{"class": "Pictures", "norm": "frozen"})
-        self.assert_alike("single,ddp", "1,2")
+        self.assert_alike("ddp")
 
     def test_narrow_computation_follows_the_wide_one(self):
         # A logit is about 16, which bfloat16 rounds by up to 0.06, and these losses are about exp(-logit): 6%.

@@ -21,8 +21,8 @@ namespace {
 
 // ------------------------------------------------------------------------------------------- waits
 
-// Written as scripts/gpu/count_waits.c writes them, to the file that COUNT_WAITS names, but each time: at the end
-// of the process the program leaves no time for it.
+// Written as scripts/gpu/count_waits.c writes them, to the file that COUNT_WAITS names, but each time: at the
+// end of the process the program leaves no time for it.
 struct Waits {
   std::mutex mutex;
   std::map<std::string, long> counts;
@@ -358,9 +358,7 @@ int64_t sdp_choice(const at::Tensor&, const at::Tensor&, const at::Tensor&, cons
 
 }  // namespace
 
-void waited(const char* call) {
-  waits().add(call);
-}
+void waited(const char* call) { waits().add(call); }
 
 at::Tensor on_host(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_cuda()) return tensor;

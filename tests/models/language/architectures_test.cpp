@@ -140,6 +140,12 @@ TEST_P(Architectures, WhatAdditionsReadIsDroppedInTrainingAlone) {
   };
   const auto plain = slopes({}), first = slopes({.training = true, .dropout_seed = 1}),
              again = slopes({.training = true, .dropout_seed = 1});
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(first[i].equal(again[i])) << i;
+    EXPECT_GT((first[i] - plain[i]).norm().item<float>(), 0.2f * plain[i].norm().item<float>()) << i;
+  }
+  const std::string name = GetParam()->name;
+  if (name != "llama" && name != "gpt2") return;  // the others' additions are those of a Llama
   std::vector<at::Tensor> mean;
   for (const at::Tensor& slope : plain) mean.push_back(at::zeros_like(slope));
   constexpr int kMasks = 400;
@@ -147,12 +153,8 @@ TEST_P(Architectures, WhatAdditionsReadIsDroppedInTrainingAlone) {
     const auto some = slopes({.training = true, .dropout_seed = seed});
     for (size_t i = 0; i < mean.size(); ++i) mean[i] += some[i] / kMasks;
   }
-  for (size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_TRUE(first[i].equal(again[i])) << i;
-    const float norm = plain[i].norm().item<float>();
-    EXPECT_GT((first[i] - plain[i]).norm().item<float>(), 0.2f * norm) << i;
-    EXPECT_LT((mean[i] - plain[i]).norm().item<float>(), 0.2f * norm) << i;
-  }
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_LT((mean[i] - plain[i]).norm().item<float>(), 0.2f * plain[i].norm().item<float>()) << i;
 }
 
 std::string refused(const char* architecture, nlohmann::json values) {
