@@ -23,7 +23,7 @@ constexpr size_t kMaxDepth = 32;
 template <class Json>
 class Builder {
  public:
-  explicit Builder(const std::string& context) : context_(context) {}
+  Builder(const std::string& context, const char* format) : context_(context), format_(format) {}
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
@@ -31,7 +31,7 @@ class Builder {
   bool number_unsigned(uint64_t value) { return add(value); }
   bool number_float(double value, const std::string&) { return add(value); }
   bool string(std::string& value) { return add(std::move(value)); }
-  bool binary(typename Json::binary_t&) { return true; }  // JSON has none
+  bool binary(typename Json::binary_t& value) { return add(Json::binary(std::move(value))); }
   bool start_object(size_t) { return open(Json::object()); }
   bool start_array(size_t) { return open(Json::array()); }
   bool end_object() { return close(); }
@@ -45,7 +45,7 @@ class Builder {
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
     if (dynamic_cast<const json::parse_error*>(&error) == nullptr)  // the only other one
       throw Error(context_ + ": has a number that is out of range");
-    throw Error(context_ + ": not valid JSON at byte " + std::to_string(position));
+    throw Error(context_ + ": not valid " + format_ + " at byte " + std::to_string(position));
   }
 
   Json take() { return std::move(all_); }
@@ -104,6 +104,7 @@ class Builder {
   }
 
   const std::string& context_;
+  const char* format_;
   Json all_;
   std::vector<Open> open_;  // outermost first
   std::string key_;         // of the value that comes next
@@ -112,7 +113,7 @@ class Builder {
 // What is wrong is said without the library's words, which have any length and bytes of the text in them.
 template <class Json>
 Json parse_checked(std::string_view text, const std::string& context) {
-  Builder<Json> builder(context);
+  Builder<Json> builder(context, "JSON");
   static_cast<void>(Json::sax_parse(text, &builder));
   return builder.take();
 }
@@ -123,6 +124,12 @@ json parse(std::string_view text, const std::string& context) { return parse_che
 
 ordered_json parse_ordered(std::string_view text, const std::string& context) {
   return parse_checked<ordered_json>(text, context);
+}
+
+json parse_cbor(std::string_view bytes, const std::string& context) {
+  Builder<json> builder(context, "CBOR");
+  static_cast<void>(json::sax_parse(bytes, &builder, json::input_format_t::cbor));
+  return builder.take();
 }
 
 std::string excerpt(const json& value) {

@@ -21,6 +21,9 @@ nlohmann::json parse(std::string_view text, const std::string& context);
 // The same with an object's keys in their order.
 nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context);
 
+// The same of CBOR (RFC 8949), which may have bytes as values.
+nlohmann::json parse_cbor(std::string_view bytes, const std::string& context);
+
 // A value as it may stand in an error message: JSON, shortened, pure ASCII.
 std::string excerpt(const nlohmann::json& value);
 

@@ -104,7 +104,11 @@ bool is_packed(std::string_view text) {
 }
 
 Files unpack(std::string_view text, const std::string& name) {
-  const json object = json::from_cbor(text, /*strict=*/true, /*allow_exceptions=*/false);
+  json object;
+  try {
+    object = strict_json::parse_cbor(text, name);
+  } catch (const strict_json::Error&) {  // is no better than another kind of value
+  }
   if (!object.is_object()) throw Error(name + ": is not the state of a tokenizer: it is damaged");
   Files files;
   for (const auto& [file, content] : object.items()) {

@@ -432,6 +432,10 @@ TEST(FolderFiles, AreBoundedAndOfKnownNames) {
               tokenizer_of_state(pack({{"config.json", "{}"}}), "state");
             }),
             "state: is not the state of a tokenizer: it is damaged");
+  std::string deep;  // {"a": {"a": ...
+  for (int i = 0; i < 300000; ++i) deep += "\xa1\x61\x61";
+  EXPECT_EQ(message_of<Error>([&] { unpack(deep, "state"); }),
+            "state: is not the state of a tokenizer: it is damaged");
 }
 
 TEST(TokenizerJson, DefectsAreNamed) {

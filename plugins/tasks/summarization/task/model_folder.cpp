@@ -35,8 +35,8 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
                                      const std::filesystem::path& init_from, const ModelOptions& say) {
   text::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty() && config.language.lora.init_from.empty()) return;
-  const auto tell_adapter = [&](const language::Config& model) {
-    adapters::tell_adapter(say, "language.lora.", language::adapted_model(model), config.language.lora,
+  const auto tell_adapter = [&](const language::Config& described) {
+    adapters::tell_adapter(say, "language.lora.", language::adapted_model(described), config.language.lora,
                            init_from.string());
   };
   if (init_from.empty())
