@@ -263,6 +263,20 @@ class ProcessTest(job.Job):
         self.assertIn("pipeline has in its place loss(batch)", told["training_step"])
         self.assertIn("[optimizer] and [schedule]", told["configure_optimizers"])
 
+    def test_a_stop_while_torch_is_imported_shows_no_traceback(self):
+        (self.folder / "numpy.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(60)\n")  # torch imports it
+        self.configure("mine.py")
+        process = subprocess.Popen([job.PIPELINE, "check", "train.toml"], cwd=self.folder, env=dict(self.environment, PYTHONPATH=self.folder),
+                                   text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not (self.folder / "importing").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, said), (-signal.SIGINT, ""))
+
     def test_a_stop_is_heard_whatever_a_method_does(self):
         (self.folder / "deaf.py").write_text(DEAF)
         (self.folder / "script.py").write_text("import deaf, pipeline\npipeline.run('train.toml', deaf.Deaf, run__dir='script')\n")

@@ -3,7 +3,8 @@
 import sys
 
 try:
-    from pipeline.start import WrongTorch, torch_folder
+    from pipeline.start import WrongTorch, heed_interrupts, torch_folder
+    heed_interrupts()
     torch_folder()
 except ModuleNotFoundError:  # of the wheel, which has the package in its own environment
     print(f"error: {sys.executable} has no pipeline: install the wheel in that environment, too", file=sys.stderr)

@@ -15,6 +15,7 @@ import threading
 from . import abi
 from .host import PACKAGE, ConfigError, Host, this_process_alone
 from .runtime import current_folder, kept_settings
+from .start import heed_interrupts
 
 _library = None
 _running = None  # the command line of the run that is on
@@ -34,22 +35,14 @@ def program():
         from .loading import serve
         serve(int(words[2][len("--loader="):]), file, lambda: load_class(file, name))
         _leave(0)
-    _heed_interrupts()
     _leave(_main(words[2:], file, name, lambda: load_class(file, name)))
 
 
 def main(task):
     """The last line of a file with a task's class: `python my_task.py run train.toml` is then
     `pipeline run train.toml` in this Python."""
-    _heed_interrupts()
+    heed_interrupts()
     _leave(_main(sys.argv[1:], _file_of(task), task.__name__, lambda: task))
-
-
-def _heed_interrupts():
-    """Where this process does nothing but a verb, Ctrl-C ends it at once, like SIGTERM: Python's own handler waits until the call into
-    the program returns. What has something to save has a handler of its own."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants it otherwise, such as nohup
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _leave(code):

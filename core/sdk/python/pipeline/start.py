@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import signal
 import sys
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -10,6 +11,13 @@ _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 class WrongTorch(ImportError):
     """The torch of this environment is not the one that pipeline was built with."""
+
+
+def heed_interrupts():
+    """Where this process does nothing but a verb, Ctrl-C ends it at once, like SIGTERM: Python's own handler waits until the call into
+    the program returns, and while torch is imported it shows the lines of that. What has something to save has a handler of its own."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody wants it otherwise, such as nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def torch_folder():
