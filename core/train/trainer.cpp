@@ -90,7 +90,7 @@ void Trainer::start(const Origin& origin) {
     profile_ = std::make_unique<Profile>(session_, folder_, *steps, state_.step + 1, total_steps_);
   const double peak_flops = measure_peak_flops(session_);
   if (!processes_.is_first()) return;
-  records_ = open_records(session_, folder_, state_.step + 1);
+  records_ = open_records(session_, folder_, state_.step + 1, origin.resumed && !origin.is_branch);
   folder_.unmark_finished();
   folder_.unmark_diverged();
   folder_.write_file("config.toml", config::stored_config(config_, session_.resolved_toml(), folder_.path()));

@@ -405,6 +405,11 @@ TEST_F(Run, DamagedRecordsAreNamed) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("run/metrics.jsonl: 1 unreadable line was dropped"));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 62u);
+  EXPECT_THAT(result.out, Not(HasSubstr("what was recorded")));
+
+  fs::remove(path("run/metrics.jsonl"));
+  EXPECT_THAT(run({"--set", "train.max_steps=64"}).out,
+              HasSubstr("run/metrics.jsonl: has no step 62, after which the run goes on: what was recorded"));
 }
 
 TEST_F(Run, AnEndThatIsPassedAlreadyIsNamed) {

@@ -117,9 +117,15 @@ void Records::finish(bool by_signal) {
   trackers_.clear();
 }
 
-std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step) {
+std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step,
+                                      bool goes_on) {
   const config::Config& config = session.config();
   cut_back(session.log(), folder, first_step);
+  if (goes_on && first_step > 1 && !observe::JsonLines::contains(folder.metrics(), "step", first_step - 1))
+    session.log().warning(
+        fmt::format("{}: has no step {}, after which the run goes on: what was recorded until then is lost, "
+                    "and no report will show it",
+                    folder.metrics().string(), first_step - 1));
   RecordOptions options{
       .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .trackers = {}};
   for (const auto* service : {&observe::Tracker::kWandb, &observe::Tracker::kMlflow}) {
