@@ -182,19 +182,21 @@ json with_options_of(const json& theirs, const json& ours) {
 
 }  // namespace
 
+json object_in(const hugging_face::FolderTexts& files, const char* name) {
+  const auto found = files.find(name);
+  json object =
+      found == files.end() ? json() : json::parse(found->second, nullptr, /*allow_exceptions=*/false);
+  return object.is_object() ? object : json::object();
+}
+
 hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,
                                                 const PictureOptions& pictures, bool is_smol) {
   constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json",
                        *kNested = "image_processor";
   hugging_face::FolderTexts files;
-  const auto object_in = [&](const char* name) {
-    const auto found = came.find(name);
-    if (found == came.end()) return json::object();
-    files.insert(*found);
-    json object = json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-    return object.is_object() ? object : json::object();
-  };
-  json whole = object_in(kWhole), images = object_in(kImages);
+  for (const char* name : {kImages, kWhole})
+    if (const auto found = came.find(name); found != came.end()) files.insert(*found);
+  json whole = object_in(came, kWhole), images = object_in(came, kImages);
   const bool is_nested = whole.contains(kNested) && whole[kNested].is_object();  // since transformers 5
   if (is_nested) images = whole[kNested];
   const json ours = image_processor(pictures, is_smol);

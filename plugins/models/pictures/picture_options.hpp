@@ -43,6 +43,9 @@ void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, 
 // SmolVLM's.
 nlohmann::json image_processor(const PictureOptions& pictures, bool is_smol = false);
 
+// The JSON object of one of these files; an empty one where there is none.
+nlohmann::json object_in(const hugging_face::FolderTexts& files, const char* name);
+
 // preprocessor_config.json, and processor_config.json where `came` has it. Those of `came`, a model's folder,
 // as they are, where they make the same pixels; else with the values of `pictures`.
 hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,

@@ -27,19 +27,8 @@ void VisionOptions::check_kind(const ConfigErrors& errors) const {
     errors("vision.shortest_edge", "must be 0 with task.vision.resize = \"squash\", which scales both sides");
 }
 
-namespace {
-
 using nlohmann::json;
-
-// An object of a file that was carried; an empty one where it is none.
-json object_in(const text::Files& files, const char* name) {
-  const auto found = files.find(name);
-  json object =
-      found == files.end() ? json() : json::parse(found->second, nullptr, /*allow_exceptions=*/false);
-  return object.is_object() ? object : json::object();
-}
-
-}  // namespace
+using vision::object_in;
 
 bool is_smol(const text::Files& carried) {
   return object_in(carried, "processor_config.json").value("processor_class", "") == "SmolVLMProcessor" ||
