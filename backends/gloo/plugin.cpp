@@ -38,7 +38,6 @@ class Gloo : public QueuedBackend<Config> {
  public:
   explicit Gloo(const Setup& setup) : QueuedBackend(setup, connect(setup)) {}
   static constexpr bool kHasGroups = true;
-  static const void* query(std::string_view id) { return queued_extension<Gloo>(id); }
 
  private:
   static std::unique_ptr<Transport> connect(const Setup& setup) {

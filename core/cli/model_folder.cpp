@@ -94,7 +94,7 @@ std::string task_for(plugins::Registry& registry, const std::string& folder) {
       task = &registry.find(plugins::Kind::kTask, name);
     } catch (const Error&) {  // `pipeline plugins` says why it does not load
     }
-    if (task == nullptr || task->query(PL_EXTENSION_MODEL_OPTIONS) == nullptr) continue;
+    if (task == nullptr || !task->task().model_options) continue;
     std::string problem = problem_of(*task, folder);
     if (problem.empty() && name == kUsualTask) return name;
     if (problem.empty()) takers.push_back(name);

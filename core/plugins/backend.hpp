@@ -163,6 +163,8 @@ class Communicator {
   struct Channel;
 
  private:
+  void observe(pl_collective_ran ran);  // nullptr: no more
+
   std::unique_ptr<Channel> channel_;
   pl_communicator view_{};
 };

@@ -269,6 +269,11 @@ const void* Plugin::query(std::string_view extension) const {
   return contain(*this, "query", [&] { return table_.query(to_pl(extension)); });
 }
 
+pl_runtime Plugin::runtime_extension() const {
+  const void* table = query(PL_EXTENSION_RUNTIME);
+  return table ? copy_and_extend<pl_runtime>(table) : pl_runtime{};
+}
+
 namespace {
 
 // The others are to be shut down, too, whatever this one does.

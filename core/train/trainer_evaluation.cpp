@@ -157,9 +157,8 @@ void Trainer::check_evaluation() const {
     if (config_.get_float("optimizer.ema_decay") == 0)
       throw config_.error("evaluate.ema", "no moving average is kept: set optimizer.ema_decay");
     if (!session_.strategy().has_average())
-      throw config_.error("evaluate.ema",
-                          fmt::format("{} has no {}: leave it out", session_.strategy_plugin().label(),
-                                      PL_EXTENSION_AVERAGE));
+      throw config_.error("evaluate.ema", fmt::format("{} keeps no moving average: leave it out",
+                                                      session_.strategy_plugin().label()));
   }
   if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
     if (every("evaluate.every") > 0)

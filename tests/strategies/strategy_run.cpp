@@ -119,7 +119,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
     parameter.name = str(spec.name);
     parameter.unit = spec.unit;
     parameter.lr_multiplier = spec.lr_multiplier;
-    if (spec.narrow) parameter.dtype = dtype_of(at::kBFloat16);
+    if (spec.narrow) parameter.form = PL_FORM_BFLOAT16;
     parameters.push_back(parameter);
   }
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,

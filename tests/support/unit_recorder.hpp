@@ -34,7 +34,7 @@ class UnitRecorder {
  private:
   static pl_error* tell(void* user, uint32_t unit, uint32_t pass, bool entered) {
     auto& self = *static_cast<UnitRecorder*>(user);
-    if (entered) (PL_CODE(pass) == PL_PASS_FORWARD ? self.forward : self.backward).push_back(unit);
+    if (entered) (pass != PL_PASS_BACKWARD ? self.forward : self.backward).push_back(unit);
     if (self.told_) self.told_(unit, pass, entered);
     return nullptr;
   }

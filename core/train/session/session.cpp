@@ -146,6 +146,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
           (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
           (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
       .threads = compute_threads(config_, devices_, sharing),
+      .loader_processes = static_cast<uint32_t>(config_.get_int("loader.processes")),
       .rank = world.rank,
       .world_size = world.size,
       .local_rank = world.local_rank,
@@ -158,8 +159,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       .micro_batch = training ? plan_.micro_batch : 0,
       .micro_batches = training ? plan_.micro_batches : 0,
       .run_dir = {run_dir_.data(), run_dir_.size()},
-      .cache_dir = {cache_dir_.data(), cache_dir_.size()},
-      .loader_processes = static_cast<uint32_t>(config_.get_int("loader.processes"))};
+      .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
@@ -413,12 +413,10 @@ void Session::bind_storage() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   for (uint64_t i = 0; i < parameters.size(); ++i) {
     const plugins::Storage storage = strategy_->storage(i);
-    if (parameters[i].dtype.bits != 0 && parameters[i].dtype.code != storage.value.dtype.code)
-      throw config_.error(
-          "train.frozen_precision",
-          fmt::format("{} keeps '{}' in {}, since it was built for an older ABI: use \"auto\"",
-                      strategy_plugin_->label(), view(parameters[i].name),
-                      precision_name(storage.value.dtype)));
+    if (parameters[i].form == PL_FORM_BFLOAT16 && storage.value.dtype.code != PL_DTYPE_BFLOAT)
+      throw config_.error("train.frozen_precision",
+                          fmt::format("{} keeps '{}' in {}: use \"auto\"", strategy_plugin_->label(),
+                                      view(parameters[i].name), precision_name(storage.value.dtype)));
     task_->bind(i, storage.value, storage.grad);
   }
 }

@@ -54,7 +54,6 @@ const plugins::Optimizer& UpdateRules::create(const config::Config& config, plug
     rule_ = std::make_unique<plugins::UpdateRule>(*plugin_, context, &*plugin_config_);
     plugins::Optimizer rule{.name = plugin_->name(),
                             .options = {{"weight_decay", number(config, "weight_decay")}},
-                            .flags = PL_OPTIMIZER_IS_PLUGIN,
                             .rule = rule_.get()};
     if (of_matrices_.empty()) {
       optimizer_ = std::move(rule);

@@ -157,15 +157,14 @@ std::vector<config::ModelOption> model_options(const plugins::Plugin& task, cons
                                                const ValueSource& source) {
   if (source.is_own || !source.from.empty()) return options_of_run(task, config, source);
   Answers answers{.task = task};
-  const auto* extension = static_cast<const pl_model_options*>(task.query(PL_EXTENSION_MODEL_OPTIONS));
-  if (extension == nullptr || !PL_HAS(pl_model_options, extension, read)) return {};
+  const auto read = task.task().model_options;
+  if (!read) return {};
   auto sink = sized<pl_model_options_sink>();
   sink.user = &answers;
   sink.value = Answers::value;
   sink.problem = Answers::problem;
-  check(plugins::contain(task, "read", [&] {
-    return extension->read(&plugins::host_table(), &config, to_pl(source.folder), &sink);
-  }));
+  check(plugins::contain(task, "model_options",
+                         [&] { return read(&plugins::host_table(), &config, to_pl(source.folder), &sink); }));
   return answers.said;
 }
 

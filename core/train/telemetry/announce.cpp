@@ -39,7 +39,7 @@ ParameterCount count_parameters(Session& session) {
   ParameterCount count;
   for (const pl_parameter& parameter : session.task().parameters()) {
     count.total += plugins::element_count(parameter);
-    if (parameter.dtype.bits != 0) count.narrow += plugins::element_count(parameter);
+    if (parameter.form != 0) count.narrow += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
     count.trainable += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0)
@@ -135,9 +135,8 @@ void warn_of_unused_options(const Session& session) {
   if (config.get_int("observe.empty_cache_every") > 0 && session.run_info().device.type == PL_DEVICE_CPU)
     unused("observe.empty_cache_every", "the CPU has no cache to empty");
   else if (config.get_int("observe.empty_cache_every") > 0 &&
-           !session.strategy_plugin().query(PL_EXTENSION_DEVICE_CACHE))
-    unused("observe.empty_cache_every",
-           session.strategy_plugin().label() + " has no " PL_EXTENSION_DEVICE_CACHE);
+           !session.strategy_plugin().runtime_extension().empty_cache)
+    unused("observe.empty_cache_every", session.strategy_plugin().label() + " cannot empty it");
   if (!config.get_bool("observe.wandb")) unused("observe.wandb_project", because("observe.wandb"));
   if (!config.get_bool("observe.mlflow"))
     for (const char* const key : {"observe.mlflow_uri", "observe.mlflow_experiment"})
@@ -252,14 +251,13 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
 }
 
 double measure_peak_flops(Session& session) {
-  const auto* extension =
-      static_cast<const pl_peak_flops*>(session.strategy_plugin().query(PL_EXTENSION_PEAK_FLOPS));
-  if (extension == nullptr || !PL_HAS(pl_peak_flops, extension, measure)) return 0;
-  double per_device = 0;
   const plugins::Plugin& plugin = session.strategy_plugin();
+  const pl_runtime runtime = plugin.runtime_extension();
+  if (!runtime.peak_flops) return 0;
+  double per_device = 0;
   try {
-    check(plugins::contain(plugin, "measure", [&] {
-      return extension->measure(&plugins::host_table(), &session.run_info(), &per_device);
+    check(plugins::contain(plugin, "peak_flops", [&] {
+      return runtime.peak_flops(&plugins::host_table(), &session.run_info(), &per_device);
     }));
   } catch (const Error& error) {
     session.log().warning(

@@ -52,9 +52,10 @@ uint64_t peak_memory(pl_device device) {
 
 void give_back_unused(Session& session) {
   ::malloc_trim(0);
-  const pl_device device = session.run_info().device;
-  if (device.type != PL_DEVICE_CPU && session.strategy().has_device_cache())
-    session.strategy().empty_device_cache(device);
+  const pl_runtime runtime = session.strategy_plugin().runtime_extension();
+  if (session.run_info().device.type != PL_DEVICE_CPU && runtime.empty_cache)
+    check(plugins::contain(session.strategy_plugin(), "empty_cache",
+                           [&] { return runtime.empty_cache(&plugins::host_table(), &session.run_info()); }));
 }
 
 MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)

@@ -29,12 +29,6 @@ namespace category = observe::category;
 constexpr size_t kRows = 10;
 constexpr double kPerMillisecond = 1e6;
 
-// Of a plugin; nullptr: it has none.
-const pl_profiler* profiler_of(const plugins::Plugin& plugin) {
-  const auto* table = static_cast<const pl_profiler*>(plugin.query(PL_EXTENSION_PROFILER));
-  return table != nullptr && PL_HAS(pl_profiler, table, stop) ? table : nullptr;
-}
-
 // "#12, bucket 3, 25.0 MB"
 std::string details_of(const plugins::Flight& flight, uint64_t bytes) {
   const std::string_view label = flight.label.data();
@@ -162,24 +156,24 @@ void Profile::start() {
 
 void Profile::start_operations() {
   for (const plugins::Plugin* plugin : {&session_.task_plugin(), &session_.strategy_plugin()}) {
-    const pl_profiler* profiler = profiler_of(*plugin);
-    if (profiler == nullptr) continue;
-    check(plugins::contain(*plugin, "start",
-                           [&] { return profiler->start(&plugins::host_table(), &session_.run_info()); }));
+    const pl_runtime runtime = plugin->runtime_extension();
+    if (!runtime.start_profile) continue;
+    check(plugins::contain(*plugin, "start_profile", [&] {
+      return runtime.start_profile(&plugins::host_table(), &session_.run_info());
+    }));
     profiler_ = plugin;
     return;
   }
-  session_.log().info(
-      fmt::format("profile    without operations: neither {} nor {} has " PL_EXTENSION_PROFILER,
-                  session_.task_plugin().label(), session_.strategy_plugin().label()));
+  session_.log().info(fmt::format("profile    without operations: neither {} nor {} records them",
+                                  session_.task_plugin().label(), session_.strategy_plugin().label()));
 }
 
 void Profile::stop_operations(const fs::path& to) {
   if (profiler_ == nullptr) return;
   const plugins::Plugin& plugin = *std::exchange(profiler_, nullptr);
   attempt("operations", [&] {
-    check(plugins::contain(plugin, "stop", [&] {
-      return profiler_of(plugin)->stop(&plugins::host_table(), to_pl(to.native()));
+    check(plugins::contain(plugin, "stop_profile", [&] {
+      return plugin.runtime_extension().stop_profile(&plugins::host_table(), to_pl(to.native()));
     }));
     if (!to.empty()) observe::read_kineto(to, ::getpid(), events_);
   });

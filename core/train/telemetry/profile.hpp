@@ -1,5 +1,5 @@
 // observe.profile: a trace of a few optimizer steps, RUN/profile/trace.json. Operations and kernels come from
-// the plugins' library (pl.profiler/1), phases and collectives from here. Nothing that goes wrong with it
+// the plugins' library (pl.runtime/1), phases and collectives from here. Nothing that goes wrong with it
 // ends the run.
 #pragma once
 

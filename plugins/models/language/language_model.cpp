@@ -39,9 +39,11 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   config_.check();
   const Names& names = architecture_.names;
   const auto table = [&](const char* plain, int64_t rows) {
-    return parameters().add(
-        {.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0), .takes_bfloat16 = true},
-        normal(config_.initializer_range));
+    return parameters().add({.name = name(plain),
+                             .shape = {rows, config_.hidden_size},
+                             .unit = unit(0),
+                             .forms = PL_FORM_BFLOAT16},
+                            normal(config_.initializer_range));
   };
   embedding_ = table(names.embedding, config_.vocab_size);
   if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);

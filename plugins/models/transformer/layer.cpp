@@ -29,7 +29,7 @@ at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, in
   return parameters.add({.name = name + ".weight",
                          .shape = {in, out},
                          .unit = unit,
-                         .takes_bfloat16 = true,
+                         .forms = PL_FORM_BFLOAT16,
                          .hidden_matrix = unit > 0},
                         normal(deviation));
 }

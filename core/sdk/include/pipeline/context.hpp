@@ -91,8 +91,6 @@ class Context {
   // For strategies in training: a group of some of the run's ranks, which the host closes after the strategy.
   // All ranks call it, each with the members of its own group, by rank there. [main] collective
   pl_communicator open_group(std::string_view name, const std::vector<int32_t>& members) const {
-    if (!PL_HAS(pl_host, &host(), group_open) || host().group_open == nullptr)
-      fail_with(PL_ERROR_UNSUPPORTED, "the host opens no groups of some ranks: use a newer one");
     auto group = sized<pl_communicator>();
     check(host().group_open(context_, str(name), members.data(), members.size(), &group));
     return group;

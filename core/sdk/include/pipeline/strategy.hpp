@@ -32,9 +32,9 @@ PIPELINE_SDK_BEGIN
 // An update rule with all of its options, named as in pl_optimizer.
 struct OptimizerRule {
   std::string name;
-  uint32_t flags = 0;  // PL_OPTIMIZER_...
+  uint32_t flags = 0;  // PL_OPTIMIZER_WHOLE_TENSORS
   std::map<std::string, double, std::less<>> options;
-  // Of a rule with PL_OPTIMIZER_IS_PLUGIN; otherwise null.
+  // Of a plugin's rule; null: the strategy knows the rule by its name.
   const pl_optimizer_api* api = nullptr;
   pl_update_rule* rule = nullptr;
 

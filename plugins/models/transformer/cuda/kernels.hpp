@@ -10,10 +10,6 @@
 // float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
-// Of the tasks' option `cuda_kernels`, which runs of earlier versions have.
-inline constexpr const char* kOptionHelp =
-    "without effect: on a CUDA device our own kernels run wherever there are any";
-
 // Whether x is of a device and a type that they take.
 bool has_kernels_for(const at::Tensor& x);
 // The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes, and for the norms',

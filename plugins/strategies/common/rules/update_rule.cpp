@@ -5,10 +5,9 @@
 namespace pipeline::strategies {
 
 std::unique_ptr<UpdateRule> make_rule(const OptimizerRule& options) {
-  if (const uint32_t flags =
-          options.flags & ~(PL_OPTIMIZER_WHOLE_TENSORS | PL_OPTIMIZER_IS_PLUGIN | PL_FLAGS_MAY_IGNORE))
+  if (const uint32_t flags = options.flags & ~(PL_OPTIMIZER_WHOLE_TENSORS | PL_FLAGS_MAY_IGNORE))
     fail_with(PL_ERROR_UNSUPPORTED, "optimizer ", options.name, ": flags ", flags, " are not known");
-  if ((options.flags & PL_OPTIMIZER_IS_PLUGIN) != 0) return make_plugin_rule(options);
+  if (options.api != nullptr) return make_plugin_rule(options);
   if (options.name == "adamw") return make_adamw(options);
   if (options.name == "muon") return make_muon(options);
   if (options.name == "sgd") return make_sgd(options);

@@ -15,7 +15,6 @@
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "tokenizer/tokenizer_options.hpp"
-#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::chat {
 
@@ -95,10 +94,8 @@ struct ChatConfig {
   language::LossOptions loss;
   GenerateOptions generate;
   AskOptions ask;
-  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("data", data);
     o.group("tokenizer", tokenizer);
     o.group("language", language);

@@ -30,9 +30,9 @@ Esmc::Esmc(const EsmcConfig& config, const adapters::LoraOptions& lora, const Pa
     head_dense_ = transformer::add_linear(parameters_, "lm_head.dense", width, width, 0, deviation);
     head_norm_ = transformer::add_norm(parameters_, "lm_head.layer_norm", width, 0, kEpsilon);
     const std::string decoder = esmc::kDecoder;
-    head_weight_ =
-        parameters_.add({.name = decoder + ".weight", .shape = {esmc::kRows, width}, .takes_bfloat16 = true},
-                        normal(deviation));
+    head_weight_ = parameters_.add(
+        {.name = decoder + ".weight", .shape = {esmc::kRows, width}, .forms = PL_FORM_BFLOAT16},
+        normal(deviation));
     head_bias_ =
         parameters_.add({.name = decoder + ".bias", .shape = {esmc::kRows}, .decay = false}, constant(0));
   }

@@ -19,7 +19,6 @@
 #include "plugins/tasks/protein/esmc/folder.hpp"
 #include "plugins/tasks/protein/model/encoder_decoder.hpp"
 #include "plugins/tasks/protein/task/masking.hpp"
-#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::protein {
 
@@ -171,7 +170,6 @@ struct ProteinConfig : ProteinData {
   MaskConfig mask;
   PredictConfig predict;
   std::vector<std::string> freeze;
-  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
     describe_paths(o);
@@ -216,7 +214,6 @@ struct ProteinConfig : ProteinData {
         .min(0);
     o("dropout", model.dropout, "before each residual addition").min(0).below(1);
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1);
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("esm2", esm2);
     o.group("esmc", esmc);
     o.group("data", data);

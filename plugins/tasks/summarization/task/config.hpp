@@ -17,7 +17,6 @@
 #include "plugins/data/text_pairs/pairs.hpp"
 #include "plugins/tasks/summarization/task/sequence.hpp"
 #include "tokenizer/tokenizer_options.hpp"
-#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::summarization {
 
@@ -122,10 +121,8 @@ struct SummarizationConfig {
   GenerateConfig generate;
   RougeConfig rouge;
   AskConfig ask;
-  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("data", data);
     o.group("tokenizer", tokenizer);
     o.group("model", model);

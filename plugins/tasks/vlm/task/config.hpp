@@ -19,7 +19,6 @@
 #include "plugins/tasks/vlm/task/chat.hpp"
 #include "plugins/tasks/vlm/task/picture_layout.hpp"
 #include "tokenizer/tokenizer_options.hpp"
-#include "transformer/cuda/kernels.hpp"
 
 namespace pipeline::vlm {
 
@@ -213,7 +212,6 @@ struct VlmTaskConfig {
   AskOptions ask;
   std::vector<std::string> freeze;
   std::string exported = "llava";
-  bool cuda_kernels = true;  // without effect
 
   void describe(Options& o) {
     o("export", exported, "what `export` writes: the whole for LlavaForConditionalGeneration, or one part")
@@ -221,7 +219,6 @@ struct VlmTaskConfig {
         .may_change();
     o("freeze", freeze,
       "parameters that are not trained, as patterns of names: [\"vision.*\", \"language.*\"]");
-    o("cuda_kernels", cuda_kernels, transformer::cuda::kOptionHelp).may_change();
     o.group("data", data);
     o.group("vision", vision);
     o.group("projector", projector);
