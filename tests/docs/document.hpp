@@ -25,6 +25,9 @@ Words blocks(const std::string& markdown, const std::string& language);
 // Every match's first group.
 Words matches(const std::string& text, const char* pattern);
 
+// The places that links into the document may name, as GitHub makes them of its headings.
+Words anchors(const std::string& markdown);
+
 struct Row {
   Words first, others;  // what stands in backquotes in the first cell, and in the others
 };
