@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {

@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/text_pairs/csv_reader.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
+#include "plugins/data/records/csv_reader.hpp"
+#include "plugins/data/records/json_records.hpp"
+#include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::messages {
 namespace {

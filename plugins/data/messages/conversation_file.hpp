@@ -13,7 +13,7 @@
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 

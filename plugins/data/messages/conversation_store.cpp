@@ -5,7 +5,7 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/messages/content_groups.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
 
 namespace pipeline::messages {
 namespace {

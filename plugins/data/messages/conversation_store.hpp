@@ -7,7 +7,7 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
-#include "plugins/data/sample_store/sample_store.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 #include "plugins/data/sources/source_files.hpp"
 
 namespace pipeline::messages {

@@ -8,8 +8,8 @@
 #include "plugins/data/files/base64.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/json_records.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/records/input.hpp"
 
 namespace pipeline::picture_texts {
 namespace {

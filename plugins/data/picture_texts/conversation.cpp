@@ -9,8 +9,8 @@
 #include "plugins/data/picture_texts/coco.hpp"
 #include "plugins/data/picture_texts/pictures.hpp"
 #include "plugins/data/picture_texts/shards.hpp"
-#include "plugins/data/text_pairs/csv_reader.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
+#include "plugins/data/records/csv_reader.hpp"
+#include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::picture_texts {
 

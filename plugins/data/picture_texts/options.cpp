@@ -1,7 +1,7 @@
 #include "plugins/data/picture_texts/options.hpp"
 
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 

@@ -13,7 +13,7 @@
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/data/sequences/residue_letters.hpp"
+#include "plugins/data/residues/residue_letters.hpp"
 #include "plugins/data/structures/names.hpp"
-#include "plugins/data/text_pairs/input.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
+#include "plugins/data/records/input.hpp"
+#include "plugins/data/records/pairs.hpp"
+#include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::sequences {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/table.hpp"
+#include "plugins/data/records/table.hpp"
 
 namespace pipeline::sequences {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
 #include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::sequences {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/data/sample_store/sample_store.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 #include "plugins/data/sequences/sequence_files.hpp"
 
 namespace pipeline::sequences {

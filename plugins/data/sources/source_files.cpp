@@ -19,7 +19,7 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/sources/braces.hpp"
 #include "plugins/data/sources/partition.hpp"
 #include "plugins/data/sources/picture_folder.hpp"

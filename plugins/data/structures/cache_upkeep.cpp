@@ -6,7 +6,7 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/stores/record_writer.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 
 namespace pipeline::protein {
 

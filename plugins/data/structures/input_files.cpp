@@ -11,7 +11,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
 
 namespace pipeline::protein {

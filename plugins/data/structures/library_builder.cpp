@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/stores/record_writer.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
 #include "plugins/data/structures/ordered_workers.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
 

@@ -20,7 +20,7 @@
 #include "plugins/data/picture_texts/tar_archive.hpp"
 #include "plugins/data/sequences/sequence_files.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
-#include "plugins/data/text_pairs/table.hpp"
+#include "plugins/data/records/table.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/tokenizer/added_tokens.hpp"
 #include "plugins/models/tokenizer/bpe_trainer.hpp"

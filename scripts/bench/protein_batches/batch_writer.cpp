@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/safetensors/writer.hpp"
-#include "plugins/tasks/protein/task/task.hpp"
+#include "plugins/tasks/protein/task.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,5 +1,5 @@
 // What of a conversation is learnt, and how a long one is cut.
-#include "plugins/tasks/chat/data/sequence.hpp"
+#include "plugins/tasks/chat/sequence.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,9 +14,9 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/contrastive/model/folder.hpp"
-#include "plugins/tasks/contrastive/model/pair_loss.hpp"
-#include "plugins/tasks/contrastive/task/text_rules.hpp"
+#include "plugins/models/two_towers/folder.hpp"
+#include "plugins/models/two_towers/pair_loss.hpp"
+#include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 

@@ -1,6 +1,6 @@
 // How texts of a SigLIP are made, by what its tokenizer's files say. Against transformers:
 // tests/parity/contrastive_parity.py.
-#include "plugins/tasks/contrastive/task/text_rules.hpp"
+#include "plugins/tasks/contrastive/text_rules.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

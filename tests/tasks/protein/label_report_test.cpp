@@ -1,5 +1,5 @@
 // How ranked contacts are judged.
-#include "plugins/tasks/protein/report/label_report.hpp"
+#include "plugins/tasks/protein/label_report.hpp"
 
 #include <cmath>
 #include <numeric>

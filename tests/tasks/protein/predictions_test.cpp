@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/report/predictions.hpp"
+#include "plugins/tasks/protein/predictions.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/tasks/protein/report/heat_map.hpp"
+#include "plugins/scores/figures/heat_map.hpp"
 
 namespace pipeline::protein {
 namespace {

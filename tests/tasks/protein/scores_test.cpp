@@ -1,4 +1,4 @@
-#include "plugins/tasks/protein/report/scores.hpp"
+#include "plugins/tasks/protein/scores.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

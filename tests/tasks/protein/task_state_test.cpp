@@ -1,5 +1,5 @@
 // The task's own part of a checkpoint, and what is said of one that is damaged.
-#include "plugins/tasks/protein/data/learnt.hpp"
+#include "plugins/data/proteins/learnt.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

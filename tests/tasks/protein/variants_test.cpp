@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/task/variants.hpp"
+#include "plugins/tasks/protein/variants.hpp"
 #include "tests/support/test_files.hpp"
-#include "tests/tasks/protein/made_up_chains.hpp"
+#include "tests/data/proteins/made_up_chains.hpp"
 
 namespace pipeline::protein {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/task/sequence.hpp"
+#include "plugins/tasks/summarization/sequence.hpp"
 
 #include <numeric>
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 #include "tests/tasks/summarization/token_caching.hpp"
 
 namespace pipeline::summarization {

@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 
 #include <atomic>
 #include <cerrno>

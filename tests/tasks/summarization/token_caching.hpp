@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::summarization {

@@ -1,5 +1,5 @@
 // Samples of several pictures, of one square or more, as one batch.
-#include "plugins/tasks/vlm/task/batch.hpp"
+#include "plugins/tasks/vlm/batch.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

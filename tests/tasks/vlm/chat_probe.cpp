@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/chat.hpp"
 
 int main(int argc, char** argv) {
   using namespace pipeline::vlm;

@@ -1,5 +1,5 @@
 // How conversations become tokens: which of them are learnt, what is cut, what a prompt is.
-#include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/chat.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

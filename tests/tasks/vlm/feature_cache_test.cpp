@@ -1,5 +1,5 @@
 // The cache of features against other writers, damage, and what only looks the same.
-#include "plugins/tasks/vlm/model/feature_cache.hpp"
+#include "plugins/tasks/vlm/feature_cache.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -1,8 +1,8 @@
 // The usual answers, and retrieval.
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/task/majority.hpp"
-#include "plugins/tasks/vlm/task/retrieval.hpp"
+#include "plugins/tasks/vlm/majority.hpp"
+#include "plugins/tasks/vlm/retrieval.hpp"
 
 namespace pipeline::vlm {
 namespace {

@@ -25,9 +25,9 @@
 
 #include "generation/generate.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/model/folders.hpp"
-#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/batch.hpp"
+#include "plugins/models/llava/folders.hpp"
+#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
