@@ -7,13 +7,13 @@
 #include <set>
 #include <utility>
 
-#include "plugins/data/files/error.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
 #include "plugins/data/clusters/prefilter.hpp"
 #include "plugins/data/clusters/sequence_set.hpp"
 #include "plugins/data/clusters/work.hpp"
+#include "plugins/data/files/error.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 // Two sequences are similar if both hold. The first is of the score of their best local alignment, where
@@ -270,4 +270,4 @@ std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, u
   return result;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

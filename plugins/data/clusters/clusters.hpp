@@ -11,7 +11,7 @@
 
 #include "plugins/data/files/error.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // Which numbers have been joined, directly or through others. Any thread may call any function.
 class DisjointSets {
@@ -85,4 +85,4 @@ std::vector<uint8_t> find_similar(std::span<const std::string_view> queries,
 // some are then empty. Throws files::DataError if `folds` is 0.
 std::vector<uint32_t> assign_folds(std::span<const uint64_t> cluster_residues, uint32_t folds);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/alphabet.hpp"
+
+namespace pipeline::clusters {
 namespace {
 
 // As published: the lower triangle, in its own order.
@@ -34,9 +36,9 @@ static_assert(std::size(kTriangle) == 20 * 21 / 2);
 
 constexpr std::array<uint8_t, 256> kCodes = [] {
   std::array<uint8_t, 256> codes{};
-  codes.fill(kUnknown);
-  for (size_t i = 0; i < kAminoAcids.size(); ++i) {
-    const auto upper = static_cast<unsigned char>(kAminoAcids[i]);
+  codes.fill(residues::kUnknown);
+  for (size_t i = 0; i < residues::kAminoAcids.size(); ++i) {
+    const auto upper = static_cast<unsigned char>(residues::kAminoAcids[i]);
     codes[upper] = codes[upper - 'A' + 'a'] = static_cast<uint8_t>(i);
   }
   return codes;
@@ -61,7 +63,7 @@ const Cells kCells = [] {
   Cells cells;
   for (uint8_t a = 0; a < kLetters; ++a) {
     for (uint8_t b = 0; b < kLetters; ++b) {
-      cells[a][b] = kSubstitution[a][b] * kScore + (a == b && a != kUnknown ? kIdentity : 0) + 1;
+      cells[a][b] = kSubstitution[a][b] * kScore + (a == b && a != residues::kUnknown ? kIdentity : 0) + 1;
     }
   }
   return cells;
@@ -80,7 +82,7 @@ constinit const std::array<std::array<int8_t, kLetters>, kLetters> kSubstitution
   const int8_t* next = kTriangle;
   for (size_t i = 0; i < kOrder.size(); ++i) {
     for (size_t j = 0; j <= i; ++j, ++next) {
-      const size_t a = kAminoAcids.find(kOrder[i]), b = kAminoAcids.find(kOrder[j]);
+      const size_t a = residues::kAminoAcids.find(kOrder[i]), b = residues::kAminoAcids.find(kOrder[j]);
       matrix[a][b] = matrix[b][a] = *next;
     }
   }
@@ -123,4 +125,4 @@ LocalAlignment align_locally(LetterView a, LetterView b) {
           static_cast<uint32_t>(best / kIdentity & kField)};
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -8,15 +8,15 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // A sequence as numbers: kAminoAcids' order, kUnknown for every other letter. Upper and lower case are the
 // same.
 using Letters = std::vector<uint8_t>;
 using LetterView = std::span<const uint8_t>;
-constexpr size_t kLetters = kAminoAcidCount + 1;
+constexpr size_t kLetters = residues::kAminoAcidCount + 1;
 
 Letters encode_letters(std::string_view sequence);
 
@@ -75,4 +75,4 @@ class ScoreBatch {
   bool use_wide_ = false;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/alphabet.hpp"
+
+namespace pipeline::clusters {
 
 namespace {
 
 constexpr size_t kPlaces[] = {0, 1, 3, 5};
 constexpr size_t kSpan = 6;
-constexpr uint32_t kSeeds = kAminoAcidCount * kAminoAcidCount * kAminoAcidCount * kAminoAcidCount;
+constexpr uint32_t kSeeds = residues::kAminoAcidCount * residues::kAminoAcidCount *
+                            residues::kAminoAcidCount * residues::kAminoAcidCount;
 constexpr uint64_t kMaxShift = 8;  // between two hits: the gaps that may lie between them
 
 // Calls visit(seed, position) for the seeds of a sequence; those with an unknown residue are none.
@@ -19,8 +22,8 @@ void each_seed(const Letters& sequence, Visit visit) {
     bool known = true;
     for (const size_t place : kPlaces) {
       const uint8_t letter = sequence[position + place];
-      known = known && letter < kAminoAcidCount;
-      seed = seed * kAminoAcidCount + letter;
+      known = known && letter < residues::kAminoAcidCount;
+      seed = seed * residues::kAminoAcidCount + letter;
     }
     if (known) visit(seed, static_cast<uint32_t>(position));
   }
@@ -60,4 +63,4 @@ std::vector<uint32_t> Prefilter::candidates(uint32_t query) const {
   return candidates;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -2,7 +2,7 @@
 
 #include "plugins/data/clusters/local_alignment.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // Pairs of sequences that are worth aligning: they have two seeds in common whose places fit one alignment
 // with few gaps. A seed is four amino acids at the places marked 1 in 110101 (a spaced seed: hits at
@@ -36,4 +36,4 @@ class Prefilter {
   std::vector<Hit> hits_;        // by seed, then by sequence and position
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

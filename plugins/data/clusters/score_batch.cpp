@@ -4,7 +4,7 @@
 #include <limits>
 #include <memory>
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 namespace {
 
@@ -146,4 +146,4 @@ ScoreBatch::Scores ScoreBatch::scores(LetterView query) {
   return use_wide_ ? wide_->scores(query) : narrow_->scores(query);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

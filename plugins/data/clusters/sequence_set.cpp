@@ -7,10 +7,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "plugins/data/files/error.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
+#include "plugins/data/files/error.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 std::string_view text_of(const Letters& letters) {
@@ -81,4 +81,4 @@ std::vector<std::optional<uint32_t>> find_containing(const std::vector<Letters>&
   return containing;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

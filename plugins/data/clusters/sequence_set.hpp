@@ -8,7 +8,7 @@
 #include "plugins/data/clusters/clusters.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // Throws files::DataError for options out of range.
 void check_options(const ClusterOptions& options);
@@ -30,4 +30,4 @@ struct SequenceSet {
 std::vector<std::optional<uint32_t>> find_containing(const std::vector<Letters>& sequences,
                                                      const std::vector<bool>& is_short);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -6,7 +6,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/structures/ordered_workers.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // Items of work divided among threads, with progress and cancellation.
 class Work {
@@ -19,7 +19,7 @@ class Work {
   void run(size_t count, const Body& body) {
     constexpr size_t kAhead = 1024;  // nobody waits for an item that takes much longer than others
     const auto work = [&](size_t item) { return body(item), true; };
-    run_in_order<bool>(
+    structures::run_in_order<bool>(
         count, hooks_.threads, work, [](size_t, bool&&) {}, [this] { look(); }, kAhead);
   }
 
@@ -50,4 +50,4 @@ class Work {
   std::chrono::steady_clock::time_point looked_{};  // the first look comes at once
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

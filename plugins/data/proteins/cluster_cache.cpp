@@ -10,17 +10,17 @@
 #include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 namespace fs = std::filesystem;
 using files::Hash128;
 
-constexpr records::Kind kClusters{.name = "CLUSTERS", .version = 1, .remedy = "sequences are compared again"};
+constexpr stores::Kind kClusters{.name = "CLUSTERS", .version = 1, .remedy = "sequences are compared again"};
 
 std::optional<std::vector<uint32_t>> load(const std::string& path, const Hash128& key, size_t count) try {
   bool problem = false;
-  const auto held = records::load(path, kClusters, key, problem);
+  const auto held = stores::load(path, kClusters, key, problem);
   if (!held || held->size() != count * sizeof(uint32_t)) return std::nullopt;
   std::vector<uint32_t> numbers(count);
   std::memcpy(numbers.data(), held->data(), held->size());
@@ -41,7 +41,7 @@ std::vector<uint32_t> ClusterCache::get(const Hash128& key, size_t count,
   std::optional<files::FileLock> lock;
   if (!known) {
     try {
-      lock.emplace((fs::path(folder) / kLockName).string(),
+      lock.emplace((fs::path(folder) / structures::kLockName).string(),
                    [&] { tell("waiting for another process that compares sequences"); }, cancelled);
       known = load(path, key, count);    // the other has it by now
     } catch (const files::DataError&) {  // no lock, no cache: save() says so
@@ -53,7 +53,7 @@ std::vector<uint32_t> ClusterCache::get(const Hash128& key, size_t count,
   }
   std::vector<uint32_t> numbers = compute();
   try {
-    records::save(path, kClusters, key, files::bytes_of(numbers));
+    stores::save(path, kClusters, key, files::bytes_of(numbers));
   } catch (const files::DataError& error) {
     tell(std::string(
              "the results of comparing sequences cannot be kept, so every process and run repeats it: ") +
@@ -62,4 +62,4 @@ std::vector<uint32_t> ClusterCache::get(const Hash128& key, size_t count,
   return numbers;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -7,7 +7,7 @@
 
 #include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 struct ClusterCache {
   std::string folder;
@@ -23,4 +23,4 @@ struct ClusterCache {
                             const std::function<std::vector<uint32_t>()>& compute) const;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

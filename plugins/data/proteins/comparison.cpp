@@ -5,10 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "plugins/data/files/hash128.hpp"
 #include "plugins/data/clusters/clusters.hpp"
+#include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using files::bytes_of;
@@ -16,7 +16,7 @@ using files::bytes_of;
 constexpr uint32_t kVersion = 2;  // raise it whenever the same sequences would be found alike otherwise
 // Of the alignments of a comparison of all pairs: some twelve minutes of one core, or one with the sequences
 // that 20,000 have held out. A constant, since what is held out may not depend on the machine.
-constexpr double kMostCells = 1e13;
+constexpr double kMostAligned = 1e13;
 
 // The sequences of samples, and whose they are: numbers of rows.
 struct Sequences {
@@ -47,7 +47,7 @@ void add(files::Hasher128& hasher, const Sequences& sequences) {
   hasher.update("\n");
 }
 
-files::Hasher128 hasher_of(std::string_view what, const ClusterOptions& options) {
+files::Hasher128 hasher_of(std::string_view what, const clusters::ClusterOptions& options) {
   files::Hasher128 hasher;
   hasher.update(what).update(bytes_of(kVersion));
   hasher.update(bytes_of(options.identity))
@@ -106,10 +106,11 @@ bool Comparison::cluster(const Samples& samples, std::span<SplitRow> rows) const
   key.update(bytes_of(exact));
   add(key, sequences);
   const std::vector<uint32_t> of_sequence = cache_.get(key.finish(), sequences.views.size(), [&] {
-    return cluster_sequences(sequences.views, options_, data_hooks("comparing sequences", context_));
+    return clusters::cluster_sequences(sequences.views, options_,
+                                       data_hooks("comparing sequences", context_));
   });
 
-  DisjointSets sets(rows.size());
+  clusters::DisjointSets sets(rows.size());
   // By cluster of sequences: a sample that has one of it.
   std::vector<size_t> first(sequences.views.size(), SIZE_MAX);
   for (size_t i = 0; i < sequences.owner.size(); ++i) {
@@ -143,23 +144,23 @@ bool Comparison::is_affordable(std::span<const SplitRow> queries, std::span<cons
     for (const SplitRow& row : rows) sum += static_cast<double>(row.residues);
     return sum;
   };
-  return residues(queries) * residues(references) <= kMostCells;
+  return residues(queries) * residues(references) <= kMostAligned;
 }
 
 std::vector<uint8_t> Comparison::similar(const Side& queries, const Side& references, size_t set_size) const {
   std::vector<uint8_t> result(queries.rows.size());
   if (queries.rows.empty() || references.rows.empty()) return result;
   const Sequences wanted(queries.samples, queries.rows), known(references.samples, references.rows);
-  const SimilarOptions options{.similar = options_,
-                               .set_size = set_size,
-                               .prefiltered = !is_affordable(queries.rows, references.rows)};
+  const clusters::SimilarOptions options{.similar = options_,
+                                         .set_size = set_size,
+                                         .prefiltered = !is_affordable(queries.rows, references.rows)};
   files::Hasher128 key = hasher_of("similar", options_);
   key.update(bytes_of(options.set_size)).update(bytes_of(options.prefiltered));
   add(key, wanted);
   add(key, known);
   const std::vector<uint32_t> found = cache_.get(key.finish(), wanted.views.size(), [&] {
-    const std::vector<uint8_t> alike =
-        find_similar(wanted.views, known.views, options, data_hooks("comparing sequences", context_));
+    const std::vector<uint8_t> alike = clusters::find_similar(wanted.views, known.views, options,
+                                                              data_hooks("comparing sequences", context_));
     return std::vector<uint32_t>(alike.begin(), alike.end());
   });
   for (size_t i = 0; i < found.size(); ++i)
@@ -167,4 +168,4 @@ std::vector<uint8_t> Comparison::similar(const Side& queries, const Side& refere
   return result;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

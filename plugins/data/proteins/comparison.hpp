@@ -7,14 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/files/error.hpp"
 #include "plugins/data/clusters/clusters.hpp"
+#include "plugins/data/files/error.hpp"
 #include "plugins/data/proteins/cluster_cache.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
 #include "plugins/data/proteins/splits.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // The sequences of samples compared with each other, with progress, cancellation and a cache; what is not
 // exact is said in the log.
@@ -38,7 +38,7 @@ class Comparison {
 
  private:
   const Context& context_;
-  ClusterOptions options_;
+  clusters::ClusterOptions options_;
   ClusterCache cache_;
 };
 
@@ -51,4 +51,4 @@ std::string cache_folder(const ProteinData& options, const Context& context);
 unsigned data_threads(const Context& context);
 files::Hooks data_hooks(const std::string& what, const Context& context);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -1,4 +1,5 @@
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +8,7 @@
 #include "plugins/data/clusters/clusters.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 constexpr int32_t kIdentical = 4, kSameNumber = 2;
@@ -15,17 +16,17 @@ constexpr int32_t kJump = 4;  // so that even one residue behind a loop is paire
 constexpr int32_t kNeither = -5;                // residues with nothing in common are rather passed over
 constexpr size_t kMostCells = size_t{1} << 27;  // a byte each
 
-bool same_number(const Residue& a, const Residue& b) {
+bool same_number(const residues::Residue& a, const residues::Residue& b) {
   return a.number == b.number && a.insertion == b.insertion;
 }
 
-int32_t score_of(const Residue& a, const Residue& b) {
-  const bool identical = a.amino_acid == b.amino_acid && a.amino_acid < kAminoAcidCount,
+int32_t score_of(const residues::Residue& a, const residues::Residue& b) {
+  const bool identical = a.amino_acid == b.amino_acid && a.amino_acid < residues::kAminoAcidCount,
              same = same_number(a, b);
   return identical || same ? (identical ? kIdentical : 0) + (same ? kSameNumber : 0) : kNeither;
 }
 
-ResiduePairs pair_by_number(std::span<const Residue> a, std::span<const Residue> b) {
+ResiduePairs pair_by_number(std::span<const residues::Residue> a, std::span<const residues::Residue> b) {
   ResiduePairs pairs;
   for (uint32_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (same_number(a[i], b[j])) {
@@ -47,20 +48,20 @@ constexpr uint32_t kLeastIdentities = 10;
 constexpr size_t kWord = 5;
 
 struct Distinct {
-  Letters letters;
-  std::span<const Residue> residues;  // of the first chain with this sequence
-  int64_t begin = 0;                  // where that lies
-  std::vector<uint32_t> words;        // all stretches of kWord known residues, ascending
+  clusters::Letters letters;
+  std::span<const residues::Residue> residues;  // of the first chain with this sequence
+  int64_t begin = 0;                            // where that lies
+  std::vector<uint32_t> words;                  // all stretches of kWord known residues, ascending
 };
 
-std::vector<uint32_t> words_of(const Letters& letters) {
+std::vector<uint32_t> words_of(const clusters::Letters& letters) {
   std::vector<uint32_t> words;
   for (size_t i = 0; i + kWord <= letters.size(); ++i) {
     uint32_t word = 0;
     bool known = true;
     for (size_t k = i; k < i + kWord; ++k) {
-      known = known && letters[k] < kAminoAcidCount;
-      word = word * kAminoAcidCount + letters[k];
+      known = known && letters[k] < residues::kAminoAcidCount;
+      word = word * residues::kAminoAcidCount + letters[k];
     }
     if (known) words.push_back(word);
   }
@@ -78,14 +79,14 @@ bool share_a_word(const Distinct& a, const Distinct& b) {
 
 bool are_copies(const Distinct& a, const Distinct& b) {
   if (!share_a_word(a, b)) return false;
-  const LocalAlignment alignment = align_locally(a.letters, b.letters);
+  const clusters::LocalAlignment alignment = clusters::align_locally(a.letters, b.letters);
   return alignment.identities >= kLeastIdentities &&
          alignment.identities >= kLeastIdentity * alignment.columns;
 }
 
 }  // namespace
 
-ResiduePairs pair_residues(std::span<const Residue> a, std::span<const Residue> b) {
+ResiduePairs pair_residues(std::span<const residues::Residue> a, std::span<const residues::Residue> b) {
   if (a.empty() || b.empty()) return {};
   if (a.size() > kMostCells / b.size()) return pair_by_number(a, b);
   const size_t columns = b.size();
@@ -121,28 +122,28 @@ ResiduePairs pair_residues(std::span<const Residue> a, std::span<const Residue> 
   return pairs;
 }
 
-std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chains) {
+std::vector<int64_t> find_copies(std::span<const std::span<const residues::Residue>> chains) {
   if (chains.size() == 1) {
     std::vector<int64_t> each_its_own(chains.front().size());
     std::iota(each_its_own.begin(), each_its_own.end(), 0);
     return each_its_own;
   }
-  std::map<Letters, Distinct> by_letters;
+  std::map<clusters::Letters, Distinct> by_letters;
   std::vector<uint8_t> known;
   std::vector<std::pair<int64_t, const Distinct*>> places;  // of each chain: where it lies, and its sequence
-  for (const std::span<const Residue>& chain : chains) {
+  for (const std::span<const residues::Residue>& chain : chains) {
     const auto begin = static_cast<int64_t>(known.size());
-    Letters letters;
-    for (const Residue& residue : chain) {
+    clusters::Letters letters;
+    for (const residues::Residue& residue : chain) {
       letters.push_back(residue.amino_acid);
-      known.push_back(residue.amino_acid < kAminoAcidCount ? 1 : 0);
+      known.push_back(residue.amino_acid < residues::kAminoAcidCount ? 1 : 0);
     }
     const auto [place, is_new] = by_letters.try_emplace(letters);
     if (is_new) place->second = {.letters = letters, .residues = chain, .begin = begin, .words = {}};
     places.emplace_back(begin, &place->second);
   }
 
-  DisjointSets groups(known.size());
+  clusters::DisjointSets groups(known.size());
   const auto join = [&](int64_t a, int64_t b) {
     groups.join(static_cast<uint32_t>(a), static_cast<uint32_t>(b));
   };
@@ -182,4 +183,4 @@ std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chain
   return result;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -9,7 +9,7 @@
 #include "plugins/data/proteins/sequence_samples.hpp"
 #include "plugins/data/proteins/structure_samples.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 constexpr std::array<Split, 3> kAllSplits{Split::kTrain, Split::kVal, Split::kTest};
@@ -245,4 +245,4 @@ void Dataset::write_table(const std::string& path) const {
   });
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -17,7 +17,7 @@
 #include "plugins/data/proteins/samples.hpp"
 #include "plugins/data/proteins/splits.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 const char* name_of(Split split);  // "training", "validation" or "test"
 
@@ -78,4 +78,4 @@ class Dataset {
   std::string fingerprint_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -9,7 +9,7 @@
 #include "plugins/data/clusters/clusters.hpp"
 #include "plugins/data/proteins/report_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 constexpr uint32_t kDivisionVersion = 1;  // raise it whenever the same sequences would be divided otherwise
@@ -198,7 +198,7 @@ void Division::deal_out(const Samples& samples, const std::vector<SplitRow>& row
     context_.warn("task.split.folds = ", folds, ": there are only ", counted(residues.size(), "cluster"),
                   ", so the folds from ", residues.size(), " on are empty");
   std::vector<Split> split_of;
-  for (const uint32_t part : assign_folds(residues, folds))
+  for (const uint32_t part : clusters::assign_folds(residues, folds))
     split_of.push_back(part == fold                 ? Split::kTest
                        : part == (fold + 1) % folds ? Split::kVal
                                                     : Split::kTrain);
@@ -332,4 +332,4 @@ void Division::compare(const Samples& test, const Splits& test_splits, const Sam
                   shown(alike), ": figures over them say little about new proteins");
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -15,7 +15,7 @@
 #include "plugins/data/proteins/split_list.hpp"
 #include "plugins/data/proteins/splits.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // Of one's own data nothing is left out of predictions for its length but what has nothing to see.
 constexpr int64_t kLeastPredicted = 1;
@@ -60,4 +60,4 @@ class Division {
   const Labels labels_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

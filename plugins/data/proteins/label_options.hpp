@@ -3,11 +3,10 @@
 
 #include <pipeline/options.hpp>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 struct LabelConfig {
   std::string per = "chain", source = "column", column = "label", missing = "?";
@@ -38,11 +37,4 @@ struct LabelConfig {
   }
 };
 
-// task.objective. Masked residues are no label.
-inline constexpr const char *kMasked = "masked", *kRegression = "regression",
-                            *kClassification = "classification", *kContacts = "contacts";
-
-// Of a pair of residues; kNoPair: nothing is known, or it is too near along the chain to count.
-constexpr uint8_t kNoContact = 0, kContact = 1, kNoPair = 2;
-
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <limits>
 
-#include "plugins/data/structures/secondary_structure.hpp"
-#include "plugins/data/records/pairs.hpp"
 #include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/records/pairs.hpp"
+#include "plugins/data/structures/secondary_structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 std::string_view trimmed(std::string_view text) {
@@ -70,7 +70,7 @@ std::string Labels::key() const {
 // Of numbers -100 may be one.
 bool Labels::is_word_for_none(std::string_view text) const {
   if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
-  if (text_pairs::is_word_for_none(text)) return true;
+  if (records::is_word_for_none(text)) return true;
   if (!are_numbers()) return number_of(text) == kIgnoreIndex;
   const std::optional<double> value = written_number(text);
   return value && std::isnan(*value);
@@ -143,16 +143,17 @@ SampleLabels Labels::from_text(const std::string& whole, size_t residues) const 
 SampleLabels Labels::from_backbone(const Samples& samples, uint64_t i) const {
   const Sample sample = samples.sample(i);
   SampleLabels labels;
-  const std::vector<SecondaryStructure> states =
-      are_contacts() ? std::vector<SecondaryStructure>() : secondary_structure_of(sample.residues);
+  const std::vector<structures::SecondaryStructure> states =
+      are_contacts() ? std::vector<structures::SecondaryStructure>()
+                     : structures::secondary_structure_of(sample.residues);
   for (size_t n = 0; n < sample.residues.size(); ++n) {
-    const bool has_one =
-        are_contacts() ? sample.residues[n].has_frame() : states[n] != SecondaryStructure::kNotKnown;
+    const bool has_one = are_contacts() ? sample.residues[n].has_frame()
+                                        : states[n] != structures::SecondaryStructure::kNotKnown;
     if (!has_one) continue;
     labels.places.push_back(static_cast<int64_t>(n));
-    if (!are_contacts()) labels.classes.emplace_back(1, letter_of(states[n]));
+    if (!are_contacts()) labels.classes.emplace_back(1, structures::letter_of(states[n]));
   }
-  if (are_contacts()) labels.contacts = contacts_of(sample.residues, kLeastApart);
+  if (are_contacts()) labels.contacts = structures::contacts_of(sample.residues, kLeastApart);
   const bool has_pairs =
       !labels.places.empty() && labels.places.back() - labels.places.front() >= kLeastApart;
   if (labels.places.empty() || (are_contacts() && !has_pairs)) labels.problem = "no backbone";
@@ -197,4 +198,4 @@ LabelScale LabelCounts::scale(const std::vector<std::string>& classes) const {
   return scale;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -11,8 +11,9 @@
 
 #include "plugins/data/proteins/label_options.hpp"
 #include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/residues/objectives.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // Contacts are judged, and learnt, of residues that are so many positions apart or more: nearer ones follow
 // from the chain alone (CASP's short, medium and long range together).
@@ -39,9 +40,9 @@ class Labels {
   Labels(std::string objective, LabelConfig options)
       : objective_(std::move(objective)), options_(std::move(options)) {}
 
-  bool is_wanted() const { return objective_ != kMasked; }
-  bool are_numbers() const { return objective_ == kRegression; }
-  bool are_contacts() const { return objective_ == kContacts; }
+  bool is_wanted() const { return objective_ != residues::kMasked; }
+  bool are_numbers() const { return objective_ == residues::kRegression; }
+  bool are_contacts() const { return objective_ == residues::kContacts; }
   const LabelConfig& options() const { return options_; }
   // As text: everything that reading depends on; what is predicted, and of what; where it is.
   std::string key() const;
@@ -91,4 +92,4 @@ class LabelCounts {
   uint64_t ignore_indices_ = 0;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

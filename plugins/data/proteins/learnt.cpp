@@ -11,8 +11,9 @@
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using files::bytes_of;
@@ -44,9 +45,9 @@ Learnt learnt_from(const nlohmann::json& json, const std::string& where) {
 
 }  // namespace
 
-uint64_t content_key(std::span<const Residue> chain) {
+uint64_t content_key(std::span<const residues::Residue> chain) {
   files::Hasher128 hasher;
-  for (const Residue& residue : chain) {
+  for (const residues::Residue& residue : chain) {
     hasher.update(bytes_of(residue.amino_acid));
     hasher.update(bytes_of(residue.n)).update(bytes_of(residue.ca)).update(bytes_of(residue.c));
   }
@@ -101,13 +102,14 @@ TaskState state_from(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   TaskState state;
   const auto is_number = [](const nlohmann::json& value) { return value.is_number(); };
-  if (!json.is_object() || !json.contains("frequencies") || json["frequencies"].size() != kAminoAcidCount ||
+  if (!json.is_object() || !json.contains("frequencies") ||
+      json["frequencies"].size() != residues::kAminoAcidCount ||
       !std::ranges::all_of(json["frequencies"], is_number) ||
       (json.contains("model") && !json["model"].is_string()))
     fail_with(PL_ERROR_FAILED, "the checkpoint's state of the protein task cannot be read: it has ",
-              text.size(), " bytes, and must be JSON with 'frequencies', ", kAminoAcidCount,
+              text.size(), " bytes, and must be JSON with 'frequencies', ", residues::kAminoAcidCount,
               " numbers, and 'model', a text if any");
-  for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
+  for (size_t a = 0; a < residues::kAminoAcidCount; ++a) state.frequencies[a] = json["frequencies"][a];
   state.model = json.value("model", "");
   state.learnt =
       learnt_from(json.value("learnt", nlohmann::json()), "the checkpoint's state of the protein task");
@@ -142,4 +144,4 @@ std::optional<Learnt> read_learnt(const std::filesystem::path& folder) {
   return learnt_from(nlohmann::json::parse(text, nullptr, false), file.string());
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

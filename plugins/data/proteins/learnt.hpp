@@ -10,15 +10,15 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/proteins/labels.hpp"
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // What a chain is, wherever its file lies and whatever it and its residues are called: a hash of its amino
 // acids and coordinates.
-uint64_t content_key(std::span<const Residue> chain);
+uint64_t content_key(std::span<const residues::Residue> chain);
 // Of chains together: that of the chain where there is one.
 uint64_t content_key(std::span<const uint64_t> chains);
 
@@ -70,4 +70,4 @@ TaskState state_from(std::string_view text);
 void write_learnt(const std::filesystem::path& folder, const Learnt& learnt);
 std::optional<Learnt> read_learnt(const std::filesystem::path& folder);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

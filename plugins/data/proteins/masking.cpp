@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 std::vector<size_t> known_residues(std::span<const uint8_t> amino_acids) {
   std::vector<size_t> known;
   for (size_t i = 0; i < amino_acids.size(); ++i)
-    if (amino_acids[i] < kAminoAcidCount) known.push_back(i);
+    if (amino_acids[i] < residues::kAminoAcidCount) known.push_back(i);
   return known;
 }
 
@@ -101,7 +101,7 @@ Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const 
     const size_t length = draw_length(options.span, random);
     for (size_t i = start; i < amino_acids.size() && i < start + length && left > 0; ++i) {
       if (chains[i] != chains[start]) break;
-      if (masking.is_target[i] != 0 || amino_acids[i] >= kAminoAcidCount) continue;
+      if (masking.is_target[i] != 0 || amino_acids[i] >= residues::kAminoAcidCount) continue;
       masking.is_target[i] = 1;
       targets.push_back(i);
       --left;
@@ -111,9 +111,9 @@ Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const 
   for (const size_t i : targets) {
     const double draw = random.uniform();
     if (draw < options.random) {
-      masking.tokens[i] = static_cast<int64_t>(random.below(kAminoAcidCount));
+      masking.tokens[i] = static_cast<int64_t>(random.below(residues::kAminoAcidCount));
     } else if (draw >= options.random + options.keep) {
-      masking.tokens[i] = kMaskToken;
+      masking.tokens[i] = residues::kMaskToken;
     }
   }
   return masking;
@@ -131,8 +131,8 @@ std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint6
 std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too) {
   std::vector<uint8_t> amino_acids = sample.amino_acids();
   for (size_t i = 0; i < amino_acids.size(); ++i) {
-    if (unknown_too && amino_acids[i] >= kAminoAcidCount) amino_acids[i] = 0;
-    if (sample.copy_of[i] != static_cast<int64_t>(i)) amino_acids[i] = kUnknown;
+    if (unknown_too && amino_acids[i] >= residues::kAminoAcidCount) amino_acids[i] = 0;
+    if (sample.copy_of[i] != static_cast<int64_t>(i)) amino_acids[i] = residues::kUnknown;
   }
   return amino_acids;
 }
@@ -142,7 +142,7 @@ Masking with_copies(Masking masking, const Sample& sample) {
     const auto original = static_cast<size_t>(sample.copy_of[i]);
     if (original == i) continue;
     const uint8_t own = sample.residues[i].amino_acid;
-    masking.is_target[i] = own < kAminoAcidCount ? masking.is_target[original] : uint8_t{0};
+    masking.is_target[i] = own < residues::kAminoAcidCount ? masking.is_target[original] : uint8_t{0};
     const bool as_it_is = masking.is_target[i] == 0 ||
                           masking.tokens[original] == int64_t{sample.residues[original].amino_acid};
     masking.tokens[i] = as_it_is ? int64_t{own} : masking.tokens[original];
@@ -154,7 +154,7 @@ ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t 
   ScoringGroups result = deal_to_groups(amino_acids_to_mask(sample, unknown_too), groups, seed);
   for (size_t i = 0; i < result.size(); ++i) {
     result[i] = result[static_cast<size_t>(sample.copy_of[i])];
-    if (!unknown_too && sample.residues[i].amino_acid >= kAminoAcidCount) result[i] = kNoGroup;
+    if (!unknown_too && sample.residues[i].amino_acid >= residues::kAminoAcidCount) result[i] = kNoGroup;
   }
   return result;
 }
@@ -164,10 +164,10 @@ Masking mask_group(const Sample& sample, const ScoringGroups& groups, const Scor
   for (int64_t row = pass.first; row < pass.first + pass.count; ++row) {
     const auto at = static_cast<size_t>(row);
     const bool masked = groups[at] == pass.group;
-    masking.tokens.push_back(masked ? kMaskToken : int64_t{sample.residues[at].amino_acid});
+    masking.tokens.push_back(masked ? residues::kMaskToken : int64_t{sample.residues[at].amino_acid});
     masking.is_target.push_back(masked && row >= pass.score ? 1 : 0);
   }
   return masking;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -7,7 +7,7 @@
 
 #include "plugins/data/proteins/sample.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // A forward pass of an evaluation: the residues first .. first + count - 1 of a sample, of which those from
 // `score` on may be targets, masked by one of the groups that all residues are dealt out to.
@@ -98,4 +98,4 @@ ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t 
 // residue `score` on.
 Masking mask_group(const Sample& sample, const ScoringGroups& groups, const ScoringPass& pass);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -8,9 +8,10 @@
 #include <string>
 
 #include "plugins/data/proteins/label_options.hpp"
+#include "plugins/data/residues/objectives.hpp"
 #include "records/table.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 struct DataConfig {
   std::string unit = "chain", crop = "contiguous";
@@ -26,7 +27,7 @@ struct DataConfig {
       "column for task.split.by = \"column\": train, val (valid, validation, dev) or test; others are left "
       "out");
     o("cluster_column", cluster_column, "column for task.split.by = \"clusters\"");
-    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
+    o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
     o("unit", unit, "a sample: one chain, or all chains of a structure").choices({"chain", "structure"});
     o("min_residues", min_residues, "samples with fewer known residues are skipped").unit("residues").min(1);
     o("max_residues", max_residues,
@@ -87,7 +88,7 @@ struct ProteinData {
   std::filesystem::path pdb_path, sequences, cache_dir, test_path;
   DataConfig data;
   SplitConfig split;
-  std::string objective = kMasked;
+  std::string objective = residues::kMasked;
   LabelConfig label;
 
   bool has_sequences() const { return !sequences.empty(); }
@@ -110,4 +111,4 @@ struct ProteinData {
   }
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -3,19 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <vector>
 
-namespace pipeline::protein {
-
-// For tables and reports: so many digits after the point.
-inline std::string decimal(double value, int digits = 3) {
-  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", digits, value)) + 1, '\0');
-  std::snprintf(text.data(), text.size(), "%.*f", digits, value);
-  text.pop_back();
-  return text;
-}
+namespace pipeline::proteins {
 
 // For tables that somebody computes with: reads as the same number again.
 inline std::string exactly(double value) {
@@ -48,17 +39,6 @@ inline std::string left_out_text(const std::vector<std::string>& names, uint64_t
          ": " + first_of(names);
 }
 
-inline std::string xml_escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text)
-    result += c == '<'   ? "&lt;"
-              : c == '>' ? "&gt;"
-              : c == '&' ? "&amp;"
-              : c == '"' ? "&quot;"
-                         : std::string(1, c);
-  return result;
-}
-
 // A field of CSV: names come from files and may be anything.
 inline std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
@@ -67,4 +47,4 @@ inline std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

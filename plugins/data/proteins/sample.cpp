@@ -4,11 +4,13 @@
 #include <limits>
 #include <numeric>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/residue.hpp"
+
+namespace pipeline::proteins {
 std::vector<uint8_t> Sample::amino_acids() const {
   std::vector<uint8_t> result(residues.size());
   std::transform(residues.begin(), residues.end(), result.begin(),
-                 [](const Residue& r) { return r.amino_acid; });
+                 [](const residues::Residue& r) { return r.amino_acid; });
   return result;
 }
 
@@ -19,7 +21,9 @@ Sample Sample::part(std::span<const int64_t> rows) const {
   for (const int64_t row : rows) {
     const auto at = static_cast<size_t>(row);
     int64_t& first = stands[static_cast<size_t>(copy_of[at])];
-    const auto is_unknown = [](const Residue& residue) { return residue.amino_acid >= kAminoAcidCount; };
+    const auto is_unknown = [](const residues::Residue& residue) {
+      return residue.amino_acid >= residues::kAminoAcidCount;
+    };
     if (first < 0 || (is_unknown(result.residues[static_cast<size_t>(first)]) && !is_unknown(residues[at])))
       first = static_cast<int64_t>(result.residues.size());
     result.residues.push_back(residues[at]);
@@ -30,7 +34,7 @@ Sample Sample::part(std::span<const int64_t> rows) const {
   return result;
 }
 
-Sample make_sample(std::span<const std::span<const Residue>> chains) {
+Sample make_sample(std::span<const std::span<const residues::Residue>> chains) {
   Sample sample{.residues = {}, .chains = {}, .copy_of = find_copies(chains)};
   for (size_t c = 0; c < chains.size(); ++c) {
     sample.residues.insert(sample.residues.end(), chains[c].begin(), chains[c].end());
@@ -55,10 +59,11 @@ std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t s
   for (int64_t i = 0; i < residues; ++i)
     if (sample.residues[static_cast<size_t>(i)].has_ca()) rows.push_back(i);
   if (residues <= most || rows.empty()) return crop_contiguous(residues, most, seed);
-  const Residue& center = sample.residues[static_cast<size_t>(rows[Random(seed).below(rows.size())])];
+  const residues::Residue& center =
+      sample.residues[static_cast<size_t>(rows[Random(seed).below(rows.size())])];
   std::vector<float> distance(sample.residues.size(), std::numeric_limits<float>::max());
   for (const int64_t row : rows) {
-    const Vec3 apart = sample.residues[static_cast<size_t>(row)].ca - center.ca;
+    const residues::Vec3 apart = sample.residues[static_cast<size_t>(row)].ca - center.ca;
     distance[static_cast<size_t>(row)] = dot(apart, apart);
   }
   rows.resize(sample.residues.size());
@@ -71,15 +76,15 @@ std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t s
   return rows;
 }
 
-void add_noise(std::span<Residue> residues, double deviation, uint64_t seed) {
+void add_noise(std::span<residues::Residue> residues, double deviation, uint64_t seed) {
   if (deviation == 0) return;
   Random random(seed);
-  const auto move = [&](Vec3& v) {
+  const auto move = [&](residues::Vec3& v) {
     v.x += static_cast<float>(deviation * random.normal());
     v.y += static_cast<float>(deviation * random.normal());
     v.z += static_cast<float>(deviation * random.normal());
   };
-  for (Residue& residue : residues) move(residue.n), move(residue.ca), move(residue.c);
+  for (residues::Residue& residue : residues) move(residue.n), move(residue.ca), move(residue.c);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

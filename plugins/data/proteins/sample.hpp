@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 using ResiduePairs = std::vector<std::pair<uint32_t, uint32_t>>;  // places in a and b, ascending in both
 
@@ -19,13 +19,13 @@ using ResiduePairs = std::vector<std::pair<uint32_t, uint32_t>>;  // places in a
 // residues, where what is passed over between two pairs costs the same whatever its length, and nothing at
 // the ends; a loop that was not seen says nothing. Between equal ones the residues' numbers decide. Chains of
 // more than some 10,000 residues are paired by their numbers alone.
-ResiduePairs pair_residues(std::span<const Residue> a, std::span<const Residue> b);
+ResiduePairs pair_residues(std::span<const residues::Residue> a, std::span<const residues::Residue> b);
 
 // For each residue of the chains, laid end to end, the number of the one that stands for it and its copies:
 // the first of them that is known, or the first if none is; its own number where there are no copies. Chains
 // are copies of each other if they are equal, or if their best local alignment has at least 90% identical
 // residues, and 10 of them: mutants, and copies of which other ends or loops were seen.
-std::vector<int64_t> find_copies(std::span<const std::span<const Residue>> chains);
+std::vector<int64_t> find_copies(std::span<const std::span<const residues::Residue>> chains);
 
 // Random numbers that are the same on every machine: splitmix64 (Steele et al. 2014), and what follows from
 // it by arithmetic.
@@ -54,10 +54,10 @@ class Random {
 };
 
 // How often each amino acid occurs, in the order of kAminoAcids; they add up to one.
-using Frequencies = std::array<double, kAminoAcidCount>;
+using Frequencies = std::array<double, residues::kAminoAcidCount>;
 
 struct Sample {
-  std::vector<Residue> residues;
+  std::vector<residues::Residue> residues;
   std::vector<int64_t> chains;  // of each residue: the number of its chain
   std::vector<int64_t>
       copy_of;  // the residue that stands for it and its copies in other chains: find_copies()
@@ -67,7 +67,7 @@ struct Sample {
   Sample part(std::span<const int64_t> rows) const;
 };
 
-Sample make_sample(std::span<const std::span<const Residue>> chains);
+Sample make_sample(std::span<const std::span<const residues::Residue>> chains);
 
 // Which residues of `sample` are left when it may have no more than `most`; ascending. A function of its
 // arguments.
@@ -76,6 +76,6 @@ std::vector<int64_t> crop_contiguous(int64_t residues, int64_t most, uint64_t se
 std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t seed);
 
 // Adds N(0, deviation) ångström to every coordinate.
-void add_noise(std::span<Residue> residues, double deviation, uint64_t seed);
+void add_noise(std::span<residues::Residue> residues, double deviation, uint64_t seed);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -11,7 +11,7 @@
 
 #include "plugins/data/proteins/sample.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // Immutable. All [any-thread]; i < size() everywhere. What reads files throws files::DataError.
 class Samples {
@@ -44,4 +44,4 @@ class Samples {
   virtual std::optional<std::string> label(uint64_t i) const = 0;  // in task.label.column
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

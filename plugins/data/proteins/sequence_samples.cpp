@@ -9,12 +9,14 @@
 
 #include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/structures/input_files.hpp"
-#include "plugins/data/structures/names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/names.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,8 +33,8 @@ sequences::SequenceStore open_store(const fs::path& named, const ProteinData& op
   const auto source = sources::find_and_hash(named.string(), folder, hooks, Content::kSequences);
   std::vector<std::string> others{options.data.split_column, options.data.cluster_column};
   std::string listed;
-  if (options.objective != kMasked) others.push_back(options.label.column);
-  if (options.objective != kMasked && options.label.is_per_residue()) listed = options.label.column;
+  if (options.objective != residues::kMasked) others.push_back(options.label.column);
+  if (options.objective != residues::kMasked && options.label.is_per_residue()) listed = options.label.column;
   auto store =
       sequences::SequenceStore::open(source,
                                      {.cache_folder = folder,
@@ -40,7 +42,7 @@ sequences::SequenceStore open_store(const fs::path& named, const ProteinData& op
                                                   .id = options.data.id_column,
                                                   .others = std::move(others),
                                                   .listed = std::move(listed)},
-                                      .read = {.quotes = text_pairs::quotes_named(options.data.quotes)}},
+                                      .read = {.quotes = records::quotes_named(options.data.quotes)}},
                                      hooks);
   const auto& report = store.report();
   const double share = static_cast<double>(report.dropped()) / static_cast<double>(report.records());
@@ -61,8 +63,8 @@ std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
-std::vector<Residue> residues_of(std::span<const uint8_t> codes) {
-  std::vector<Residue> residues(codes.size());
+std::vector<residues::Residue> residues_of(std::span<const uint8_t> codes) {
+  std::vector<residues::Residue> residues(codes.size());
   for (size_t n = 0; n < codes.size(); ++n) {
     residues[n].amino_acid = codes[n];
     residues[n].number = static_cast<int32_t>(n) + 1;
@@ -82,15 +84,15 @@ Samples::Size SequenceSamples::size_of(uint64_t i) const {
 }
 
 Sample SequenceSamples::sample(uint64_t i) const {
-  const std::vector<Residue> residues = residues_of(store_[i].codes());
-  const std::array<std::span<const Residue>, 1> chain{residues};
+  const std::vector<residues::Residue> residues = residues_of(store_[i].codes());
+  const std::array<std::span<const residues::Residue>, 1> chain{residues};
   return make_sample(chain);
 }
 
 bool SequenceSamples::has_twins(const std::string& file) const {
   std::call_once(looked_for_twins_, [&] {
     std::vector<uint64_t> all;
-    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(file_names({name(k)}).front()));
+    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(structures::file_names({name(k)}).front()));
     std::ranges::sort(all);
     for (size_t k = 1; k < all.size(); ++k)
       if (all[k] == all[k - 1] && (twins_.empty() || twins_.back() != all[k])) twins_.push_back(all[k]);
@@ -101,13 +103,14 @@ bool SequenceSamples::has_twins(const std::string& file) const {
 // Of several sequences with one name, or whose names differ only in what a file's may not have, each has its
 // own number behind it, and a mark that no file name has otherwise.
 std::string SequenceSamples::file(uint64_t i) const {
-  const std::string file = file_names({name(i)}).front();
-  return has_twins(file) ? concat(file, kNumberMark, i + 1) : file;
+  const std::string file = structures::file_names({name(i)}).front();
+  return has_twins(file) ? concat(file, structures::kNumberMark, i + 1) : file;
 }
 
 std::string SequenceSamples::tensor(uint64_t i) const {
   const std::string name = this->name(i);
-  const bool is_its_own = name.find(kNumberMark) == name.npos && !has_twins(file_names({name}).front());
+  const bool is_its_own =
+      name.find(structures::kNumberMark) == name.npos && !has_twins(structures::file_names({name}).front());
   return is_its_own ? name : file(i);
 }
 
@@ -118,7 +121,7 @@ std::vector<uint64_t> SequenceSamples::keys(uint64_t i) const {
 void SequenceSamples::each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const {
   std::string letters;
   const sequences::StoredSequence sequence = store_[i];
-  for (const uint8_t code : sequence.codes()) letters += letter_of(code);
+  for (const uint8_t code : sequence.codes()) letters += residues::letter_of(code);
   visit(letters);
 }
 
@@ -136,11 +139,11 @@ bool are_sequences(const fs::path& named) {
   const auto is_one = [](const std::string& name) {
     return sources::format_named(name, Content::kSequences).has_value();
   };
-  if (!fs::is_directory(named)) return is_one(text) && !is_structure(text);
+  if (!fs::is_directory(named)) return is_one(text) && !structures::is_structure(text);
   bool has_sequences = false;
   const files::FolderContents structures = files::search_folder(named.string(), [&](const std::string& name) {
     has_sequences = has_sequences || is_one(name);
-    return is_structure(name) ? files::Use::kTake : files::Use::kPassOver;
+    return structures::is_structure(name) ? files::Use::kTake : files::Use::kPassOver;
   });
   return has_sequences && structures.files.empty();
 }
@@ -152,4 +155,4 @@ std::string problem_of(const fs::path& named) {
              : files::path_problem(named, "folder or file");
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/sequences/sequence_store.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/sequences/sequence_store.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // The sequences of a file, a pattern or a folder: chains whose residues have no coordinates and are numbered
 // from 1. Memory does not grow with them.
@@ -49,4 +49,4 @@ bool are_sequences(const std::filesystem::path& named);
 // Why there is nothing at `named`, which may be a pattern of sequences. Empty: there is, or nothing is named.
 std::string problem_of(const std::filesystem::path& named);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -4,22 +4,22 @@
 #include <array>
 #include <utility>
 
-#include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/table.hpp"
-#include "plugins/data/proteins/comparison.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using sources::Format;
 
 // Whether a table has a row of names above it that has this one.
 bool has_header(const std::string& path, const std::string& name) {
-  text_pairs::Input input(path, nullptr);
+  records::Input input(path, nullptr);
   const std::string_view start = input.ahead();
-  const auto names = text_pairs::header_names(start.substr(0, start.find_first_of("\r\n")), '\t');
+  const auto names = records::header_names(start.substr(0, start.find_first_of("\r\n")), '\t');
   return std::ranges::find(names, name) != names.end();
 }
 
@@ -56,17 +56,17 @@ SplitList::SplitList(const ProteinData& options, const std::string& cache_folder
     for (const std::string& path : source.paths) read_members(path);
     return;
   }
-  using text_pairs::Column;
-  text_pairs::SourceReport report;
-  text_pairs::read_tables(
-      source, {.quotes = text_pairs::quotes_named(options.data.quotes)}, report,
-      [&](const std::string& path, text_pairs::RecordReport& of_file, const text_pairs::ReadOptions& read) {
-        text_pairs::read_table(
+  using records::Column;
+  records::SourceReport report;
+  records::read_tables(
+      source, {.quotes = records::quotes_named(options.data.quotes)}, report,
+      [&](const std::string& path, records::RecordReport& of_file, const records::ReadOptions& read) {
+        records::read_table(
             path, source.format,
             {{.name = options.data.id_column, .required = true, .takes = Column::kTextOrInteger},
              {.name = options.data.split_column, .required = !by_clusters, .takes = Column::kTextOrInteger},
              {.name = options.data.cluster_column, .required = by_clusters, .takes = Column::kTextOrInteger}},
-            [&](text_pairs::Row&& row) {
+            [&](records::Row&& row) {
               ++of_file.used;
               add(*row.fields[0], {.split = std::move(row.fields[1]), .cluster = std::move(row.fields[2])},
                   path + ":" + std::to_string(row.line));
@@ -78,8 +78,8 @@ SplitList::SplitList(const ProteinData& options, const std::string& cache_folder
 
 // As MMseqs2's createtsv and easy-cluster write clusters: representative and member, with a tab between.
 void SplitList::read_members(const std::string& path) {
-  text_pairs::Input input(path, nullptr);
-  text_pairs::CsvReader rows(input, {.separator = '\t', .quotes_are_text = true}, uint64_t{1} << 20);
+  records::Input input(path, nullptr);
+  records::CsvReader rows(input, {.separator = '\t', .quotes_are_text = true}, uint64_t{1} << 20);
   while (rows.next()) {
     const std::string where = path + ":" + std::to_string(rows.line());
     if (rows.field_count() != 2)
@@ -128,4 +128,4 @@ std::string SplitList::key(const ProteinData& options, const std::string& cache_
   return key;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -12,7 +12,7 @@
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // The split of such a name, capitals or not: train, training, val, valid, validation, dev, test, testing.
 std::optional<Split> split_named(std::string_view word);
@@ -46,4 +46,4 @@ class SplitList {
   bool is_there_ = false;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

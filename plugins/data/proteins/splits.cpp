@@ -5,25 +5,26 @@
 #include <set>
 #include <utility>
 
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/stores/sample_writer.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using files::bytes_of;
 
 // A file has blocks of rows, those of each part from a block of its own on; its summary is what is known of
 // the parts.
-constexpr samples::Kind kSplits{.name = "PLSPLITS", .version = 1};
+constexpr stores::SampleKind kSplits{.name = "PLSPLITS", .version = 1};
 constexpr uint64_t kRowsABlock = 64;
 
 uint64_t blocks_of(uint64_t rows) { return (rows + kRowsABlock - 1) / kRowsABlock; }
 
 constexpr std::array<uint8_t, 256> make_numbers() {
   std::array<uint8_t, 256> numbers{};
-  numbers.fill(kUnknown);
-  for (size_t a = 0; a < kAminoAcids.size(); ++a)
-    numbers[static_cast<unsigned char>(kAminoAcids[a])] = static_cast<uint8_t>(a);
+  numbers.fill(residues::kUnknown);
+  for (size_t a = 0; a < residues::kAminoAcids.size(); ++a)
+    numbers[static_cast<unsigned char>(residues::kAminoAcids[a])] = static_cast<uint8_t>(a);
   return numbers;
 }
 constexpr std::array<uint8_t, 256> kNumbers = make_numbers();  // by letter
@@ -32,7 +33,7 @@ PartTotals add_up(const std::vector<SplitRow>& rows, const Samples& samples, con
   constexpr size_t kRowsBetweenLooks = 1024, kKeysAtOnce = size_t{1} << 16;
   PartTotals totals{.rows = rows.size()};
   std::vector<uint64_t> clusters, keys;
-  std::array<uint64_t, kUnknown + 1> counts{};
+  std::array<uint64_t, residues::kUnknown + 1> counts{};
   for (size_t i = 0; i < rows.size(); ++i) {
     if (i % kRowsBetweenLooks == 0) hooks.throw_if_cancelled();
     totals.residues += rows[i].residues;
@@ -99,7 +100,7 @@ Splits::Splits(SplitRows rows, const Samples& samples) : rows_(std::move(rows)) 
   for (size_t part = 0; part < kParts; ++part) totals_[part] = add_up(rows_[part], samples, {});
 }
 
-Splits::Splits(samples::SampleStore store) : store_(std::move(store)) {
+Splits::Splits(stores::SampleStore store) : store_(std::move(store)) {
   std::string_view summary = store_.summary();
   for (PartTotals& totals : totals_)
     if (!unpack(summary, totals))
@@ -108,8 +109,8 @@ Splits::Splits(samples::SampleStore store) : store_(std::move(store)) {
 
 Splits Splits::in_file(const std::string& path, const files::Hash128& key, const Samples& samples,
                        const files::Hooks& hooks, const std::function<SplitRows()>& make) {
-  return Splits(samples::open_or_fill(
-      path, kSplits, key, "dividing " + path, hooks, [&](samples::SampleWriter& writer) {
+  return Splits(
+      stores::open_or_fill(path, kSplits, key, "dividing " + path, hooks, [&](stores::SampleWriter& writer) {
         std::string summary;
         const SplitRows rows = make();
         for (const std::vector<SplitRow>& part : rows) {
@@ -127,7 +128,7 @@ SplitRow Splits::row(size_t part, uint64_t i) const {
   if (!rows_[part].empty()) return rows_[part][i];
   uint64_t block = i / kRowsABlock;
   for (size_t before = 0; before < part; ++before) block += blocks_of(totals_[before].rows);
-  const samples::Sample sample = store_[block];
+  const stores::Sample sample = store_[block];
   SplitRow row;
   const size_t begin = i % kRowsABlock * sizeof row;
   if (begin + sizeof row > sample.payload().size())
@@ -136,4 +137,4 @@ SplitRow Splits::row(size_t part, uint64_t i) const {
   return row;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/stores/sample_store.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // Why a sample is where it is.
 enum class Reason : uint32_t {
@@ -46,7 +47,7 @@ using SplitRows = std::array<std::vector<SplitRow>, kParts>;
 // What is added up over a part.
 struct PartTotals {
   uint64_t rows = 0, residues = 0, clusters = 0;
-  std::array<uint64_t, kAminoAcidCount> amino_acids{};
+  std::array<uint64_t, residues::kAminoAcidCount> amino_acids{};
   ContentKeys keys;  // of the chains
 };
 
@@ -66,11 +67,11 @@ class Splits {
   const PartTotals& totals(size_t part) const { return totals_[part]; }
 
  private:
-  explicit Splits(samples::SampleStore store);
+  explicit Splits(stores::SampleStore store);
 
   SplitRows rows_;
-  samples::SampleStore store_;
+  stores::SampleStore store_;
   std::array<PartTotals, kParts> totals_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -6,16 +6,17 @@
 #include <numeric>
 #include <sstream>
 
-#include "plugins/data/structures/names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/structures/names.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
-StructureLibrary open_library(const std::filesystem::path& root, const ProteinData& options,
-                              const Context& context) {
-  StructureLibrary library = StructureLibrary::open(
+structures::StructureLibrary open_library(const std::filesystem::path& root, const ProteinData& options,
+                                          const Context& context) {
+  structures::StructureLibrary library = structures::StructureLibrary::open(
       {.root = root.string(),
        .cache_dir = cache_folder(options, context),
        .limits = {.max_file_bytes = static_cast<uint64_t>(options.data.max_file_mb) << 20,
@@ -23,7 +24,7 @@ StructureLibrary open_library(const std::filesystem::path& root, const ProteinDa
        .max_unusable_share = options.data.max_unusable,
        .max_unusable_option = "task.data.max_unusable"},
       data_hooks("reading structures", context));
-  const LibraryCounts& counts = library.counts();
+  const structures::LibraryCounts& counts = library.counts();
   std::string text =
       concat("structures ", counts.structures, " in ", root.string(), ", ", counts.residues, " residues");
   if (counts.duplicates > 0)
@@ -53,15 +54,18 @@ StructureSamples::StructureSamples(const std::filesystem::path& root, const Prot
 void StructureSamples::list() {
   std::vector<std::string> names, others;  // others: 1abc:A, where 1abc_A is the name of a file
   for (size_t s = 0; s < library_.size(); ++s) {
-    const StructureView structure = library_.structure(s);  // once: each time all of it is verified
+    const structures::StructureView structure =
+        library_.structure(s);  // once: each time all of it is verified
     const auto add = [&](std::vector<size_t> chains) {
       Entry entry{
           .name = {}, .file = {}, .structure = s, .chains = std::move(chains), .keys = {}, .size = {}};
       for (const size_t chain : entry.chains) {
         const auto& residues = structure.chains[chain].residues;
         entry.size.residues += static_cast<uint32_t>(residues.size());
-        entry.size.known += static_cast<uint32_t>(std::ranges::count_if(
-            residues, [](const Residue& residue) { return residue.amino_acid < kAminoAcidCount; }));
+        entry.size.known +=
+            static_cast<uint32_t>(std::ranges::count_if(residues, [](const residues::Residue& residue) {
+              return residue.amino_acid < residues::kAminoAcidCount;
+            }));
         entry.keys.push_back(content_key(residues));
       }
       entry.size.chains = static_cast<uint32_t>(entry.chains.size());
@@ -79,36 +83,37 @@ void StructureSamples::list() {
       for (const size_t chain : chains) add({chain});
     }
   }
-  names = tell_apart(names, others);
-  const std::vector<std::string> files = file_names(names);
+  names = structures::tell_apart(names, others);
+  const std::vector<std::string> files = structures::file_names(names);
   for (size_t i = 0; i < names.size(); ++i) entries_[i].name = names[i], entries_[i].file = files[i];
 }
 
 template <class Visit>
 void StructureSamples::with_chains(uint64_t i, const Visit& visit) const {
-  const StructureView structure = library_.structure(entries_[i].structure);
+  const structures::StructureView structure = library_.structure(entries_[i].structure);
   for (const size_t chain : entries_[i].chains) visit(structure.chains[chain]);
 }
 
 Sample StructureSamples::sample(uint64_t i) const {
-  std::vector<std::span<const Residue>> chains;
-  with_chains(i, [&](const ChainView& chain) { chains.push_back(chain.residues); });
+  std::vector<std::span<const residues::Residue>> chains;
+  with_chains(i, [&](const structures::ChainView& chain) { chains.push_back(chain.residues); });
   return make_sample(chains);
 }
 
 std::vector<std::string> StructureSamples::chain_names(uint64_t i) const {
   std::vector<std::string> names;
-  with_chains(i, [&](const ChainView& chain) { names.emplace_back(chain.name); });
+  with_chains(i, [&](const structures::ChainView& chain) { names.emplace_back(chain.name); });
   return names;
 }
 
 void StructureSamples::each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const {
   std::string letters;
-  with_chains(i, [&](const ChainView& chain) {
+  with_chains(i, [&](const structures::ChainView& chain) {
     letters.clear();
-    for (const Residue& residue : chain.residues) letters += letter_of(residue.amino_acid);
+    for (const residues::Residue& residue : chain.residues)
+      letters += residues::letter_of(residue.amino_acid);
     visit(letters);
   });
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/structures/structure_library.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/structures/structure_library.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
 // Chains of the structures in a folder, or whole structures.
 class StructureSamples : public Samples {
@@ -45,8 +45,8 @@ class StructureSamples : public Samples {
   void with_chains(uint64_t i, const Visit& visit) const;
 
   const bool by_chain_;
-  StructureLibrary library_;
+  structures::StructureLibrary library_;
   std::vector<Entry> entries_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

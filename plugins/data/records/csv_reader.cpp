@@ -1,6 +1,6 @@
 #include "plugins/data/records/csv_reader.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 bool ends_line(int c) { return c == '\n' || c == '\r'; }
@@ -92,4 +92,4 @@ std::vector<std::string> header_names(std::string_view line, char separator) {
   return names;
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -6,7 +6,7 @@
 
 #include "plugins/data/records/input.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // Records of CSV as RFC 4180 defines it: fields separated by one character, quoted where they contain it, a
 // line break or a quote (which is then doubled). Beyond the RFC: lines may end in "\n" or "\r" as well, and a
@@ -55,4 +55,4 @@ class CsvReader {
 // The names in a header row whose fields are separated so. They may be quoted.
 std::vector<std::string> header_names(std::string_view line, char separator);
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -4,7 +4,7 @@
 
 #include "plugins/data/files/text_file.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 16;
@@ -38,4 +38,4 @@ void Input::fill() {
   if (got > 0 && on_block_) on_block_(file_.bytes_read());
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

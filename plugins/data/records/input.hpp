@@ -10,7 +10,7 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/packed_file.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 using files::DataError;
 using files::Hash128;
@@ -56,4 +56,4 @@ inline void skip_line_ends(Input& input) {
   while (input.peek() == '\n' || input.peek() == '\r') input.advance(1);
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -9,7 +9,7 @@
 #include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/records/pairs.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 constexpr size_t kKeyBytesKept = 64;
@@ -245,4 +245,4 @@ JsonFields pick_fields(std::string_view text, const std::vector<std::string_view
   return out;
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

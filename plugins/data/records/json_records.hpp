@@ -7,7 +7,7 @@
 
 #include "plugins/data/records/input.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // The records of a JSON file, as text and in order. JSON Lines: each line that is not blank is one. A file
 // that begins with a list: each of its elements, over as many lines as it takes. One whose first line ends in
@@ -76,4 +76,4 @@ struct JsonFields {
 JsonFields pick_fields(std::string_view text, const std::vector<std::string_view>& names,
                        size_t most_keys = 8);
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

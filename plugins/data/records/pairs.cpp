@@ -9,7 +9,7 @@
 #include "core/json/strict_json.hpp"
 #include "plugins/data/records/record_texts.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 // Unicode's White_Space, and behind it the two characters without width that are not.
@@ -127,4 +127,4 @@ void read_pairs(const sources::SourceFiles& source, const Columns& columns,
               });
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

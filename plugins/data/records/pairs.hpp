@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/records/record_report.hpp"
 #include "plugins/data/records/table.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // Nothing but white space (Unicode's White_Space), U+200B (zero width space) and U+FEFF (byte-order mark).
 // The text is UTF-8.
@@ -54,4 +54,4 @@ void read_pairs(const sources::SourceFiles& source, const Columns& columns,
                 const std::function<void(Pair&&, const std::string& where)>& sink, SourceReport& report,
                 const ReadOptions& options = {});
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

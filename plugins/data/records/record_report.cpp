@@ -7,7 +7,7 @@
 
 #include "plugins/data/records/input.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Drop, reason, subject, count, lines, records, detail)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecordReport, unit, records, used, drops, notes)
@@ -156,4 +156,4 @@ SourceReport SourceReport::from_json(const std::string& text) try {
   throw DataError("the report of dropped records cannot be read: make the cache again");
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // Why a record is not used.
 enum class DropReason {
@@ -80,4 +80,4 @@ struct SourceReport {
   static SourceReport from_json(const std::string& text);  // throws DataError
 };
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -6,12 +6,12 @@
 
 #include "core/json/strict_json.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/sources/partition.hpp"
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/json_records.hpp"
+#include "plugins/data/sources/partition.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 constexpr uint64_t kRowsBetweenReports = 64;
@@ -144,4 +144,4 @@ std::string note_of_unused(const std::vector<std::string>& names, const std::vec
   return count == 1 ? "its column " + listed + " is not used" : "its columns " + listed + " are not used";
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

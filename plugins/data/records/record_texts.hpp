@@ -8,7 +8,7 @@
 
 #include "plugins/data/sources/source_files.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // A record of a JSON file, or a row of a Parquet file as JSON.
 struct RecordText {
@@ -42,4 +42,4 @@ std::vector<std::string> column_names(const std::string& path, sources::Format f
 // are.
 std::string note_of_unused(const std::vector<std::string>& names, const std::vector<std::string>& used);
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -7,13 +7,13 @@
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/sources/partition.hpp"
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_texts.hpp"
+#include "plugins/data/sources/partition.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 std::string list_names(const std::vector<std::string>& names) {
@@ -370,4 +370,4 @@ void read_tables(const sources::SourceFiles& source, const ReadOptions& options,
   report.require_some();
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/record_report.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 // A key of JSON objects, or a name in the header row of CSV, whose values are wanted.
 struct Column {
@@ -67,4 +67,4 @@ void read_tables(const sources::SourceFiles& source, const ReadOptions& options,
                  const std::function<void(const std::string& path, RecordReport& report,
                                           const ReadOptions& options)>& read);
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -4,11 +4,9 @@
 #include <array>
 #include <cstdio>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
-namespace pipeline::sequences {
-
-using namespace protein;
+namespace pipeline::residues {
 
 struct LetterTable {
   struct Letter {
@@ -88,4 +86,4 @@ std::string ResidueLetters::problem() const {
   return "";
 }
 
-}  // namespace pipeline::sequences
+}  // namespace pipeline::residues

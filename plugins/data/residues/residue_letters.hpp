@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace pipeline::sequences {
+namespace pipeline::residues {
 
 // The residues that the letters of a sequence stand for, piece by piece. Capitals and small letters are the
 // same; white space is passed over. Gaps ("-" and "." of alignments) and a stop ("*") at the end are left
@@ -18,7 +18,7 @@ class ResidueLetters {
   // After the last piece: why this is no sequence of amino acids, for people. Empty: it is one.
   std::string problem() const;
 
-  // As structure.hpp numbers them: amino acids, kUnknown, kRareLetters.
+  // As alphabet.hpp numbers them: amino acids, kUnknown, kRareLetters.
   const std::vector<uint8_t>& codes() const { return codes_; }
 
   // What was met on the way.
@@ -37,4 +37,4 @@ class ResidueLetters {
   char bad_ = 0;               // the first character that is none of all these
 };
 
-}  // namespace pipeline::sequences
+}  // namespace pipeline::residues

@@ -10,7 +10,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/stores/record_writer.hpp"
 
-namespace pipeline::records {
+namespace pipeline::stores {
 namespace {
 
 constexpr char kFileMagic[] = "PLRECOR1";
@@ -198,4 +198,4 @@ void save(const std::string& path, const Kind& kind, const Hash128& key, std::st
   writer.replace();
 }
 
-}  // namespace pipeline::records
+}  // namespace pipeline::stores

@@ -19,14 +19,11 @@
 
 #include "files/hash128.hpp"
 #include "files/mapped_file.hpp"
+#include "stores/alignment.hpp"
 
-namespace pipeline::records {
+namespace pipeline::stores {
 
 using files::Hash128;
-
-constexpr size_t kAlignment = 8;
-
-constexpr uint64_t padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // What a file of records is for. A file of another name or version is never misread: it is made again.
 struct Kind {
@@ -135,4 +132,4 @@ std::optional<std::string> load(const std::string& path, const Kind& kind, const
 // Replaces the file at once. Throws DataError.
 void save(const std::string& path, const Kind& kind, const Hash128& key, std::string_view payload);
 
-}  // namespace pipeline::records
+}  // namespace pipeline::stores

@@ -1,6 +1,6 @@
 #include "plugins/data/stores/record_writer.hpp"
 
-namespace pipeline::records {
+namespace pipeline::stores {
 namespace {
 
 constexpr uint64_t kLeastUnused = uint64_t{1} << 20;  // bytes: less is not worth a new file
@@ -37,4 +37,4 @@ void keep_only(RecordStore& store, const Kind& kind, const Keys& keys) {
   store = RecordStore(std::string(store.path()), kind);
 }
 
-}  // namespace pipeline::records
+}  // namespace pipeline::stores

@@ -7,7 +7,7 @@
 #include "files/appended_file.hpp"
 #include "stores/record_store.hpp"
 
-namespace pipeline::records {
+namespace pipeline::stores {
 
 // Writes records to a file. One process at a time: the caller holds a lock. Others may be reading the file,
 // or have it mapped up to the last record that was there when they opened it; that part never changes. A new
@@ -34,4 +34,4 @@ bool is_mostly_other_than(const RecordStore& store, const Keys& keys);
 // Writes the file anew with those records that are whole and of these keys, and opens it again.
 void keep_only(RecordStore& store, const Kind& kind, const Keys& keys);
 
-}  // namespace pipeline::records
+}  // namespace pipeline::stores

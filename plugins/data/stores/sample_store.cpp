@@ -11,9 +11,9 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 
-Header::Header(const Kind& kind) : version(kind.version) {
+Header::Header(const SampleKind& kind) : version(kind.version) {
   std::copy_n(kind.name.begin(), std::min(kind.name.size(), sizeof name), name);
 }
 
@@ -28,7 +28,7 @@ uint64_t hash_of_sample(uint64_t number, std::string_view payload) {
   return files::Hasher128().update(files::bytes_of(number)).update(payload).finish().low;
 }
 
-SampleStore::SampleStore(const std::string& path, const Kind& kind, const Hash128& key)
+SampleStore::SampleStore(const std::string& path, const SampleKind& kind, const Hash128& key)
     : path_(path),
       file_(std::make_shared<const Descriptor>(
           files::open_regular(path, O_RDONLY, "remove it: it is made again"))) {
@@ -56,7 +56,7 @@ bool SampleStore::read(uint64_t begin, char* into, uint64_t bytes) const {
 }
 
 // Why they cannot be found; empty: they are.
-std::string SampleStore::find_parts(const Kind& kind, const Hash128& key, uint64_t bytes) {
+std::string SampleStore::find_parts(const SampleKind& kind, const Hash128& key, uint64_t bytes) {
   constexpr const char* kNoEnd = "its end is missing or damaged";
   const Header expected(kind);
   std::string start(sizeof expected, '\0');
@@ -117,4 +117,4 @@ void SampleStore::fail_changed() const {
       "again");
 }
 
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

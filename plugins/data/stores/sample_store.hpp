@@ -18,21 +18,20 @@
 #include <vector>
 
 #include "files/hash128.hpp"
+#include "stores/alignment.hpp"
 
 namespace pipeline {
 class Descriptor;
 }
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 
 using files::Hash128;
 
 constexpr uint64_t kSamplesAnIndex = 4096;
 
-constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
-
 // What a file of samples is for. A file of another name or version is never misread: it is made again.
-struct Kind {
+struct SampleKind {
   std::string_view name;  // in the file; 8 characters
   uint32_t version;       // raised whenever the same key would give other bytes
 };
@@ -42,7 +41,7 @@ struct Header {
   char name[8] = {};
   uint64_t version;
 
-  explicit Header(const Kind& kind);
+  explicit Header(const SampleKind& kind);
 };
 
 struct Place {
@@ -85,7 +84,7 @@ class SampleStore {
  public:
   SampleStore() = default;  // holds nothing
   // Throws DataError if what is there cannot be read.
-  SampleStore(const std::string& path, const Kind& kind, const Hash128& key);
+  SampleStore(const std::string& path, const SampleKind& kind, const Hash128& key);
 
   bool is_whole() const { return is_whole_; }
   // Why what is there is not whole, or of another kind or key; empty where it is, or nothing is there.
@@ -100,7 +99,7 @@ class SampleStore {
   const std::string& path() const { return path_; }
 
  private:
-  std::string find_parts(const Kind& kind, const Hash128& key, uint64_t bytes);
+  std::string find_parts(const SampleKind& kind, const Hash128& key, uint64_t bytes);
   bool read(uint64_t begin, char* into, uint64_t bytes) const;
   Place place(uint64_t i) const;
   [[noreturn]] void fail_changed() const;
@@ -112,4 +111,4 @@ class SampleStore {
   bool is_whole_ = false;
 };
 
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

@@ -2,14 +2,14 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
 }  // namespace
 
-SampleWriter::SampleWriter(const std::string& path, const Kind& kind) : file_(path) {
+SampleWriter::SampleWriter(const std::string& path, const SampleKind& kind) : file_(path) {
   put(files::bytes_of(Header(kind)));
 }
 
@@ -58,7 +58,7 @@ void SampleWriter::finish(const Hash128& key, std::string_view summary) {
   file_.replace();
 }
 
-SampleStore open_or_fill(const std::string& path, const Kind& kind, const Hash128& key,
+SampleStore open_or_fill(const std::string& path, const SampleKind& kind, const Hash128& key,
                          const std::string& what, const files::Hooks& hooks,
                          const std::function<std::string(SampleWriter& writer)>& fill) {
   SampleStore store(path, kind, key);
@@ -81,4 +81,4 @@ SampleStore open_or_fill(const std::string& path, const Kind& kind, const Hash12
   return store;
 }
 
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

@@ -11,13 +11,13 @@
 #include "files/hash128.hpp"
 #include "stores/sample_store.hpp"
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 
 // Writes a file of samples, which takes the place of what has its name when finish() is called, and goes if
 // it never is. One process at a time: the caller holds a lock. Throws DataError.
 class SampleWriter {
  public:
-  SampleWriter(const std::string& path, const Kind& kind);
+  SampleWriter(const std::string& path, const SampleKind& kind);
 
   uint64_t size() const { return samples_; }  // so far
   void append(std::string_view payload);
@@ -41,8 +41,8 @@ class SampleWriter {
 // Opens a file of samples. Where it is not there, not whole or of another key, `fill` makes it, and returns
 // its summary: of several processes that ask at once one does so, and the others wait. `what`, for people:
 // "tokenizing train.jsonl". Throws DataError, or Cancelled.
-SampleStore open_or_fill(const std::string& path, const Kind& kind, const Hash128& key,
+SampleStore open_or_fill(const std::string& path, const SampleKind& kind, const Hash128& key,
                          const std::string& what, const files::Hooks& hooks,
                          const std::function<std::string(SampleWriter& writer)>& fill);
 
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

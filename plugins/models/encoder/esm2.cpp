@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "hugging_face/config_file.hpp"
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/encoder/esm2_folder.hpp"
 #include "plugins/models/encoder/esm2_sequences.hpp"
 #include "plugins/models/protein/label_folder.hpp"
@@ -21,7 +21,7 @@
 #include "transformer/layer_norm.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 namespace {
 
 using esm2::kVocabulary;
@@ -60,7 +60,7 @@ Esm2::Esm2(const Esm2Config& config, const adapters::LoraOptions& lora, const Pa
   config_.check();
   parameters_.set_rule([this, rule](Parameter& parameter) {
     // What a model is pretrained with and what it is then to learn need not be the same.
-    parameter.is_new = parameter.is_new || is_of_label_head(parameter.name);
+    parameter.is_new = parameter.is_new || protein::is_of_label_head(parameter.name);
     parameter.droppable = parameter.is_new || parameter.name.starts_with("lm_head.");
     parameter.trainable = adapters::is_trained(parameter, lora_);
     if (rule) rule(parameter);
@@ -127,16 +127,18 @@ at::Tensor Esm2::embedded(const Sequences& sequences, const ForwardPass& pass) c
                        {})[0];
 }
 
-at::Tensor Esm2::body(const PackedProteins& batch, const ForwardPass& pass) const {
+at::Tensor Esm2::body(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const Sequences sequences(batch, config_.token_dropout);
   std::vector<int64_t> rows = sequences.targets;
-  if (config_.label && config_.label->of == LabelForm::Of::kChains)  // at <cls>, before the first residue
+  if (config_.label &&
+      config_.label->of == protein::LabelForm::Of::kChains)  // at <cls>, before the first residue
     for (int64_t& row : rows) --row;
   return transformer::run_layers(layers_, embedded(sequences, pass), shared(sequences), pass, parameters_,
                                  rows);
 }
 
-Embeddings Esm2::embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const {
+protein::Embeddings Esm2::embeddings(const protein::PackedProteins& batch, const ForwardPass& pass,
+                                     int64_t layer) const {
   const at::NoGradGuard no_grad;
   const Sequences sequences(batch, config_.token_dropout);
   std::vector<int64_t> all(static_cast<size_t>(sequences.rows.rows())), chains, residues;
@@ -177,7 +179,7 @@ at::Tensor Esm2::head_input(const at::Tensor& x, at::ScalarType compute) const {
                            transformer::Gelu::kExact);
 }
 
-at::Tensor Esm2::with_label_outputs(const PackedProteins& batch, const ForwardPass& pass,
+at::Tensor Esm2::with_label_outputs(const protein::PackedProteins& batch, const ForwardPass& pass,
                                     const std::function<at::Tensor(const at::Tensor&)>& then) const {
   const transformer::Dropout dropout{pass.training ? config_.hidden_dropout : 0,
                                      transformer::dropout_key(pass.dropout_seed, kLabelDropout)};
@@ -191,14 +193,14 @@ at::Tensor Esm2::with_label_outputs(const PackedProteins& batch, const ForwardPa
                        {body(batch, pass)})[0];
 }
 
-at::Tensor Esm2::labels(const PackedProteins& batch, const ForwardPass& pass) const {
+at::Tensor Esm2::labels(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const at::NoGradGuard no_grad;
   TORCH_CHECK(label_head_, "the model predicts no labels");
   return with_label_outputs(batch, pass,
                             [&](const at::Tensor& outputs) { return label_head_->told(outputs); });
 }
 
-LossSum Esm2::loss(const PackedProteins& batch, const ForwardPass& pass) const {
+LossSum Esm2::loss(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   if (label_head_)
     return LossSum(with_label_outputs(
         batch, pass, [&](const at::Tensor& outputs) { return label_head_->loss(outputs, batch); }));
@@ -215,7 +217,7 @@ LossSum Esm2::loss(const PackedProteins& batch, const ForwardPass& pass) const {
   return {out[0], out[1]};
 }
 
-at::Tensor Esm2::logits(const PackedProteins& batch, const ForwardPass& pass) const {
+at::Tensor Esm2::logits(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const at::NoGradGuard no_grad;
   TORCH_CHECK(!label_head_, "the model predicts labels: it has no head for masked residues");
   return pass.run_once(0,
@@ -226,10 +228,10 @@ at::Tensor Esm2::logits(const PackedProteins& batch, const ForwardPass& pass) co
                        {body(batch, pass)})[0];
 }
 
-Outputs Esm2::outputs(const PackedProteins& batch, const ForwardPass& pass) const {
+protein::Outputs Esm2::outputs(const protein::PackedProteins& batch, const ForwardPass& pass) const {
   const at::Tensor all = logits(batch, pass);
   const at::Tensor amino_acids =
-      at::arange(kAminoAcidCount, at::TensorOptions(all.device()).dtype(at::kLong));
+      at::arange(residues::kAminoAcidCount, at::TensorOptions(all.device()).dtype(at::kLong));
   const at::Tensor twenty = all.index_select(1, from_table(esm2::token_table(), amino_acids));
   return {.log_probabilities = at::log_softmax(twenty, 1),
           .log_share = at::logsumexp(twenty, 1) - at::logsumexp(all, 1),
@@ -237,7 +239,7 @@ Outputs Esm2::outputs(const PackedProteins& batch, const ForwardPass& pass) cons
 }
 
 // Of the products that are computed: 2 m n k each, and twice that again for the backward pass.
-double Esm2::flops(const PackedProteins& batch) const {
+double Esm2::flops(const protein::PackedProteins& batch) const {
   const Sequences sequences(batch, false);
   const auto width = static_cast<double>(config_.hidden_dim), inner = static_cast<double>(config_.inner());
   const auto rows = static_cast<double>(sequences.rows.rows()),
@@ -272,7 +274,7 @@ void Esm2::import_folder(const std::filesystem::path& folder) {
 
 void Esm2::export_folder(const std::filesystem::path& folder) const {
   if (lora_.exports_adapter()) {
-    if (config_.label) write_adapter_label(folder.string(), *config_.label, "Esm");
+    if (config_.label) protein::write_adapter_label(folder.string(), *config_.label, "Esm");
     return adapters::export_adapter(folder.string(), parameters_, lora_, esm2::adapted_model(config_),
                                     lora_.base_model);
   }
@@ -289,4 +291,4 @@ void Esm2::set_extras(esm2::Extras extras) {
                                                : transformer::rotary_frequencies(config_.head_width());
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder

@@ -13,7 +13,7 @@
 #include "plugins/models/protein/protein_model.hpp"
 #include "transformer/layer.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 
 // ESM-2 for one device: a pre-norm transformer over the amino acids alone, without structure, with rotary
 // positions. Parameters carry the names of Hugging Face's state dict, but that query, key and value are one
@@ -21,7 +21,7 @@ namespace pipeline::protein {
 // are the output head as well, the last norm and the rest of the head. Units 1 to num_layers are the layers.
 // With low-rank additions, they alone are trained, and what the options name beside them. With a head for
 // labels (Esm2Config::label) it takes the place of the output head.
-class Esm2 : public ProteinModel {
+class Esm2 : public protein::ProteinModel {
  public:
   // Throws std::invalid_argument for a configuration that cannot be.
   // rule: of parameters, beside those of the additions; see ParameterRegistry.
@@ -32,15 +32,16 @@ class Esm2 : public ProteinModel {
 
   const Esm2Config& config() const { return config_; }
 
-  LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
-  Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
+  LossSum loss(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
+  protein::Outputs outputs(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
   // Logits of all tokens, 33 of ESM-2, at target_rows: (T, tokens) fp32. Not differentiable.
-  at::Tensor logits(const PackedProteins& batch, const ForwardPass& pass) const;
-  at::Tensor labels(const PackedProteins& batch, const ForwardPass& pass) const override;
-  Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
+  at::Tensor logits(const protein::PackedProteins& batch, const ForwardPass& pass) const;
+  at::Tensor labels(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
+  protein::Embeddings embeddings(const protein::PackedProteins& batch, const ForwardPass& pass,
+                                 int64_t layer) const override;
   int64_t layers() const override { return config_.num_layers; }
   int64_t width() const override { return config_.hidden_dim; }
-  double flops(const PackedProteins& batch) const override;
+  double flops(const protein::PackedProteins& batch) const override;
 
   void import_folder(const std::filesystem::path& folder) override;
   void export_folder(const std::filesystem::path& folder) const override;
@@ -61,8 +62,8 @@ class Esm2 : public ProteinModel {
   transformer::Norm last_norm_;
   transformer::Linear head_dense_;
   transformer::Norm head_norm_;
-  at::Tensor head_weight_, head_bias_;   // (tokens, C), which may be the words; (tokens)
-  std::optional<LabelHead> label_head_;  // or this
+  at::Tensor head_weight_, head_bias_;            // (tokens, C), which may be the words; (tokens)
+  std::optional<protein::LabelHead> label_head_;  // or this
 
   void set_extras(esm2::Extras extras);
   const esm2::Extras& extras() const { return extras_; }
@@ -72,12 +73,12 @@ class Esm2 : public ProteinModel {
   transformer::LayerPass shared(const esm2::Sequences& sequences) const;
   at::Tensor embedded(const esm2::Sequences& sequences, const ForwardPass& pass) const;
   // The last layer's output at the target rows, of labels of chains at <cls>: (T, C).
-  at::Tensor body(const PackedProteins& batch, const ForwardPass& pass) const;
+  at::Tensor body(const protein::PackedProteins& batch, const ForwardPass& pass) const;
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
 
   // What the head of labels makes of a batch: then(its outputs), within unit 0.
-  at::Tensor with_label_outputs(const PackedProteins& batch, const ForwardPass& pass,
+  at::Tensor with_label_outputs(const protein::PackedProteins& batch, const ForwardPass& pass,
                                 const std::function<at::Tensor(const at::Tensor&)>& then) const;
 
   void start_from_adapter();
@@ -88,4 +89,4 @@ class Esm2 : public ProteinModel {
   esm2::Extras extras_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder

@@ -19,7 +19,7 @@
 #include "tokenizer/text_file.hpp"
 #include "transformer/rotary.hpp"
 
-namespace pipeline::protein::esm2 {
+namespace pipeline::encoder::esm2 {
 namespace {
 
 constexpr const char *kWhat = "what the weights carry besides parameters", *kFiles = "files";
@@ -72,7 +72,7 @@ void compare(const std::string& path, const Esm2Config& ours, const Esm2Config& 
   differences.compare("task.esm2.intermediate_dim", ours.inner(), theirs.inner());
   differences.compare("task.esm2.token_dropout", ours.token_dropout, theirs.token_dropout);
   differences.compare("task.esm2.layer_norm_epsilon", ours.layer_norm_epsilon, theirs.layer_norm_epsilon);
-  compare_label(differences, ours.label, theirs.label);
+  protein::compare_label(differences, ours.label, theirs.label);
   differences.raise(path);
 }
 
@@ -138,7 +138,7 @@ Extras Extras::unpack(std::string_view text, const Esm2Config& config) {
   });
   if (const auto found = packed.find(kFiles); found != packed.end()) {
     for (const auto& [name, content] : found->items()) {
-      if (!text::is_folder_file(name) || !content.is_string())
+      if (!tokenizer::is_folder_file(name) || !content.is_string())
         fail(std::string(kFiles) + " has " + strict_json::excerpt(name) +
              ", which is no file of a tokenizer");
       extras.files[name] = content;
@@ -159,7 +159,7 @@ Esm2Config read_config(const std::string& path) {
   config.hidden_dropout = config.attention_dropout = 0.1;
   config.layer_norm_epsilon = 1e-12;
   config.token_dropout = false;
-  config.label = read_label(file, kClass);
+  config.label = protein::read_label(file, kClass);
   return file.checked(hugging_face::read_fields(file, esm2_fields(), "EsmConfig", config));
 }
 
@@ -181,13 +181,13 @@ std::string format_config(const Esm2Config& config) {
   };
   hugging_face::write_fields(config, esm2_fields(), values);
   values["intermediate_size"] = config.inner();
-  if (config.label) write_label(*config.label, kClass, values);
+  if (config.label) protein::write_label(*config.label, kClass, values);
   return values.dump(2) + "\n";
 }
 
 void check_vocabulary(const std::string& path) {
   if (!std::filesystem::exists(path)) return;
-  std::istringstream file(text::read_file(path, files::kMostSettings).text);
+  std::istringstream file(tokenizer::read_file(path, files::kMostSettings).text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {
     line.erase(0, line.find_first_not_of(" \t\r"));
@@ -226,7 +226,7 @@ adapters::AdaptedModel adapted_model(const Esm2Config& config) {
   adapters::AdaptedModel model{.others = {"lm_head.dense"}, .pieces = pieces_of, .task_type = ""};
   if (config.label) {
     model.others = {"classifier", "classifier.dense", "classifier.out_proj"};
-    model.value = as_in_folder(config.label);
+    model.value = protein::as_in_folder(config.label);
     model.as_ours = as_learnt(config.label);
   } else {
     model.head = kHead, model.tied_to = kWords;
@@ -248,9 +248,9 @@ Extras import_folder(const std::string& path, const Esm2Config& config, Paramete
   compare(path, config, read_config(path + "/config.json"));
   check_vocabulary(path + "/vocab.txt");
   Extras extras;
-  extras.files = text::files_beside_tokenizer(path);
+  extras.files = tokenizer::files_beside_tokenizer(path);
   hugging_face::NameMap map{.pieces = pieces_of, .plain_name = plain_name, .head = kHead, .tied_to = kWords};
-  if (config.label) map = with_label_head(std::move(map), *config.label, path);
+  if (config.label) map = protein::with_label_head(std::move(map), *config.label, path);
   Extras::each(extras, config, [&](const char* name, const at::Tensor&, const std::vector<int64_t>& shape) {
     map.optional.emplace_back(name, shape);
   });
@@ -283,11 +283,11 @@ void export_folder(const std::string& path, const Esm2Config& config, const Para
                [&](const char* name, const at::Tensor& tensor, const std::vector<int64_t>& shape) {
                  others.emplace_back(name, tensor.defined() ? tensor : at::zeros(shape));
                });
-  hugging_face::export_weights(path, parameters,
-                               {.pieces = pieces_of, .value = as_in_folder(config.label, value)}, others);
+  hugging_face::export_weights(
+      path, parameters, {.pieces = pieces_of, .value = protein::as_in_folder(config.label, value)}, others);
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
-  text::write_tokenizer_files(extras.files, path);
+  tokenizer::write_tokenizer_files(extras.files, path);
 }
 
-}  // namespace pipeline::protein::esm2
+}  // namespace pipeline::encoder::esm2

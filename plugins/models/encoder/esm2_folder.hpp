@@ -16,7 +16,7 @@
 #include "plugins/models/protein/label_head.hpp"
 #include "tokenizer/folder_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 
 constexpr int64_t kMostWidth = 1 << 20,
                   kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
@@ -33,7 +33,7 @@ struct Esm2Config {
   bool token_dropout = true;  // see sequences.hpp
   double layer_norm_epsilon = 1e-5;
   double initializer_range = 0.02;
-  std::optional<LabelForm> label = std::nullopt;  // in place of the output head
+  std::optional<protein::LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t inner() const { return intermediate > 0 ? intermediate : 4 * hidden_dim; }
   int64_t head_width() const { return hidden_dim / num_heads; }
@@ -41,9 +41,9 @@ struct Esm2Config {
   void check() const;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder
 
-namespace pipeline::protein::esm2 {
+namespace pipeline::encoder::esm2 {
 
 // What a folder of ESM-2 has besides the parameters that are trained here, fp32 in host memory. It is kept,
 // and written back on export. Undefined: the folder had none, or there was no folder.
@@ -53,7 +53,7 @@ struct Extras {
   at::Tensor frequencies;     // (head width / 2), where they are others than rotary_frequencies(): as
                               // transformers says, those of older folders were rounded to fp16
 
-  text::Files files;  // beside the tokenizer's vocabulary: tokenizer_config.json, ...
+  tokenizer::Files files;  // beside the tokenizer's vocabulary: tokenizer_config.json, ...
 
   // All that is there as text, empty where nothing is, and back.
   std::string pack(const Esm2Config& config) const;
@@ -99,4 +99,4 @@ void export_folder(const std::string& path, const Esm2Config& config, const Para
                    const Extras& extras,
                    const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value = nullptr);
 
-}  // namespace pipeline::protein::esm2
+}  // namespace pipeline::encoder::esm2

@@ -6,10 +6,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
-#include "plugins/data/structures/structure.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::protein::esm2 {
+namespace pipeline::encoder::esm2 {
 namespace {
 
 constexpr int64_t number_of(std::string_view token) {
@@ -20,11 +19,12 @@ static_assert(number_of("<cls>") == kCls && number_of("<pad>") == kPad && number
 
 constexpr TokenTable make_table() {
   TokenTable table{};
-  for (size_t i = 0; i < kAminoAcids.size(); ++i) table[i] = number_of(kAminoAcids.substr(i, 1));
-  table[kUnknown] = number_of("X");
-  table[kMaskToken] = kMask;
-  for (size_t i = 0; i < kRareLetters.size(); ++i)
-    table[static_cast<size_t>(kFirstRare) + i] = number_of(kRareLetters.substr(i, 1));
+  for (size_t i = 0; i < residues::kAminoAcids.size(); ++i)
+    table[i] = number_of(residues::kAminoAcids.substr(i, 1));
+  table[residues::kUnknown] = number_of("X");
+  table[residues::kMaskToken] = kMask;
+  for (size_t i = 0; i < residues::kRareLetters.size(); ++i)
+    table[static_cast<size_t>(residues::kFirstRare) + i] = number_of(residues::kRareLetters.substr(i, 1));
   return table;
 }
 constexpr TokenTable kTable = make_table();
@@ -34,7 +34,7 @@ static_assert(*std::max_element(kTable.begin(), kTable.end()) == kMask);
 
 const TokenTable& token_table() { return kTable; }
 
-Sequences::Sequences(const PackedProteins& batch, bool token_dropout) {
+Sequences::Sequences(const protein::PackedProteins& batch, bool token_dropout) {
   batch.check("ESM-2");
   TORCH_CHECK(batch.chain_rows.rows() == batch.sequences.rows(), "ESM-2: samples of ", batch.sequences.rows(),
               " residues in all with chains of ", batch.chain_rows.rows(), " (see index())");
@@ -76,4 +76,4 @@ Sequences::Sequences(const PackedProteins& batch, bool token_dropout) {
   scale = factor.index_select(0, in).masked_fill_(masked, 0);
 }
 
-}  // namespace pipeline::protein::esm2
+}  // namespace pipeline::encoder::esm2

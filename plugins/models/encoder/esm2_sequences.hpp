@@ -7,10 +7,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/protein_model.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::protein::esm2 {
+namespace pipeline::encoder::esm2 {
 
 // The tokens of ESM-2 by number, in the order of its vocab.txt.
 constexpr std::array<std::string_view, 33> kVocabulary = {
@@ -20,7 +21,7 @@ constexpr std::array<std::string_view, 33> kVocabulary = {
 constexpr int64_t kCls = 0, kPad = 1, kEos = 2, kMask = 32;
 
 // By our number: the twenty amino acids, the unknown one, the mask, rare letters.
-using TokenTable = std::array<int64_t, kCodeCount>;
+using TokenTable = std::array<int64_t, residues::kCodeCount>;
 const TokenTable& token_table();
 
 // Of the residues in the training of the published models 15% were chosen, and of those 80% shown as <mask>.
@@ -30,7 +31,7 @@ constexpr double kTrainedMaskRatio = 0.15 * 0.8;
 // A batch as ESM-2 reads it: each chain of each sample is a sequence of its own, <cls> residues <eos>, end to
 // end: R rows in all.
 struct Sequences {
-  Sequences(const PackedProteins& batch, bool token_dropout);
+  Sequences(const protein::PackedProteins& batch, bool token_dropout);
 
   transformer::Ragged rows;
   std::vector<int64_t> targets;  // (T) the rows of the batch's target_rows
@@ -43,4 +44,4 @@ struct Sequences {
   at::Tensor scale;
 };
 
-}  // namespace pipeline::protein::esm2
+}  // namespace pipeline::encoder::esm2

@@ -5,7 +5,7 @@
 #include "plugins/models/protein/label_folder.hpp"
 #include "transformer/layer.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 namespace {
 
 constexpr double kEpsilon = 1e-5;  // of all norms; transformers has no field for it
@@ -83,7 +83,7 @@ void Esmc::import_folder(const std::filesystem::path& folder) {
 
 void Esmc::export_folder(const std::filesystem::path& folder) const {
   if (lora_.exports_adapter()) {
-    if (config_.label) write_adapter_label(folder.string(), *config_.label, "Esmc");
+    if (config_.label) protein::write_adapter_label(folder.string(), *config_.label, "Esmc");
     return adapters::export_adapter(folder.string(), parameters_, lora_, esmc::adapted_model(config_),
                                     lora_.base_model);
   }
@@ -92,4 +92,4 @@ void Esmc::export_folder(const std::filesystem::path& folder) const {
       [&](const ParameterRegistry::Declared& parameter) { return adapters::merged(parameter, layers_); });
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder

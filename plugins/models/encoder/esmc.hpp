@@ -7,7 +7,7 @@
 #include "plugins/models/encoder/esm2.hpp"
 #include "plugins/models/encoder/esmc_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 
 // ESM C: ESM-2 with SwiGLU, without biases of matrices, with a layer norm over all queries and one over all
 // keys, and with an output head that is not the word embeddings. Parameters carry the names of Hugging Face's
@@ -33,4 +33,4 @@ class Esmc : public Esm2 {
   EsmcConfig config_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder

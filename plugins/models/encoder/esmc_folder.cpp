@@ -14,7 +14,7 @@
 #include "plugins/models/protein/label_folder.hpp"
 #include "tokenizer/text_file.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 
 int64_t EsmcConfig::inner() const {
   constexpr int64_t kMultiple = 256;
@@ -37,9 +37,9 @@ Esm2Config EsmcConfig::as_esm2() const {
   return config;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder
 
-namespace pipeline::protein::esmc {
+namespace pipeline::encoder::esmc {
 namespace {
 
 using esm2::kCls;
@@ -133,12 +133,12 @@ void compare(const std::string& path, const EsmcConfig& ours, const EsmcConfig& 
   differences.compare("task.esmc.hidden_dim", ours.hidden_dim, theirs.hidden_dim);
   differences.compare("task.esmc.num_heads", ours.num_heads, theirs.num_heads);
   differences.compare("task.esmc.intermediate_dim", ours.inner(), theirs.inner());
-  compare_label(differences, ours.label, theirs.label);
+  protein::compare_label(differences, ours.label, theirs.label);
   differences.raise(path);
 }
 
 // A folder may have none.
-void check_vocabulary(const std::string& path, const text::Files& files) {
+void check_vocabulary(const std::string& path, const tokenizer::Files& files) {
   const auto found = files.find(kTokenizer);
   if (found == files.end()) return;
   const std::string file = path + "/" + kTokenizer;
@@ -220,7 +220,7 @@ EsmcConfig read_config(const std::string& path) {
   config.hidden_dim = 2560;
   config.num_heads = 40;
   config.intermediate = 6912;
-  config.label = read_label(file, kClass);
+  config.label = protein::read_label(file, kClass);
   config = file.checked(hugging_face::read_fields(file, fields(), "EsmcConfig", config));
   check_rope(file);
   check_heads(file, config);
@@ -248,7 +248,7 @@ std::string format_config(const EsmcConfig& config) {
   };
   hugging_face::write_fields(config, fields(), values);
   values["intermediate_size"] = config.inner();
-  if (config.label) write_label(*config.label, kClass, values);
+  if (config.label) protein::write_label(*config.label, kClass, values);
   return values.dump(2) + "\n";
 }
 
@@ -257,7 +257,7 @@ adapters::AdaptedModel adapted_model(const EsmcConfig& config) {
   adapters::AdaptedModel model{.others = {"lm_head.dense", kDecoder}, .pieces = pieces_of, .task_type = ""};
   if (config.label) {
     model.others = {"classifier.dense", "classifier.out_proj", "score"};
-    model.value = as_in_folder(config.label);
+    model.value = protein::as_in_folder(config.label);
     model.as_ours = as_learnt(config.label);
   }
   const int64_t width = config.hidden_dim, inner = config.inner();
@@ -273,25 +273,26 @@ adapters::AdaptedModel adapted_model(const EsmcConfig& config) {
   return model;
 }
 
-text::Files import_folder(const std::string& path, const EsmcConfig& config, ParameterRegistry& parameters) {
+tokenizer::Files import_folder(const std::string& path, const EsmcConfig& config,
+                               ParameterRegistry& parameters) {
   compare(path, config, read_config(path + "/config.json"));
-  text::Files files = text::files_beside_tokenizer(path);
-  files.merge(text::files_of(path, {kTokenizer}));
+  tokenizer::Files files = tokenizer::files_beside_tokenizer(path);
+  files.merge(tokenizer::files_of(path, {kTokenizer}));
   check_vocabulary(path, files);
   hugging_face::NameMap map{.pieces = pieces_of};
-  if (config.label) map = with_label_head(std::move(map), *config.label, path);
+  if (config.label) map = protein::with_label_head(std::move(map), *config.label, path);
   hugging_face::import_weights(path, parameters, map);
   return files;
 }
 
 void export_folder(const std::string& path, const EsmcConfig& config, const ParameterRegistry& parameters,
-                   const text::Files& files,
+                   const tokenizer::Files& files,
                    const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value) {
   hugging_face::export_weights(path, parameters,
-                               {.pieces = pieces_of, .value = as_in_folder(config.label, value)});
+                               {.pieces = pieces_of, .value = protein::as_in_folder(config.label, value)});
   hugging_face::write_text(path + "/config.json", format_config(config));
   write_tokenizer(path);
-  text::write_tokenizer_files(files, path);
+  tokenizer::write_tokenizer_files(files, path);
 }
 
-}  // namespace pipeline::protein::esmc
+}  // namespace pipeline::encoder::esmc

@@ -15,7 +15,7 @@
 #include "plugins/models/encoder/esm2_folder.hpp"
 #include "tokenizer/folder_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::encoder {
 
 // ESM C (EvolutionaryScale, "ESM Cambrian", 2024). The defaults are those of the smallest model, 300M
 // parameters.
@@ -26,7 +26,7 @@ struct EsmcConfig {
   int64_t intermediate = 0;  // of the MLP; 0: 8/3 C, the next multiple of 256
   double attention_dropout = 0;
   double initializer_range = 0.02;
-  std::optional<LabelForm> label = std::nullopt;  // in place of the output head
+  std::optional<protein::LabelForm> label = std::nullopt;  // in place of the output head
 
   int64_t inner() const;
   // What each branch of a layer is divided by before it is added.
@@ -37,9 +37,9 @@ struct EsmcConfig {
   void check() const { as_esm2().check(); }
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::encoder
 
-namespace pipeline::protein::esmc {
+namespace pipeline::encoder::esmc {
 
 // Tokens by number: ESM-2's but for the break between chains; the model has rows for 64.
 constexpr std::array<std::string_view, 33> kVocabulary = {
@@ -62,13 +62,14 @@ adapters::AdaptedModel adapted_model(const EsmcConfig& config);
 // The parameters start as those of the folder; the tokenizer's files are given back. Throws unless it holds
 // the model of `config`, with one error for all values of the configuration that differ, and one for all
 // tensors that are missing, unexpected or of another shape. Dropout and initial values are the run's own.
-text::Files import_folder(const std::string& path, const EsmcConfig& config, ParameterRegistry& parameters);
+tokenizer::Files import_folder(const std::string& path, const EsmcConfig& config,
+                               ParameterRegistry& parameters);
 
 // Writes the folder, in fp32, so that transformers loads it as EsmcForMaskedLM and AutoTokenizer. `files`: of
 // the tokenizer, those that differ from the usual ones. `value`: see hugging_face::NameMap. The folder must
 // exist.
 void export_folder(const std::string& path, const EsmcConfig& config, const ParameterRegistry& parameters,
-                   const text::Files& files,
+                   const tokenizer::Files& files,
                    const std::function<at::Tensor(const ParameterRegistry::Declared&)>& value = nullptr);
 
-}  // namespace pipeline::protein::esmc
+}  // namespace pipeline::encoder::esmc

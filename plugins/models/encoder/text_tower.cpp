@@ -3,7 +3,7 @@
 #include "hugging_face/config_file.hpp"
 #include "transformer/embedding.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::encoder {
 
 using transformer::Gelu;
 
@@ -86,4 +86,4 @@ double TextTower::flops(const transformer::Ragged& texts) const {
   return 3 * static_cast<double>(layers_.size()) * sum;
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::encoder

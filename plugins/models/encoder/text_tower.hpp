@@ -13,7 +13,7 @@
 #include "transformer/layer.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::encoder {
 
 // As in the text part of a Hugging Face config.json; the defaults are those of CLIP's ViT-B/32.
 struct TextConfig {
@@ -59,4 +59,4 @@ class TextTower {
 // The activation by the name that config.json has for it.
 transformer::Gelu gelu_named(const std::string& name);
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::encoder

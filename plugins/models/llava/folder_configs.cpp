@@ -7,7 +7,7 @@
 #include "plugins/models/llava/model_type.hpp"
 #include "vision/folder.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 namespace {
 
 using hugging_face::ConfigFile;
@@ -169,4 +169,4 @@ VlmConfig read_llava_config(const ConfigFile& file) {
   return config;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

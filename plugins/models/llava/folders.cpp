@@ -12,7 +12,7 @@
 #include "plugins/models/llava/tensor_names.hpp"
 #include "vision/folder.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 using hugging_face::Piece;
 using nlohmann::json;
@@ -262,4 +262,4 @@ std::vector<std::string> export_language(const std::string& folder, const Vlm& m
   return language::export_model(folder, model.language(), language_part(came));
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

@@ -11,7 +11,7 @@
 #include "hugging_face/export_form.hpp"
 #include "plugins/models/llava/vlm.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 // The vision encoder starts as that of a folder of CLIP, SigLIP, their vision models, or LLaVA. The folder
 // may have more layers than the model: LLaVA does not use CLIP's last, nor any norm or pooling behind it.
@@ -69,4 +69,4 @@ adapters::AdaptedModel adapted_llava(const language::Config& language, const vis
 std::vector<std::string> export_language(const std::string& folder, const Vlm& model,
                                          const hugging_face::FolderTexts& came = {});
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

@@ -5,7 +5,7 @@
 
 #include "language/architecture.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 inline constexpr const char *kLlava = "llava", *kNext = "llava_next", *kIdefics = "idefics3",
                             *kSmol = "smolvlm";
@@ -20,4 +20,4 @@ inline bool takes_pictures(const language::Config& config) {
   return row.is_rotary && !row.is_embedding_scaled;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

@@ -10,7 +10,7 @@
 #include "language/language_model.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 // In the prompts, tokens below 0 are rows of features of pictures. `features`: (R, C), all those of the
 // prompts in order, which are embedded once, all together; undefined: none.
@@ -49,4 +49,4 @@ class SeeingDecoder : public generation::DecoderModel {
   at::Tensor features_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

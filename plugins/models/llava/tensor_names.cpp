@@ -4,7 +4,7 @@
 #include "language/folder.hpp"
 #include "vision/folder.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 namespace {
 
 using hugging_face::Piece;
@@ -97,4 +97,4 @@ hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_o
           .tied_to = is_tied ? concat(kOfLanguage, embedding) : ""};
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

@@ -8,7 +8,7 @@
 #include "hugging_face/weights.hpp"
 #include "plugins/models/llava/vlm.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 inline constexpr std::string_view kVision = "vision.", kProjector = "projector.", kLanguage = "language.";
 
@@ -32,4 +32,4 @@ std::vector<hugging_face::Piece> llava_pieces(const Parameter& parameter, const 
 // The whole model's tensors; to be written, an Idefics3's by its own names.
 hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_own_names = false);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

@@ -10,7 +10,7 @@
 #include "hugging_face/config_file.hpp"
 #include "transformer/gelu.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 void VlmConfig::check() const {
   vision.check();
@@ -177,4 +177,4 @@ double Vlm::flops(const VlmBatch& batch) const {
   return vision_->flops(computed, patches, !vision_is_frozen()) + projector + language_->flops(batch.packed);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

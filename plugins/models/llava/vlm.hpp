@@ -12,10 +12,10 @@
 
 #include "language/language_model.hpp"
 #include "plugins/data/images/tiles.hpp"
+#include "plugins/models/llava/picture_features.hpp"
 #include "plugins/models/vision/vision_tower.hpp"
-#include "plugins/tasks/vlm/feature_cache.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 
 struct VlmConfig {
   vision::Config vision;
@@ -84,7 +84,7 @@ class Vlm {
 
   bool vision_is_frozen() const;
   // From now on a batch's pictures may come from there. Only while the vision encoder's values do not change.
-  void set_cache(std::shared_ptr<FeatureCache> cache) { cache_ = std::move(cache); }
+  void set_cache(std::shared_ptr<FeatureStore> cache) { cache_ = std::move(cache); }
 
   const VlmConfig& config() const { return config_; }
   ParameterRegistry& parameters() { return *registry_; }
@@ -119,7 +119,7 @@ class Vlm {
   transformer::Linear first_, second_;  // of the projector
   at::Tensor newline_;                  // (C); undefined: pictures have no grids
   std::optional<language::LanguageModel> language_;
-  std::shared_ptr<FeatureCache> cache_;
+  std::shared_ptr<FeatureStore> cache_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

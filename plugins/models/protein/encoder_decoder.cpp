@@ -14,7 +14,7 @@
 
 #include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/geometry.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/embedding.hpp"
@@ -66,9 +66,9 @@ std::vector<std::pair<const char*, int64_t>> shape_of(const EncoderDecoderConfig
 void check_config(const std::string& path, const EncoderDecoderConfig& config) {
   const hugging_face::ConfigFile file(path + "/config.json");
   file.type({kEncoderDecoderType});
-  check_only(
-      file, "amino_acids",
-      hugging_face::required(std::string(kAminoAcids)));  // what the rows of embeddings and head stand for
+  check_only(file, "amino_acids",
+             hugging_face::required(
+                 std::string(residues::kAminoAcids)));  // what the rows of embeddings and head stand for
   hugging_face::Differences differences;
   const auto compare = [&](const char* key, const nlohmann::json& ours) {
     const nlohmann::json* const theirs = file.find(key);
@@ -111,7 +111,7 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config) : config_(con
                                           {"attention_norm", "qkv", "projection", "mlp_norm", "up", "down"}));
   };
   token_embedding_ = parameters_.add(
-      {.name = "encoder.tokens", .shape = {kTokenCount, width}, .decay = false}, normal(range));
+      {.name = "encoder.tokens", .shape = {residues::kTokenCount, width}, .decay = false}, normal(range));
   encoder_local_ = linear("encoder.local", kLocalFeatures, width, of_local);
   encoder_pairs_ = make_pairs("encoder.pairs", config_.num_encoder_layers, unit);
   add_layers(encoder_, "encoder.layers.", config_.num_encoder_layers);
@@ -125,7 +125,8 @@ EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config) : config_(con
   add_layers(decoder_, "decoder.layers.", config_.num_decoder_layers);
   unit = 0;
   final_norm_ = norm("head.norm");
-  head_ = parameters_.add({.name = "head.weight", .shape = {kAminoAcidCount, width}}, normal(range));
+  head_ =
+      parameters_.add({.name = "head.weight", .shape = {residues::kAminoAcidCount, width}}, normal(range));
   if (config_.distogram > 0) {
     const auto project = [&](const char* name) {
       return parameters_.add({.name = name, .shape = {width, kDistogramWidth}},
@@ -253,7 +254,7 @@ at::Tensor EncoderDecoder::distance_loss(const PackedProteins& batch, const at::
                          .samples = batch.sequences,
                          .target_samples = rows_of(batch, batch.target_rows).samples,
                          .target_rows = batch.target_rows,
-                         .hidden = batch.tokens.eq(kMaskToken)},
+                         .hidden = batch.tokens.eq(residues::kMaskToken)},
                         *distogram_);
 }
 
@@ -303,7 +304,7 @@ double EncoderDecoder::flops(const PackedProteins& batch) const {
   const auto ends = 3 * 2 *
                     (rows(visible.samples) * width * (width + static_cast<double>(kLocalFeatures)) +
                      rows(batch.sequences) * width * static_cast<double>(kLocalFeatures) +
-                     rows(targets.samples) * width * kAminoAcidCount);
+                     rows(targets.samples) * width * residues::kAminoAcidCount);
   return layers(static_cast<double>(config_.num_encoder_layers), visible.samples, visible.samples) +
          layers(static_cast<double>(config_.num_decoder_layers - 1), batch.sequences, batch.sequences) +
          layers(1, targets.samples, batch.sequences) + ends;
@@ -319,7 +320,7 @@ void EncoderDecoder::export_folder(const std::filesystem::path& folder) const {
   nlohmann::ordered_json json{{"model_type", kEncoderDecoderType}};
   for (const auto& [key, value] : shape_of(config_)) json[key] = value;
   json["layer_norm_epsilon"] = config_.layer_norm_epsilon;
-  json["amino_acids"] = kAminoAcids;
+  json["amino_acids"] = residues::kAminoAcids;
   hugging_face::write_text((folder / "config.json").string(), json.dump(2) + "\n");
 }
 

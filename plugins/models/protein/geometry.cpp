@@ -4,21 +4,23 @@
 #include <cmath>
 #include <cstddef>
 
+#include "plugins/data/residues/residue.hpp"
+
 namespace pipeline::protein {
 namespace {
 
-Vec3 operator*(const Vec3& a, float s) { return {a.x * s, a.y * s, a.z * s}; }
-float length(const Vec3& a) { return std::sqrt(dot(a, a)); }
-Vec3 unit(const Vec3& a) { return a * (1 / std::max(length(a), 1e-6f)); }
+residues::Vec3 operator*(const residues::Vec3& a, float s) { return {a.x * s, a.y * s, a.z * s}; }
+float length(const residues::Vec3& a) { return std::sqrt(dot(a, a)); }
+residues::Vec3 unit(const residues::Vec3& a) { return a * (1 / std::max(length(a), 1e-6f)); }
 
-void put(float* out, const Vec3& v) { out[0] = v.x, out[1] = v.y, out[2] = v.z; }
+void put(float* out, const residues::Vec3& v) { out[0] = v.x, out[1] = v.y, out[2] = v.z; }
 
 // False where the three atoms are on a line, and there is no frame.
-bool write_frame(const Residue& residue, float* out) {
-  const Vec3 e1 = unit(residue.c - residue.ca), to_n = residue.n - residue.ca;
-  const Vec3 across = to_n - e1 * dot(e1, to_n);
+bool write_frame(const residues::Residue& residue, float* out) {
+  const residues::Vec3 e1 = unit(residue.c - residue.ca), to_n = residue.n - residue.ca;
+  const residues::Vec3 across = to_n - e1 * dot(e1, to_n);
   if (length(across) < 1e-3f) return false;
-  const Vec3 e2 = unit(across);
+  const residues::Vec3 e2 = unit(across);
   put(out, e1);
   put(out + 3, e2);
   put(out + 6, cross(e1, e2));
@@ -26,9 +28,10 @@ bool write_frame(const Residue& residue, float* out) {
 }
 
 // The torsion a-b-c-d as (sine, cosine).
-std::array<float, 2> torsion(const Vec3& a, const Vec3& b, const Vec3& c, const Vec3& d) {
-  const Vec3 axis = b - c, n1 = cross(a - b, axis), n2 = cross(d - c, axis);
-  const Vec3 u = unit(axis);
+std::array<float, 2> torsion(const residues::Vec3& a, const residues::Vec3& b, const residues::Vec3& c,
+                             const residues::Vec3& d) {
+  const residues::Vec3 axis = b - c, n1 = cross(a - b, axis), n2 = cross(d - c, axis);
+  const residues::Vec3 u = unit(axis);
   const float y = dot(cross(n2, n1), u), x = dot(n1, n2), size = std::sqrt(x * x + y * y);
   if (size < 1e-6f) return {0, 0};
   return {y / size, x / size};
@@ -36,8 +39,8 @@ std::array<float, 2> torsion(const Vec3& a, const Vec3& b, const Vec3& c, const 
 
 // Where CB would be, from the ideal geometry of alanine (Dauparas et al. 2022, ProteinMPNN): a direction from
 // CA.
-Vec3 side_chain_direction(const Residue& r) {
-  const Vec3 b = r.ca - r.n, c = r.c - r.ca, a = cross(b, c);
+residues::Vec3 side_chain_direction(const residues::Residue& r) {
+  const residues::Vec3 b = r.ca - r.n, c = r.c - r.ca, a = cross(b, c);
   return {-0.58273431f * a.x + 0.56802827f * b.x - 0.54067466f * c.x,
           -0.58273431f * a.y + 0.56802827f * b.y - 0.54067466f * c.y,
           -0.58273431f * a.z + 0.56802827f * b.z - 0.54067466f * c.z};
@@ -54,7 +57,7 @@ static_assert(kHalves + 2 == kLocalFeatures && kCounts + kRadii.size() == kHalve
 
 }  // namespace
 
-Geometry::Geometry(std::span<const Residue> residues, std::span<const int64_t> chains,
+Geometry::Geometry(std::span<const residues::Residue> residues, std::span<const int64_t> chains,
                    std::span<const uint8_t> hidden)
     : residues_(residues),
       chains_(chains),
@@ -63,12 +66,12 @@ Geometry::Geometry(std::span<const Residue> residues, std::span<const int64_t> c
       flags_(residues.size()),
       described_(residues.size()) {
   for (size_t i = 0; i < residues.size(); ++i) {
-    const Residue& residue = residues[i];
+    const residues::Residue& residue = residues[i];
     if ((!hidden.empty() && hidden[i] != 0) || !residue.has_ca()) continue;
     float* const frame = &frames_[i * kFrameSize];
-    flags_[i] = Residue::kHasCa;
+    flags_[i] = residues::Residue::kHasCa;
     put(frame + 9, residue.ca);
-    if (residue.has_frame() && write_frame(residue, frame)) flags_[i] |= Residue::kHasFrame;
+    if (residue.has_frame() && write_frame(residue, frame)) flags_[i] |= residues::Residue::kHasFrame;
   }
 }
 
@@ -99,9 +102,9 @@ bool Geometry::follows(size_t i, int64_t by) const {
 
 void Geometry::torsions(size_t i, float* out) const {
   if (!has_frame(i)) return;
-  const Residue& r = residues_[i];
+  const residues::Residue& r = residues_[i];
   if (follows(i, -1) && has_frame(i - 1)) {
-    const Residue& before = residues_[i - 1];
+    const residues::Residue& before = residues_[i - 1];
     const auto phi = torsion(before.c, r.n, r.ca, r.c), omega = torsion(before.ca, before.c, r.n, r.ca);
     out[0] = phi[0], out[1] = phi[1], out[4] = omega[0], out[5] = omega[1];
   }
@@ -120,10 +123,10 @@ void Geometry::distances(size_t i, float* out) const {
 }
 
 void Geometry::counts(size_t i, float* within, float* halves) const {
-  const Vec3 side = has_frame(i) ? unit(side_chain_direction(residues_[i])) : Vec3{};
+  const residues::Vec3 side = has_frame(i) ? unit(side_chain_direction(residues_[i])) : residues::Vec3{};
   for (size_t j = 0; j < residues_.size(); ++j) {
     if (j == i || !has_ca(j)) continue;
-    const Vec3 to = residues_[j].ca - residues_[i].ca;
+    const residues::Vec3 to = residues_[j].ca - residues_[i].ca;
     const float squared = dot(to, to);
     if (squared > kFarthest * kFarthest) continue;
     const float distance = std::sqrt(squared);

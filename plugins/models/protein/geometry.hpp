@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::protein {
 
@@ -28,7 +28,7 @@ class Geometry {
  public:
   // chains[i]: the number of the chain of residue i. hidden[i] != 0: as if the residue had no coordinates;
   // may be empty.
-  Geometry(std::span<const Residue> residues, std::span<const int64_t> chains,
+  Geometry(std::span<const residues::Residue> residues, std::span<const int64_t> chains,
            std::span<const uint8_t> hidden);
 
   std::span<const float, kFrameSize> frame(size_t i) const;
@@ -36,14 +36,14 @@ class Geometry {
   uint8_t flags(size_t i) const { return flags_[i]; }  // Residue::Flags
 
  private:
-  bool has_ca(size_t i) const { return (flags_[i] & Residue::kHasCa) != 0; }
-  bool has_frame(size_t i) const { return (flags_[i] & Residue::kHasFrame) != 0; }
+  bool has_ca(size_t i) const { return (flags_[i] & residues::Residue::kHasCa) != 0; }
+  bool has_frame(size_t i) const { return (flags_[i] & residues::Residue::kHasFrame) != 0; }
   bool follows(size_t i, int64_t by) const;
   void torsions(size_t i, float* out) const;
   void distances(size_t i, float* out) const;
   void counts(size_t i, float* within, float* halves) const;
 
-  std::span<const Residue> residues_;
+  std::span<const residues::Residue> residues_;
   std::span<const int64_t> chains_;
   std::vector<float> frames_, local_;       // (n, kFrameSize), (n, kLocalFeatures)
   std::vector<uint8_t> flags_, described_;  // (n)

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "plugins/data/proteins/label_options.hpp"
+#include "plugins/data/residues/objectives.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer.hpp"
@@ -29,10 +29,10 @@ constexpr double kRarely = -3.5;
 }  // namespace
 
 std::string objective_of(const std::optional<LabelForm>& form) {
-  return !form                               ? kMasked
-         : form->of == LabelForm::Of::kPairs ? kContacts
-         : form->are_numbers                 ? kRegression
-                                             : kClassification;
+  return !form                               ? residues::kMasked
+         : form->of == LabelForm::Of::kPairs ? residues::kContacts
+         : form->are_numbers                 ? residues::kRegression
+                                             : residues::kClassification;
 }
 
 std::string per_of(const LabelForm& form) { return form.of == LabelForm::Of::kChains ? "chain" : "residue"; }
@@ -109,10 +109,10 @@ at::Tensor LabelHead::loss(const at::Tensor& outputs, const PackedProteins& batc
     for (int64_t s = 0; s < batch.chain_rows.sequences(); ++s) {
       const int64_t length = batch.chain_rows.length(s), size = length * length;
       const at::Tensor labels = batch.pair_labels.narrow(0, begin, size),
-                       counts = labels.lt(kNoPair).to(at::kFloat);
-      const at::Tensor terms = at::binary_cross_entropy_with_logits(outputs.narrow(0, begin, size),
-                                                                    labels.eq(kContact).to(at::kFloat),
-                                                                    counts, {}, at::Reduction::None);
+                       counts = labels.lt(residues::kNoPair).to(at::kFloat);
+      const at::Tensor terms = at::binary_cross_entropy_with_logits(
+          outputs.narrow(0, begin, size), labels.eq(residues::kContact).to(at::kFloat), counts, {},
+          at::Reduction::None);
       // Row by row: sums of rows do not depend on the number of threads.
       sum = sum + terms.view({length, length}).sum(1).sum() / counts.sum().clamp_min(1);
       begin += size;

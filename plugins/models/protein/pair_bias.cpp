@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/residue.hpp"
 #include "plugins/models/protein/geometry.hpp"
 #include "transformer/kept.hpp"
 #include "transformer/kernels/kernels.hpp"
@@ -105,9 +105,9 @@ class Pairs {
     for (int64_t n = 0; n < count; ++n, features += kPairFeatures) {
       const int64_t j = row + n;
       const uint8_t both = flags & flags_[j];
-      if ((both & Residue::kHasCa) == 0) std::memset(features, 0, kGaussians * sizeof(float));
-      features[kPairFeatures - 1] = (both & Residue::kHasCa) == 0 ? 1.0f : 0.0f;
-      if ((both & Residue::kHasFrame) == 0) {
+      if ((both & residues::Residue::kHasCa) == 0) std::memset(features, 0, kGaussians * sizeof(float));
+      features[kPairFeatures - 1] = (both & residues::Residue::kHasCa) == 0 ? 1.0f : 0.0f;
+      if ((both & residues::Residue::kHasFrame) == 0) {
         std::memset(features + kGaussians, 0, (kPairFeatures - 1 - kGaussians) * sizeof(float));
       } else {
         write_orientation(a, frames_ + j * kFrameSize, distances[static_cast<size_t>(n)],

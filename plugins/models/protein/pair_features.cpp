@@ -3,7 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/residue.hpp"
 #include "plugins/models/protein/geometry.hpp"
 #include "plugins/models/protein/pair_bias.hpp"
 #include "transformer/embedding.hpp"
@@ -30,8 +30,8 @@ PairFeatures pair_features(const PairInputs& inputs, const transformer::PairInde
     return (has.index_select(0, i) * has.index_select(0, j)).unsqueeze(1);
   };
   const at::Tensor frames = inputs.frames.to(dtype), frames_i = frames.index_select(0, i),
-                   frames_j = frames.index_select(0, j), known = both(Residue::kHasCa),
-                   framed = both(Residue::kHasFrame);
+                   frames_j = frames.index_select(0, j), known = both(residues::Residue::kHasCa),
+                   framed = both(residues::Residue::kHasFrame);
   const auto rotation = [](const at::Tensor& of) { return of.narrow(1, 0, 9).view({-1, 3, 3}); };
   const auto ca = [](const at::Tensor& of) { return of.narrow(1, 9, 3); };
   const auto seen_from = [&](const at::Tensor& of, const at::Tensor& direction) {  // (pairs, 3)

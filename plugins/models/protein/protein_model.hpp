@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/data/structures/structure.hpp"
-#include "plugins/data/proteins/label_options.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::protein {
@@ -45,7 +44,7 @@ struct PackedProteins : transformer::PackedBatch {
     for (int64_t s = 0; s < sequences.sequences(); ++s) {
       int64_t length = 0;
       for (int64_t n = sequences.start(s); n < sequences.start(s + 1); ++n) {
-        if (token[n] != kMaskToken) visible_rows.push_back(n);
+        if (token[n] != residues::kMaskToken) visible_rows.push_back(n);
         if (length > 0 && chain[n] != chain[n - 1]) chain_rows.append(std::exchange(length, 0));
         ++length;
       }

@@ -9,7 +9,7 @@
 #include "hugging_face/weights.hpp"
 #include "vision/folder.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 namespace {
 
 using hugging_face::ConfigFile;
@@ -21,18 +21,18 @@ constexpr const char *kVision = "vision_model.", *kText = "text_model.";
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
 
 // Of CLIPTextConfig and SiglipTextConfig.
-const hugging_face::Fields<TextConfig>& text_fields() {
+const hugging_face::Fields<encoder::TextConfig>& text_fields() {
   using namespace hugging_face;
-  static const Fields<TextConfig> kFields{
-      {"vocab_size", &TextConfig::vocab_size},
-      {"max_position_embeddings", &TextConfig::max_position_embeddings},
-      {"hidden_size", &TextConfig::hidden_size},
-      {"num_hidden_layers", &TextConfig::num_hidden_layers},
-      {"num_attention_heads", &TextConfig::num_attention_heads},
-      {"intermediate_size", &TextConfig::intermediate_size},
-      {"layer_norm_eps", &TextConfig::layer_norm_eps},
-      {"initializer_range", &TextConfig::initializer_range},
-      {"hidden_act", &TextConfig::hidden_act},
+  static const Fields<encoder::TextConfig> kFields{
+      {"vocab_size", &encoder::TextConfig::vocab_size},
+      {"max_position_embeddings", &encoder::TextConfig::max_position_embeddings},
+      {"hidden_size", &encoder::TextConfig::hidden_size},
+      {"num_hidden_layers", &encoder::TextConfig::num_hidden_layers},
+      {"num_attention_heads", &encoder::TextConfig::num_attention_heads},
+      {"intermediate_size", &encoder::TextConfig::intermediate_size},
+      {"layer_norm_eps", &encoder::TextConfig::layer_norm_eps},
+      {"initializer_range", &encoder::TextConfig::initializer_range},
+      {"hidden_act", &encoder::TextConfig::hidden_act},
       {"attention_dropout", only({0.0})},
       {"projection_size", kReadElsewhere},  // SigLIP's
       {"projection_dim", kWithoutEffect},   // of the part by itself
@@ -61,7 +61,7 @@ const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
   return kFields;
 }
 
-TextConfig text_defaults(bool is_clip) {
+encoder::TextConfig text_defaults(bool is_clip) {
   if (is_clip) return {};
   return {.vocab_size = 32000,
           .max_position_embeddings = 64,
@@ -115,7 +115,7 @@ void compare(const TwoTowersConfig& ours, const TwoTowersConfig& theirs,
   const auto text = [&](const char* key, const auto& mine, const auto& other) {
     differences.compare(std::string("task.text.") + key, mine, other);
   };
-  const TextConfig &a = ours.text, &b = theirs.text;
+  const encoder::TextConfig &a = ours.text, &b = theirs.text;
   text("max_position_embeddings", a.max_position_embeddings, b.max_position_embeddings);
   text("hidden_size", a.hidden_size, b.hidden_size);
   text("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
@@ -245,4 +245,4 @@ std::vector<std::string> export_model(const std::string& folder, const TwoTowers
   return hugging_face::notes_of(form);
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

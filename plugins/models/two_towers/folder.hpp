@@ -10,7 +10,7 @@
 #include "hugging_face/token_ids.hpp"
 #include "plugins/models/two_towers/two_towers.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 
 // What config.json says. Throws an Error that names file, key and value for what we do not compute.
 TwoTowersConfig read_config(const std::string& folder);
@@ -35,4 +35,4 @@ std::string kept_weights(const std::string& folder, const TwoTowers& model);
 std::vector<std::string> export_model(const std::string& folder, const TwoTowers& model, const TextEnds& ends,
                                       const hugging_face::FolderTexts& came = {});
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

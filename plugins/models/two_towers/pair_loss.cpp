@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // rows whose logits are in memory at a time
@@ -142,4 +142,4 @@ RowLoss PairLoss::part(const at::Tensor& rows, int64_t first, int64_t count) con
   return {sum, at::cat(gradients)};
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

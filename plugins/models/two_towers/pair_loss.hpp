@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 
 // A row of a pair: its picture, times the scale (D), what is added to the picture's logits (1), its text (D),
 // and whether there is such a pair (1): 0 where its picture is broken, and then it is no negative either.
@@ -37,4 +37,4 @@ class PairLoss {
   at::Tensor of_picture_, of_text_;
 };
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

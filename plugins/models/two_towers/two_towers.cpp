@@ -10,7 +10,7 @@
 #include "transformer/attention.hpp"
 #include "transformer/blocks.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 namespace {
 
 at::Tensor normalised(const at::Tensor& x) { return x / x.norm(2, -1, /*keepdim=*/true); }
@@ -106,7 +106,7 @@ at::Tensor TwoTowers::pooled(const at::Tensor& states, int64_t pictures, const F
       transformer::ragged_attention(q, kv.narrow(1, 0, width), kv.narrow(1, width, width), layout);
   const at::Tensor x = transformer::linear(h.to(pass.compute), picture_.out).to(states.scalar_type());
   return transformer::norm_mlp_residual(x, picture_.mlp_norm, picture_.up, picture_.down, {}, pass.compute,
-                                        gelu_named(config_.vision.hidden_act));
+                                        encoder::gelu_named(config_.vision.hidden_act));
 }
 
 at::Tensor TwoTowers::projected(const at::Tensor& states, int64_t pictures, const ForwardPass& pass) const {
@@ -167,4 +167,4 @@ double TwoTowers::flops(const PairBatch& batch) const {
   return vision_->flops(batch.pixels.size(0), {}, true) + text_->flops(batch.texts.sequences);
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

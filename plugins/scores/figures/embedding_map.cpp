@@ -8,9 +8,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_eigh.h>
 
-#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/scores/figures/svg.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::figures {
 namespace {
 
 constexpr double kSize = 560, kMargin = 48, kLegend = 180;
@@ -65,18 +65,13 @@ std::string draw(const EmbeddingMap& map) {
   const std::map<std::string, size_t> colors = colors_of(map.groups);
   const double width = kSize + (colors.size() > 1 ? kLegend : 0);
   const auto text = [](double x, double y, const std::string& words, const std::string& more = "") {
-    return "<text x=\"" + decimal(x, 0) + "\" y=\"" + decimal(y, 0) + "\" " + more + ">" +
-           xml_escaped(words) + "</text>\n";
+    return svg_text(decimal(x, 0), decimal(y, 0), words, more);
   };
   const auto axis_title = [&](size_t axis) {
     return "principal component " + std::to_string(axis + 1) + " (" +
            decimal(100 * components.shares[axis], 1) + "% of the variance)";
   };
-  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + decimal(width, 0) +
-                    "\" height=\"" + decimal(kSize, 0) + "\" viewBox=\"0 0 " + decimal(width, 0) + " " +
-                    decimal(kSize, 0) +
-                    "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" "
-                    "fill=\"white\"/>\n";
+  std::string svg = svg_begin(decimal(width, 0), decimal(kSize, 0), "11");
   svg += text(kMargin, 24, map.title, "font-size=\"14\"");
   svg += "<rect x=\"" + decimal(kMargin - 8, 0) + "\" y=\"" + decimal(kMargin - 8, 0) + "\" width=\"" +
          decimal(kSize - 2 * kMargin + 16, 0) + "\" height=\"" + decimal(kSize - 2 * kMargin + 16, 0) +
@@ -107,4 +102,4 @@ std::string draw(const EmbeddingMap& map) {
   return svg + "</svg>\n";
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::figures

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace pipeline::protein {
+namespace pipeline::figures {
 
 // Points of a map, and what is said of them.
 struct EmbeddingMap {
@@ -18,4 +18,4 @@ struct EmbeddingMap {
 // The points along the two directions in which they vary most (principal components: Pearson 1901), as SVG.
 std::string draw(const EmbeddingMap& map);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::figures

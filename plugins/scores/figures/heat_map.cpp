@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/scores/figures/svg.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::figures {
 namespace {
 
 constexpr int kCell = 14, kLeft = 60, kTop = 46, kGap = 40, kLegend = 200, kColors = 32;
@@ -44,10 +44,7 @@ class Drawing {
   std::string draw() {
     const int64_t width = kLeft + std::max<int64_t>(line_ * kCell, kLegend + 200) + 20,
                   height = kTop + lines_ * height_ + 50;
-    svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) + "\" height=\"" +
-           number(height) + "\" viewBox=\"0 0 " + number(width) + " " + number(height) +
-           "\" font-family=\"sans-serif\" font-size=\"10\">\n<rect width=\"100%\" height=\"100%\" "
-           "fill=\"white\"/>\n";
+    svg_ = svg_begin(number(width), number(height), "10");
     text(kLeft, 18, map_.title, "font-size=\"14\"");
     text(kLeft, 34, map_.column_title, "fill=\"#555\"");
     if (!map_.row_title.empty()) text(6, 34, map_.row_title, "fill=\"#555\"");
@@ -61,8 +58,7 @@ class Drawing {
   static std::string number(int64_t n) { return std::to_string(n); }
 
   void text(int64_t x, int64_t y, const std::string& words, const std::string& style = "") {
-    svg_ += "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\" " + style + ">" + xml_escaped(words) +
-            "</text>\n";
+    svg_ += svg_text(number(x), number(y), words, style);
   }
 
   // One path for all cells of a colour: a picture of thousands of cells stays small.
@@ -111,4 +107,4 @@ class Drawing {
 
 std::string draw(const HeatMap& map) { return Drawing(map).draw(); }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::figures

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace pipeline::protein {
+namespace pipeline::figures {
 
 // A table of numbers as a picture (SVG, which browsers show).
 struct HeatMap {
@@ -20,4 +20,4 @@ struct HeatMap {
 
 std::string draw(const HeatMap& map);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::figures

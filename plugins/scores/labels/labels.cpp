@@ -7,7 +7,7 @@
 
 #include <pipeline/numbers.hpp>
 
-namespace pipeline::protein {
+namespace pipeline::labels {
 namespace {
 
 // From 0; equal values have the mean of their ranks. Where one is NaN there is no order, and every rank is
@@ -93,4 +93,4 @@ double Confusion::macro_f1() const {
   return there == 0 ? 0 : sum / there;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::labels

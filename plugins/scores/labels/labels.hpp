@@ -2,15 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "plugins/scores/intervals/resampled.hpp"
-
-namespace pipeline::protein {
+namespace pipeline::labels {
 
 // A rank correlation with ties (Spearman 1904): Pearson's correlation of ranks, equal values with the mean of
 // theirs. Nothing where one side is all the same, or there are fewer than two.
@@ -38,7 +35,4 @@ struct Confusion {
   double macro_f1() const;
 };
 
-using intervals::Bounds;
-using intervals::resampled;
-
-}  // namespace pipeline::protein
+}  // namespace pipeline::labels

@@ -11,7 +11,7 @@
 
 #include "plugins/scores/intervals/wilson.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::recall {
 namespace {
 
 constexpr int64_t kBlock = 1024;  // rows whose similarities are in memory at a time
@@ -70,4 +70,4 @@ Retrieval retrieve(const at::Tensor& pictures, const at::Tensor& texts,
           recall_of(ranks_of(texts, picture_of, once, numbers), once.size(0))};
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::recall

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace pipeline::contrastive {
+namespace pipeline::recall {
 
 inline constexpr std::array<int64_t, 3> kRecallAt{1, 5, 10};
 
@@ -32,4 +32,4 @@ struct Retrieval {
 Retrieval retrieve(const at::Tensor& pictures, const at::Tensor& texts,
                    const std::vector<int64_t>& picture_of);
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::recall

@@ -12,12 +12,12 @@
 #include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/messages/message_records.hpp"
-#include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/records/pairs.hpp"
+#include "plugins/data/sources/source_options.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 struct DataOptions : sources::SplitOptions {
   std::string question_column, answer_column, quotes = "auto";
@@ -38,7 +38,7 @@ struct DataOptions : sources::SplitOptions {
     o("question_column", question_column, "column of the question, if it has another name than those");
     o("answer_column", answer_column,
       "column of its answer; empty with question_column: texts by themselves");
-    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
+    o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
   }
   void validate(const ConfigErrors& errors) const {
     SplitOptions::validate(errors);
@@ -89,7 +89,7 @@ struct AskOptions {
 
 struct ChatConfig {
   DataOptions data;
-  text::TokenizerOptions tokenizer;
+  tokenizer::TokenizerOptions tokenizer;
   language::LanguageOptions language;
   ChatOptions chat;
   language::LossOptions loss;
@@ -121,4 +121,4 @@ struct ChatConfig {
                          const ModelOptions& say);
 };
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

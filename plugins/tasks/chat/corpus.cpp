@@ -14,7 +14,10 @@
 #include "files/text_file.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
+
+using pipeline::chat::template_names;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,11 +45,11 @@ std::string first_question(const Conversation& conversation) {
 // The conversations of a source that the task can use. `format`: which must be able to write them, if it is
 // known. Counts those that are longer than `max_tokens`.
 messages::Source source_of(sources::SourceFiles&& files, const DataOptions& data, bool answer_required,
-                           const ChatFormat* format, const text::Tokenizer* tokenizer, int64_t max_tokens,
-                           Learn learn) {
+                           const ChatFormat* format, const tokenizer::Tokenizer* tokenizer,
+                           int64_t max_tokens, Learn learn) {
   const messages::TextOptions options{.columns = {data.question_column, data.answer_column, ""},
                                       .answer_required = answer_required,
-                                      .quotes = text_pairs::quotes_named(data.quotes)};
+                                      .quotes = records::quotes_named(data.quotes)};
   std::string key = concat("chat/2 ", answer_required, " ", data.quotes, "\n", data.question_column, "\n",
                            data.answer_column);
   if (format != nullptr)
@@ -108,7 +111,7 @@ std::string ChatOptions::problem_of(const std::string& name) {
                          : problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file";
 }
 
-Corpus::Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
+Corpus::Corpus(const ChatConfig& config, const Context& context, const tokenizer::TokenizerPtr& kept,
                const std::function<void(const char* key, const std::string& problem)>& refuse)
     : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
   const auto train_texts = [&] {
@@ -118,7 +121,7 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
     std::vector<const ConversationStore*> stores;
     for (const ConversationStore& store : train.stores()) stores.push_back(&store);
     const messages::StoredTexts texts = messages::texts_of(std::move(stores));
-    return text::TrainingTexts{
+    return tokenizer::TrainingTexts{
         .key = files::hash128(texts.fingerprint + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
         .bytes = texts.conversations,
         .what = concat(texts.conversations, " conversations"),
@@ -126,8 +129,8 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const text::Tok
   };
   files::with_data_errors([&] {
     tokenizer_ =
-        text::tokenizer_of_task(kept, config_.tokenizer, train_texts, context_,
-                                [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
+        tokenizer::tokenizer_of_task(kept, config_.tokenizer, train_texts, context_,
+                                     [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
     open_format(kept != nullptr);
     if (!config_.ask.prompt.empty() && context_.run().purpose == PL_PURPOSE_PREDICT) {
       asked_ = {.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
@@ -149,7 +152,7 @@ void Corpus::open_format(bool is_kept) {
   if (!tokenizer_->has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  auto [source, file] = template_of(tokenizer_->files());
+  auto [source, file] = pipeline::chat::template_of(tokenizer_->files());
   // A model is used with the template that it learnt with, which came with its tokenizer.
   const bool has_own = is_kept && !source.empty();
   const bool is_gone =
@@ -164,8 +167,8 @@ void Corpus::open_format(bool is_kept) {
     const std::string name = wanted == "auto" ? "simple" : wanted;
     const std::vector<std::string> known = template_names();
     if (std::ranges::find(known, name) != known.end()) {
-      std::tie(source, file) =
-          std::pair(named_template(name, *tokenizer_), "task.chat.template = \"" + name + "\"");
+      std::tie(source, file) = std::pair(pipeline::chat::named_template(name, *tokenizer_),
+                                         "task.chat.template = \"" + name + "\"");
       if (wanted == "auto" && !config_.tokenizer.path.empty())
         context_.info(
             "chat       the tokenizer has no chat template: the turns are written as "
@@ -177,7 +180,7 @@ void Corpus::open_format(bool is_kept) {
       source.assign(std::istreambuf_iterator<char>(stream), {});
       file = wanted;
     }
-    tokenizer_ = with_template(tokenizer_, source);
+    tokenizer_ = pipeline::chat::with_template(tokenizer_, source);
   }
   format_ = std::make_unique<const ChatFormat>(source, file, tokenizer_, *noon_of(config_.chat.date));
   if (format_->tells_date())
@@ -238,7 +241,7 @@ void Corpus::open(Split split, const ChatFormat* format) const {
       Conversations(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
 }
 
-void Corpus::carry(const text::Files& files) { tokenizer_ = tokenizer_->with(files); }
+void Corpus::carry(const tokenizer::Files& files) { tokenizer_ = tokenizer_->with(files); }
 
 Conversation Corpus::conversation(Split split, uint64_t id, uint64_t epoch) const {
   if (is_asked(split)) return asked_;
@@ -260,4 +263,4 @@ std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
   return result;
 }
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

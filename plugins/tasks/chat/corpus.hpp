@@ -12,24 +12,24 @@
 #include "plugins/data/messages/conversation_store.hpp"
 #include "plugins/data/sources/mixed.hpp"
 #include "plugins/models/chat/chat_format.hpp"
-#include "plugins/tasks/chat/sequence.hpp"
 #include "plugins/tasks/chat/config.hpp"
+#include "plugins/tasks/chat/sequence.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 class Corpus {
  public:
   // Opens the stores in the run's cache folder, and makes those that are missing; to use a model, each when
   // it is first asked for. Trains a tokenizer where there is neither `kept`, which came with the weights, nor
   // one in the configuration. Says what it dropped from the files. refuse(key, problem) throws. [main]
-  Corpus(const ChatConfig& config, const Context& context, const text::TokenizerPtr& kept,
+  Corpus(const ChatConfig& config, const Context& context, const tokenizer::TokenizerPtr& kept,
          const std::function<void(const char* key, const std::string& problem)>& refuse);
 
-  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatFormat& format() const { return *format_; }
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
-  void carry(const text::Files& files);
+  void carry(const tokenizer::Files& files);
 
   uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }  // [main]
   size_t bytes(Split split, uint64_t id) const;                                   // about [any-thread]
@@ -47,11 +47,11 @@ class Corpus {
   const ChatConfig& config_;
   Context context_;
   std::function<void(const char* key, const std::string& problem)> refuse_;
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr tokenizer_;
   std::unique_ptr<const ChatFormat> format_;
   mutable std::array<Conversations, 3> stores_;
   mutable std::array<bool, 3> is_open_{};
   Conversation asked_;  // in place of the test file
 };
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

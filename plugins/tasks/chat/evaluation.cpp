@@ -6,12 +6,12 @@
 
 #include "core/base/utf8.hpp"
 #include "generation/generate.hpp"
+#include "plugins/models/chat/answer_stream.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
-#include "plugins/models/chat/answer_stream.hpp"
 #include "plugins/tasks/chat/task.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 namespace {
 
 using answers::ShownAnswer;
@@ -147,7 +147,7 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
               " and an answer of ", wanted.max_tokens);
   auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
-  AnswerStream stream(corpus_->format(), [&](std::string_view text) { sink.text(text); });
+  pipeline::chat::AnswerStream stream(corpus_->format(), [&](std::string_view text) { sink.text(text); });
   options.on_token = [&](int64_t token) {
     stream.add(token);
     return !context().cancelled();
@@ -158,4 +158,4 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
     context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

@@ -7,7 +7,11 @@
 
 #include "plugins/data/records/pairs.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
+
+using pipeline::chat::ChatTokens;
+using pipeline::chat::fits;
+
 namespace {
 
 bool is_instruction(const Turn& turn) { return turn.role == "system" || turn.role == "developer"; }
@@ -34,7 +38,8 @@ Conversation shortened(const Conversation& conversation,
                      kept.turns.begin() + static_cast<std::ptrdiff_t>(questions[count]));
     return kept;
   };
-  return without(fewest(1, questions.size() - 1, [&](size_t count) { return fits(without(count)); }));
+  return without(
+      pipeline::chat::fewest(1, questions.size() - 1, [&](size_t count) { return fits(without(count)); }));
 }
 
 ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format) {
@@ -96,10 +101,11 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
   if (!conversation.images.empty()) return "a picture, which this task does not see: the task vlm does";
   if (conversation.turns.empty()) return "no turns";
   for (const Turn& turn : conversation.turns) {
-    for (const std::string_view mark : {kGuard, kAnswerMark, kPictureMark})
+    for (const std::string_view mark :
+         {pipeline::chat::kGuard, pipeline::chat::kAnswerMark, pipeline::chat::kPictureMark})
       if (turn.text.find(mark) != std::string::npos) return "a character that no text has (U+FDD0 to U+FDD2)";
     const bool may_be_empty = !turn.more.empty() || is_instruction(turn) || turn.role == "tool";
-    if (!may_be_empty && text_pairs::is_blank(turn.text))
+    if (!may_be_empty && records::is_blank(turn.text))
       return turn.is_assistant() ? "an answer that is empty"
                                  : "a turn of the " + turn.role + " that is empty";
   }
@@ -129,4 +135,4 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
   }
 }
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

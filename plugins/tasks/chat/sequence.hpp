@@ -10,10 +10,12 @@
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/chat/sequence.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 using messages::Conversation;
 using messages::Turn;
+using pipeline::chat::ChatFormat;
+using pipeline::chat::Sequence;
 
 enum class Learn { kAnswers, kLastAnswer, kAll };
 Learn learn_named(std::string_view name);  // "answers", "last", "all"
@@ -34,4 +36,4 @@ std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, 
 // Why a conversation cannot be used; empty: it can. `format`, if there is one, must be able to write it.
 std::string problem_of(const Conversation& conversation, bool answer_required, const ChatFormat* format);
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

@@ -8,10 +8,10 @@
 #include "language/folder.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 void Chat::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
       state, is_set("tokenizer.path") ? config().tokenizer.path : std::filesystem::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
@@ -32,7 +32,7 @@ void Chat::open_data() {
 }
 
 std::shared_ptr<LanguageModel> Chat::build_model() {
-  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const tokenizer::Tokenizer& tokenizer = corpus_->tokenizer();
   const int32_t end = tokenizer.eot();
   return language::make_adapted(
       config().language.model({tokenizer.vocab_size(), tokenizer.bos().value_or(end), end}),
@@ -76,7 +76,7 @@ BatchInfo Chat::batch_info(const ChatBatch& batch) const {
 }
 
 hugging_face::OwnTokens Chat::own_tokens() const {
-  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const tokenizer::Tokenizer& tokenizer = corpus_->tokenizer();
   return {tokenizer.bos().value_or(tokenizer.eot()), corpus_->format().end_token(),
           [&tokenizer](int64_t id) { return id >= 0 && id < tokenizer.vocab_size(); }};
 }
@@ -99,11 +99,11 @@ void Chat::import_model(const std::filesystem::path& folder) {
       !warning.empty())
     context().warn(warning);
   hugging_face::OwnTokens own = own_tokens();
-  if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
+  if (!tokenizer::is_of_folder(corpus_->tokenizer().files(), folder))
     own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
-  text::Files files =
-      files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
-  files[text::kWeightsText] = language::kept_weights(folder.string(), model());
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kLanguageModelFiles); });
+  files[tokenizer::kWeightsText] = language::kept_weights(folder.string(), model());
   for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
   corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
@@ -111,15 +111,15 @@ void Chat::import_model(const std::filesystem::path& folder) {
 }
 
 void Chat::export_model(const std::filesystem::path& folder) {
-  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const tokenizer::Tokenizer& tokenizer = corpus_->tokenizer();
   language::export_model(folder, model(), config().language.lora, tokenizer.files(), own_tokens(),
                          [this](const std::string& note) { context().info(note); });
   tokenizer.save(folder.string());
 }
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat
 
 PIPELINE_TASK(
-    pipeline::chat::Chat, "chat", "1.0.0",
+    pipeline::tasks::chat::Chat, "chat", "1.0.0",
     "A language model learns to answer in conversations. Weight decay: matrices and embeddings; not "
     "biases and norms")

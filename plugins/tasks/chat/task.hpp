@@ -14,7 +14,7 @@
 #include "plugins/tasks/chat/config.hpp"
 #include "plugins/tasks/chat/corpus.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 using language::LanguageModel;
 
@@ -89,9 +89,9 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   Sequence sequence(Split split, uint64_t id, uint64_t epoch = 0) const;
   std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids);
 
-  text::TokenizerPtr kept_tokenizer_;  // came with the weights
+  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   std::vector<int64_t> ends_;  // of what is generated
 };
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

@@ -15,7 +15,7 @@
 #include "plugins/models/two_towers/two_towers.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 
 struct DataConfig : picture_texts::PictureTextOptions {
   void describe(Options& o) {
@@ -33,7 +33,7 @@ struct DataConfig : picture_texts::PictureTextOptions {
   }
 };
 
-struct VisionOptions : vision::PictureOptions {
+struct VisionOptions : pictures::PictureOptions {
   void describe(Options& o) {
     describe_encoder(o);
     describe_squares(o);
@@ -42,7 +42,7 @@ struct VisionOptions : vision::PictureOptions {
 };
 
 struct TextOptions {
-  TextConfig text;
+  encoder::TextConfig text;
   int64_t vocab_size = 0;
   double lr_multiplier = 1;
 
@@ -78,7 +78,7 @@ struct ContrastiveTaskConfig {
   DataConfig data;
   VisionOptions vision;
   TextOptions text;
-  text::TokenizerOptions tokenizer;
+  tokenizer::TokenizerOptions tokenizer;
   std::vector<std::string> freeze;
 
   void describe(Options& o) {
@@ -126,23 +126,23 @@ struct ContrastiveTaskConfig {
 
   bool is_clip() const { return kind == "clip"; }
   // `tokens`: that the tokenizer has.
-  TwoTowersConfig model(int64_t tokens) const {
-    TwoTowersConfig config{.vision = {},
-                           .text = text.text,
-                           .projection_dim = projection_dim,
-                           .logit_scale = logit_scale,
-                           .logit_bias = logit_bias,
-                           .max_logit_scale = max_logit_scale};
+  two_towers::TwoTowersConfig model(int64_t tokens) const {
+    two_towers::TwoTowersConfig config{.vision = {},
+                                       .text = text.text,
+                                       .projection_dim = projection_dim,
+                                       .logit_scale = logit_scale,
+                                       .logit_bias = logit_bias,
+                                       .max_logit_scale = max_logit_scale};
     config.vision = pictures().vision;
     config.text.vocab_size = std::max(tokens, text.vocab_size);
     return config;
   }
   // Of the kind that both towers are.
-  vision::PictureOptions pictures() const {
-    vision::PictureOptions options = vision;
+  pictures::PictureOptions pictures() const {
+    pictures::PictureOptions options = vision;
     options.vision.kind = kind;
     return options;
   }
 };
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

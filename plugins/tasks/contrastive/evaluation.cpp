@@ -13,7 +13,7 @@
 #include "plugins/scores/recall/recall.hpp"
 #include "plugins/tasks/contrastive/task.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 namespace {
 
 constexpr const char* kPairRecord = "pair";
@@ -27,12 +27,12 @@ double nearest_share(const at::Tensor& similar, const at::Tensor& valid) {
   return (nearest(similar).sum() + nearest(similar.t()).sum()).item<double>() / 2;
 }
 
-std::string percent_line(const char* what, const Recall& recall) {
+std::string percent_line(const char* what, const recall::Recall& recall) {
   std::string line;
   char text[64];
   std::snprintf(text, sizeof text, "\n  %-20s", what);
   line += text;
-  for (size_t k = 0; k < kRecallAt.size(); ++k) {
+  for (size_t k = 0; k < recall::kRecallAt.size(); ++k) {
     const auto [low, high] = recall.interval(k);
     std::snprintf(text, sizeof text, "  %5.1f%% (%4.1f-%4.1f)", 100 * recall.at[k], 100 * low, 100 * high);
     line += text;
@@ -98,11 +98,11 @@ void ContrastiveTask::report(const Report& report, const ReportSink& sink) {
   if (numbers.size() < 2) return;
   const at::Tensor both =
       at::from_blob(values.data(), {static_cast<int64_t>(picture_of.size()), 2, width}, at::kFloat);
-  const Retrieval retrieval =
-      retrieve(both.select(1, 0).contiguous(), both.select(1, 1).contiguous(), picture_of);
-  for (size_t k = 0; k < kRecallAt.size(); ++k) {
-    sink.figure(concat("text_recall_", kRecallAt[k]), retrieval.texts.at[k], PL_BETTER_HIGHER);
-    sink.figure(concat("picture_recall_", kRecallAt[k]), retrieval.pictures.at[k], PL_BETTER_HIGHER);
+  const recall::Retrieval retrieval =
+      recall::retrieve(both.select(1, 0).contiguous(), both.select(1, 1).contiguous(), picture_of);
+  for (size_t k = 0; k < recall::kRecallAt.size(); ++k) {
+    sink.figure(concat("text_recall_", recall::kRecallAt[k]), retrieval.texts.at[k], PL_BETTER_HIGHER);
+    sink.figure(concat("picture_recall_", recall::kRecallAt[k]), retrieval.pictures.at[k], PL_BETTER_HIGHER);
   }
   char line[160];
   std::snprintf(line, sizeof line,
@@ -117,4 +117,4 @@ void ContrastiveTask::report(const Report& report, const ReportSink& sink) {
   sink.text(text + line);
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

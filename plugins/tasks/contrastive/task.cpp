@@ -16,7 +16,7 @@
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ const std::string& caption_of(const messages::Conversation& pair) {
 }  // namespace
 
 void ContrastiveTask::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
       state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
@@ -51,15 +51,15 @@ void ContrastiveTask::open_files() {
          .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
     const auto texts = [&] {
       const messages::StoredTexts all = picture_texts::texts_of(sources_[static_cast<size_t>(Split::kTrain)]);
-      return text::TrainingTexts{
+      return tokenizer::TrainingTexts{
           .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
           .bytes = all.conversations,
           .what = concat(all.conversations, " captions"),
           .each = all.each};
     };
-    tokenizer_ =
-        text::tokenizer_of_task(kept_tokenizer_, config().tokenizer, texts, context(),
-                                [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+    tokenizer_ = tokenizer::tokenizer_of_task(
+        kept_tokenizer_, config().tokenizer, texts, context(),
+        [&](const std::string& problem) { config_error("tokenizer.path", problem); });
   });
   is_open_ = true;
 }
@@ -81,7 +81,7 @@ void ContrastiveTask::open_data() {
   for (const std::string& line : sources_[static_cast<size_t>(Split::kTrain)].lines()) context().info(line);
 }
 
-std::shared_ptr<TwoTowers> ContrastiveTask::build_model() {
+std::shared_ptr<two_towers::TwoTowers> ContrastiveTask::build_model() {
   adapters::Freeze is_frozen(config().freeze);
   const auto rule = [&](Parameter& parameter) {
     parameter.trainable = !is_frozen(parameter.name);
@@ -90,25 +90,25 @@ std::shared_ptr<TwoTowers> ContrastiveTask::build_model() {
     else if (parameter.name.starts_with("text_"))
       parameter.lr_multiplier = config().text.lr_multiplier;
   };
-  auto model = std::make_shared<TwoTowers>(config().model(tokenizer_->vocab_size()), rule);
+  auto model = std::make_shared<two_towers::TwoTowers>(config().model(tokenizer_->vocab_size()), rule);
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);
   return model;
 }
 
-TextEnds ContrastiveTask::text_ends() const {
+two_towers::TextEnds ContrastiveTask::text_ends() const {
   const int64_t end = tokenizer_->eot();
-  TextEnds ends{.begin = std::nullopt,
-                .end = end,
-                .padding = config().is_clip() ? end : rules_.padding,
-                .last = tokenizer_->vocab_size() - 1};
+  two_towers::TextEnds ends{.begin = std::nullopt,
+                            .end = end,
+                            .padding = config().is_clip() ? end : rules_.padding,
+                            .last = tokenizer_->vocab_size() - 1};
   // One token for both would end a text where it begins. SigLIP's has none at the begin.
   if (const auto begin = tokenizer_->bos(); config().is_clip() && begin && *begin != end) ends.begin = *begin;
   return ends;
 }
 
 std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pair) const {
-  const TextEnds ends = text_ends();
+  const two_towers::TextEnds ends = text_ends();
   std::vector<int64_t> tokens;
   if (ends.begin) tokens.push_back(*ends.begin);
   const std::string& caption = caption_of(pair);
@@ -174,12 +174,13 @@ void ContrastiveTask::import_model(const fs::path& folder) {
                  concat("must be given with weights of ", folder.string(),
                         ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
   const int64_t more =
-      tokenizer_->vocab_size() - contrastive::import_model(folder.string(), model()).text.vocab_size;
+      tokenizer_->vocab_size() - two_towers::import_model(folder.string(), model()).text.vocab_size;
   if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
       !note.empty())
     context().info(note);
-  text::Files files = files::with_data_errors([&] { return text::files_of(folder, text::kModelFiles); });
-  files[text::kWeightsText] = kept_weights(folder.string(), model());
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kModelFiles); });
+  files[tokenizer::kWeightsText] = two_towers::kept_weights(folder.string(), model());
   tokenizer_ = tokenizer_->with(files);
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   ParameterRegistry& parameters = model().parameters();
@@ -191,10 +192,10 @@ void ContrastiveTask::import_model(const fs::path& folder) {
 
 void ContrastiveTask::export_model(const fs::path& folder) {
   model().limit_scale();
-  const text::Files& files = tokenizer_->files();
-  for (const std::string& note : contrastive::export_model(folder.string(), model(), text_ends(), files))
+  const tokenizer::Files& files = tokenizer_->files();
+  for (const std::string& note : two_towers::export_model(folder.string(), model(), text_ends(), files))
     context().info(note);
-  for (const auto& [name, text] : vision::image_processor_files(files, config().pictures()))
+  for (const auto& [name, text] : pictures::image_processor_files(files, config().pictures()))
     hugging_face::write_text((folder / name).string(), text);
   tokenizer_->save(folder.string());
 }
@@ -203,8 +204,8 @@ std::string ContrastiveTask::data_fingerprint() {
   return std::to_string(tokenizer_->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive
 
-PIPELINE_TASK(pipeline::contrastive::ContrastiveTask, "contrastive", "1.0.0",
+PIPELINE_TASK(pipeline::tasks::contrastive::ContrastiveTask, "contrastive", "1.0.0",
               "Two towers learn which pictures and captions belong together (CLIP, SigLIP), over the global "
               "batch. Weight decay: matrices and embeddings; not biases, norms, scale and bias of the logits")

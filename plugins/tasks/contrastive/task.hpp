@@ -16,9 +16,9 @@
 #include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 
-struct ContrastiveBatch : PairBatch {
+struct ContrastiveBatch : two_towers::PairBatch {
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
   at::Tensor valid;  // (B, 1) float32: 0 where a picture is broken
@@ -34,11 +34,13 @@ struct ContrastiveBatch : PairBatch {
 
 using picture_texts::PictureSource;
 
-class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, ContrastiveBatch> {
+class ContrastiveTask
+    : public GlobalLossTask<ContrastiveTaskConfig, two_towers::TwoTowers, ContrastiveBatch> {
  public:
   explicit ContrastiveTask(Setup setup)
       : GlobalLossTask(std::move(setup)),
-        loss_(config().is_clip() ? PairLoss::Kind::kSoftmax : PairLoss::Kind::kSigmoid) {}
+        loss_(config().is_clip() ? two_towers::PairLoss::Kind::kSoftmax
+                                 : two_towers::PairLoss::Kind::kSigmoid) {}
   static constexpr bool kHasUnits = true;
 
   // The tokenizer.
@@ -46,7 +48,7 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
   void set_extra_state(std::string_view state) override;
   void prepare() override { open_files(); }
   void open_data() override;
-  std::shared_ptr<TwoTowers> build_model() override;
+  std::shared_ptr<two_towers::TwoTowers> build_model() override;
 
   uint64_t sample_count(Split split) const override { return sources_[static_cast<size_t>(split)].size(); }
   std::string data_fingerprint() override;
@@ -56,7 +58,7 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
 
-  int64_t output_width() const override { return pair_columns(config().projection_dim); }
+  int64_t output_width() const override { return two_towers::pair_columns(config().projection_dim); }
   at::Tensor outputs(const ContrastiveBatch& batch) override;
   at::Tensor global_loss(const at::Tensor& outputs) override { return loss_.all(outputs); }
   void begin_rows(const at::Tensor& outputs) override { loss_.begin(outputs); }
@@ -72,19 +74,19 @@ class ContrastiveTask : public GlobalLossTask<ContrastiveTaskConfig, TwoTowers, 
  private:
   void open_files();
   std::vector<int64_t> tokens_of(const messages::Conversation& pair) const;
-  TextEnds text_ends() const;
+  two_towers::TextEnds text_ends() const;
   template <class Get>
   decltype(auto) with(Split split, uint64_t id, uint64_t epoch, Get&& get) const {
     return sources_[static_cast<size_t>(split)].with(epoch, id, std::forward<Get>(get));
   }
 
-  text::TokenizerPtr kept_tokenizer_;  // came with the weights
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
+  tokenizer::TokenizerPtr tokenizer_;
   TextRules rules_;  // of SigLIP
   picture_texts::Splits sources_;
   std::shared_ptr<std::atomic<bool>> told_of_cut_ = std::make_shared<std::atomic<bool>>(false);
   bool is_open_ = false;
-  PairLoss loss_;
+  two_towers::PairLoss loss_;
 };
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

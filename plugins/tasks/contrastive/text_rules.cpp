@@ -8,19 +8,19 @@
 #include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 namespace {
 
 using nlohmann::json;
 
-json parsed(const text::Files& files, const char* name) {
+json parsed(const tokenizer::Files& files, const char* name) {
   const auto found = files.find(name);
   const json object = found == files.end() ? json() : json::parse(found->second, nullptr, false);
   return object.is_object() ? object : json::object();
 }
 
 // "<pad>", or an object with that as its content; `otherwise`: none is named.
-std::string token_named(const char* key, const text::Files& files, const char* otherwise) {
+std::string token_named(const char* key, const tokenizer::Files& files, const char* otherwise) {
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
     json token = parsed(files, file).value(key, json());
     if (token.is_object()) token = token.value("content", json());
@@ -40,7 +40,7 @@ std::string without_punctuation(std::string_view text) {
     at += character.bytes;
     if (kPunctuation.find(bytes) != kPunctuation.npos) continue;
     const bool is_separator = character.value >= 0x1c && character.value <= 0x1f;
-    if (is_separator || text::character_class(character.value) == text::CharacterClass::kSpace) {
+    if (is_separator || tokenizer::character_class(character.value) == tokenizer::CharacterClass::kSpace) {
       is_between_words = true;
       continue;
     }
@@ -53,7 +53,7 @@ std::string without_punctuation(std::string_view text) {
 
 }  // namespace
 
-TextRules text_rules(const text::Tokenizer& tokenizer) {
+TextRules text_rules(const tokenizer::Tokenizer& tokenizer) {
   const json config = parsed(tokenizer.files(), "tokenizer_config.json");
   const auto is = [&](const char* key, const json& value) { return config.value(key, json()) == value; };
   const bool is_siglip = is("tokenizer_class", "SiglipTokenizer"),
@@ -76,8 +76,9 @@ TextRules text_rules(const text::Tokenizer& tokenizer) {
   return rules;
 }
 
-std::vector<int32_t> encode(const text::Tokenizer& tokenizer, const TextRules& rules, std::string_view text) {
-  const std::string lowered = rules.is_lowered ? text::lowered(text) : std::string(text);
+std::vector<int32_t> encode(const tokenizer::Tokenizer& tokenizer, const TextRules& rules,
+                            std::string_view text) {
+  const std::string lowered = rules.is_lowered ? tokenizer::lowered(text) : std::string(text);
   if (!rules.is_canonical) return tokenizer.encode(lowered);
   // As the class does: it keeps the space before the first word by a word before it, which it takes away.
   constexpr std::string_view kSpace = "\u2581";
@@ -94,4 +95,4 @@ std::vector<int32_t> encode(const text::Tokenizer& tokenizer, const TextRules& r
   return ids;
 }
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

@@ -8,7 +8,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 
 struct TextRules {
   bool is_lowered = false;
@@ -21,9 +21,10 @@ struct TextRules {
 
 // By tokenizer_config.json: Siglip2Tokenizer makes letters small, and so does do_lower_case; SiglipTokenizer
 // takes punctuation out as well; pad_token, without which a text is padded with the token that ends it.
-TextRules text_rules(const text::Tokenizer& tokenizer);
+TextRules text_rules(const tokenizer::Tokenizer& tokenizer);
 
 // The tokens of a text, without those that end and pad it.
-std::vector<int32_t> encode(const text::Tokenizer& tokenizer, const TextRules& rules, std::string_view text);
+std::vector<int32_t> encode(const tokenizer::Tokenizer& tokenizer, const TextRules& rules,
+                            std::string_view text);
 
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

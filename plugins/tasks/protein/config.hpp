@@ -13,17 +13,20 @@
 #include <vector>
 
 #include "adapters/lora_options.hpp"
+#include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
+#include "plugins/data/residues/objectives.hpp"
 #include "plugins/models/encoder/esm2_folder.hpp"
 #include "plugins/models/encoder/esmc_folder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
-#include "plugins/data/proteins/masking.hpp"
 #include "transformer/cuda/kernels.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
-struct MaskConfig : MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
+using pipeline::protein::EncoderDecoderConfig;
+
+struct MaskConfig : proteins::MaskingOptions {  // its ratio is ProteinConfig::mask_ratio
   void describe(Options& o) {
     o("random", random, "share of masked residues that training replaces by a random amino acid")
         .min(0)
@@ -108,20 +111,23 @@ void check_sequence_model(const ConfigErrors& errors, const std::string& table, 
 }
 
 struct Esm2Options {
-  Esm2Config model;
+  encoder::Esm2Config model;
   adapters::LoraOptions lora;
 
   void describe(Options& o) {
     o.group("lora", lora);
     o("num_layers", model.num_layers, "layers: 6 (8M model), 12 (35M), 30 (150M), 33 (650M)")
         .min(1)
-        .max(kMostLayers)
+        .max(encoder::kMostLayers)
         .of_model();
-    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280").min(2).max(kMostWidth).of_model();
+    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280")
+        .min(2)
+        .max(encoder::kMostWidth)
+        .of_model();
     o("num_heads", model.num_heads, "attention heads; 20 in all four").min(1).of_model();
     o("intermediate_dim", model.intermediate, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
-        .max(kMostWidth)
+        .max(encoder::kMostWidth)
         .of_model();
     o("layer_norm_epsilon", model.layer_norm_epsilon,
       "added to the variance in layer norms; 1e-5 in all four")
@@ -134,35 +140,35 @@ struct Esm2Options {
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
   }
   void validate(const ConfigErrors& errors) const {
-    check_sequence_model(errors, "esm2", model, lora, esm2::adapted_model(model));
+    check_sequence_model(errors, "esm2", model, lora, encoder::esm2::adapted_model(model));
   }
 };
 
 struct EsmcOptions {
-  EsmcConfig model;
+  encoder::EsmcConfig model;
   adapters::LoraOptions lora;
 
   void describe(Options& o) {
     o.group("lora", lora);
     o("num_layers", model.num_layers, "layers: 30 (300M model), 36 (600M)")
         .min(1)
-        .max(kMostLayers)
+        .max(encoder::kMostLayers)
         .of_model();
-    o("hidden_dim", model.hidden_dim, "width: 960, 1152").min(2).max(kMostWidth).of_model();
+    o("hidden_dim", model.hidden_dim, "width: 960, 1152").min(2).max(encoder::kMostWidth).of_model();
     o("num_heads", model.num_heads, "attention heads: 15, 18").min(1).of_model();
     o("intermediate_dim", model.intermediate,
       "width of the gated feed-forward layers; 0: 8/3 x hidden_dim, the next multiple of 256")
         .min(0)
-        .max(kMostWidth)
+        .max(encoder::kMostWidth)
         .of_model();
     o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
   }
   void validate(const ConfigErrors& errors) const {
-    check_sequence_model(errors, "esmc", model, lora, esmc::adapted_model(model));
+    check_sequence_model(errors, "esmc", model, lora, encoder::esmc::adapted_model(model));
   }
 };
 
-struct ProteinConfig : ProteinData {
+struct ProteinConfig : proteins::ProteinData {
   double mask_ratio = 0.15;
   std::string kind = "encoder-decoder";
   EncoderDecoderConfig model;
@@ -183,7 +189,7 @@ struct ProteinConfig : ProteinData {
       "number, "
       "a "
       "class, or which residues are in contact (CB nearer than 8 angstrom)")
-        .choices({kMasked, kRegression, kClassification, kContacts})
+        .choices({residues::kMasked, residues::kRegression, residues::kClassification, residues::kContacts})
         .follows();
     o("freeze", freeze,
       "of ESM-2 and ESM C, parameters that are not trained, as patterns of names: [\"esm.*\"] trains the "
@@ -193,23 +199,23 @@ struct ProteinConfig : ProteinData {
     o("model", kind, "an encoder-decoder that sees the structure, or ESM-2 or ESM C, which see the sequence")
         .choices({"encoder-decoder", "esm2", "esmc"})
         .of_model();
-    o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(kMostWidth).of_model();
+    o("hidden_dim", model.hidden_dim, "width of the model").min(1).max(encoder::kMostWidth).of_model();
     o("num_encoder_layers", model.num_encoder_layers, "layers over the unmasked residues")
         .min(1)
-        .max(kMostLayers)
+        .max(encoder::kMostLayers)
         .of_model();
     o("num_decoder_layers", model.num_decoder_layers, "layers over all residues")
         .min(1)
-        .max(kMostLayers)
+        .max(encoder::kMostLayers)
         .of_model();
     o("num_heads", model.num_heads, "attention heads").min(1).of_model();
     o("feed_forward_dim", model.feed_forward_dim, "width of the feed-forward layers; 0: 4 x hidden_dim")
         .min(0)
-        .max(kMostWidth)
+        .max(encoder::kMostWidth)
         .of_model();
     o("pair_dim", model.pair_dim, "width of the networks that turn pairs of residues into attention")
         .min(1)
-        .max(kMostWidth)
+        .max(encoder::kMostWidth)
         .of_model();
     o("distogram", model.distogram,
       "weight of the distance loss; above 0, coordinates of masked residues are hidden; 0 shows them")
@@ -231,7 +237,7 @@ struct ProteinConfig : ProteinData {
     if (errors.trains())
       for (const auto& [key, named] :
            {std::pair(path_key(), path()), {"test_path", test_path}, {"split.list", split.list}})
-        if (const std::string problem = problem_of(named); !problem.empty()) errors(key, problem);
+        if (const std::string problem = proteins::problem_of(named); !problem.empty()) errors(key, problem);
     if (model.hidden_dim % model.num_heads != 0)
       errors("num_heads", "must divide task.hidden_dim (" + std::to_string(model.hidden_dim) + ")");
     if (has_sequences() && !pdb_path.empty())
@@ -277,4 +283,4 @@ struct ProteinConfig : ProteinData {
   }
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

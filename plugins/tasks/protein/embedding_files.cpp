@@ -13,8 +13,9 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/parquet/parquet_writer.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -46,7 +47,8 @@ void ChainEmbeddings::add(uint64_t id, const at::Tensor& embedding, const Predic
   sink.append(id, kFile, bytes_of_values(embedding.contiguous()));
 }
 
-ResidueEmbeddings::ResidueEmbeddings(const Dataset& dataset, Split split, int64_t width, Metadata metadata)
+ResidueEmbeddings::ResidueEmbeddings(const proteins::Dataset& dataset, Split split, int64_t width,
+                                     Metadata metadata)
     : dataset_(dataset), split_(split), width_(width), metadata_(std::move(metadata)) {
   uint64_t bytes = 0;
   const uint64_t samples = dataset_.size(split_);
@@ -116,7 +118,7 @@ void ValueReader::read(uint64_t first, uint64_t count, float* into) const {
   }
 }
 
-void write_chain_parquet(const Dataset& dataset, Split split, int64_t width,
+void write_chain_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
                          const std::filesystem::path& folder) {
   using Column = parquet::ParquetWriter::Column;
   const ValueReader values((folder / ChainEmbeddings::kFile).string(), width);
@@ -133,7 +135,7 @@ void write_chain_parquet(const Dataset& dataset, Split split, int64_t width,
   table.finish();
 }
 
-void write_residue_parquet(const Dataset& dataset, Split split, int64_t width,
+void write_residue_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
                            const std::filesystem::path& folder) {
   using Column = parquet::ParquetWriter::Column;
   const ResidueEmbeddings files(dataset, split, width, {});
@@ -149,15 +151,15 @@ void write_residue_parquet(const Dataset& dataset, Split split, int64_t width,
     const ValueReader values((folder / name).string(), width);
     uint64_t first = 0;
     for (uint64_t id = ids.first; id < ids.second; ++id) {
-      const Sample sample = dataset.sample(split, id);
+      const proteins::Sample sample = dataset.sample(split, id);
       const std::vector<std::string> chains = dataset.chain_names(split, id);
       const std::string sample_name = dataset.name(split, id);
       vectors.resize(sample.residues.size() * static_cast<size_t>(width));
       values.read(first, sample.residues.size(), vectors.data());
       first += sample.residues.size();
       for (size_t i = 0; i < sample.residues.size(); ++i) {
-        const Residue& residue = sample.residues[i];
-        const char letter = letter_of(residue.amino_acid);
+        const residues::Residue& residue = sample.residues[i];
+        const char letter = residues::letter_of(residue.amino_acid);
         table.text(sample_name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(residue.number);
         table.text(residue.insertion == ' ' ? std::string_view() : std::string_view(&residue.insertion, 1));
         table.text({&letter, 1}).vector(&vectors[i * static_cast<size_t>(width)]);
@@ -168,4 +170,4 @@ void write_residue_parquet(const Dataset& dataset, Split split, int64_t width,
   table.finish();
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

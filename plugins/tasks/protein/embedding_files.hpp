@@ -18,7 +18,7 @@
 #include "core/base/descriptor.hpp"
 #include "plugins/data/proteins/dataset.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 // What is said of embeddings in the files' metadata.
 using Metadata = std::map<std::string, std::string>;
@@ -45,7 +45,7 @@ class ChainEmbeddings {
 // has more by itself.
 class ResidueEmbeddings {
  public:
-  ResidueEmbeddings(const Dataset& dataset, Split split, int64_t width, Metadata metadata);
+  ResidueEmbeddings(const proteins::Dataset& dataset, Split split, int64_t width, Metadata metadata);
 
   // embeddings: (residues, C) fp32, of sample `id`.
   void add(uint64_t id, const at::Tensor& embeddings, const PredictionSink& sink) const;
@@ -57,7 +57,7 @@ class ResidueEmbeddings {
   std::string name(size_t file) const;
   std::string header(size_t file) const;
 
-  const Dataset& dataset_;
+  const proteins::Dataset& dataset_;
   Split split_;
   int64_t width_;
   Metadata metadata_;
@@ -81,9 +81,9 @@ class ValueReader {
 
 // The same as Parquet in `folder`: "embeddings.parquet", a row for each sample, and
 // "residue-embeddings.parquet", a row for each residue. Throw files::DataError.
-void write_chain_parquet(const Dataset& dataset, Split split, int64_t width,
+void write_chain_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
                          const std::filesystem::path& folder);
-void write_residue_parquet(const Dataset& dataset, Split split, int64_t width,
+void write_residue_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
                            const std::filesystem::path& folder);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -7,10 +7,12 @@
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/residues/residue.hpp"
 #include "plugins/scores/figures/heat_map.hpp"
+#include "plugins/scores/figures/svg.hpp"
 #include "plugins/tasks/protein/predictions.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using Of = LabelForm::Of;
@@ -26,7 +28,7 @@ double probability(float log_odds) { return 1 / (1 + std::exp(-static_cast<doubl
 
 // Of the k-th label in `predicted`: the likeliest class, or the number.
 std::string prediction_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
-  if (form.are_numbers) return exactly(form.number(predicted[k]));
+  if (form.are_numbers) return proteins::exactly(form.number(predicted[k]));
   const auto row = predicted.subspan(k * form.classes.size(), form.classes.size());
   return form.classes[static_cast<size_t>(std::ranges::max_element(row) - row.begin())];
 }
@@ -34,13 +36,13 @@ std::string prediction_of(const LabelForm& form, std::span<const float> predicte
 std::vector<std::string> probabilities_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
   std::vector<std::string> fields;
   for (size_t c = 0; c < form.classes.size(); ++c)
-    fields.push_back(
-        decimal(std::exp(static_cast<double>(predicted[k * form.classes.size() + c])), kProbabilityDigits));
+    fields.push_back(figures::decimal(std::exp(static_cast<double>(predicted[k * form.classes.size() + c])),
+                                      kProbabilityDigits));
   return fields;
 }
 
 // What is right at a place; empty where nobody knows.
-std::string right_at(const LabelForm& form, const SampleLabels& labels, int64_t place) {
+std::string right_at(const LabelForm& form, const proteins::SampleLabels& labels, int64_t place) {
   const auto found = std::ranges::lower_bound(labels.places, place);
   if (!labels.problem.empty() || found == labels.places.end() || *found != place) return "";
   const auto k = static_cast<size_t>(found - labels.places.begin());
@@ -51,14 +53,15 @@ std::string residue_rows(const LabelForm& form, const LabelledSample& one, bool 
   std::string csv;
   if (with_header) {
     csv = "id,chain,number,insertion,residue,prediction";
-    for (const std::string& name : form.classes) csv += "," + csv_field("p_" + name);
+    for (const std::string& name : form.classes) csv += "," + proteins::csv_field("p_" + name);
     csv += ",label\n";
   }
   for (size_t n = 0; n < one.sample.residues.size(); ++n) {
-    csv += csv_field(one.name) + "," + csv_field(one.chain) + "," + place_of(one.sample.residues[n]) + "," +
-           csv_field(prediction_of(form, one.predicted, n));
+    csv += proteins::csv_field(one.name) + "," + proteins::csv_field(one.chain) + "," +
+           place_of(one.sample.residues[n]) + "," +
+           proteins::csv_field(prediction_of(form, one.predicted, n));
     for (const std::string& field : probabilities_of(form, one.predicted, n)) csv += "," + field;
-    csv += "," + csv_field(right_at(form, one.labels, static_cast<int64_t>(n))) + "\n";
+    csv += "," + proteins::csv_field(right_at(form, one.labels, static_cast<int64_t>(n))) + "\n";
   }
   return csv;
 }
@@ -73,7 +76,7 @@ std::string pair_rows(const LabelledSample& one, bool with_header) {
   std::vector<Pair> pairs;
   for (uint32_t i = 0; i < residues.size(); ++i)
     for (uint32_t j = i + 1; j < residues.size(); ++j)
-      if (residues[j].position - residues[i].position >= kLeastApart)
+      if (residues[j].position - residues[i].position >= proteins::kLeastApart)
         pairs.push_back({i, j, one.predicted[i * residues.size() + j]});
   std::ranges::stable_sort(pairs, Falling(), &Pair::log_odds);
   pairs.resize(std::min(pairs.size(), kPerResidue * residues.size()));
@@ -86,8 +89,9 @@ std::string pair_rows(const LabelledSample& one, bool with_header) {
     const bool has_both = is_known && residues[pair.i].has_frame() && residues[pair.j].has_frame();
     const bool is_contact =
         has_both && std::ranges::binary_search(one.labels.contacts, std::pair(pair.i, pair.j));
-    csv += csv_field(one.name) + "," + csv_field(one.chain) + "," + place_of(residues[pair.i]) + "," +
-           place_of(residues[pair.j]) + "," + decimal(probability(pair.log_odds), kProbabilityDigits) + "," +
+    csv += proteins::csv_field(one.name) + "," + proteins::csv_field(one.chain) + "," +
+           place_of(residues[pair.i]) + "," + place_of(residues[pair.j]) + "," +
+           figures::decimal(probability(pair.log_odds), kProbabilityDigits) + "," +
            (has_both ? is_contact ? "1" : "0" : "") + "\n";
   }
   return csv;
@@ -108,16 +112,17 @@ std::vector<std::string> label_columns(const LabelForm& form) {
 
 std::vector<std::string> label_row(const LabelForm& form, const LabelledSample& one) {
   const auto& residues = one.sample.residues;
-  const auto known = std::ranges::count_if(
-      residues, [](const Residue& residue) { return residue.amino_acid < kAminoAcidCount; });
+  const auto known = std::ranges::count_if(residues, [](const residues::Residue& residue) {
+    return residue.amino_acid < residues::kAminoAcidCount;
+  });
   std::vector<std::string> fields{std::to_string(residues.size()), std::to_string(known)};
   if (form.of == Of::kPairs) {
     double expected = 0;
     for (size_t i = 0; i < residues.size(); ++i)
       for (size_t j = i + 1; j < residues.size(); ++j)
-        if (residues[j].position - residues[i].position >= kLeastApart)
+        if (residues[j].position - residues[i].position >= proteins::kLeastApart)
           expected += probability(one.predicted[i * residues.size() + j]);
-    fields.push_back(decimal(expected, 1));
+    fields.push_back(figures::decimal(expected, 1));
   }
   if (form.of == Of::kResidues && are_letters(form)) {
     std::string letters;
@@ -141,7 +146,7 @@ std::string contact_picture(const LabelledSample& one) {
   const size_t length = residues.size(), block = (length + kMostCells - 1) / kMostCells,
                cells = (length + block - 1) / block;
   const bool is_known = one.labels.problem.empty();
-  HeatMap map{
+  figures::HeatMap map{
       .title = one.name + ": contacts" +
                (block > 1 ? ", the likeliest of each " + std::to_string(block) + " x " +
                                 std::to_string(block) + " pairs"
@@ -162,14 +167,14 @@ std::string contact_picture(const LabelledSample& one) {
   };
   for (size_t i = 0; i < length; ++i)
     for (size_t j = i + 1; j < length; ++j) {
-      if (residues[j].position - residues[i].position < kLeastApart) continue;
+      if (residues[j].position - residues[i].position < proteins::kLeastApart) continue;
       const double value = probability(one.predicted[i * length + j]);
       raise(i, j, value);
       if (!is_known) raise(j, i, value);
     }
   if (is_known)
     for (const auto& [i, j] : one.labels.contacts) raise(j, i, 1);
-  return draw(map);
+  return figures::draw(map);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

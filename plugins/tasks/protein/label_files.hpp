@@ -9,13 +9,15 @@
 #include "plugins/data/proteins/sample.hpp"
 #include "plugins/models/protein/label_head.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
+
+using pipeline::protein::LabelForm;
 
 // A sample of one chain, and what a model says of it: LabelHead::told().
 struct LabelledSample {
-  const Sample& sample;
+  const proteins::Sample& sample;
   std::string name, chain;
-  SampleLabels labels;  // what is right, where the data has it
+  proteins::SampleLabels labels;  // what is right, where the data has it
   std::span<const float> predicted;
 };
 
@@ -33,4 +35,4 @@ std::string label_rows(const LabelForm& form, const LabelledSample& one, bool wi
 // Probabilities above the diagonal, and what is right below it.
 std::string contact_picture(const LabelledSample& one);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -13,14 +13,15 @@
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/scores/labels/labels.hpp"
 #include "plugins/scores/figures/heat_map.hpp"
+#include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/labels/labels.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 constexpr std::string_view kConfusion = "confusion/";
-constexpr int64_t kLongRange = 24;  // positions apart (CASP)
 
 // Labels of all samples, laid end to end.
 struct Rows {
@@ -75,7 +76,7 @@ class Teller {
     const std::optional<double> value = figure(up_to(rows_.size()));
     const bool has_interval = is_full_ && cost <= kMostSorted;
     return tell(name, PL_BETTER_HIGHER, value,
-                value && has_interval ? resampled(rows_.clusters, figure) : std::nullopt);
+                value && has_interval ? intervals::resampled(rows_.clusters, figure) : std::nullopt);
   }
   std::string sums(const char* name, uint32_t better, const SumsByCluster& by_cluster,
                    const FigureOfSums& figure) const {
@@ -84,11 +85,12 @@ class Teller {
     for (const auto& [cluster, one] : by_cluster) all.push_back(&one), clusters.push_back(cluster);
     const bool has_interval = is_full_ && !all.empty() && all.size() * all.front()->size() <= kMostAdded;
     const auto of = [&](std::span<const size_t> which) { return std::optional(figure(added(all, which))); };
-    return tell(name, better, of(up_to(all.size())), has_interval ? resampled(clusters, of) : std::nullopt);
+    return tell(name, better, of(up_to(all.size())),
+                has_interval ? intervals::resampled(clusters, of) : std::nullopt);
   }
   std::string head(const char* noun) const {
     const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
-    return counted(rows_.size(), noun) + " in " + counted(clusters.size(), "cluster") +
+    return proteins::counted(rows_.size(), noun) + " in " + proteins::counted(clusters.size(), "cluster") +
            (clusters.size() < 2 ? ": too few for intervals" : "; 95% intervals over these:");
   }
   bool is_full() const { return is_full_; }
@@ -97,13 +99,14 @@ class Teller {
   static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
 
   std::string tell(const char* name, uint32_t better, const std::optional<double>& value,
-                   const std::optional<Bounds>& bounds) const {
+                   const std::optional<intervals::Bounds>& bounds) const {
     if (!value) return "none";
     sink_.figure(name, *value, better);
-    if (!bounds) return decimal(*value);
+    if (!bounds) return figures::decimal(*value);
     sink_.figure(std::string(name) + "_low", bounds->low, better);
     sink_.figure(std::string(name) + "_high", bounds->high, better);
-    return decimal(*value) + " [" + decimal(bounds->low) + ", " + decimal(bounds->high) + "]";
+    return figures::decimal(*value) + " [" + figures::decimal(bounds->low) + ", " +
+           figures::decimal(bounds->high) + "]";
   }
 
   const Rows& rows_;
@@ -117,7 +120,8 @@ std::vector<double> column(const Rows& rows, std::span<const size_t> which, size
   return values;
 }
 
-void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& report, const ReportSink& sink) {
+void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Report& report,
+                  const ReportSink& sink) {
   const Teller tell(rows, report, sink);
   enum Sum : size_t { kCount, kSquares, kAbsolute, kSquaresOfMean, kSumCount };
   SumsByCluster by_cluster;
@@ -142,9 +146,11 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
   };
   using Values = std::vector<double>;
   const std::string ranks = tell.ranks(
-      "spearman", correlation([](const Values& a, const Values& b) { return spearman(a, b); }), rows.size());
+      "spearman", correlation([](const Values& a, const Values& b) { return labels::spearman(a, b); }),
+      rows.size());
   const std::string linear = tell.ranks(
-      "pearson", correlation([](const Values& a, const Values& b) { return pearson(a, b); }), rows.size());
+      "pearson", correlation([](const Values& a, const Values& b) { return labels::pearson(a, b); }),
+      rows.size());
   const std::string square = tell.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
                     absolute = tell.sums("mae", PL_BETTER_LOWER, by_cluster,
                                          [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
@@ -159,28 +165,28 @@ void tell_numbers(const Rows& rows, const LabelScale& scale, const Report& repor
 }
 
 // Right classes by predicted ones, as a table and a picture.
-void show_confusion(const Confusion& confusion, const std::vector<std::string>& classes,
+void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
                     const ReportSink& sink) {
   constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
   const bool by_number =
       std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
   std::string csv = "right";
-  for (const std::string& name : classes) csv += "," + csv_field(name);
+  for (const std::string& name : classes) csv += "," + proteins::csv_field(name);
   csv += "\n";
-  HeatMap map{.title = by_number
-                           ? "What is right, and what is predicted; classes in the order of confusion.csv"
-                           : "What is right, and what is predicted",
-              .low = 0,
-              .high = 1,
-              .low_label = "0 of the right class",
-              .high_label = "all of it",
-              .row_title = "right",
-              .column_title = "predicted"};
+  figures::HeatMap map{
+      .title = by_number ? "What is right, and what is predicted; classes in the order of confusion.csv"
+                         : "What is right, and what is predicted",
+      .low = 0,
+      .high = 1,
+      .low_label = "0 of the right class",
+      .high_label = "all of it",
+      .row_title = "right",
+      .column_title = "predicted"};
   for (size_t right = 0; right < classes.size(); ++right) {
-    csv += csv_field(classes[right]);
+    csv += proteins::csv_field(classes[right]);
     double all = 0;
     for (size_t k = 0; k < classes.size(); ++k) {
-      csv += "," + decimal(confusion.of(right, k), 0);
+      csv += "," + figures::decimal(confusion.of(right, k), 0);
       all += confusion.of(right, k);
     }
     csv += "\n";
@@ -190,7 +196,7 @@ void show_confusion(const Confusion& confusion, const std::vector<std::string>& 
       map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
   }
   sink.file("confusion.csv", csv);
-  if (classes.size() <= kMostShown) sink.file("confusion.svg", draw(map));
+  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
 }
 
 // Of each cluster; where there are no rows, of all values together.
@@ -211,14 +217,14 @@ SumsByCluster confusions(const Rows& rows, const Report& report, size_t classes)
   return by_cluster;
 }
 
-void tell_classes(const Rows& rows, const Labels& labels, const LabelScale& scale, const Report& report,
-                  const ReportSink& sink) {
+void tell_classes(const Rows& rows, const proteins::Labels& labels, const proteins::LabelScale& scale,
+                  const Report& report, const ReportSink& sink) {
   const Teller tell(rows, report, sink);
   const size_t classes = scale.classes.size();
   const SumsByCluster by_cluster = confusions(rows, report, classes);
   if (by_cluster.empty()) return;
   const auto confusion = [&](const Sums& sums) {
-    Confusion counts(classes);
+    labels::Confusion counts(classes);
     counts.counts = sums;
     return counts;
   };
@@ -231,28 +237,29 @@ void tell_classes(const Rows& rows, const Labels& labels, const LabelScale& scal
     for (size_t k = classes == 2 ? 1 : 0; k < classes; ++k) {
       std::vector<uint8_t> is;
       for (const size_t row : which) is.push_back(static_cast<size_t>(rows.of(row, 0)) == k ? 1 : 0);
-      const std::optional<double> one = area_under_roc(column(rows, which, 1 + k), is);
+      const std::optional<double> one = labels::area_under_roc(column(rows, which, 1 + k), is);
       if (one) sum += *one, there += 1;
     }
     return there == 0 ? std::nullopt : std::optional(sum / there);
   };
   const std::string accuracy = tell.sums("accuracy", PL_BETTER_HIGHER, by_cluster,
-                                         of([](const Confusion&c) { return c.accuracy(); })),
+                                         of([](const labels::Confusion&c) { return c.accuracy(); })),
                     mcc = tell.sums("mcc", PL_BETTER_HIGHER, by_cluster,
-                                    of([](const Confusion&c) { return c.mcc(); })),
+                                    of([](const labels::Confusion&c) { return c.mcc(); })),
                     f1 = tell.sums("macro_f1", PL_BETTER_HIGHER, by_cluster,
-                                   of([](const Confusion&c) { return c.macro_f1(); }));
+                                   of([](const labels::Confusion&c) { return c.macro_f1(); }));
   const std::string roc = rows.size() == 0 ? "" : tell.ranks("auroc", area, rows.size() * classes);
   const std::optional<size_t> usual = scale.number_of(scale.usual);
-  const std::string guess =
-      !usual ? "" : tell.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster, of([&](const Confusion& c) {
-                                double is = 0, all = 0;
-                                for (size_t k = 0; k < c.counts.size(); ++k) {
-                                  all += c.counts[k];
-                                  is += k / classes == *usual ? c.counts[k] : 0;
-                                }
-                                return is / all;
-                              }));
+  const std::string guess = !usual ? ""
+                                   : tell.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster,
+                                               of([&](const labels::Confusion& c) {
+                                                 double is = 0, all = 0;
+                                                 for (size_t k = 0; k < c.counts.size(); ++k) {
+                                                   all += c.counts[k];
+                                                   is += k / classes == *usual ? c.counts[k] : 0;
+                                                 }
+                                                 return is / all;
+                                               }));
   if (!tell.is_full()) return;
   const std::string head =
       rows.size() == 0 ? "of evaluations added up, without intervals:" : tell.head("label");
@@ -268,7 +275,7 @@ void tell_classes(const Rows& rows, const Labels& labels, const LabelScale& scal
 
 void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sink) {
   const Teller tell(rows, report, sink);
-  const auto mean = [&](ContactFigure figure) -> Figure {
+  const auto mean = [&](labels::ContactFigure figure) -> Figure {
     return [&rows, figure](std::span<const size_t> which) -> std::optional<double> {
       double sum = 0, count = 0;
       for (const size_t row : which)
@@ -276,27 +283,29 @@ void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sin
       return count == 0 ? std::nullopt : std::optional(sum / count);
     };
   };
-  const auto told = [&](const char* name, ContactFigure figure) {
+  const auto told = [&](const char* name, labels::ContactFigure figure) {
     return tell.ranks(name, mean(figure), rows.size());
   };
   // One by one, in the order in which they are shown.
-  const std::string all_l = told("precision_at_L", kTopL), all_l2 = told("precision_at_L2", kTopL2),
-                    all_l5 = told("precision_at_L5", kTopL5),
-                    nearest = told("nearest_precision_at_L", kNearestL),
-                    long_l = told("long_precision_at_L", kLongL),
-                    long_l2 = told("long_precision_at_L2", kLongL2),
-                    long_l5 = told("long_precision_at_L5", kLongL5), area = told("auroc", kArea);
+  const std::string all_l = told("precision_at_L", labels::kTopL),
+                    all_l2 = told("precision_at_L2", labels::kTopL2),
+                    all_l5 = told("precision_at_L5", labels::kTopL5),
+                    nearest = told("nearest_precision_at_L", labels::kNearestL),
+                    long_l = told("long_precision_at_L", labels::kLongL),
+                    long_l2 = told("long_precision_at_L2", labels::kLongL2),
+                    long_l5 = told("long_precision_at_L5", labels::kLongL5),
+                    area = told("auroc", labels::kArea);
   if (!tell.is_full()) return;
   sink.text(tell.head("chain") + "\n  precision of the likeliest pairs at least " +
-            std::to_string(kLeastApart) + " apart: L " + all_l + "  L/2 " + all_l2 + "  L/5 " + all_l5 +
-            "  (of the L nearest along the chain: " + nearest + ")\n  at least " +
-            std::to_string(kLongRange) + " apart: L " + long_l + "  L/2 " + long_l2 + "  L/5 " + long_l5 +
-            "\n  area under the ROC curve " + area);
+            std::to_string(proteins::kLeastApart) + " apart: L " + all_l + "  L/2 " + all_l2 + "  L/5 " +
+            all_l5 + "  (of the L nearest along the chain: " + nearest + ")\n  at least " +
+            std::to_string(labels::kLongRange) + " apart: L " + long_l + "  L/2 " + long_l2 + "  L/5 " +
+            long_l5 + "\n  area under the ROC curve " + area);
 }
 
 }  // namespace
 
-void send_confusion(const EvaluationSink& sink, const Confusion& confusion) {
+void send_confusion(const EvaluationSink& sink, const labels::Confusion& confusion) {
   for (size_t k = 0; k < confusion.counts.size(); ++k)
     if (confusion.counts[k] > 0)
       sink.value(std::string(kConfusion) + std::to_string(k), confusion.counts[k], 1);
@@ -325,49 +334,9 @@ LabelRecord LabelRecord::unpack(std::string_view bytes) {
   return record;
 }
 
-std::vector<float> contact_figures(std::span<const float> log_odds, std::span<const uint8_t> labels,
-                                   std::span<const int64_t> positions) {
-  struct Pair {
-    float score;
-    int64_t apart;
-    bool is_contact;
-  };
-  const size_t length = positions.size();
-  std::vector<Pair> pairs;
-  for (size_t i = 0; i < length; ++i)
-    for (size_t j = i + 1; j < length; ++j)
-      if (const uint8_t label = labels[i * length + j]; label != kNoPair)
-        pairs.push_back({log_odds[i * length + j], positions[j] - positions[i], label == kContact});
-  std::vector<float> figures(kContactFigures, std::numeric_limits<float>::quiet_NaN());
-  std::vector<double> scores;
-  std::vector<uint8_t> are;
-  for (const Pair& pair : pairs) {
-    scores.push_back(static_cast<double>(pair.score));
-    are.push_back(pair.is_contact ? 1 : 0);
-  }
-  figures[kArea] =
-      static_cast<float>(area_under_roc(scores, are).value_or(std::numeric_limits<double>::quiet_NaN()));
-  const auto set = [&](ContactFigure figure, size_t part) {
-    const size_t most = std::min(pairs.size(), std::max<size_t>(length / part, 1));
-    const bool has_contacts = std::ranges::any_of(pairs, &Pair::is_contact);
-    if (!has_contacts) return;
-    const auto contacts = std::count_if(pairs.begin(), pairs.begin() + static_cast<int64_t>(most),
-                                        [](const Pair& pair) { return pair.is_contact; });
-    figures[figure] = static_cast<float>(contacts) / static_cast<float>(most);
-  };
-  // Pairs with the same score stay in the order of the chain.
-  std::ranges::stable_sort(pairs, {}, &Pair::apart);
-  set(kNearestL, 1);
-  std::ranges::stable_sort(pairs, Falling(), &Pair::score);
-  set(kTopL, 1), set(kTopL2, 2), set(kTopL5, 5);
-  std::erase_if(pairs, [](const Pair& pair) { return pair.apart < kLongRange; });
-  set(kLongL, 1), set(kLongL2, 2), set(kLongL5, 5);
-  return figures;
-}
-
-void report_labels(const Labels& labels, const LabelScale& scale, const Report& report,
+void report_labels(const proteins::Labels& labels, const proteins::LabelScale& scale, const Report& report,
                    const ReportSink& sink) {
-  const size_t columns = labels.are_contacts()  ? size_t{kContactFigures}
+  const size_t columns = labels.are_contacts()  ? size_t{labels::kContactFigures}
                          : labels.are_numbers() ? size_t{1}
                                                 : 1 + scale.classes.size();
   const Rows rows(report, columns);
@@ -385,11 +354,11 @@ void report_labels(const Labels& labels, const LabelScale& scale, const Report& 
     tell_classes(rows, labels, scale, report, sink);
 }
 
-std::vector<Metric> label_metrics(const Labels& labels) {
+std::vector<Metric> label_metrics(const proteins::Labels& labels) {
   return {{.name = "loss",
            .help = labels.are_contacts() ? "cross-entropy per pair of residues, the mean over chains, in nats"
                    : labels.are_numbers() ? "squared error over the variance of the training data"
                                           : "cross-entropy per label, in nats"}};
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

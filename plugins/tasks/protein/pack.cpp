@@ -6,20 +6,22 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/residue.hpp"
 
-std::vector<int64_t> all_rows(const Sample& sample) {
+namespace pipeline::tasks::protein {
+
+std::vector<int64_t> all_rows(const proteins::Sample& sample) {
   std::vector<int64_t> rows(sample.residues.size());
   std::iota(rows.begin(), rows.end(), 0);
   return rows;
 }
 
-void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
-                 Geometry* shared) {
+void Packer::add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
+                 const proteins::Masking& masking, Geometry* shared) {
   const bool hides = packing_ == Packing::kHide;
   std::vector<uint8_t> hidden(hides ? sample.residues.size() : 0, 0);
   for (size_t n = 0; hides && n < rows.size(); ++n)
-    hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == kMaskToken ? 1 : 0;
+    hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == residues::kMaskToken ? 1 : 0;
   std::optional<Geometry> own;
   if (packing_ != Packing::kSequence && shared == nullptr)
     shared = &own.emplace(sample.residues, sample.chains, hidden);
@@ -28,7 +30,7 @@ void Packer::add(const Sample& sample, const std::vector<int64_t>& rows, const M
   };
   for (size_t n = 0; n < rows.size(); ++n) {
     const auto row = static_cast<size_t>(rows[n]);
-    const Residue& residue = sample.residues[row];
+    const residues::Residue& residue = sample.residues[row];
     if (masking.is_target[n] != 0) {
       batch_.target_rows.push_back(static_cast<int64_t>(tokens_.size()));
       targets_.push_back(residue.amino_acid);
@@ -54,8 +56,8 @@ PackedProteins Packer::finish() {
   batch_.positions = at::tensor(positions_, at::kLong);
   batch_.chains = at::tensor(chains_, at::kLong);
   if (packing_ != Packing::kSequence) {
-    batch_.frames = at::tensor(frames_, at::kFloat).view({rows, kFrameSize});
-    batch_.local = at::tensor(local_, at::kFloat).view({rows, kLocalFeatures});
+    batch_.frames = at::tensor(frames_, at::kFloat).view({rows, pipeline::protein::kFrameSize});
+    batch_.local = at::tensor(local_, at::kFloat).view({rows, pipeline::protein::kLocalFeatures});
     batch_.flags = at::tensor(flags_, at::kByte);
   }
   if (packing_ == Packing::kHide) {
@@ -67,12 +69,12 @@ PackedProteins Packer::finish() {
   return std::move(batch_);
 }
 
-Masking ScoredSample::pack(Packer& packer, const ScoringPass& pass) {
-  Masking masking = mask_group(sample_, groups_, pass);
+proteins::Masking ScoredSample::pack(Packer& packer, const proteins::ScoringPass& pass) {
+  proteins::Masking masking = proteins::mask_group(sample_, groups_, pass);
   std::vector<int64_t> rows(static_cast<size_t>(pass.count));
   std::iota(rows.begin(), rows.end(), pass.first);
   packer.add(sample_, rows, masking, geometry_ ? &*geometry_ : nullptr);
   return masking;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -4,19 +4,22 @@
 #include <optional>
 #include <vector>
 
+#include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/sample.hpp"
 #include "plugins/models/protein/geometry.hpp"
 #include "plugins/models/protein/protein_model.hpp"
-#include "plugins/data/proteins/masking.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
+
+using pipeline::protein::Geometry;
+using pipeline::protein::PackedProteins;
 
 // What a model sees of a structure: all that is there; not where masked residues are, which the batch says
 // beside it; or nothing.
 enum class Packing { kShow, kHide, kSequence };
 
 // Of the whole sample: what Packer::add() gets.
-std::vector<int64_t> all_rows(const Sample& sample);
+std::vector<int64_t> all_rows(const proteins::Sample& sample);
 
 // Builds a PackedProteins sample by sample.
 class Packer {
@@ -26,7 +29,7 @@ class Packer {
   // rows: which residues of the sample the model gets. The geometry is that of the whole sample, so that a
   // crop does not change what is near a residue. masking: of the rows. shared: the sample's geometry, where
   // it goes into several batches or places and nothing is hidden.
-  void add(const Sample& sample, const std::vector<int64_t>& rows, const Masking& masking,
+  void add(const proteins::Sample& sample, const std::vector<int64_t>& rows, const proteins::Masking& masking,
            Geometry* shared = nullptr);
   PackedProteins finish();
 
@@ -43,7 +46,7 @@ class Packer {
 class ScoredSample {
  public:
   // groups: see scoring_groups_of(). Where coordinates are hidden the geometry is another one in each pass.
-  ScoredSample(Sample sample, ScoringGroups groups, Packing packing)
+  ScoredSample(proteins::Sample sample, proteins::ScoringGroups groups, Packing packing)
       : sample_(std::move(sample)), groups_(std::move(groups)) {
     if (packing == Packing::kShow)
       geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
@@ -52,12 +55,12 @@ class ScoredSample {
   ScoredSample& operator=(const ScoredSample&) = delete;
 
   // Packs the residues of the pass and gives back how they are masked.
-  Masking pack(Packer& packer, const ScoringPass& pass);
+  proteins::Masking pack(Packer& packer, const proteins::ScoringPass& pass);
 
  private:
-  const Sample sample_;
-  const ScoringGroups groups_;
+  const proteins::Sample sample_;
+  const proteins::ScoringGroups groups_;
   std::optional<Geometry> geometry_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

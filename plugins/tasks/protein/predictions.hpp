@@ -6,20 +6,21 @@
 #include <vector>
 
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 struct Predicted {
-  const Sample& sample;
+  const proteins::Sample& sample;
   std::vector<std::string> chain_names;  // by number of the chain
   std::vector<float> log_p;              // (residues, 20): each with its residue masked
 };
 
 // Of a row: number, insertion code, letter.
-inline std::string place_of(const Residue& residue) {
+inline std::string place_of(const residues::Residue& residue) {
   return std::to_string(residue.number) + "," +
          (residue.insertion == ' ' ? "" : std::string(1, residue.insertion)) + "," +
-         letter_of(residue.amino_acid);
+         residues::letter_of(residue.amino_acid);
 }
 
 // A row per residue: chain, number, insertion code, residue, its probability, the `top` likeliest amino acids
@@ -42,4 +43,4 @@ struct Summary {
 };
 Summary summarize(const Predicted& predicted);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

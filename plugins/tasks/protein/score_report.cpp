@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/heat_map.hpp"
+#include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/intervals/mean.hpp"
 #include "plugins/tasks/protein/scores.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 // What report() was given, put in order.
@@ -20,7 +22,8 @@ struct Values {
   std::map<std::string, ScoreSums, std::less<>> clusters;
   std::set<int> folds;
   int fold_count = 0;
-  std::array<std::array<double, kAminoAcidCount>, kAminoAcidCount> confusion{};  // [right][predicted]
+  std::array<std::array<double, residues::kAminoAcidCount>, residues::kAminoAcidCount>
+      confusion{};  // [right][predicted]
 
   explicit Values(std::span<const EvaluationValue> values) {
     for (const EvaluationValue& value : values) {
@@ -36,7 +39,7 @@ struct Values {
         cluster.of[static_cast<size_t>(sum - kSumTexts.begin())] = value.sum;
         cluster.count = value.weight;
       } else if (begins_with("confusion/")) {
-        confusion[kAminoAcids.find(name[0])][kAminoAcids.find(name[1])] = value.sum;
+        confusion[residues::kAminoAcids.find(name[0])][residues::kAminoAcids.find(name[1])] = value.sum;
       } else if (begins_with("fold/")) {
         folds.insert(std::stoi(std::string(name)));
         fold_count = std::max(fold_count, std::stoi(std::string(name.substr(name.find('/') + 1))));
@@ -52,7 +55,7 @@ struct Values {
 
 // A mean over residues of one sum, or of one less another; of losses its exponential may be what is looked
 // at.
-struct Figure {
+struct ScoreFigure {
   const char* name;
   SumName sum;
   std::optional<SumName> less;
@@ -61,27 +64,27 @@ struct Figure {
   double shown(double mean) const { return exponential ? std::exp(mean) : mean; }
   double of(const ScoreSums& cluster) const { return cluster.of[sum] - (less ? cluster.of[*less] : 0); }
 };
-constexpr std::array kFigures{Figure{"accuracy", kAccuracy, {}, false}, Figure{"top3", kTop3, {}, false},
-                              Figure{"perplexity", kLoss, {}, true},
-                              Figure{"accuracy_gain", kAccuracy, kMajority, false},
-                              Figure{"perplexity_ratio", kLoss, kBackground, true}};
-constexpr Figure kMajorityAccuracy{"majority_accuracy", kMajority, {}, false},
+constexpr std::array kFigures{
+    ScoreFigure{"accuracy", kAccuracy, {}, false}, ScoreFigure{"top3", kTop3, {}, false},
+    ScoreFigure{"perplexity", kLoss, {}, true}, ScoreFigure{"accuracy_gain", kAccuracy, kMajority, false},
+    ScoreFigure{"perplexity_ratio", kLoss, kBackground, true}};
+constexpr ScoreFigure kMajorityAccuracy{"majority_accuracy", kMajority, {}, false},
     kBackgroundPerplexity{"background_perplexity", kBackground, {}, true};
 
 struct Estimate {
   double value;
-  std::optional<Interval> interval;
+  std::optional<intervals::Interval> interval;
 };
 
-Estimate estimate(const Figure& figure, const Values& values) {
-  std::vector<Part> parts;
+Estimate estimate(const ScoreFigure& figure, const Values& values) {
+  std::vector<intervals::Part> parts;
   double sum = 0, weight = 0;
   for (const auto& [key, cluster] : values.clusters) {
     parts.push_back({figure.of(cluster), cluster.count});
     sum += parts.back().sum;
     weight += parts.back().weight;
   }
-  std::optional<Interval> interval = interval_of_mean(parts);
+  std::optional<intervals::Interval> interval = intervals::interval_of_mean(parts);
   if (interval) interval = {figure.shown(interval->low), figure.shown(interval->high)};
   if (interval && !figure.exponential && !figure.less)
     interval = {std::max(interval->low, 0.0), std::min(interval->high, 1.0)};  // a share
@@ -93,9 +96,10 @@ std::string right_aligned(const std::string& text, size_t width) {
 }
 
 std::string shown(const Estimate& estimate) {
-  return decimal(estimate.value) + (estimate.interval ? " [" + decimal(estimate.interval->low) + ", " +
-                                                            decimal(estimate.interval->high) + "]"
-                                                      : std::string());
+  return figures::decimal(estimate.value) + (estimate.interval
+                                                 ? " [" + figures::decimal(estimate.interval->low) + ", " +
+                                                       figures::decimal(estimate.interval->high) + "]"
+                                                 : std::string());
 }
 
 // What both guesses are called.
@@ -108,7 +112,7 @@ constexpr Guesses kFromTrainingData{"most frequent amino acid", "training freque
 
 // Frequencies of no training data are the same for all (Dataset::frequencies).
 const Guesses& guesses(const Values& values) {
-  const double alike = std::log(static_cast<double>(kAminoAcidCount));
+  const double alike = std::log(static_cast<double>(residues::kAminoAcidCount));
   const bool is_uniform = std::ranges::all_of(values.clusters, [&](const auto& cluster) {
     const ScoreSums& sums = cluster.second;
     return std::abs(sums.of[kBackground] - sums.count * alike) <= 1e-9 * sums.count;
@@ -119,7 +123,7 @@ const Guesses& guesses(const Values& values) {
 // Figures with intervals, and lines that say how they stand to the guesses.
 std::string figures(const Values& values, const ReportSink& sink) {
   std::vector<Estimate> all;
-  for (const Figure& figure : kFigures) {
+  for (const ScoreFigure& figure : kFigures) {
     const Estimate& one = all.emplace_back(estimate(figure, values));
     const std::string name = figure.name;
     const uint32_t better = figure.exponential ? PL_BETTER_LOWER : PL_BETTER_HIGHER;
@@ -129,14 +133,15 @@ std::string figures(const Values& values, const ReportSink& sink) {
     sink.figure(name + "_high", one.interval->high, better);
   }
   const size_t clusters = values.clusters.size();
-  std::string text = decimal(values.residues(), 0) + " masked residues of " + std::to_string(clusters) +
+  std::string text = figures::decimal(values.residues(), 0) + " masked residues of " +
+                     std::to_string(clusters) +
                      (clusters == 1 ? " cluster of similar sequences: too few for intervals"
                                     : " clusters of similar sequences; 95% intervals over these:");
   const Guesses& called = guesses(values);
   text += "\n  accuracy " + shown(all[0]) + "  (" + called.accuracy + ": " +
-          decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
+          figures::decimal(estimate(kMajorityAccuracy, values).value) + ")  top 3 " + shown(all[1]);
   text += "\n  perplexity " + shown(all[2]) + "  (" + called.perplexity + ": " +
-          decimal(estimate(kBackgroundPerplexity, values).value) + ")";
+          figures::decimal(estimate(kBackgroundPerplexity, values).value) + ")";
   const bool beats_both = all[3].interval && all[3].interval->low > 0 && all[4].interval->high < 1;
   const bool loses_to_both = all[3].interval && all[3].interval->high < 0 && all[4].interval->low > 1;
   text += std::string("\n  accuracy over ") + called.accuracy_over + " " + shown(all[3]) +
@@ -158,16 +163,17 @@ std::string missing_folds(const Values& values) {
 }
 
 std::string mistaken_for(size_t amino_acid, double share) {
-  return share > 0 ? std::string("  ") + kAminoAcids[amino_acid] + " " + decimal(share) : "";
+  return share > 0 ? std::string("  ") + residues::kAminoAcids[amino_acid] + " " + figures::decimal(share)
+                   : "";
 }
 
 // Recall, precision and the usual mistake of each amino acid.
 std::string by_amino_acid(const Values& values) {
   std::string text = "amino acid   masked  recall  precision  mostly mistaken for";
-  for (size_t right = 0; right < kAminoAcidCount; ++right) {
+  for (size_t right = 0; right < residues::kAminoAcidCount; ++right) {
     double masked = 0, predicted = 0;
     size_t mistake = right;
-    for (size_t other = 0; other < kAminoAcidCount; ++other) {
+    for (size_t other = 0; other < residues::kAminoAcidCount; ++other) {
       masked += values.confusion[right][other];
       predicted += values.confusion[other][right];
       if (other != right &&
@@ -176,9 +182,10 @@ std::string by_amino_acid(const Values& values) {
     }
     if (masked == 0) continue;
     const double correct = values.confusion[right][right];
-    text += std::string("\n  ") + kAminoAcids[right] + right_aligned(decimal(masked, 0), 16) +
-            right_aligned(decimal(correct / masked), 8) +
-            right_aligned(predicted > 0 ? decimal(correct / predicted) : "-", 11) +
+    text += std::string("\n  ") + residues::kAminoAcids[right] +
+            right_aligned(figures::decimal(masked, 0), 16) +
+            right_aligned(figures::decimal(correct / masked), 8) +
+            right_aligned(predicted > 0 ? figures::decimal(correct / predicted) : "-", 11) +
             mistaken_for(mistake, values.confusion[right][mistake] / masked);
   }
   return text;
@@ -186,33 +193,33 @@ std::string by_amino_acid(const Values& values) {
 
 std::string confusion_table(const Values& values) {
   std::string csv = "right";
-  for (const char letter : kAminoAcids) csv += std::string(",") + letter;
+  for (const char letter : residues::kAminoAcids) csv += std::string(",") + letter;
   csv += "\n";
-  for (size_t right = 0; right < kAminoAcidCount; ++right) {
-    csv += kAminoAcids[right];
-    for (const double count : values.confusion[right]) csv += "," + decimal(count, 0);
+  for (size_t right = 0; right < residues::kAminoAcidCount; ++right) {
+    csv += residues::kAminoAcids[right];
+    for (const double count : values.confusion[right]) csv += "," + figures::decimal(count, 0);
     csv += "\n";
   }
   return csv;
 }
 
 std::string confusion_picture(const Values& values) {
-  HeatMap map{.title = "Masked residues: what is right, and what is predicted",
-              .low = 0,
-              .high = 0.5,
-              .low_label = "0 of the residues",
-              .high_label = "half of them or more",
-              .row_title = "right",
-              .column_title = "predicted"};
-  for (size_t right = 0; right < kAminoAcidCount; ++right) {
-    map.rows.emplace_back(1, kAminoAcids[right]);
-    map.columns.emplace_back(1, kAminoAcids[right]);
+  figures::HeatMap map{.title = "Masked residues: what is right, and what is predicted",
+                       .low = 0,
+                       .high = 0.5,
+                       .low_label = "0 of the residues",
+                       .high_label = "half of them or more",
+                       .row_title = "right",
+                       .column_title = "predicted"};
+  for (size_t right = 0; right < residues::kAminoAcidCount; ++right) {
+    map.rows.emplace_back(1, residues::kAminoAcids[right]);
+    map.columns.emplace_back(1, residues::kAminoAcids[right]);
     double masked = 0;
     for (const double count : values.confusion[right]) masked += count;
     for (const double count : values.confusion[right])
       map.values.push_back(masked > 0 ? count / masked : std::nan(""));
   }
-  return draw(map);
+  return figures::draw(map);
 }
 
 }  // namespace
@@ -227,4 +234,4 @@ void report_scores(std::span<const EvaluationValue> sent, const ReportSink& sink
   sink.file("confusion.svg", confusion_picture(values));
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -7,27 +7,9 @@
 #include <cstdio>
 #include <string>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/alphabet.hpp"
 
-double t_quantile(size_t degrees_of_freedom) {
-  constexpr std::array kFew{12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281};
-  if (degrees_of_freedom <= kFew.size()) return kFew[degrees_of_freedom - 1];
-  // Abramowitz and Stegun 1964, 26.7.5: an expansion about the normal distribution's quantile.
-  const double z = 1.959964, n = static_cast<double>(degrees_of_freedom), z3 = z * z * z, z5 = z3 * z * z,
-               z7 = z5 * z * z;
-  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
-         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
-}
-
-std::optional<Interval> interval_of_mean(std::span<const Part> parts) {
-  double sum = 0, weight = 0, squares = 0;
-  for (const Part& part : parts) sum += part.sum, weight += part.weight;
-  if (parts.size() < 2 || weight <= 0) return std::nullopt;
-  const double mean = sum / weight, clusters = static_cast<double>(parts.size());
-  for (const Part& part : parts) squares += std::pow(part.sum - mean * part.weight, 2);
-  const double half = t_quantile(parts.size() - 1) * std::sqrt(squares * clusters / (clusters - 1)) / weight;
-  return Interval{mean - half, mean + half};
-}
+namespace pipeline::tasks::protein {
 
 void Scores::add(const Target& target, LogProbabilities predicted) {
   const float right = predicted[target.amino_acid];
@@ -66,7 +48,8 @@ void Scores::send(const EvaluationSink& sink, bool details) const {
     send_sums(group, sums);
   }
   for (const auto& [pair, count] : confusion_)
-    sink.value(std::string("confusion/") + letter_of(pair.first) + letter_of(pair.second), count, 1);
+    sink.value(std::string("confusion/") + residues::letter_of(pair.first) + residues::letter_of(pair.second),
+               count, 1);
 }
 
 std::vector<Metric> Scores::metrics() {
@@ -87,4 +70,4 @@ std::vector<Metric> Scores::metrics() {
            .aggregate = PL_AGGREGATE_EXP_MEAN}};
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

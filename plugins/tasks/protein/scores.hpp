@@ -13,31 +13,12 @@
 #include <vector>
 
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
-namespace pipeline::protein {
-
-// 95% intervals of means over parts that are not independent: residues of similar proteins are alike, whole
-// clusters of them are not.
-
-// What one cluster adds to a mean: sum and weight.
-struct Part {
-  double sum, weight;
-};
-
-struct Interval {
-  double low, high;
-};
-
-// Of (sum of sums) / (sum of weights), as a ratio estimate over clusters of unequal sizes, with Student's t
-// for as many clusters less one (Cochran 1977, Sampling Techniques, chapters 6 and 9). With few clusters it
-// is as wide as that deserves; of one cluster nothing can be said.
-std::optional<Interval> interval_of_mean(std::span<const Part> parts);
-
-// The 97.5% quantile of Student's t distribution.
-double t_quantile(size_t degrees_of_freedom);
+namespace pipeline::tasks::protein {
 
 // The log-probabilities of the twenty amino acids at one masked residue.
-using LogProbabilities = std::span<const float, kAminoAcidCount>;
+using LogProbabilities = std::span<const float, residues::kAminoAcidCount>;
 
 struct Target {
   uint8_t amino_acid;  // the right one
@@ -63,7 +44,7 @@ struct Fold {
 class Scores {
  public:
   // fold: that of the targets, for the report; none where they are of no fold.
-  Scores(const Frequencies& background, std::optional<Fold> fold = {})
+  Scores(const proteins::Frequencies& background, std::optional<Fold> fold = {})
       : background_(background), fold_(fold) {}
 
   void add(const Target& target, LogProbabilities predicted);
@@ -73,7 +54,7 @@ class Scores {
   static std::vector<Metric> metrics();
 
  private:
-  const Frequencies& background_;
+  const proteins::Frequencies& background_;
   const std::optional<Fold> fold_;
   ScoreSums all_;
   std::map<uint64_t, ScoreSums> clusters_;
@@ -85,4 +66,4 @@ class Scores {
 // says which are missing.
 void report_scores(std::span<const EvaluationValue> values, const ReportSink& sink);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -6,20 +6,21 @@
 #include <ATen/core/Tensor.h>
 
 #include "adapters/freeze.hpp"
+#include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/encoder/esm2.hpp"
 #include "plugins/models/encoder/esmc.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
-#include "plugins/tasks/protein/scores.hpp"
-#include "plugins/data/proteins/masking.hpp"
 #include "plugins/tasks/protein/pack.hpp"
+#include "plugins/tasks/protein/scores.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 void ProteinTask::open_dataset() {
   const auto check = [this](const char* key, const std::filesystem::path& path) {
-    if (const std::string problem = problem_of(path); !problem.empty()) config_error(key, problem);
+    if (const std::string problem = proteins::problem_of(path); !problem.empty()) config_error(key, problem);
   };
   const uint32_t purpose = run().purpose;
   if (purpose != PL_PURPOSE_EXPORT) {  // reads no data
@@ -29,7 +30,7 @@ void ProteinTask::open_dataset() {
     if (is_needed) check(config().path_key(), config().path());
     check("test_path", config().test_path);
     check("split.list", config().split.list);
-    if (sees_structure() && !config().test_path.empty() && are_sequences(config().test_path))
+    if (sees_structure() && !config().test_path.empty() && proteins::are_sequences(config().test_path))
       config_error("test_path", concat("is sequences, which have no structure: task.model = \"",
                                        config().kind, "\" needs structures"));
   }
@@ -49,7 +50,7 @@ void ProteinTask::open_data() {
   for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
     if (!is_scored(split) || dataset_->size(split) == 0) continue;
     list_passes(split);
-    scored += concat(scored.empty() ? "" : ", ", name_of(split), " in ", sample_count(split));
+    scored += concat(scored.empty() ? "" : ", ", proteins::name_of(split), " in ", sample_count(split));
   }
   // What the host counts as samples in an evaluation, and sets evaluate.max_samples against.
   if (!scored.empty())
@@ -58,30 +59,33 @@ void ProteinTask::open_data() {
 }
 
 // By what the sample is, so that its neighbours in the folder do not matter.
-ScoringGroups ProteinTask::groups_of(const Sample& sample, Split split, uint64_t id) const {
+proteins::ScoringGroups ProteinTask::groups_of(const proteins::Sample& sample, Split split,
+                                               uint64_t id) const {
   const bool predicts = run().purpose == PL_PURPOSE_PREDICT;
   const int64_t wanted = predicts ? config().predict.maskings : 0;
-  const uint64_t most = wanted > 0 ? static_cast<uint64_t>(wanted) : scoring_groups(config().mask_ratio);
-  return scoring_groups_of(sample, most, context().seed("score", dataset_->key(split, id)), predicts);
+  const uint64_t most =
+      wanted > 0 ? static_cast<uint64_t>(wanted) : proteins::scoring_groups(config().mask_ratio);
+  return proteins::scoring_groups_of(sample, most, context().seed("score", dataset_->key(split, id)),
+                                     predicts);
 }
 
 void ProteinTask::list_passes(Split split) {
-  const uint64_t groups = scoring_groups(config().mask_ratio);
-  ScoringPasses& all = passes_[static_cast<size_t>(split)].emplace(groups);
+  const uint64_t groups = proteins::scoring_groups(config().mask_ratio);
+  proteins::ScoringPasses& all = passes_[static_cast<size_t>(split)].emplace(groups);
   for (uint64_t id = 0; id < dataset_->size(split); ++id) {
     context().throw_if_cancelled();
-    const SplitRow row = dataset_->row(split, id);
+    const proteins::SplitRow row = dataset_->row(split, id);
     if (row.chains == 1 && row.residues <= config().data.max_residues && row.known >= groups)
       all.add_whole();
     else
-      all.add(
-          scoring_passes(id, groups_of(dataset_->sample(split, id), split, id), config().data.max_residues));
+      all.add(proteins::scoring_passes(id, groups_of(dataset_->sample(split, id), split, id),
+                                       config().data.max_residues));
   }
   all.finish();
 }
 
-ScoringPass ProteinTask::pass_of(Split split, uint64_t id) const {
-  ScoringPass pass = (*passes_[static_cast<size_t>(split)])[id];
+proteins::ScoringPass ProteinTask::pass_of(Split split, uint64_t id) const {
+  proteins::ScoringPass pass = (*passes_[static_cast<size_t>(split)])[id];
   if (pass.count == 0) pass.count = static_cast<int32_t>(dataset_->row(split, pass.sample).residues);
   return pass;
 }
@@ -98,15 +102,15 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
     if (is_frozen(parameter.name)) parameter.trainable = false;
   };
   if (config().kind == "esm2") {
-    Esm2Config esm2 = config().esm2.model;
+    encoder::Esm2Config esm2 = config().esm2.model;
     esm2.label = label_form();
-    model = std::make_shared<Esm2>(esm2, config().esm2.lora, freeze);
+    model = std::make_shared<encoder::Esm2>(esm2, config().esm2.lora, freeze);
   } else if (config().kind == "esmc") {
-    EsmcConfig esmc = config().esmc.model;
+    encoder::EsmcConfig esmc = config().esmc.model;
     esmc.label = label_form();
-    model = std::make_shared<Esmc>(esmc, config().esmc.lora, freeze);
+    model = std::make_shared<encoder::Esmc>(esmc, config().esmc.lora, freeze);
   } else {
-    model = std::make_shared<EncoderDecoder>(config().model);
+    model = std::make_shared<pipeline::protein::EncoderDecoder>(config().model);
   }
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);
@@ -127,7 +131,7 @@ double ProteinTask::sample_cost(Split split, uint64_t id) const {
 
 std::string ProteinTask::sample_name(Split split, uint64_t id) const {
   if (!is_scored(split)) return dataset_->name(split, id);
-  const ScoringPass pass = pass_of(split, id);
+  const proteins::ScoringPass pass = pass_of(split, id);
   return concat(dataset_->name(split, pass.sample), " from ", pass.first, ", masking ", pass.group);
 }
 
@@ -136,23 +140,24 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
   const auto seed = [&](const char* what) {
     return context().seed(what, request.epoch, id, static_cast<uint64_t>(request.split));
   };
-  Sample sample = dataset_->sample(request.split, id);
-  const DataConfig& data = config().data;
+  proteins::Sample sample = dataset_->sample(request.split, id);
+  const proteins::DataConfig& data = config().data;
   const std::vector<int64_t> rows =
-      data.crop == "spatial"
-          ? crop_spatial(sample, data.max_residues, seed("crop"))
-          : crop_contiguous(static_cast<int64_t>(sample.residues.size()), data.max_residues, seed("crop"));
-  const Sample kept = sample.part(rows);
-  MaskingOptions options = config().mask;
+      data.crop == "spatial" ? proteins::crop_spatial(sample, data.max_residues, seed("crop"))
+                             : proteins::crop_contiguous(static_cast<int64_t>(sample.residues.size()),
+                                                         data.max_residues, seed("crop"));
+  const proteins::Sample kept = sample.part(rows);
+  proteins::MaskingOptions options = config().mask;
   options.ratio = config().mask_ratio;
-  const Masking masking =
-      with_copies(mask_for_training(amino_acids_to_mask(kept), kept.chains, options, seed("mask")), kept);
+  const proteins::Masking masking = proteins::with_copies(
+      proteins::mask_for_training(proteins::amino_acids_to_mask(kept), kept.chains, options, seed("mask")),
+      kept);
   batch.add_targets(masking, dataset_->row(request.split, id).cluster_key);
-  add_noise(sample.residues, data.noise, seed("noise"));
+  proteins::add_noise(sample.residues, data.noise, seed("noise"));
   packer.add(sample, rows, masking);
 }
 
-void ProteinBatch::add_targets(const Masking& masking, uint64_t cluster) {
+void ProteinBatch::add_targets(const proteins::Masking& masking, uint64_t cluster) {
   target_clusters.insert(
       target_clusters.end(),
       static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
@@ -174,19 +179,19 @@ ProteinBatch ProteinTask::make_batch(const LoadRequest& request) const {
       add_for_training(packer, batch, request, id);
       continue;
     }
-    const ScoringPass pass = pass_of(request.split, id);
+    const proteins::ScoringPass pass = pass_of(request.split, id);
     auto found = samples.find(pass.sample);
     if (found == samples.end()) {
-      Sample sample = dataset_->sample(request.split, pass.sample);
-      ScoringGroups groups = groups_of(sample, request.split, pass.sample);
+      proteins::Sample sample = dataset_->sample(request.split, pass.sample);
+      proteins::ScoringGroups groups = groups_of(sample, request.split, pass.sample);
       found = samples.try_emplace(pass.sample, std::move(sample), std::move(groups), packing()).first;
     }
     batch.add_targets(found->second.pack(packer, pass),
                       dataset_->row(request.split, pass.sample).cluster_key);
   }
   batch.packed = packer.finish();
-  require_ids(batch.packed.tokens, sees_structure() ? kTokenCount : kCodeCount, "token");
-  require_ids(batch.packed.targets, kAminoAcidCount, "target");
+  require_ids(batch.packed.tokens, sees_structure() ? residues::kTokenCount : residues::kCodeCount, "token");
+  require_ids(batch.packed.targets, residues::kAminoAcidCount, "target");
   return batch;
 }
 
@@ -202,20 +207,21 @@ BatchInfo ProteinTask::batch_info(const ProteinBatch& batch) const {
 void ProteinTask::evaluate(const ProteinBatch& batch, EvaluationSink& sink) {
   if (labels_.is_wanted()) return evaluate_labels(batch, sink);
   Scores scores(*background_, fold_of(batch.split));
-  const Outputs outputs = model().outputs(batch.packed, pass());
+  const pipeline::protein::Outputs outputs = model().outputs(batch.packed, pass());
   const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
   const at::Tensor targets = batch.packed.targets.to(at::kCPU);
   for (int64_t t = 0; t < targets.size(0); ++t)
     scores.add({.amino_acid = static_cast<uint8_t>(targets.const_data_ptr<int64_t>()[t]),
                 .cluster = batch.target_clusters[static_cast<size_t>(t)]},
-               LogProbabilities(log_p.const_data_ptr<float>() + t * kAminoAcidCount, kAminoAcidCount));
+               LogProbabilities(log_p.const_data_ptr<float>() + t * residues::kAminoAcidCount,
+                                residues::kAminoAcidCount));
   scores.send(sink, sink.purpose() == Purpose::kEvaluate);
   if (outputs.distance_loss.defined())
     sink.value("distance_loss", outputs.distance_loss.item<double>(), static_cast<double>(targets.size(0)));
 }
 
 std::optional<Fold> ProteinTask::fold_of(Split split) const {
-  const SplitConfig& options = config().split;
+  const proteins::SplitConfig& options = config().split;
   if (split == Split::kTrain || (split == Split::kTest && !config().test_path.empty())) return std::nullopt;
   return Fold{.number = split == Split::kTest ? options.fold : (options.fold + 1) % options.folds,
               .count = options.folds};
@@ -231,10 +237,11 @@ std::vector<Metric> ProteinTask::metrics() {
 }
 
 void ProteinTask::report(const Report& report, const ReportSink& sink) {
-  if (labels_.is_wanted()) return report_labels(labels_, label_scale_.value_or(LabelScale()), report, sink);
+  if (labels_.is_wanted())
+    return report_labels(labels_, label_scale_.value_or(proteins::LabelScale()), report, sink);
   if (report.purpose == Purpose::kEvaluate) report_scores(report.values, sink);
 }
 
 double ProteinTask::flops(const ProteinBatch& batch) { return model().flops(batch.packed); }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

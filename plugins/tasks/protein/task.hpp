@@ -16,15 +16,18 @@
 #include "plugins/data/proteins/dataset.hpp"
 #include "plugins/data/proteins/labels.hpp"
 #include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/proteins/masking.hpp"
 #include "plugins/models/protein/protein_model.hpp"
-#include "plugins/tasks/protein/scores.hpp"
 #include "plugins/tasks/protein/config.hpp"
 #include "plugins/tasks/protein/embedding_files.hpp"
-#include "plugins/data/proteins/masking.hpp"
 #include "plugins/tasks/protein/pack.hpp"
+#include "plugins/tasks/protein/scores.hpp"
 #include "plugins/tasks/protein/variants.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
+
+using pipeline::protein::LabelForm;
+using pipeline::protein::ProteinModel;
 
 struct ProteinBatch {
   PackedProteins packed;
@@ -32,7 +35,7 @@ struct ProteinBatch {
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
 
-  void add_targets(const Masking& masking, uint64_t cluster);
+  void add_targets(const proteins::Masking& masking, uint64_t cluster);
 
   template <class V>
   void tensors(V&& visit) {
@@ -92,26 +95,27 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   }
   void open_dataset();
   void list_passes(Split split);
-  ScoringPass pass_of(Split split, uint64_t id) const;
+  proteins::ScoringPass pass_of(Split split, uint64_t id) const;
   bool is_scored(Split split) const;
   // The part that a split is; none where it is several, or structures of its own.
   std::optional<Fold> fold_of(Split split) const;
   // What these weights have learnt from, this run included; nothing where nobody knows.
-  std::optional<Learnt> learnt() const;
+  std::optional<proteins::Learnt> learnt() const;
   void require_unseen(Split split, Purpose purpose) const;
   void add_for_training(class Packer& packer, ProteinBatch& batch, const LoadRequest& request,
                         uint64_t id) const;
   // (residues, 20) log-probabilities, each residue masked once.
-  std::vector<float> predict_all(const Sample& sample, Split split, uint64_t id);
-  ScoringGroups groups_of(const Sample& sample, Split split, uint64_t id) const;
+  std::vector<float> predict_all(const proteins::Sample& sample, Split split, uint64_t id);
+  proteins::ScoringGroups groups_of(const proteins::Sample& sample, Split split, uint64_t id) const;
   void score(Split split, uint64_t id, const PredictionSink& sink);
   void embed(const ProteinBatch& batch, const PredictionSink& sink);
   struct Question;
   void ask(const std::vector<Question>& questions,
            const std::function<void(size_t, size_t, const float*, double)>& on_answer);
-  std::set<size_t> hidden_with(const Sample& sample, const std::vector<size_t>& places) const;
-  std::vector<double> marginals(const Sample& sample, const std::vector<std::vector<Substitution>>& variants);
-  std::vector<double> pseudo_likelihoods(const Sample& sample,
+  std::set<size_t> hidden_with(const proteins::Sample& sample, const std::vector<size_t>& places) const;
+  std::vector<double> marginals(const proteins::Sample& sample,
+                                const std::vector<std::vector<Substitution>>& variants);
+  std::vector<double> pseudo_likelihoods(const proteins::Sample& sample,
                                          const std::vector<std::vector<Substitution>>& variants);
   const Variants& variants();
   void score_variants(Split split, uint64_t id, const PredictionSink& sink);
@@ -121,8 +125,8 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   // With task.objective = regression, classification or contacts.
   std::optional<LabelForm> label_form() const;
   void open_labels();
-  void check_classes(const LabelCounts& counts) const;
-  void tell_passed_over(const LabelCounts& counts) const;
+  void check_classes(const proteins::LabelCounts& counts) const;
+  void tell_passed_over(const proteins::LabelCounts& counts) const;
   ProteinBatch label_batch(const LoadRequest& request) const;
   void evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink);
   void predict_labels(const ProteinBatch& batch, const PredictionSink& sink);
@@ -136,17 +140,17 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
     return !sees_structure() ? Packing::kSequence : hides() ? Packing::kHide : Packing::kShow;
   }
 
-  std::optional<Dataset> dataset_;
-  std::array<std::optional<ScoringPasses>, 3> passes_;  // by split
-  std::optional<ChainEmbeddings> chain_files_;          // once the first is predicted
-  std::optional<ResidueEmbeddings> residue_files_;      // likewise
+  std::optional<proteins::Dataset> dataset_;
+  std::array<std::optional<proteins::ScoringPasses>, 3> passes_;  // by split
+  std::optional<ChainEmbeddings> chain_files_;                    // once the first is predicted
+  std::optional<ResidueEmbeddings> residue_files_;                // likewise
   std::optional<Variants> variants_;
-  const Labels labels_{config().objective, config().label};
-  std::optional<LabelScale> label_scale_;  // from the weights, or the training data
-  std::optional<Frequencies> background_;  // of the data that the model learnt from
-  std::string model_state_;                // came with the weights, as did:
-  std::optional<Learnt> learnt_;
+  const proteins::Labels labels_{config().objective, config().label};
+  std::optional<proteins::LabelScale> label_scale_;  // from the weights, or the training data
+  std::optional<proteins::Frequencies> background_;  // of the data that the model learnt from
+  std::string model_state_;                          // came with the weights, as did:
+  std::optional<proteins::Learnt> learnt_;
   mutable std::array<std::once_flag, 3> told_;  // by split
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -10,7 +10,7 @@
 #include "plugins/tasks/protein/pack.hpp"
 #include "plugins/tasks/protein/task.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 namespace {
 
@@ -34,11 +34,11 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
   in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
     Packer packer(packing());
     for (size_t i = begin; i < end; ++i) {
-      const Sample sample = dataset_->sample(batch.split, batch.ids[i]);
-      packer.add(sample, all_rows(sample), nothing_masked(sample.amino_acids()));
+      const proteins::Sample sample = dataset_->sample(batch.split, batch.ids[i]);
+      packer.add(sample, all_rows(sample), proteins::nothing_masked(sample.amino_acids()));
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
-    const Embeddings embeddings = model().embeddings(packed, pass(), layer);
+    const pipeline::protein::Embeddings embeddings = model().embeddings(packed, pass(), layer);
     const at::Tensor residues = embeddings.residues.to(at::kCPU).contiguous(),
                      chains = embeddings.chains.defined() ? embeddings.chains.to(at::kCPU) : at::Tensor();
     int64_t chain = 0;
@@ -92,11 +92,12 @@ void ProteinTask::draw_map(Split split, const std::filesystem::path& folder, con
   constexpr uint64_t kMostPoints = 3000, kFewest = 3;
   const uint64_t samples = dataset_->size(split), points = std::min(samples, kMostPoints);
   if (points < kFewest) return;
-  EmbeddingMap map{.title = concat("embeddings of ", points == samples ? "" : concat(points, " of "), samples,
-                                   " proteins, by ", config().kind),
-                   .embeddings = at::empty({static_cast<int64_t>(points), model().width()}, at::kFloat),
-                   .names = {},
-                   .groups = {}};
+  figures::EmbeddingMap map{
+      .title = concat("embeddings of ", points == samples ? "" : concat(points, " of "), samples,
+                      " proteins, by ", config().kind),
+      .embeddings = at::empty({static_cast<int64_t>(points), model().width()}, at::kFloat),
+      .names = {},
+      .groups = {}};
   ValueReader values((folder / ChainEmbeddings::kFile).string(), model().width());
   for (uint64_t i = 0; i < points; ++i) {
     const uint64_t id = i * samples / points;
@@ -106,7 +107,7 @@ void ProteinTask::draw_map(Split split, const std::filesystem::path& folder, con
   }
   if (std::ranges::all_of(map.groups, [](const std::string& group) { return group.empty(); }))
     map.groups.clear();
-  sink.file(0, "embeddings.svg", draw(map));
+  sink.file(0, "embeddings.svg", figures::draw(map));
 }
 
 Metadata ProteinTask::metadata(int64_t layer) const {
@@ -116,4 +117,4 @@ Metadata ProteinTask::metadata(int64_t layer) const {
           {"order", "of the prediction's table"}};
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -8,12 +8,14 @@
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/residues/objectives.hpp"
+#include "plugins/scores/labels/contacts.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "plugins/tasks/protein/pack.hpp"
 #include "plugins/tasks/protein/task.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using Of = LabelForm::Of;
@@ -22,14 +24,14 @@ std::string quoted(const std::vector<std::string>& classes) {
   constexpr size_t kMostShown = 20;
   std::vector<std::string> all;
   for (const std::string& name : classes) all.push_back("\"" + name + "\"");
-  return first_of(all, kMostShown);
+  return proteins::first_of(all, kMostShown);
 }
 
 // Consecutive residues, with at least one that has a label.
-std::vector<int64_t> crop_with_label(const Sample& sample, const SampleLabels& labels, int64_t most,
-                                     uint64_t seed) {
+std::vector<int64_t> crop_with_label(const proteins::Sample& sample, const proteins::SampleLabels& labels,
+                                     int64_t most, uint64_t seed) {
   const auto size = static_cast<int64_t>(sample.residues.size());
-  std::vector<int64_t> rows = crop_contiguous(size, most, seed);
+  std::vector<int64_t> rows = proteins::crop_contiguous(size, most, seed);
   const auto next = std::ranges::lower_bound(labels.places, rows.front());
   if (next != labels.places.end() && *next <= rows.back()) return rows;
   const int64_t place = next != labels.places.end() ? *next : labels.places.back(),
@@ -41,12 +43,13 @@ std::vector<int64_t> crop_with_label(const Sample& sample, const SampleLabels& l
 // Samples packed with what is to be predicted of them.
 class LabelPacker {
  public:
-  LabelPacker(const LabelForm& form, const LabelScale& scale) : form_(form), scale_(scale) {}
+  LabelPacker(const LabelForm& form, const proteins::LabelScale& scale) : form_(form), scale_(scale) {}
 
   // rows: of the sample, consecutive. labels: null where nothing is known of them.
-  void add(const Sample& sample, const std::vector<int64_t>& rows, const SampleLabels* labels) {
-    const Sample kept = sample.part(rows);
-    Masking masking = nothing_masked(kept.amino_acids());
+  void add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
+           const proteins::SampleLabels* labels) {
+    const proteins::Sample kept = sample.part(rows);
+    proteins::Masking masking = proteins::nothing_masked(kept.amino_acids());
     if (form_.of == Of::kChains) {
       masking.is_target.front() = 1;
     } else if (form_.of == Of::kPairs || labels == nullptr) {
@@ -80,23 +83,25 @@ class LabelPacker {
     fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
               quoted(scale_.classes), ": leave out what is of another class");
   }
-  void add_pairs(const Sample& kept, const std::vector<int64_t>& rows, const SampleLabels& labels) {
+  void add_pairs(const proteins::Sample& kept, const std::vector<int64_t>& rows,
+                 const proteins::SampleLabels& labels) {
     const size_t length = rows.size(), begin = pairs_.size();
     const auto first = static_cast<uint32_t>(rows.front());
-    pairs_.resize(begin + length * length, kNoPair);
+    pairs_.resize(begin + length * length, residues::kNoPair);
     const auto at = [&](size_t i, size_t j) -> uint8_t& { return pairs_[begin + i * length + j]; };
     const auto& residues = kept.residues;
     for (size_t i = 0; i < length; ++i)
       for (size_t j = 0; j < length; ++j)
         if (residues[i].has_frame() && residues[j].has_frame() &&
-            std::abs(residues[i].position - residues[j].position) >= kLeastApart)
-          at(i, j) = kNoContact;
+            std::abs(residues[i].position - residues[j].position) >= proteins::kLeastApart)
+          at(i, j) = residues::kNoContact;
     for (const auto& [i, j] : labels.contacts)
-      if (i >= first && j < first + length) at(i - first, j - first) = at(j - first, i - first) = kContact;
+      if (i >= first && j < first + length)
+        at(i - first, j - first) = at(j - first, i - first) = residues::kContact;
   }
 
   const LabelForm& form_;
-  const LabelScale& scale_;
+  const proteins::LabelScale& scale_;
   Packer packer_{Packing::kSequence};
   std::vector<int64_t> classes_;
   std::vector<float> numbers_;
@@ -160,7 +165,7 @@ void ProteinTask::open_labels() {
                    "\": what is learnt is found in the data again");
     label_scale_.reset();
   }
-  LabelCounts counts;
+  proteins::LabelCounts counts;
   if (trains || !label_scale_) counts = dataset_->label_counts();
   if (!label_scale_) {
     const std::vector<std::string>& named = config().label.classes;
@@ -170,7 +175,7 @@ void ProteinTask::open_labels() {
     label_scale_->kind = labels_.kind();
     label_scale_->where = labels_.where();
   }
-  LabelScale& scale = *label_scale_;
+  proteins::LabelScale& scale = *label_scale_;
   tell_passed_over(counts);
   if (labels_.are_numbers()) {
     scale.classes.clear();
@@ -182,7 +187,7 @@ void ProteinTask::open_labels() {
 }
 
 // Words that look like labels, and numbers that look like none.
-void ProteinTask::tell_passed_over(const LabelCounts& counts) const {
+void ProteinTask::tell_passed_over(const proteins::LabelCounts& counts) const {
   std::vector<std::string> words;
   uint64_t all = 0;
   for (const auto& [word, count] : counts.passed_over()) {
@@ -190,18 +195,19 @@ void ProteinTask::tell_passed_over(const LabelCounts& counts) const {
     all += count;
   }
   if (all > 0)
-    context().warn("labels     ", counted(all, "value"), " of \"", labels_.where(),
-                   "\" passed over, as words for no label: ", first_of(words),
+    context().warn("labels     ", proteins::counted(all, "value"), " of \"", labels_.where(),
+                   "\" passed over, as words for no label: ", proteins::first_of(words),
                    labels_.are_numbers() ? "" : "; a class of that name must be named in task.label.classes");
   if (counts.ignore_indices() > 0)
-    context().warn("labels     ", counted(counts.ignore_indices(), "number"), " of \"", labels_.where(),
+    context().warn("labels     ", proteins::counted(counts.ignore_indices(), "number"), " of \"",
+                   labels_.where(),
                    "\" learnt as -100, which programs write where there is no label: if it is none, set "
                    "task.label.missing = \"-100\"");
 }
 
-void ProteinTask::check_classes(const LabelCounts& counts) const {
+void ProteinTask::check_classes(const proteins::LabelCounts& counts) const {
   const std::vector<std::string>& classes = label_scale_->classes;
-  constexpr size_t kMost = LabelCounts::kMostClasses;
+  constexpr size_t kMost = proteins::LabelCounts::kMostClasses;
   if (classes.empty())
     config_error("label.classes", "must name the model's classes, in its order: neither data nor weights do");
   if (classes.size() < 2 || classes.size() > kMost)
@@ -231,16 +237,17 @@ ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
   const LabelForm form = *label_form();
   LabelPacker packer(form, *label_scale_);
   for (const uint64_t id : request.ids) {
-    const Sample sample = dataset_->sample(request.split, id);
-    const SampleLabels labels = dataset_->labels(request.split, id);
+    const proteins::Sample sample = dataset_->sample(request.split, id);
+    const proteins::SampleLabels labels = dataset_->labels(request.split, id);
     const uint64_t seed = context().seed("crop", request.epoch, id, static_cast<uint64_t>(request.split));
     const bool is_cropped = request.purpose == Purpose::kTrain &&
                             static_cast<int64_t>(sample.residues.size()) > config().data.max_residues;
     packer.add(sample,
-               !is_cropped              ? all_rows(sample)
-               : form.of == Of::kChains ? crop_contiguous(static_cast<int64_t>(sample.residues.size()),
-                                                          config().data.max_residues, seed)
-                                        : crop_with_label(sample, labels, config().data.max_residues, seed),
+               !is_cropped ? all_rows(sample)
+               : form.of == Of::kChains
+                   ? proteins::crop_contiguous(static_cast<int64_t>(sample.residues.size()),
+                                               config().data.max_residues, seed)
+                   : crop_with_label(sample, labels, config().data.max_residues, seed),
                &labels);
   }
   return {.packed = packer.finish(),
@@ -256,7 +263,7 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
   Predictions predictions(batch.packed, form, told);
   const at::Tensor targets = host(batch.packed.targets), values = host(batch.packed.values),
                    pairs = host(batch.packed.pair_labels), positions = host(batch.packed.positions);
-  Confusion confusion(form.classes.size());
+  labels::Confusion confusion(form.classes.size());
   const bool keeps_records =
       sink.purpose() == Purpose::kEvaluate || form.of != Of::kResidues || form.are_numbers;
   size_t row = 0, pair = 0;
@@ -273,13 +280,13 @@ void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sin
                          static_cast<size_t>(batch.packed.sequences.length(static_cast<int64_t>(s))));
       double counted = 0;
       for (size_t k = 0; k < predicted.size(); ++k) {
-        if (right[k] == kNoPair) continue;
+        if (right[k] == residues::kNoPair) continue;
         const auto x = static_cast<double>(predicted[k]);
-        loss += softplus(right[k] == kContact ? -x : x);
+        loss += softplus(right[k] == residues::kContact ? -x : x);
         counted += 1;
       }
       loss /= std::max(counted, 1.0);
-      record.values = contact_figures(predicted, right, at);
+      record.values = labels::contact_figures(predicted, right, at);
       pair += predicted.size();
     } else {
       const auto outputs = static_cast<size_t>(form.outputs());
@@ -310,9 +317,9 @@ void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink
   const auto rows_of = [&](size_t i) { return int64_t{dataset_->row(batch.split, batch.ids[i]).residues}; };
   in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
     LabelPacker packer(form, *label_scale_);
-    std::vector<Sample> samples;
+    std::vector<proteins::Sample> samples;
     for (size_t i = begin; i < end; ++i) {
-      const Sample& sample = samples.emplace_back(dataset_->sample(batch.split, batch.ids[i]));
+      const proteins::Sample& sample = samples.emplace_back(dataset_->sample(batch.split, batch.ids[i]));
       packer.add(sample, all_rows(sample), nullptr);
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
@@ -334,4 +341,4 @@ void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink
   });
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -4,10 +4,10 @@
 #include "plugins/models/protein/label_folder.hpp"
 #include "plugins/tasks/protein/task.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 void ProteinTask::set_extra_state(std::string_view state) {
-  TaskState given = state_from(state);
+  proteins::TaskState given = proteins::state_from(state);
   background_ = given.frequencies;
   model_state_ = std::move(given.model);
   learnt_ = std::move(given.learnt);
@@ -15,15 +15,15 @@ void ProteinTask::set_extra_state(std::string_view state) {
 }
 
 std::string ProteinTask::extra_state() {
-  return to_text(TaskState{.frequencies = *background_,
-                           .model = model().extra_state(),
-                           .learnt = learnt().value_or(Learnt()),
-                           .labels = label_scale_});
+  return proteins::to_text(proteins::TaskState{.frequencies = *background_,
+                                               .model = model().extra_state(),
+                                               .learnt = learnt().value_or(proteins::Learnt()),
+                                               .labels = label_scale_});
 }
 
-std::optional<Learnt> ProteinTask::learnt() const {
+std::optional<proteins::Learnt> ProteinTask::learnt() const {
   if (run().purpose != PL_PURPOSE_TRAIN) return learnt_;
-  Learnt all = dataset_->learnt();
+  proteins::Learnt all = dataset_->learnt();
   if (learnt_) all.add(*learnt_);
   return all;
 }
@@ -34,7 +34,7 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
     return;
   const bool own = split == Split::kTest && !config().test_path.empty();
   if (own && purpose == Purpose::kEvaluate) return;  // the data set has said it
-  const Dataset::Seen seen = dataset_->seen(split, *learnt_);
+  const proteins::Dataset::Seen seen = dataset_->seen(split, *learnt_);
   const uint64_t chosen_by = split == Split::kTest ? seen.validation : 0;
   if (seen.training + chosen_by == 0) return;
   const std::string what = concat(
@@ -56,11 +56,11 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
 
 void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
-  const bool lacks_head = labels_.is_wanted() && !predicts_labels(folder.string()),
+  const bool lacks_head = labels_.is_wanted() && !pipeline::protein::predicts_labels(folder.string()),
              trains = run().purpose == PL_PURPOSE_TRAIN;
   const std::string adapter =
       (config().kind == "esm2" ? config().esm2.lora : config().esmc.lora).init_from.string();
-  if (lacks_head && !trains && (adapter.empty() || !adapter_predicts_labels(adapter)))
+  if (lacks_head && !trains && (adapter.empty() || !pipeline::protein::adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));
   if (const std::string note = hugging_face::note_of_weights(folder.string()); !note.empty())
@@ -68,7 +68,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   if (lacks_head && trains)
     context().info("weights    of ", folder.string(),
                    " without its output head (lm_head.*); the head for labels is new");
-  learnt_ = read_learnt(folder);
+  learnt_ = proteins::read_learnt(folder);
   if (!learnt_)
     context().info("what the weights in ", folder.string(),
                    " were trained with is unknown: held-out data may not be new to them");
@@ -76,7 +76,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
 
 void ProteinTask::export_model(const std::filesystem::path& folder) {
   model().export_folder(folder);
-  if (const auto all = learnt()) write_learnt(folder, *all);
+  if (const auto all = learnt()) proteins::write_learnt(folder, *all);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -16,15 +16,17 @@
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/files/data_errors.hpp"
-#include "plugins/data/records/table.hpp"
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/records/table.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/labels/labels.hpp"
 #include "plugins/tasks/protein/pack.hpp"
 #include "plugins/tasks/protein/task.hpp"
 #include "plugins/tasks/protein/variants.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 constexpr const char* kVariantFile = "variants.csv";
@@ -35,7 +37,7 @@ using Places = std::vector<size_t>;  // ascending
 
 // A forward pass over a whole sample: what it does not see, and what it is asked for.
 struct ProteinTask::Question {
-  const Sample* sample;
+  const proteins::Sample* sample;
   std::set<size_t> masked;
   Places targets;
 };
@@ -50,24 +52,25 @@ void ProteinTask::ask(const std::vector<Question>& questions,
     std::vector<std::pair<size_t, size_t>> targets;  // question, and number in it
     for (size_t q = begin; q < end; ++q) {
       const Question& question = questions[q];
-      Masking masking = nothing_masked(question.sample->amino_acids());
-      for (const size_t place : question.masked) masking.tokens[place] = kMaskToken;
+      proteins::Masking masking = proteins::nothing_masked(question.sample->amino_acids());
+      for (const size_t place : question.masked) masking.tokens[place] = residues::kMaskToken;
       for (const size_t place : question.targets) masking.is_target[place] = 1;
       for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(q, t);
       packer.add(*question.sample, all_rows(*question.sample), masking);
     }
-    const Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
+    const pipeline::protein::Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
     const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
     const at::Tensor share =
         outputs.log_share.defined() ? outputs.log_share.to(at::kCPU).contiguous() : at::Tensor();
     for (size_t t = 0; t < targets.size(); ++t)
-      on_answer(targets[t].first, targets[t].second, log_p.const_data_ptr<float>() + t * kAminoAcidCount,
+      on_answer(targets[t].first, targets[t].second,
+                log_p.const_data_ptr<float>() + t * residues::kAminoAcidCount,
                 share.defined() ? static_cast<double>(share.const_data_ptr<float>()[t]) : 0);
   });
 }
 
 // With what stands for it and its copies in other chains, which would give it away.
-std::set<size_t> ProteinTask::hidden_with(const Sample& sample, const Places& places) const {
+std::set<size_t> ProteinTask::hidden_with(const proteins::Sample& sample, const Places& places) const {
   std::set<size_t> hidden(places.begin(), places.end());
   for (size_t i = 0; i < sample.copy_of.size(); ++i)
     for (const size_t place : places)
@@ -75,7 +78,7 @@ std::set<size_t> ProteinTask::hidden_with(const Sample& sample, const Places& pl
   return hidden;
 }
 
-std::vector<double> ProteinTask::marginals(const Sample& sample,
+std::vector<double> ProteinTask::marginals(const proteins::Sample& sample,
                                            const std::vector<std::vector<Substitution>>& variants) {
   const bool is_masked = config().predict.scoring == "masked";
   const auto places_of = [](const std::vector<Substitution>& variant) {
@@ -98,9 +101,10 @@ std::vector<double> ProteinTask::marginals(const Sample& sample,
       for (const Substitution& one : variant) all.insert(one.place);
     questions.push_back({&sample, {}, Places(all.begin(), all.end())});
   }
-  std::map<std::pair<size_t, size_t>, std::array<float, kAminoAcidCount>> answers;  // question, place
+  std::map<std::pair<size_t, size_t>, std::array<float, residues::kAminoAcidCount>>
+      answers;  // question, place
   ask(questions, [&](size_t question, size_t target, const float* log_p, double) {
-    std::copy_n(log_p, size_t{kAminoAcidCount},
+    std::copy_n(log_p, size_t{residues::kAminoAcidCount},
                 answers[{question, questions[question].targets[target]}].begin());
   });
   std::vector<double> scores;
@@ -116,12 +120,12 @@ std::vector<double> ProteinTask::marginals(const Sample& sample,
   return scores;
 }
 
-std::vector<double> ProteinTask::pseudo_likelihoods(const Sample& sample,
+std::vector<double> ProteinTask::pseudo_likelihoods(const proteins::Sample& sample,
                                                     const std::vector<std::vector<Substitution>>& variants) {
-  const auto of = [&](const Sample& one) {
+  const auto of = [&](const proteins::Sample& one) {
     std::vector<Question> questions;
     for (size_t place = 0; place < one.residues.size(); ++place)
-      if (one.residues[place].amino_acid < kAminoAcidCount)
+      if (one.residues[place].amino_acid < residues::kAminoAcidCount)
         questions.push_back({&one, hidden_with(one, {place}), {place}});
     double sum = 0;
     ask(questions, [&](size_t question, size_t, const float* log_p, double log_share) {
@@ -132,7 +136,7 @@ std::vector<double> ProteinTask::pseudo_likelihoods(const Sample& sample,
   const double wild_type = of(sample);
   std::vector<double> scores;
   for (const auto& variant : variants) {
-    Sample mutant = sample;
+    proteins::Sample mutant = sample;
     for (const Substitution& one : variant) mutant.residues[one.place].amino_acid = one.to;
     scores.push_back(variant.empty() ? 0 : of(mutant) - wild_type);
   }
@@ -147,12 +151,13 @@ const Variants& ProteinTask::variants() {
                       VariantColumns{.id = config().data.id_column,
                                      .mutation = options.mutation_column,
                                      .measured = options.measured_column},
-                      text_pairs::quotes_named(config().data.quotes), cache_folder(config(), context()),
-                      data_hooks("reading mutations", context()));
+                      records::quotes_named(config().data.quotes),
+                      proteins::cache_folder(config(), context()),
+                      proteins::data_hooks("reading mutations", context()));
   });
   if (variants_->not_numbers() > 0)
     context().warn(options.mutations.string(), ": left out of the correlation, as no numbers: ",
-                   counted(variants_->not_numbers(), "value"), " of ", options.measured_column,
+                   proteins::counted(variants_->not_numbers(), "value"), " of ", options.measured_column,
                    ", the first ", variants_->first_not_number());
   return *variants_;
 }
@@ -172,14 +177,14 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
   const auto offset = static_cast<int32_t>(config().predict.mutation_offset);
   std::string rows;
   const auto add = [&](const Variant& variant, const std::string& score, const std::string& problem) {
-    rows += csv_field(variant.id.empty() ? name : variant.id) + "," + csv_field(variant.mutation) + "," +
-            csv_field(variant.chain) + "," + score + "," + csv_field(variant.measured_text) + "," +
-            csv_field(problem) + "\n";
+    rows += proteins::csv_field(variant.id.empty() ? name : variant.id) + "," +
+            proteins::csv_field(variant.mutation) + "," + proteins::csv_field(variant.chain) + "," + score +
+            "," + proteins::csv_field(variant.measured_text) + "," + proteins::csv_field(problem) + "\n";
   };
   if (id == 0) rows = "id,mutation,chain,score,measured,problem\n";
   const std::vector<const Variant*> wanted = variants_of(split, id);
   if (!wanted.empty()) {
-    const Sample sample = dataset_->sample(split, id);
+    const proteins::Sample sample = dataset_->sample(split, id);
     const std::vector<std::string> chains = dataset_->chain_names(split, id);
     std::vector<std::vector<Substitution>> usable;
     std::vector<std::string> problems;
@@ -194,7 +199,7 @@ void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink&
                                            : marginals(sample, usable);
     require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
     for (size_t i = 0, next = 0; i < wanted.size(); ++i)
-      add(*wanted[i], problems[i].empty() ? exactly(scores[next++]) : "", problems[i]);
+      add(*wanted[i], problems[i].empty() ? proteins::exactly(scores[next++]) : "", problems[i]);
   }
   if (id + 1 == dataset_->size(split)) {  // the rest, behind all others
     std::set<uint64_t> known;
@@ -231,24 +236,24 @@ void ProteinTask::finish_variants(Split split, const std::filesystem::path& fold
   uint64_t rows = 0, without = 0;
   std::string first_problem;
   files::with_data_errors([&] {
-    text_pairs::RecordReport report;
-    text_pairs::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
-                           {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
-                           [&](text_pairs::Row&& row) {
-                             ++rows;
-                             const std::optional<double> score = number_in(*row.fields[1]);
-                             if (!score) {
-                               if (without++ == 0) first_problem = *row.fields[3];
-                             } else if (const auto measured = number_in(*row.fields[2])) {
-                               const std::string_view accession =
-                                   accession_of(*row.fields[0]);  // whichever of its names is there
-                               Protein& protein =
-                                   proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
-                               protein.scores.push_back(*score);
-                               protein.measured.push_back(*measured);
-                             }
-                           },
-                           report);
+    records::RecordReport report;
+    records::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
+                        {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
+                        [&](records::Row&& row) {
+                          ++rows;
+                          const std::optional<double> score = number_in(*row.fields[1]);
+                          if (!score) {
+                            if (without++ == 0) first_problem = *row.fields[3];
+                          } else if (const auto measured = number_in(*row.fields[2])) {
+                            const std::string_view accession =
+                                proteins::accession_of(*row.fields[0]);  // whichever of its names is there
+                            Protein& protein =
+                                proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
+                            protein.scores.push_back(*score);
+                            protein.measured.push_back(*measured);
+                          }
+                        },
+                        report);
   });
   context().info("mutations  ", rows - without, " scored (", config().predict.scoring, "), in ",
                  kVariantFile);
@@ -261,23 +266,23 @@ void ProteinTask::finish_variants(Split split, const std::filesystem::path& fold
   double sum = 0;
   size_t counted_proteins = 0;
   for (const auto& [name, protein] : proteins) {
-    const auto rank = spearman(protein.scores, protein.measured);
-    table += csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
-             (rank ? decimal(*rank, 4) : "") + "\n";
+    const auto rank = labels::spearman(protein.scores, protein.measured);
+    table += proteins::csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
+             (rank ? figures::decimal(*rank, 4) : "") + "\n";
     if (!rank) {
-      context().warn("spearman   ", name, ": none, of ", counted(protein.scores.size(), "mutation"),
+      context().warn("spearman   ", name, ": none, of ", proteins::counted(protein.scores.size(), "mutation"),
                      ": there must be two at least, with different scores and measurements");
       continue;
     }
     sum += *rank;
-    if (++counted_proteins <= kNamesShown)
-      context().info("spearman   ", name, "  ", decimal(*rank), " over ", protein.scores.size(),
+    if (++counted_proteins <= proteins::kNamesShown)
+      context().info("spearman   ", name, "  ", figures::decimal(*rank), " over ", protein.scores.size(),
                      " mutations");
   }
   if (counted_proteins > 1)
-    context().info("spearman   mean ", decimal(sum / static_cast<double>(counted_proteins)), " of ",
+    context().info("spearman   mean ", figures::decimal(sum / static_cast<double>(counted_proteins)), " of ",
                    counted_proteins, " proteins");
   sink.file(0, "spearman.csv", table);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

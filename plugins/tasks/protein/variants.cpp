@@ -8,11 +8,13 @@
 #include <tuple>
 #include <utility>
 
-#include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using files::DataError;
@@ -20,12 +22,12 @@ using files::DataError;
 // The amino acid of a letter, or of three, capital or small; kUnknown: none.
 uint8_t amino_acid_of(std::string_view name) {
   if (name.size() == 1) {
-    const size_t at = kAminoAcids.find(upper(name.front()));
-    return at == std::string_view::npos ? kUnknown : static_cast<uint8_t>(at);
+    const size_t at = residues::kAminoAcids.find(structures::upper(name.front()));
+    return at == std::string_view::npos ? residues::kUnknown : static_cast<uint8_t>(at);
   }
-  for (uint8_t a = 0; a < kAminoAcidCount; ++a)
-    if (std::ranges::equal(name, three_letters_of(a), {}, upper)) return a;
-  return kUnknown;
+  for (uint8_t a = 0; a < residues::kAminoAcidCount; ++a)
+    if (std::ranges::equal(name, structures::three_letters_of(a), {}, upper)) return a;
+  return residues::kUnknown;
 }
 
 // One as it is written.
@@ -52,7 +54,8 @@ Change change_of(std::string_view text) {
   const size_t letters = std::min(is_same ? size_t{1} : digits, rest.size());
   change.to = is_same ? change.from : amino_acid_of(rest.substr(rest.size() - letters));
   rest.remove_suffix(letters);
-  if (error != std::errc() || rest.size() > 1 || change.from == kUnknown || change.to == kUnknown)
+  if (error != std::errc() || rest.size() > 1 || change.from == residues::kUnknown ||
+      change.to == residues::kUnknown)
     throw DataError(shown +
                     ": must be as A23V, A23bV with an insertion code, or p.Ala23Val, of the twenty amino "
                     "acids; WT is the sequence itself");
@@ -82,7 +85,8 @@ std::vector<Change> changes_of(std::string_view mutation) {
 }
 
 Substitution substitution_of(const Change& change, const std::string& shown, const std::string& chain,
-                             const Sample& sample, std::span<const std::string> chain_names, int32_t offset) {
+                             const proteins::Sample& sample, std::span<const std::string> chain_names,
+                             int32_t offset) {
   const auto fail = [&](const std::string& problem) -> DataError {
     return DataError(shown + ": " + problem);
   };
@@ -98,27 +102,30 @@ Substitution substitution_of(const Change& change, const std::string& shown, con
   }
   std::optional<size_t> place;
   for (size_t i = 0; i < sample.residues.size(); ++i) {
-    const Residue& residue = sample.residues[i];
+    const residues::Residue& residue = sample.residues[i];
     const std::string& own = chain_names[static_cast<size_t>(sample.chains[i])];
-    if (residue.number != number || upper(residue.insertion) != upper(change.insertion)) continue;
+    if (residue.number != number ||
+        structures::upper(residue.insertion) != structures::upper(change.insertion))
+      continue;
     if (!chain.empty() && own != chain) continue;
     if (place) throw fail("residue " + named + " is there in several chains: name one in the column chain");
     place = i;
   }
   if (!place) {
-    const auto [least, most] = std::ranges::minmax(sample.residues, {}, &Residue::number);
+    const auto [least, most] = std::ranges::minmax(sample.residues, {}, &residues::Residue::number);
     throw fail("there is no residue " + named + (chain.empty() ? "" : " in chain " + chain) +
                "; they are numbered " + std::to_string(least.number) + " to " + std::to_string(most.number));
   }
   const uint8_t there = sample.residues[*place].amino_acid;
   if (there != change.from)
-    throw fail("residue " + named + " is " + letter_of(there) + ", not " + letter_of(change.from));
+    throw fail("residue " + named + " is " + residues::letter_of(there) + ", not " +
+               residues::letter_of(change.from));
   return {.place = *place, .from = change.from, .to = change.to};
 }
 
 }  // namespace
 
-std::vector<Substitution> substitutions_of(const Variant& variant, const Sample& sample,
+std::vector<Substitution> substitutions_of(const Variant& variant, const proteins::Sample& sample,
                                            std::span<const std::string> chain_names, int32_t offset) {
   std::vector<Substitution> all;
   std::set<size_t> places;
@@ -130,13 +137,15 @@ std::vector<Substitution> substitutions_of(const Variant& variant, const Sample&
   return all;
 }
 
-std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants, const Sample& sample,
+std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants,
+                                      const proteins::Sample& sample,
                                       std::span<const std::string> chain_names) {
   std::map<std::tuple<int32_t, char, uint8_t>, std::pair<Change, const Variant*>>
       wanted;  // each residue once
   for (const Variant* variant : variants) try {
       for (const Change& change : changes_of(variant->mutation))
-        wanted.try_emplace({change.number, upper(change.insertion), change.from}, change, variant);
+        wanted.try_emplace({change.number, structures::upper(change.insertion), change.from}, change,
+                           variant);
     } catch (const DataError&) {  // it is none at any offset
     }
   if (wanted.empty()) return std::nullopt;
@@ -153,7 +162,7 @@ std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants, 
     });
   };
   std::set<int32_t> offsets, fitting;
-  for (const Residue& residue : sample.residues) offsets.insert(residue.number - first);
+  for (const residues::Residue& residue : sample.residues) offsets.insert(residue.number - first);
   for (const int32_t offset : offsets)
     if (fits(offset)) fitting.insert(offset);
   return fitting.size() == 1 ? std::optional(*fitting.begin()) : std::nullopt;
@@ -169,17 +178,17 @@ std::optional<double> number_in(std::string_view field) {
   return is_one ? std::optional(value) : std::nullopt;
 }
 
-Variants::Variants(const std::filesystem::path& path, const VariantColumns& columns,
-                   text_pairs::Quotes quotes, const std::string& cache_folder, const files::Hooks& hooks) {
-  using text_pairs::Column;
+Variants::Variants(const std::filesystem::path& path, const VariantColumns& columns, records::Quotes quotes,
+                   const std::string& cache_folder, const files::Hooks& hooks) {
+  using records::Column;
   const sources::SourceFiles source = sources::find_and_hash(path.string(), cache_folder, hooks);
-  text_pairs::SourceReport report;
-  text_pairs::ReadOptions options{.quotes = quotes};
+  records::SourceReport report;
+  records::ReadOptions options{.quotes = quotes};
   options.remedy = "name yours by task.predict.mutation_column, measured_column and task.data.id_column";
-  text_pairs::read_tables(
+  records::read_tables(
       source, options, report,
-      [&](const std::string& file, text_pairs::RecordReport& of_file, const text_pairs::ReadOptions& read) {
-        text_pairs::read_table(
+      [&](const std::string& file, records::RecordReport& of_file, const records::ReadOptions& read) {
+        records::read_table(
             file, source.format,
             {{.name = columns.mutation, .required = true},
              {.name = columns.id, .takes = Column::kTextOrInteger},
@@ -188,7 +197,7 @@ Variants::Variants(const std::filesystem::path& path, const VariantColumns& colu
               .required = !columns.measured.empty(),
               .may_be_null = true,
               .takes = Column::kValues}},
-            [&](text_pairs::Row&& row) {
+            [&](records::Row&& row) {
               ++of_file.used;
               const std::string where = file + ":" + std::to_string(row.line);
               add(std::move(row), where);
@@ -205,7 +214,7 @@ Variants::Variants(const std::filesystem::path& path, const VariantColumns& colu
                     " rows do not say of which protein they are: fill the column \"" + columns.id + "\"");
 }
 
-void Variants::add(text_pairs::Row&& row, const std::string& where) {
+void Variants::add(records::Row&& row, const std::string& where) {
   Variant variant{.row = all_.size(),
                   .id = row.fields[1].value_or(""),
                   .mutation = *row.fields[0],
@@ -216,21 +225,21 @@ void Variants::add(text_pairs::Row&& row, const std::string& where) {
   variant.measured = number_in(text);
   if (!variant.measured && text.find_first_not_of(' ') != text.npos && not_numbers_++ == 0)
     first_not_number_ = "\"" + text + "\", " + where;
-  by_name_[hash_of(variant.id)].push_back(variant.row);
+  by_name_[proteins::hash_of(variant.id)].push_back(variant.row);
   all_.push_back(std::move(variant));
 }
 
 std::vector<const Variant*> Variants::of(std::string_view name, std::string_view chain) const {
   std::set<uint64_t> rows;
   const auto take = [&](std::string_view id, const auto& wanted) {
-    const auto found = by_name_.find(hash_of(id));
+    const auto found = by_name_.find(proteins::hash_of(id));
     if (found == by_name_.end()) return;
     for (const uint64_t row : found->second)
       if (wanted(all_[row])) rows.insert(row);
   };
   const auto any = [](const Variant&) { return true; };
   take(has_names_ ? name : std::string_view(), any);
-  if (const std::string_view accession = accession_of(name); has_names_ && !accession.empty())
+  if (const std::string_view accession = proteins::accession_of(name); has_names_ && !accession.empty())
     take(accession, any);
   const std::string suffix = "_" + std::string(chain);
   if (has_names_ && !chain.empty() && name.ends_with(suffix))
@@ -241,4 +250,4 @@ std::vector<const Variant*> Variants::of(std::string_view name, std::string_view
   return variants;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

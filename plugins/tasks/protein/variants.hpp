@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/records/table.hpp"
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/records/table.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 
 // A residue of a sample that another amino acid takes the place of.
 struct Substitution {
@@ -37,12 +37,13 @@ std::optional<double> number_in(std::string_view text);
 // "A23V", or "p.Ala23Val" as HGVS has it: alanine, residue 23, valine; "A23bV" where the residue's number is
 // 23b; several with ":", ",", ";", "/", "+" or a space between, which are one variant; "WT", or "p.=", is the
 // sequence itself. offset: added to the numbers. Throws files::DataError that says what is wrong.
-std::vector<Substitution> substitutions_of(const Variant& variant, const Sample& sample,
+std::vector<Substitution> substitutions_of(const Variant& variant, const proteins::Sample& sample,
                                            std::span<const std::string> chain_names, int32_t offset = 0);
 
 // The one number that, added to those of all variants that can be read, has the amino acids there that they
 // say; nothing: there is none, or several are.
-std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants, const Sample& sample,
+std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants,
+                                      const proteins::Sample& sample,
                                       std::span<const std::string> chain_names);
 
 struct VariantColumns {
@@ -53,7 +54,7 @@ struct VariantColumns {
 class Variants {
  public:
   // Throws files::DataError.
-  Variants(const std::filesystem::path& path, const VariantColumns& columns, text_pairs::Quotes quotes,
+  Variants(const std::filesystem::path& path, const VariantColumns& columns, records::Quotes quotes,
            const std::string& cache_folder, const files::Hooks& hooks);
 
   // Of the protein of this name, or of that accession (UniProt's sp|ACCESSION|NAME), in the table's order; of
@@ -67,7 +68,7 @@ class Variants {
   const std::string& first_not_number() const { return first_not_number_; }
 
  private:
-  void add(text_pairs::Row&& row, const std::string& where);
+  void add(records::Row&& row, const std::string& where);
 
   std::vector<Variant> all_;
   std::unordered_map<uint64_t, std::vector<uint64_t>> by_name_;  // rows, by a hash of it
@@ -76,4 +77,4 @@ class Variants {
   std::string first_not_number_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

@@ -13,13 +13,13 @@
 #include "language/architecture.hpp"
 #include "language/loss_options.hpp"
 #include "language/options.hpp"
-#include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/records/pairs.hpp"
+#include "plugins/data/sources/source_options.hpp"
 #include "plugins/tasks/summarization/sequence.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 struct DataConfig : sources::SplitOptions {
   std::string document_column = "document", summary_column = "summary", id_column, quotes = "auto";
@@ -40,7 +40,7 @@ struct DataConfig : sources::SplitOptions {
     o("document_column", document_column, "column of the text to summarize");
     o("summary_column", summary_column, "column of the summary; not needed in a test file for predictions");
     o("id_column", id_column, "column of the id; empty: `id` if present, else records are numbered");
-    o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
+    o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
     o("max_record_bytes", max_record_bytes, "longer records are dropped")
         .unit("bytes")
         .min(1024)
@@ -114,7 +114,7 @@ struct RougeConfig : generation::ScoredSamples {
 
 struct SummarizationConfig {
   DataConfig data;
-  text::TokenizerOptions tokenizer;
+  tokenizer::TokenizerOptions tokenizer;
   ModelConfig model;
   language::LanguageOptions language{.architecture = "gpt2"};
   SequenceConfig sequence;
@@ -180,4 +180,4 @@ struct SummarizationConfig {
   }
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -7,7 +7,7 @@
 #include "plugins/tasks/summarization/token_cache.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,13 +38,13 @@ TokenCacheSource source_of(const DataConfig& data, Split split, const std::strin
   return {.files = sources::find_and_hash(named, cache_folder(context), hooks),
           .columns = columns_of(data, split),
           .max_record_bytes = static_cast<uint64_t>(data.max_record_bytes),
-          .quotes = text_pairs::quotes_named(data.quotes),
+          .quotes = records::quotes_named(data.quotes),
           .part = part};
 }
 
 // The tokenizer that the training files give.
-text::TokenizerPtr trained_tokenizer(std::vector<TokenCacheSource> all, int64_t size,
-                                     const Context& context) {
+tokenizer::TokenizerPtr trained_tokenizer(std::vector<TokenCacheSource> all, int64_t size,
+                                          const Context& context) {
   std::string key, what;
   uint64_t bytes = 0;
   for (TokenCacheSource& source : all) {
@@ -58,21 +58,21 @@ text::TokenizerPtr trained_tokenizer(std::vector<TokenCacheSource> all, int64_t 
     uint64_t before = 0;
     for (const TokenCacheSource& source : all) {
       SourceReport report;
-      text_pairs::read_pairs(source.files, source.columns,
-                             [&](Pair&& pair, const std::string&) {
-                               if (!source.part.takes(pair.first)) return;
-                               text(pair.first);
-                               text(pair.second);
-                             },
-                             report,
-                             {.max_record_bytes = source.max_record_bytes,
-                              .quotes = source.quotes,
-                              .on_block = [&](uint64_t done) { read(before + done); }});
+      records::read_pairs(source.files, source.columns,
+                          [&](Pair&& pair, const std::string&) {
+                            if (!source.part.takes(pair.first)) return;
+                            text(pair.first);
+                            text(pair.second);
+                          },
+                          report,
+                          {.max_record_bytes = source.max_record_bytes,
+                           .quotes = source.quotes,
+                           .on_block = [&](uint64_t done) { read(before + done); }});
       sources::check_unchanged(source.files);
       before += source.files.bytes;
     }
   };
-  return text::trained_tokenizer(
+  return tokenizer::trained_tokenizer(
       {.key = all.size() == 1 ? key : files::hash128(key).hex(), .bytes = bytes, .what = what, .each = each},
       size, context);
 }
@@ -95,12 +95,13 @@ bool is_needed(const SummarizationConfig& config, const Sources& wanted, bool ha
 
 }  // namespace
 
-Corpus::Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept) {
+Corpus::Corpus(const SummarizationConfig& config, const Context& context,
+               const tokenizer::TokenizerPtr& kept) {
   files::with_data_errors([&] {
     if (kept)
       tokenizer_ = kept;
     else if (!config.tokenizer.path.empty())
-      tokenizer_ = text::load_tokenizer(config.tokenizer.path.string());
+      tokenizer_ = tokenizer::load_tokenizer(config.tokenizer.path.string());
     else if (config.data.of(Split::kTrain).named.empty())
       fail_with(PL_ERROR_CONFIG, "task.data.train: is needed to train a tokenizer on");
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
@@ -135,7 +136,7 @@ void Corpus::leave_out_unanswered(const Context& context) {
                dropped, dropped == 1 ? " was dropped" : " were dropped");
 }
 
-void Corpus::carry(const text::Files& files) { tokenizer_ = tokenizer_->with(files); }
+void Corpus::carry(const tokenizer::Files& files) { tokenizer_ = tokenizer_->with(files); }
 
 void Corpus::open(Split split, const Sources& wanted, std::vector<TokenCacheSource>&& all,
                   const Context& context) {
@@ -190,4 +191,4 @@ std::string Corpus::fingerprint(std::initializer_list<Split> splits) const {
   return result;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "plugins/data/sources/mixed.hpp"
-#include "plugins/tasks/summarization/token_cache.hpp"
 #include "plugins/tasks/summarization/config.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 class Corpus {
  public:
@@ -25,12 +25,12 @@ class Corpus {
   // there is neither `kept` nor one in the configuration, and tokenizes. Says what it dropped from the files.
   // To use a model, files of other splits need not be there. `kept`: the one that the weights were trained
   // with. An evaluation has those test samples that have a summary, unless none has. [main]
-  Corpus(const SummarizationConfig& config, const Context& context, const text::TokenizerPtr& kept);
+  Corpus(const SummarizationConfig& config, const Context& context, const tokenizer::TokenizerPtr& kept);
 
   // From now on the tokenizer carries what a model's folder says beside its weights. [main]
-  void carry(const text::Files& files);
+  void carry(const tokenizer::Files& files);
 
-  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   uint64_t size(Split split) const {
     if (is_asked(split)) return 1;
     if (split == Split::kTest && !answered_.empty()) return answered_.size();
@@ -50,10 +50,10 @@ class Corpus {
   bool is_asked(Split split) const { return split == Split::kTest && !asked_.empty(); }
   const Caches& cache(Split split) const { return caches_[static_cast<size_t>(split)]; }
 
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr tokenizer_;
   std::array<Caches, 3> caches_;
   std::vector<int32_t> asked_;      // the document that the command line names, in place of the test file
   std::vector<uint64_t> answered_;  // an evaluation's test samples, where not all have a summary
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 struct Lengths {
@@ -63,4 +63,4 @@ int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t 
   return room - (learnt + 1) / 2;
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -8,7 +8,7 @@
 
 #include "plugins/tasks/summarization/token_cache.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 struct SequenceRules {
   int64_t max_tokens = 512;  // of the input
@@ -42,4 +42,4 @@ int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t 
 // Tokens of make_sequence(), without making it.
 int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -13,7 +13,7 @@
 #include "plugins/scores/rouge/scorer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 // For the log: one line, whatever an untrained model writes.
@@ -44,7 +44,7 @@ void add_rouge(const EvaluationSink& sink, const std::string& prefix, std::strin
 }  // namespace
 
 void Summarization::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
       state, is_set("tokenizer.path") ? config().tokenizer.path : std::filesystem::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
@@ -68,7 +68,7 @@ void Summarization::check_paths() const {
   const std::filesystem::path& tokenizer = config().tokenizer.path;
   if ((!kept_tokenizer_ || (!to_use && is_set("tokenizer.path"))) && !tokenizer.empty() &&
       !files::path_problem(tokenizer, "file").empty())
-    config_error("tokenizer.path", text::missing_tokenizer(tokenizer));
+    config_error("tokenizer.path", tokenizer::missing_tokenizer(tokenizer));
 }
 
 void Summarization::prepare() {
@@ -78,7 +78,7 @@ void Summarization::prepare() {
 
 void Summarization::open_data() {
   if (!corpus_) corpus_.emplace(config(), context(), kept_tokenizer_);  // another process has prepared
-  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const tokenizer::Tokenizer& tokenizer = corpus_->tokenizer();
   if (!tokenizer.has_eot())
     fail_with(PL_ERROR_CONFIG,
               "the tokenizer names no token that ends a text (eos_token), which a summary ends with");
@@ -201,11 +201,11 @@ void Summarization::import_model(const std::filesystem::path& folder) {
       !warning.empty())
     context().warn(warning);
   hugging_face::OwnTokens own = own_tokens();
-  if (!text::is_of_folder(corpus_->tokenizer().files(), folder))
+  if (!tokenizer::is_of_folder(corpus_->tokenizer().files(), folder))
     own.is_own = [&](int64_t id) { return corpus_->tokenizer().is_special(id); };
-  text::Files files =
-      files::with_data_errors([&] { return text::files_of(folder, text::kLanguageModelFiles); });
-  files[text::kWeightsText] = language::kept_weights(folder.string(), model());
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kLanguageModelFiles); });
+  files[tokenizer::kWeightsText] = language::kept_weights(folder.string(), model());
   for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
   corpus_->carry(hugging_face::without_unknown(files, own, folder.string()));
@@ -220,7 +220,7 @@ hugging_face::OwnTokens Summarization::own_tokens() const {
 }
 
 void Summarization::export_model(const std::filesystem::path& folder) {
-  const text::Tokenizer& tokenizer = corpus_->tokenizer();
+  const tokenizer::Tokenizer& tokenizer = corpus_->tokenizer();
   language::export_model(folder, model(), config().language.lora, tokenizer.files(), own_tokens(),
                          [this](const std::string& note) { context().info(note); });
   tokenizer.save(folder.string());
@@ -309,8 +309,8 @@ std::string Summarization::sample_name(Split split, uint64_t id) const {
   return std::string(corpus_->sample(split, id).id);
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization
 
-PIPELINE_TASK(pipeline::summarization::Summarization, "summarization", "1.0.0",
+PIPELINE_TASK(pipeline::tasks::summarization::Summarization, "summarization", "1.0.0",
               "A language model learns to summarize pairs of document and summary. Weight decay: matrices "
               "and embeddings; not biases and norms")

@@ -15,7 +15,7 @@
 #include "plugins/tasks/summarization/corpus.hpp"
 #include "plugins/tasks/summarization/sequence.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 using language::LanguageModel;
 using language::PackedBatch;
@@ -74,10 +74,10 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   std::string text(const TokenView& tokens) const;
   hugging_face::OwnTokens own_tokens() const;
 
-  text::TokenizerPtr kept_tokenizer_;  // came with the weights
+  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
   SequenceRules rules_;
   std::vector<int64_t> ends_;  // of what is generated
 };
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

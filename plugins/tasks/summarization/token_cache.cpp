@@ -2,11 +2,11 @@
 
 #include <utility>
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 using files::take;
 
-TokenCache::TokenCache(samples::SampleStore store) : store_(std::move(store)) {
+TokenCache::TokenCache(stores::SampleStore store) : store_(std::move(store)) {
   std::string_view summary = store_.summary();
   if (!take(summary, totals_)) refuse();
   report_ = SourceReport::from_json(std::string(summary));
@@ -18,7 +18,7 @@ void TokenCache::refuse() const {
 
 // Nothing is taken on trust, so that a damaged file cannot lead out of the sample.
 TokenSample TokenCache::sample(uint64_t i) const {
-  samples::Sample sample = store_[i];
+  stores::Sample sample = store_[i];
   std::string_view bytes = sample.payload();
   TokenHead head;
   if (!take(bytes, head) || (head.token_bytes != 2 && head.token_bytes != 4)) refuse();
@@ -31,4 +31,4 @@ TokenSample TokenCache::sample(uint64_t i) const {
           .id = bytes.substr(all_bytes)};
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

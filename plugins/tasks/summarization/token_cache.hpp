@@ -8,20 +8,20 @@
 #include <vector>
 
 #include "plugins/data/files/part.hpp"
-#include "plugins/data/stores/sample_store.hpp"
-#include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_report.hpp"
+#include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 using files::Cancelled;
 using files::DataError;
 using files::Hash128;
-using text_pairs::Columns;
-using text_pairs::Pair;
-using text_pairs::ReadOptions;
-using text_pairs::SourceReport;
+using records::Columns;
+using records::Pair;
+using records::ReadOptions;
+using records::SourceReport;
 
 // Tokens as the cache has them, two or four bytes each. Valid as long as their sample.
 class TokenView {
@@ -45,7 +45,7 @@ class TokenView {
 };
 
 struct TokenSample {
-  std::optional<samples::Sample> bytes;  // where the others lie
+  std::optional<stores::Sample> bytes;  // where the others lie
   TokenView document, summary;
   std::string_view id;
 };
@@ -53,7 +53,7 @@ struct TokenSample {
 // The file of a token cache is one of samples: each a TokenHead, the tokens of document and summary, one
 // after the other, and the id, UTF-8. The summary is a TokenTotals, and behind it the report of the reading
 // that filled it, as JSON. A change of any of this raises the version, which is part of every cache's key.
-constexpr samples::Kind kTokens{.name = "PLTOKENS", .version = 7};
+constexpr stores::SampleKind kTokens{.name = "PLTOKENS", .version = 7};
 
 struct TokenHead {
   uint32_t document_tokens, summary_tokens, token_bytes, reserved;
@@ -66,7 +66,7 @@ static_assert(sizeof(TokenHead) == 16 && sizeof(TokenTotals) == 16);
 // The tokens of a source of pairs. Memory does not grow with them. Immutable; safe for concurrent use.
 class TokenCache {
  public:
-  explicit TokenCache(samples::SampleStore store);  // throws DataError
+  explicit TokenCache(stores::SampleStore store);  // throws DataError
 
   uint64_t size() const { return store_.size(); }           // pairs
   uint64_t summaries() const { return totals_.summaries; }  // pairs that have one
@@ -82,7 +82,7 @@ class TokenCache {
  private:
   [[noreturn]] void refuse() const;
 
-  samples::SampleStore store_;
+  stores::SampleStore store_;
   TokenTotals totals_{};
   SourceReport report_;
 };
@@ -92,7 +92,7 @@ struct TokenCacheSource {
   sources::SourceFiles files;  // the pairs
   Columns columns;
   uint64_t max_record_bytes = ReadOptions{}.max_record_bytes;
-  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
+  records::Quotes quotes = records::Quotes::kAuto;
   files::Part part;       // of the file's records, by their documents
   std::string tokenizer;  // a fingerprint: another text for tokenizers that give other tokens
   uint32_t vocabulary_size = 0;
@@ -117,4 +117,4 @@ std::string token_cache_path(const std::string& folder, const TokenCacheSource& 
 TokenCache open_or_build_token_cache(const std::string& folder, const TokenCacheSource& source,
                                      const TokenCacheHooks& hooks);
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

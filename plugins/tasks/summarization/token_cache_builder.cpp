@@ -8,10 +8,10 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/ordered_work.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
 #include "plugins/data/records/record_texts.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 using files::bytes_of;
@@ -72,8 +72,7 @@ class SampleMaker {
 };
 
 // The lock is the caller's: nobody else writes it. Returns the summary.
-std::string fill(samples::SampleWriter& writer, const TokenCacheSource& source,
-                 const TokenCacheHooks& hooks) {
+std::string fill(stores::SampleWriter& writer, const TokenCacheSource& source, const TokenCacheHooks& hooks) {
   const SampleMaker maker(source.vocabulary_size);
   TokenTotals totals{};
   files::OrderedWork<Batch, EncodedBatch> work(
@@ -115,10 +114,9 @@ std::string fill(samples::SampleWriter& writer, const TokenCacheSource& source,
   check_unchanged(source.files);
   const Columns& columns = source.columns;
   const std::vector<std::string> used{columns.first, columns.second, columns.id};
-  const auto names = text_pairs::column_names(source.files.paths.front(), source.files.format, used,
-                                              [&](uint64_t) { on_block(source.files.bytes); });
-  if (const std::string note = text_pairs::note_of_unused(names, used);
-      columns.second_required && !note.empty())
+  const auto names = records::column_names(source.files.paths.front(), source.files.format, used,
+                                           [&](uint64_t) { on_block(source.files.bytes); });
+  if (const std::string note = records::note_of_unused(names, used); columns.second_required && !note.empty())
     report.files.front().report.notes.push_back(note);
   return std::string(bytes_of(totals)) + report.to_json();
 }
@@ -148,13 +146,13 @@ TokenCache open_or_build_token_cache(const std::string& folder, const TokenCache
   const auto key = token_cache_key(source);
   const auto path = token_cache_path(folder, source, key);
   bool is_new = false;
-  samples::SampleStore store = samples::open_or_fill(path, kTokens, key, "tokenizing " + source.files.named,
-                                                     hooks, [&](samples::SampleWriter& writer) {
-                                                       is_new = true;
-                                                       return fill(writer, source, hooks);
-                                                     });
+  stores::SampleStore store = stores::open_or_fill(path, kTokens, key, "tokenizing " + source.files.named,
+                                                   hooks, [&](stores::SampleWriter& writer) {
+                                                     is_new = true;
+                                                     return fill(writer, source, hooks);
+                                                   });
   if (is_new) hooks.tell(files::remove_unused(folder, cache_names()));
   return TokenCache(std::move(store));
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

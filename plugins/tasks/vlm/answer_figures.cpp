@@ -12,15 +12,15 @@
 
 #include <pipeline/error.hpp>
 
+#include "plugins/data/files/hash128.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
 #include "plugins/scores/answers/caption_score.hpp"
 #include "plugins/scores/answers/chrf.hpp"
 #include "plugins/scores/answers/vqa_accuracy.hpp"
-#include "plugins/data/files/hash128.hpp"
 #include "plugins/scores/intervals/resampled.hpp"
 #include "plugins/scores/intervals/wilson.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using nlohmann::json;
@@ -169,4 +169,4 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
   sink.text(text);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

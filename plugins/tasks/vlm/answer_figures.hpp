@@ -12,7 +12,7 @@
 
 #include "plugins/data/picture_texts/conversation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 using picture_texts::Conversation;
 
@@ -41,4 +41,4 @@ struct ScoredAnswer {
 void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink,
                     const std::function<void()>& on_draw);
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

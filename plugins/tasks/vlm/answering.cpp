@@ -11,7 +11,7 @@
 #include "plugins/models/llava/seeing_decoder.hpp"
 #include "plugins/tasks/vlm/task.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 // Those of the questions' pictures, of the batch's `seen`; undefined where there are none.
 at::Tensor VlmTask::rows_of(const VlmTaskBatch& batch, const at::Tensor& seen,
@@ -53,7 +53,7 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
                 " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
     prompts.push_back({.id = batch.ids[question.sample], .tokens = std::move(tokens)});
   }
-  const SeeingDecoder decoder(model().language(), seen);
+  const llava::SeeingDecoder decoder(model().language(), seen);
   std::vector<std::string> texts;
   for (const std::vector<int64_t>& tokens : generation::generate(decoder, prompts, options))
     texts.push_back(chat_->answer_text(tokens));
@@ -121,10 +121,10 @@ void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
     stream.add(token);
     return !context().cancelled();
   };
-  static_cast<void>(generation::generate(SeeingDecoder(model().language(), seen), {prompt}, options));
+  static_cast<void>(generation::generate(llava::SeeingDecoder(model().language(), seen), {prompt}, options));
   stream.finish();
   if (stream.tokens() == wanted.max_tokens)
     context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

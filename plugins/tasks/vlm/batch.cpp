@@ -9,7 +9,7 @@
 
 #include <pipeline/error.hpp>
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using chat::ChatTokens;
@@ -64,7 +64,7 @@ void BatchBuilder::add(chat::Sequence&& sequence, std::vector<SamplePicture>&& p
   targets_.push_back(std::move(sequence.targets));
 }
 
-void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
+void BatchBuilder::finish(llava::VlmBatch& batch, PicturesOfBatch& pictures) {
   batch.packed = transformer::pack(tokens_, targets_);
   pictures = std::move(of_samples_);
   if (pictures_.empty()) return;
@@ -100,7 +100,7 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
     squares += picture.shape.squares;
     if (!is_arranged) continue;
     for (const int64_t row : picture.shape.arranged)
-      arranged.push_back(row == kNewline ? rows + batch.newlines++ : first + row);
+      arranged.push_back(row == llava::kNewline ? rows + batch.newlines++ : first + row);
     for (int64_t row = 0; picture.shape.arranged.empty() && row < picture.shape.squares * of_square_; ++row)
       arranged.push_back(first + row);
   }
@@ -108,4 +108,4 @@ void BatchBuilder::finish(VlmBatch& batch, PicturesOfBatch& pictures) {
   if (is_arranged) batch.arranged = at::tensor(arranged, at::kLong);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -11,14 +11,14 @@
 #include "plugins/models/llava/vlm.hpp"
 #include "plugins/tasks/vlm/picture_layout.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 // A picture of a sample as the model is given it.
 struct SamplePicture {
   PictureShape shape;
-  files::Hash128 key;         // with a cache of features
-  PictureFeatures features;   // from there, or the picture's size alone
-  std::vector<float> pixels;  // (squares, 3, S, S), where these are not
+  files::Hash128 key;               // with a cache of features
+  llava::PictureFeatures features;  // from there, or the picture's size alone
+  std::vector<float> pixels;        // (squares, 3, S, S), where these are not
 
   int64_t rows() const;  // of features
   bool is_known() const { return features.squares.defined(); }
@@ -50,7 +50,7 @@ class BatchBuilder {
   // The sequence is of the tokens of these pictures, or of the first few of them.
   void add(chat::Sequence&& sequence, std::vector<SamplePicture>&& pictures, bool is_broken);
 
-  void finish(VlmBatch& batch, PicturesOfBatch& pictures);
+  void finish(llava::VlmBatch& batch, PicturesOfBatch& pictures);
 
  private:
   int64_t side_, of_square_;
@@ -62,4 +62,4 @@ class BatchBuilder {
   int64_t rows_ = 0, features_ = 0;            // of sequences, of features until now
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

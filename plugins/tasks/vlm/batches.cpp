@@ -3,7 +3,7 @@
 #include "plugins/tasks/vlm/batch.hpp"
 #include "plugins/tasks/vlm/task.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 // About the tokens: of four bytes each, and a picture's.
 double VlmTask::sample_cost(Split split, uint64_t id) const {
@@ -21,7 +21,7 @@ std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
     if (features_) result.features = features_->find(content);
     if (!result.is_known()) return false;
     // Of this very form, whatever is in the cache.
-    const PictureFeatures& found = result.features;
+    const llava::PictureFeatures& found = result.features;
     const vision::Config& vision = config().vision.vision;
     if (found.width < 1 || found.height < 1 || found.squares.size(1) != vision.rows() ||
         found.squares.size(2) != vision.hidden_size ||
@@ -92,4 +92,4 @@ BatchInfo VlmTask::batch_info(const VlmTaskBatch& batch) const {
           .positions = rows};
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -6,12 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using nlohmann::ordered_json;
 
-chat::ChatFormat format_of(const std::string& style, const text::TokenizerPtr& tokenizer) {
+chat::ChatFormat format_of(const std::string& style, const tokenizer::TokenizerPtr& tokenizer) {
   auto [source, file] = chat::template_of(tokenizer->files());
   if (style != "auto" || source.empty()) {
     const std::string name = style == "auto" ? "simple" : style;
@@ -62,7 +62,7 @@ std::string marked_text(std::string_view text, bool with_pictures) {
 
 }  // namespace
 
-Chat::Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t max_tokens)
+Chat::Chat(const std::string& style, tokenizer::TokenizerPtr tokenizer, int64_t max_tokens)
     : format_(format_of(style, tokenizer)),
       has_parts_(format_.source().find("'image'") != std::string::npos ||
                  format_.source().find("\"image\"") != std::string::npos),
@@ -117,4 +117,4 @@ std::vector<int64_t> Chat::answer(const Conversation& conversation, size_t quest
   return tokens;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -10,7 +10,7 @@
 #include "plugins/models/chat/sequence.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 using chat::ChatTokens;
 using chat::PictureTokens;
@@ -26,7 +26,7 @@ using picture_texts::Turn;
 class Chat {
  public:
   // `style`: auto, or one of chat::template_names(). `max_tokens`: longer conversations are cut.
-  Chat(const std::string& style, text::TokenizerPtr tokenizer, int64_t max_tokens);
+  Chat(const std::string& style, tokenizer::TokenizerPtr tokenizer, int64_t max_tokens);
 
   // For learning and evaluating. `pictures`: of all of the conversation's; none: as if there were none, to
   // see what they are worth. Pictures are never cut: those of a turn that does not fit are left out with it.
@@ -54,4 +54,4 @@ class Chat {
   int64_t max_tokens_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

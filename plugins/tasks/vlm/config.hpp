@@ -14,14 +14,14 @@
 #include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/picture_texts/options.hpp"
-#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/models/llava/vlm.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/chat.hpp"
 #include "plugins/tasks/vlm/picture_layout.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 #include "transformer/cuda/kernels.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 struct DataConfig : picture_texts::PictureTextOptions {
   std::string question_column = "question", answers_column = "answers";
@@ -53,7 +53,7 @@ struct DataConfig : picture_texts::PictureTextOptions {
   }
 };
 
-struct VisionOptions : vision::PictureOptions {
+struct VisionOptions : pictures::PictureOptions {
   std::filesystem::path init_from;
   int64_t cache_bytes = int64_t{4} << 30;
 
@@ -206,7 +206,7 @@ struct VlmTaskConfig {
   VisionOptions vision;
   ProjectorOptions projector;
   LanguagePartOptions language;
-  text::TokenizerOptions tokenizer;
+  tokenizer::TokenizerOptions tokenizer;
   ChatOptions chat;
   language::LossOptions loss;
   GenerateOptions generate;
@@ -272,7 +272,7 @@ struct VlmTaskConfig {
   static void read_model(const VlmTaskConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 
-  VlmConfig model(const language::VocabularyOf& vocabulary) const {
+  llava::VlmConfig model(const language::VocabularyOf& vocabulary) const {
     return {.vision = vision.vision,
             .language = language.model(vocabulary),
             .lora = language.lora,
@@ -283,4 +283,4 @@ struct VlmTaskConfig {
   }
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

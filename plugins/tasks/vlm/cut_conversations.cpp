@@ -2,7 +2,7 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 void CutConversations::count(const std::string& name, const chat::Sequence& sequence) {
   const std::lock_guard lock(mutex_);
@@ -25,4 +25,4 @@ CutConversations::~CutConversations() {
                   " times it was cut at a turn, ", lost_, " times nothing of it was left to learn");
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -9,7 +9,7 @@
 
 #include "plugins/models/chat/sequence.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 // Names the first, and says at the end how often one was met. Safe for concurrent use.
 class CutConversations {
@@ -26,4 +26,4 @@ class CutConversations {
   uint64_t all_ = 0, cut_ = 0, lost_ = 0;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

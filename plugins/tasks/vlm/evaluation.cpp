@@ -6,14 +6,15 @@
 #include <cstdio>
 #include <map>
 
+#include "plugins/models/llava/seeing_decoder.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
-#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/scores/recall/captions.hpp"
 #include "plugins/tasks/vlm/answer_figures.hpp"
 #include "plugins/tasks/vlm/retrieval.hpp"
 #include "plugins/tasks/vlm/task.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using answers::answer_page;
@@ -140,7 +141,7 @@ void VlmTask::score_retrieval(const VlmTaskBatch& batch, const std::vector<Conve
     if (captions.empty())
       for (const uint64_t id : all) captions.push_back(chat_->answer(conversation(batch.split, id), 0));
     if (!seen.defined()) seen = model().features(batch, pass());
-    const SeeingDecoder decoder(model().language(), rows_of(batch, seen, conversations, {{i, 0}}));
+    const llava::SeeingDecoder decoder(model().language(), rows_of(batch, seen, conversations, {{i, 0}}));
     const std::vector<float> scores =
         caption_scores(decoder, chat_->prompt(conversations[i], 0, 1, batch.pictures.tokens_of(i)), captions,
                        pass().compute);
@@ -165,7 +166,7 @@ void VlmTask::report(const Report& report, const ReportSink& sink) {
   if (!scored.empty()) report_answers(scored, sink, [this] { context().throw_if_cancelled(); });
   // A picture that is broken leaves its caption without one.
   if (pictures > 1 && scores.size() == pictures * pictures) {
-    const Recall recall = recall_of(scores, pictures);
+    const recall::CaptionRecall recall = recall::recall_of(scores, pictures);
     sink.figure("caption_recall", recall.captions, PL_BETTER_HIGHER);
     sink.figure("picture_recall", recall.pictures, PL_BETTER_HIGHER);
     sink.text(concat("among ", pictures, ": the right caption for ", recall.captions * 100,
@@ -218,4 +219,4 @@ std::vector<Metric> VlmTask::metrics() {
   };
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

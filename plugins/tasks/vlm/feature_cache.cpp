@@ -9,13 +9,13 @@
 
 #include "plugins/data/files/error.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 namespace fs = std::filesystem;
 using files::Hash128;
 
-constexpr records::Kind kFeatures{
+constexpr stores::Kind kFeatures{
     .name = "PLVLFEAT", .version = 3, .remedy = "the pictures are encoded again"};
 constexpr uint64_t kLeastFresh = uint64_t{1} << 23;  // bytes held in memory before the files are read again
 constexpr uint64_t kFreshShare = 16;                 // and of what the files have one in so many
@@ -26,7 +26,7 @@ struct Head {
   int64_t width, height;  // of the picture
 };
 
-std::string packed(const PictureFeatures& features) {
+std::string packed(const llava::PictureFeatures& features) {
   const at::Tensor& squares = features.squares;
   const Head head{.dtype = static_cast<int64_t>(squares.scalar_type()),
                   .squares = squares.size(0),
@@ -38,7 +38,7 @@ std::string packed(const PictureFeatures& features) {
   return bytes.append(static_cast<const char*>(squares.const_data_ptr()), squares.nbytes());
 }
 
-PictureFeatures unpacked(std::string_view bytes) {
+llava::PictureFeatures unpacked(std::string_view bytes) {
   Head head{};
   if (!files::take(bytes, head) || head.squares < 1 || head.patches < 1 || head.hidden_size < 1) return {};
   const auto dtype = static_cast<at::ScalarType>(head.dtype);
@@ -49,9 +49,9 @@ PictureFeatures unpacked(std::string_view bytes) {
     left /= static_cast<uint64_t>(size);
   }
   if (left != static_cast<uint64_t>(head.squares)) return {};
-  PictureFeatures features{.squares = at::empty({head.squares, head.patches, head.hidden_size}, dtype),
-                           .width = head.width,
-                           .height = head.height};
+  llava::PictureFeatures features{.squares = at::empty({head.squares, head.patches, head.hidden_size}, dtype),
+                                  .width = head.width,
+                                  .height = head.height};
   std::copy(bytes.begin(), bytes.end(), static_cast<char*>(features.squares.mutable_data_ptr()));
   return features;
 }
@@ -77,7 +77,7 @@ void FeatureCache::open(const Hash128& weights) {
     stop_keeping(error.what());
   }
   reopen();
-  for (const records::RecordStore& store : *stores_) files::mark_used(store.path());
+  for (const stores::RecordStore& store : *stores_) files::mark_used(store.path());
   if (const std::string removed = files::remove_unused(options_.folder, feature_names()); !removed.empty())
     options_.note(removed);
   open_ = true;
@@ -90,7 +90,7 @@ void FeatureCache::open_mine() {
       lock_.emplace(path(number) + ".lock", nullptr, [] { return true; });
     } catch (const files::Cancelled&) {  // another has it
     }
-  const records::RecordStore mine(path(number - 1), kFeatures);
+  const stores::RecordStore mine(path(number - 1), kFeatures);
   if (!mine.problem().empty()) options_.note(mine.problem());
   writer_.emplace(mine, kFeatures);
 }
@@ -118,15 +118,15 @@ void FeatureCache::begin_epoch(uint64_t epoch) {
   if (open_ && epoch_.exchange(epoch) != epoch) reopen();
 }
 
-PictureFeatures FeatureCache::find(const Hash128& picture) const {
+llava::PictureFeatures FeatureCache::find(const Hash128& picture) const {
   std::shared_ptr<const Stores> stores;
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = fresh_.find(picture); found != fresh_.end()) return found->second;
     stores = stores_;
   }
-  for (const records::RecordStore& store : *stores) {
-    const records::Record* record = store.find(picture);
+  for (const stores::RecordStore& store : *stores) {
+    const stores::Record* record = store.find(picture);
     if (record == nullptr || !store.is_whole(*record)) continue;
     store.was_read(*record);
     return unpacked(store.payload(*record));
@@ -134,7 +134,7 @@ PictureFeatures FeatureCache::find(const Hash128& picture) const {
   return {};
 }
 
-void FeatureCache::put(const Hash128& picture, const PictureFeatures& made) {
+void FeatureCache::put(const Hash128& picture, const llava::PictureFeatures& made) {
   Waiting mine{.picture = picture, .host = made, .copied = {}};
   const at::Tensor& features = made.squares;
   if (features.is_cpu()) {
@@ -167,7 +167,7 @@ void FeatureCache::keep(const Waiting& waiting) {
   {
     const std::lock_guard writing(files_mutex_);
     if (!writer_ || find(waiting.picture).squares.defined()) return;
-    const std::string record = records::make_record(waiting.picture, packed(waiting.host));
+    const std::string record = stores::make_record(waiting.picture, packed(waiting.host));
     const uint64_t written = bytes();
     if (written + record.size() > options_.most_bytes)
       return stop_keeping("there are " + files::megabytes(written) +
@@ -200,4 +200,4 @@ FeatureCache::~FeatureCache() {
                   std::to_string(made_) + " times encoded; " + files::megabytes(bytes()) + " in " + path(0));
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

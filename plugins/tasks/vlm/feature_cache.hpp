@@ -18,19 +18,14 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/stores/record_writer.hpp"
+#include "plugins/models/llava/picture_features.hpp"
 
-namespace pipeline::vlm {
-
-// A picture of one square or several as the encoder sees it.
-struct PictureFeatures {
-  at::Tensor squares;             // (squares, patches, hidden_size)
-  int64_t width = 0, height = 0;  // of the picture itself
-};
+namespace pipeline::tasks::vlm {
 
 // Files of records, one for each process that writes at the same time, named after the encoder: of its
 // weights, how it computes, and how it is given pictures. All of them are read. What is damaged, or was cut
 // off when a process was killed, is as if it were not there. Where nothing can be written, nothing is kept.
-class FeatureCache {
+class FeatureCache : public llava::FeatureStore {
  public:
   struct Options {
     std::string folder;
@@ -39,26 +34,26 @@ class FeatureCache {
     std::function<void(const std::string&line)> note, warn;
   };
   explicit FeatureCache(Options options) : options_(std::move(options)) {}
-  ~FeatureCache();  // says how many pictures it had
+  ~FeatureCache() override;  // says how many pictures it had
 
   // From now on there is something to be found and kept. [main]
-  void open(const files::Hash128& weights);
-  bool is_open() const { return open_; }
+  void open(const files::Hash128& weights) override;
+  bool is_open() const override { return open_; }
   // What other processes have written until now is found, too. [any-thread]
   void begin_epoch(uint64_t epoch);
 
   // On the CPU; with squares undefined if it is not there. [any-thread]
-  PictureFeatures find(const files::Hash128& picture) const;
+  llava::PictureFeatures find(const files::Hash128& picture) const override;
   // On a device: once that has computed it. [main]
-  void put(const files::Hash128& picture, const PictureFeatures& features);
+  void put(const files::Hash128& picture, const llava::PictureFeatures& features) override;
   // For the log. [main]
-  void count(uint64_t found, uint64_t made) { found_ += found, made_ += made; }
+  void count(uint64_t found, uint64_t made) override { found_ += found, made_ += made; }
 
  private:
-  using Stores = std::vector<records::RecordStore>;
+  using Stores = std::vector<stores::RecordStore>;
   struct Waiting {
     files::Hash128 picture;
-    PictureFeatures host;
+    llava::PictureFeatures host;
     std::optional<c10::Event> copied;
   };
 
@@ -78,12 +73,13 @@ class FeatureCache {
 
   std::mutex files_mutex_;  // of the next two
   std::optional<files::FileLock> lock_;
-  std::optional<records::RecordWriter> writer_;
+  std::optional<stores::RecordWriter> writer_;
 
   mutable std::mutex mutex_;  // of the others
   std::shared_ptr<const Stores> stores_ = std::make_shared<Stores>();
-  std::unordered_map<files::Hash128, PictureFeatures, records::KeyHash> fresh_;  // written since reopen()
+  std::unordered_map<files::Hash128, llava::PictureFeatures, stores::KeyHash>
+      fresh_;  // written since reopen()
   uint64_t fresh_bytes_ = 0;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

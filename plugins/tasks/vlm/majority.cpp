@@ -1,6 +1,6 @@
 #include "plugins/tasks/vlm/majority.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 using picture_texts::kImageMark;
 
@@ -40,4 +40,4 @@ bool MajorityAnswers::is_common(const std::string& question) const {
   return more < kMost;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

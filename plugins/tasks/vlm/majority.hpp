@@ -8,7 +8,7 @@
 
 #include "plugins/data/picture_texts/conversation.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 using picture_texts::Conversation;
 
@@ -35,4 +35,4 @@ class MajorityAnswers {
   Counts all_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -8,7 +8,7 @@
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/llava/vlm.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using images::Grid;
@@ -43,7 +43,7 @@ std::vector<int64_t> arranged(const Grid& grid, int64_t patches, int64_t width, 
       const int64_t tile = 1 + row / patches * grid.columns + column / patches;
       result.push_back(tile * in_square + row % patches * patches + column % patches);
     }
-    result.push_back(kNewline);
+    result.push_back(llava::kNewline);
   }
   return result;
 }
@@ -94,4 +94,4 @@ int64_t PictureLayout::most_rows() const {
   return most;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

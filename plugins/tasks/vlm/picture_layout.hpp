@@ -10,7 +10,7 @@
 #include "plugins/data/images/tiles.hpp"
 #include "plugins/models/vision/position_grid.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 // A picture of some size.
 struct PictureShape {
@@ -43,4 +43,4 @@ class PictureLayout {
   PictureWords words_;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 void VisionOptions::check_kind(const ConfigErrors& errors) const {
   const auto only = [&](const char* key, bool is_set, bool is_its, const char* kind) {
@@ -28,17 +28,18 @@ void VisionOptions::check_kind(const ConfigErrors& errors) const {
 }
 
 using nlohmann::json;
-using vision::object_in;
+using pictures::object_in;
 
-bool is_smol(const text::Files& carried) {
+bool is_smol(const tokenizer::Files& carried) {
   return object_in(carried, "processor_config.json").value("processor_class", "") == "SmolVLMProcessor" ||
          object_in(carried, "preprocessor_config.json").value("processor_class", "") == "SmolVLMProcessor";
 }
 
-text::Files processor_files(const VisionOptions& options, int64_t scale_factor, const text::Files& carried,
-                            const std::string& image_token, bool is_whole) {
+tokenizer::Files processor_files(const VisionOptions& options, int64_t scale_factor,
+                                 const tokenizer::Files& carried, const std::string& image_token,
+                                 bool is_whole) {
   constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json";
-  text::Files files = vision::image_processor_files(carried, options, is_smol(carried));
+  tokenizer::Files files = pictures::image_processor_files(carried, options, is_smol(carried));
   const json before = object_in(files, kWhole);
   if (before.empty() && (image_token.empty() || (is_whole && carried.contains(kImages)))) return files;
   json values;
@@ -60,4 +61,4 @@ text::Files processor_files(const VisionOptions& options, int64_t scale_factor, 
   return files;
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

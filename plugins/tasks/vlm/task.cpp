@@ -19,19 +19,19 @@
 #include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/kernels/kernels.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace fs = std::filesystem;
 
 namespace {
 
-text::Files files_of(const fs::path& folder, std::initializer_list<const char*> names) {
-  return files::with_data_errors([&] { return text::files_of(folder, names); });
+tokenizer::Files files_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  return files::with_data_errors([&] { return tokenizer::files_of(folder, names); });
 }
 
 }  // namespace
 
 void VlmTask::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = text::tokenizer_of_checkpoint(
+  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
       state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
       [&](const std::string& problem) { config_error("tokenizer.path", problem); });
 }
@@ -101,15 +101,15 @@ void VlmTask::open_files() {
     if (is_asked()) open_question();
     const auto texts = [&] {
       const messages::StoredTexts all = picture_texts::texts_of(training());
-      return text::TrainingTexts{
+      return tokenizer::TrainingTexts{
           .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
           .bytes = all.conversations,
           .what = concat(all.conversations, " conversations"),
           .each = all.each};
     };
-    tokenizer_ =
-        text::tokenizer_of_task(kept_tokenizer_, config().tokenizer, texts, context(),
-                                [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+    tokenizer_ = tokenizer::tokenizer_of_task(
+        kept_tokenizer_, config().tokenizer, texts, context(),
+        [&](const std::string& problem) { config_error("tokenizer.path", problem); });
   });
   is_open_ = true;
 }
@@ -137,9 +137,9 @@ void VlmTask::open_data() {
   for (const std::string& line : training().lines()) context().info(line);
 }
 
-std::shared_ptr<Vlm> VlmTask::build_model() {
+std::shared_ptr<llava::Vlm> VlmTask::build_model() {
   const int32_t end = tokenizer_->eot();
-  const VlmConfig config = this->config().model(
+  const llava::VlmConfig config = this->config().model(
       {.size = tokenizer_->vocab_size(), .begin = tokenizer_->bos().value_or(end), .end = end});
   adapters::Freeze is_frozen(this->config().freeze);
   const auto rule = [&](Parameter& parameter) {
@@ -150,7 +150,7 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
                                   ? this->config().projector.lr_multiplier
                                   : this->config().language.lr_multiplier;
   };
-  auto model = std::make_shared<Vlm>(config, rule);
+  auto model = std::make_shared<llava::Vlm>(config, rule);
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
@@ -164,15 +164,15 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
     context().info("weights    ", count, " parameters of ", part, "* from ", folder.string());
   };
   if (!vision.empty()) {
-    import_vision(vision.string(), *model);
+    llava::import_vision(vision.string(), *model);
     announce("vision.", vision);
-    carry(vision, files_of(vision, text::kVisionModelFiles));
+    carry(vision, files_of(vision, tokenizer::kVisionModelFiles));
   }
   if (!language.empty()) {
-    check_tokens(language, *model, import_language(language.string(), *model));
+    check_tokens(language, *model, llava::import_language(language.string(), *model));
     announce("language.", language);
-    text::Files files = language_part(files_of(language, text::kLanguageModelFiles));
-    files[text::kWeightsText] = kept_language(language.string(), *model);
+    tokenizer::Files files = llava::language_part(files_of(language, tokenizer::kLanguageModelFiles));
+    files[tokenizer::kWeightsText] = llava::kept_language(language.string(), *model);
     carry(language, files);
   }
   start_from_adapter(*model);
@@ -180,17 +180,17 @@ std::shared_ptr<Vlm> VlmTask::build_model() {
 }
 
 // After what is imported, which is of the whole model.
-void VlmTask::start_from_adapter(Vlm& model) const {
+void VlmTask::start_from_adapter(llava::Vlm& model) const {
   const adapters::LoraOptions& lora = config().language.lora;
   if (!lora.init_from.empty())
     adapters::start_from_adapter(lora.init_from.string(), model.parameters(),
-                                 adapted_llava(model.config().language, model.config().vision));
+                                 llava::adapted_llava(model.config().language, model.config().vision));
 }
 
 // Files of a folder that the model or a part of it comes from.
-void VlmTask::carry(const fs::path& folder, const text::Files& files) {
+void VlmTask::carry(const fs::path& folder, const tokenizer::Files& files) {
   hugging_face::OwnTokens own = own_tokens();
-  if (!text::is_of_folder(tokenizer_->files(), folder))
+  if (!tokenizer::is_of_folder(tokenizer_->files(), folder))
     own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
   for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
     context().warn(line);
@@ -205,7 +205,7 @@ hugging_face::OwnTokens VlmTask::own_tokens() const {
           [this](int64_t id) { return id >= 0 && id < tokenizer_->vocab_size(); }};
 }
 
-void VlmTask::check_tokens(const fs::path& folder, const Vlm& model, int64_t count) const {
+void VlmTask::check_tokens(const fs::path& folder, const llava::Vlm& model, int64_t count) const {
   if (config().tokenizer.path.empty() && !kept_tokenizer_)
     config_error("tokenizer.path",
                  concat("must be given with weights of ", folder.string(),
@@ -221,7 +221,7 @@ void VlmTask::check_tokens(const fs::path& folder, const Vlm& model, int64_t cou
 
 // Kernels other than ours may round a picture's features in the last bit as its neighbours in the batch have
 // it.
-void VlmTask::open_features(Vlm& model) {
+void VlmTask::open_features(llava::Vlm& model) {
   const at::ScalarType compute = to_torch(run().compute_dtype);
   if (context().reproducible() && (device().is_cuda() || compute != at::kFloat)) return;
   const VisionOptions& options = config().vision;
@@ -236,30 +236,30 @@ void VlmTask::open_features(Vlm& model) {
 }
 
 void VlmTask::import_model(const fs::path& folder) {
-  check_tokens(folder, model(), import_llava(folder.string(), model()));
+  check_tokens(folder, model(), llava::import_llava(folder.string(), model()));
   start_from_adapter(model());
-  text::Files files = files_of(folder, text::kModelFiles);
-  files[text::kWeightsText] = kept_llava(folder.string(), model());
+  tokenizer::Files files = files_of(folder, tokenizer::kModelFiles);
+  files[tokenizer::kWeightsText] = llava::kept_llava(folder.string(), model());
   carry(folder, files);
 }
 
 void VlmTask::export_model(const fs::path& folder) {
-  const text::Files& files = tokenizer_->files();
+  const tokenizer::Files& files = tokenizer_->files();
   const adapters::LoraOptions& lora = config().language.lora;
   const auto log = [this](const std::string& note) { context().info(note); };
   if (const std::string note = lora.export_note(); !note.empty()) log(note);
   tokenizer_->save(folder.string());
   if (config().exported == "llava" && lora.exports_adapter())  // without config.json, which is the model's
     return adapters::export_adapter(folder.string(), model().parameters(), lora,
-                                    adapted_llava(model().config().language, model().config().vision),
+                                    llava::adapted_llava(model().config().language, model().config().vision),
                                     lora.base_model);
   if (config().exported == "language") {
-    for (const std::string& note : export_language(folder.string(), model(), files)) log(note);
+    for (const std::string& note : llava::export_language(folder.string(), model(), files)) log(note);
   } else {
     const auto mark = tokenizer_->special_token(kImageMark);
-    for (const std::string& note : export_llava(folder.string(), model(), mark, is_smol(files), files))
+    for (const std::string& note : llava::export_llava(folder.string(), model(), mark, is_smol(files), files))
       log(note);
-    const bool is_whole = !came_as_llava(model().config(), files).config.is_null();
+    const bool is_whole = !llava::came_as_llava(model().config(), files).config.is_null();
     for (const auto& [name, text] : processor_files(config().vision, config().projector.scale_factor, files,
                                                     mark ? std::string(kImageMark) : "", is_whole))
       hugging_face::write_text((folder / name).string(), text);
@@ -271,8 +271,8 @@ std::string VlmTask::data_fingerprint() {
   return std::to_string(tokenizer_->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm
 
-PIPELINE_TASK(pipeline::vlm::VlmTask, "vlm", "1.0.0",
+PIPELINE_TASK(pipeline::tasks::vlm::VlmTask, "vlm", "1.0.0",
               "A vision encoder and a language model learn to caption pictures and to answer questions about "
               "them. Weight decay: matrices and embeddings; not biases and norms")

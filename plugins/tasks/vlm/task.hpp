@@ -20,19 +20,19 @@
 #include "plugins/tasks/vlm/majority.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 
 using picture_texts::Pictures;
 using picture_texts::PictureSource;
 
-struct VlmTaskBatch : VlmBatch {
+struct VlmTaskBatch : llava::VlmBatch {
   std::vector<uint64_t> ids;
   PicturesOfBatch pictures;
   Split split = Split::kTrain;
   std::vector<size_t> sources;  // of each, where training has several
 };
 
-class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
+class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
  public:
   using TorchTask::TorchTask;
   static constexpr bool kHasUnits = true;
@@ -42,7 +42,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   void set_extra_state(std::string_view state) override;
   void prepare() override { open_files(); }
   void open_data() override;
-  std::shared_ptr<Vlm> build_model() override;
+  std::shared_ptr<llava::Vlm> build_model() override;
 
   uint64_t sample_count(Split split) const override { return sources_[static_cast<size_t>(split)].size(); }
   double sample_cost(Split split, uint64_t id) const override;
@@ -68,7 +68,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   double flops(const VlmTaskBatch& batch) override { return model().flops(batch); }
 
  private:
-  void start_from_adapter(Vlm& model) const;
+  void start_from_adapter(llava::Vlm& model) const;
   // A question of the batch's sample `sample`: its turn 2 * `index`.
   struct Question {
     size_t sample, index;
@@ -76,11 +76,11 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
 
   void open_files();
   void open_question();
-  void open_features(Vlm& model);
+  void open_features(llava::Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
-  void check_tokens(const std::filesystem::path& folder, const Vlm& model, int64_t count) const;
+  void check_tokens(const std::filesystem::path& folder, const llava::Vlm& model, int64_t count) const;
   // From now on the tokenizer carries what a model's folder says beside its weights.
-  void carry(const std::filesystem::path& folder, const text::Files& files);
+  void carry(const std::filesystem::path& folder, const tokenizer::Files& files);
   void find_ends();
   hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
@@ -119,8 +119,8 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
 
-  text::TokenizerPtr kept_tokenizer_;  // came with the weights
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
+  tokenizer::TokenizerPtr tokenizer_;
   picture_texts::Splits sources_;
   std::optional<Chat> chat_;
   std::optional<PictureLayout> layout_;
@@ -132,4 +132,4 @@ class VlmTask : public TorchTask<VlmTaskConfig, Vlm, VlmTaskBatch> {
   bool is_open_ = false;
 };
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

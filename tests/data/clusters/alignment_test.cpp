@@ -8,7 +8,7 @@
 #include "plugins/data/clusters/local_alignment.hpp"
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 LocalAlignment align(std::string_view a, std::string_view b) {
@@ -74,4 +74,4 @@ TEST(SignificantScore, FollowsKarlinAndAltschul) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -3,11 +3,11 @@
 
 #include <thread>
 
-#include "plugins/data/files/error.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
+#include "plugins/data/files/error.hpp"
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 using testing::ElementsAre;
@@ -111,4 +111,4 @@ TEST_P(Hooks, WhatAHookThrowsPassesOn) {
 INSTANTIATE_TEST_SUITE_P(ExactAndPrefiltered, Hooks, testing::Values(3000, 0));
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

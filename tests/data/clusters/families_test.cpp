@@ -5,7 +5,7 @@
 
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 constexpr ClusterOptions kPrefiltered{.exact_up_to = 0};
@@ -105,4 +105,4 @@ TEST(Families, TheNumberOfThreadsChangesNothing) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -4,10 +4,10 @@
 #include <numeric>
 #include <random>
 
-#include "plugins/data/files/error.hpp"
 #include "plugins/data/clusters/clusters.hpp"
+#include "plugins/data/files/error.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 using testing::ElementsAre;
@@ -43,4 +43,4 @@ TEST(AssignFolds, NoFoldsAreAnError) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -6,7 +6,7 @@
 #include "plugins/data/clusters/local_alignment.hpp"
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 void expect_scores_of_align_locally(ScoreBatch& batch, const std::vector<Letters>& targets,
@@ -60,4 +60,4 @@ TEST(ScoreBatch, NoTargetsAndNoQueryScoreNothing) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

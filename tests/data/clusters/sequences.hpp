@@ -8,7 +8,7 @@
 
 #include "plugins/data/clusters/clusters.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 
 // std's distributions differ between libraries; these draws do not.
 class Maker {
@@ -53,4 +53,4 @@ inline std::vector<uint32_t> clusters_of(const std::vector<std::string>& sequenc
   return cluster_sequences(views, options, hooks);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -5,7 +5,7 @@
 #include "plugins/data/clusters/sequence_set.hpp"
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 using testing::ElementsAre;
@@ -47,4 +47,4 @@ TEST(FindContaining, GivesTheFirstLongerSequence) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -7,7 +7,7 @@
 #include "plugins/data/files/error.hpp"
 #include "tests/data/clusters/sequences.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::clusters {
 namespace {
 
 using testing::ElementsAre;
@@ -91,4 +91,4 @@ TEST_P(Similar, RelativesWithoutSeedsInCommonAreFoundOnlyWhereEveryPairIsAligned
 INSTANTIATE_TEST_SUITE_P(ExactAndPrefiltered, Similar, testing::Bool());
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::clusters

@@ -10,7 +10,7 @@
 #include "plugins/data/proteins/split_list.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 TEST(SplitList, TheKeyHasEachOptionAndTheListsContent) {
@@ -67,4 +67,4 @@ TEST(Labels, TheKeyHasEachOptionThatSaysWhatIsALabel) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using testing::ElementsAre;
@@ -80,4 +80,4 @@ TEST_F(ClusterCacheFile, OfTwoThatWantItAtOnceOneComputes) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -1,5 +1,6 @@
 // Which residues of a structure's chains are copies of each other.
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,19 +9,19 @@
 
 #include "tests/data/proteins/made_up_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using testing::ElementsAre;
 
 // Chains whose residues' numbers say which of them are copies: each residue has to lead to the first one of
 // its number, and no other.
-void expect_copies_by_number(const std::vector<std::vector<Residue>>& chains) {
+void expect_copies_by_number(const std::vector<std::vector<residues::Residue>>& chains) {
   const std::vector<int64_t> copy_of = copies_of(chains);
   std::map<int32_t, int64_t> first;
   int64_t row = 0;
   for (const auto& chain : chains)
-    for (const Residue& residue : chain) {
+    for (const residues::Residue& residue : chain) {
       const int64_t expected = first.try_emplace(residue.number, row).first->second;
       EXPECT_EQ(copy_of[static_cast<size_t>(row)], expected)
           << "residue " << residue.number << " at row " << row;
@@ -47,7 +48,8 @@ TEST(Copies, AMutantIsPairedWithItsOriginal) {
   auto mutant = made_up_chain(80, 3);
   const auto original = mutant;
   for (const size_t place : {0, 17, 18, 50, 79})
-    mutant[place].amino_acid = static_cast<uint8_t>((mutant[place].amino_acid + 7) % kAminoAcidCount);
+    mutant[place].amino_acid =
+        static_cast<uint8_t>((mutant[place].amino_acid + 7) % residues::kAminoAcidCount);
   expect_copies_by_number({original, mutant});
 }
 
@@ -66,7 +68,7 @@ TEST(Copies, RelativesAndStrangersAreNone) {
   const auto a = made_up_chain(100, 5);
   auto relative = a;
   for (size_t i = 0; i < relative.size(); i += 5)
-    relative[i].amino_acid = static_cast<uint8_t>((relative[i].amino_acid + 3) % kAminoAcidCount);
+    relative[i].amino_acid = static_cast<uint8_t>((relative[i].amino_acid + 3) % residues::kAminoAcidCount);
   const auto copy_of = copies_of({a, relative, made_up_chain(90, 6)});
   for (size_t i = 0; i < copy_of.size(); ++i) EXPECT_EQ(copy_of[i], static_cast<int64_t>(i));
 }
@@ -82,7 +84,7 @@ TEST(Copies, ShortChainsAreCopiesOnlyIfTheyAreEqual) {
 TEST(Copies, AKnownResidueStandsForThoseThatAreUnknown) {
   auto first = made_up_chain(40, 8);
   const auto second = first;
-  first[20].amino_acid = kUnknown;
+  first[20].amino_acid = residues::kUnknown;
   const auto copy_of = copies_of({first, second});
   EXPECT_EQ(copy_of[20], 60);
   EXPECT_EQ(copy_of[60], 60);
@@ -96,7 +98,7 @@ TEST(Copies, NothingHasNone) {
 
 TEST(Copies, OfSixtyChainsAreFoundAndStrangersHaveNone) {
   const auto whole = made_up_chain(400, 9);
-  std::vector<std::vector<Residue>> ragged, strangers;
+  std::vector<std::vector<residues::Residue>> ragged, strangers;
   for (size_t i = 0; i < 60; ++i) {
     ragged.push_back(without(part_of(whole, i % 5, 380 + i % 7), 30 + 5 * i, 3 + i % 4));
     strangers.push_back(made_up_chain(400, 100 + i));
@@ -120,4 +122,4 @@ TEST(ResiduePairing, NothingIsPairedWithNothing) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -1,12 +1,13 @@
 // What weights were trained with: content keys, and sets of them.
 #include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/data/proteins/made_up_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using ::testing::ElementsAre;
@@ -14,8 +15,8 @@ using ::testing::ElementsAre;
 TEST(ContentKey, IsWhatAChainIsAndNotWhatItIsCalled) {
   const auto chain = made_up_chain(30, 1);
   auto renamed = chain, mutant = chain, moved = chain, shorter = chain;
-  for (Residue& residue : renamed) residue.number += 100, residue.insertion = 'B';
-  mutant[7].amino_acid = static_cast<uint8_t>((mutant[7].amino_acid + 1) % kAminoAcidCount);
+  for (residues::Residue& residue : renamed) residue.number += 100, residue.insertion = 'B';
+  mutant[7].amino_acid = static_cast<uint8_t>((mutant[7].amino_acid + 1) % residues::kAminoAcidCount);
   moved[7].ca.x += 0.001f;
   shorter.pop_back();
   EXPECT_EQ(content_key(renamed), content_key(chain));
@@ -31,7 +32,7 @@ TEST(ContentKey, OfOneChainIsThatOfTheChain) {
 
 TEST(ContentKey, IsTheSameInEveryVersion) {
   // Checkpoints hold these: another hash would forget what they have learnt from.
-  std::vector<Residue> chain(2);
+  std::vector<residues::Residue> chain(2);
   chain[0].amino_acid = 3;
   chain[1].amino_acid = 19;
   chain[1].ca = {1.5f, -2.25f, 8};
@@ -70,4 +71,4 @@ TEST(ContentKeys, OfMillionsKeepsTheSmallest) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

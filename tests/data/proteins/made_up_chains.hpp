@@ -5,45 +5,49 @@
 #include <vector>
 
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 
-inline void renumber(std::vector<Residue>& chain) {
+inline void renumber(std::vector<residues::Residue>& chain) {
   for (size_t i = 0; i < chain.size(); ++i)
     chain[i].number = static_cast<int32_t>(i) + 1, chain[i].position = static_cast<int32_t>(i);
 }
 
-inline std::vector<Residue> made_up_chain(size_t length, uint64_t seed) {
-  std::vector<Residue> chain(length);
+inline std::vector<residues::Residue> made_up_chain(size_t length, uint64_t seed) {
+  std::vector<residues::Residue> chain(length);
   Random random(seed);
   for (size_t i = 0; i < length; ++i) {
-    chain[i].amino_acid = static_cast<uint8_t>(random.below(kAminoAcidCount));
-    chain[i].flags = Residue::kHasCa;
+    chain[i].amino_acid = static_cast<uint8_t>(random.below(residues::kAminoAcidCount));
+    chain[i].flags = residues::Residue::kHasCa;
     chain[i].ca = {static_cast<float>(i) * 3.8f, static_cast<float>(seed), 0};
   }
   renumber(chain);
   return chain;
 }
 
-inline std::vector<Residue> part_of(const std::vector<Residue>& chain, size_t first, size_t count) {
+inline std::vector<residues::Residue> part_of(const std::vector<residues::Residue>& chain, size_t first,
+                                              size_t count) {
   return {chain.begin() + static_cast<ptrdiff_t>(first),
           chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count))};
 }
 
-inline std::vector<Residue> without(std::vector<Residue> chain, size_t first, size_t count) {
+inline std::vector<residues::Residue> without(std::vector<residues::Residue> chain, size_t first,
+                                              size_t count) {
   chain.erase(chain.begin() + static_cast<ptrdiff_t>(first),
               chain.begin() + static_cast<ptrdiff_t>(std::min(chain.size(), first + count)));
   return chain;
 }
 
-inline std::vector<std::span<const Residue>> spans_of(const std::vector<std::vector<Residue>>& chains) {
+inline std::vector<std::span<const residues::Residue>> spans_of(
+    const std::vector<std::vector<residues::Residue>>& chains) {
   return {chains.begin(), chains.end()};
 }
-inline std::vector<int64_t> copies_of(const std::vector<std::vector<Residue>>& chains) {
+inline std::vector<int64_t> copies_of(const std::vector<std::vector<residues::Residue>>& chains) {
   return find_copies(spans_of(chains));
 }
-inline Sample sample_of(const std::vector<std::vector<Residue>>& chains) {
+inline Sample sample_of(const std::vector<std::vector<residues::Residue>>& chains) {
   return make_sample(spans_of(chains));
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -1,4 +1,5 @@
 #include "plugins/data/proteins/masking.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,14 +8,12 @@
 #include <cmath>
 #include <numeric>
 
-#include "plugins/data/structures/structure.hpp"
-
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 std::vector<uint8_t> sequence(size_t length) {
   std::vector<uint8_t> letters(length);
-  for (size_t i = 0; i < length; ++i) letters[i] = static_cast<uint8_t>(i * 7 % kAminoAcidCount);
+  for (size_t i = 0; i < length; ++i) letters[i] = static_cast<uint8_t>(i * 7 % residues::kAminoAcidCount);
   return letters;
 }
 
@@ -49,13 +48,13 @@ TEST(Masking, AtLeastOneResidueIsATarget) {
 
 TEST(Masking, UnknownResiduesAreNoTargets) {
   std::vector<uint8_t> letters = sequence(60);
-  for (size_t i = 0; i < 60; i += 2) letters[i] = kUnknown;
+  for (size_t i = 0; i < 60; i += 2) letters[i] = residues::kUnknown;
   const Masking masking = mask_for_training(letters, one_chain(60), {.ratio = 1, .span = 4}, 3);
   for (size_t i = 0; i < 60; ++i) {
     EXPECT_EQ(masking.is_target[i], i % 2) << i;
-    EXPECT_EQ(masking.tokens[i] == kUnknown, i % 2 == 0) << i;
+    EXPECT_EQ(masking.tokens[i] == residues::kUnknown, i % 2 == 0) << i;
   }
-  EXPECT_EQ(targets(mask_for_training(std::vector<uint8_t>(9, kUnknown), one_chain(9), {}, 1)), 0);
+  EXPECT_EQ(targets(mask_for_training(std::vector<uint8_t>(9, residues::kUnknown), one_chain(9), {}, 1)), 0);
 }
 
 TEST(Masking, OfHundredTargetsEightyAreMaskedTenRandomAndTenAsTheyAre) {
@@ -67,7 +66,9 @@ TEST(Masking, OfHundredTargetsEightyAreMaskedTenRandomAndTenAsTheyAre) {
       if (masking.is_target[i] == 0) {
         EXPECT_EQ(masking.tokens[i], letters[i]);
       } else {
-        ++(masking.tokens[i] == kMaskToken ? masked : masking.tokens[i] == letters[i] ? same : other);
+        ++(masking.tokens[i] == residues::kMaskToken ? masked
+           : masking.tokens[i] == letters[i]         ? same
+                                                     : other);
       }
     }
   }
@@ -101,7 +102,7 @@ TEST(Masking, AStretchEndsWithItsChain) {
 
 TEST(Masking, ScoringDealsOutEveryKnownResidueEvenly) {
   std::vector<uint8_t> letters = sequence(101);
-  letters[50] = kUnknown;
+  letters[50] = residues::kUnknown;
   const uint64_t groups = scoring_groups(0.15);
   EXPECT_EQ(groups, 7u);
   const std::vector<uint32_t> group_of = deal_to_groups(letters, groups, 9);
@@ -126,4 +127,4 @@ TEST(Masking, GroupsForARatio) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

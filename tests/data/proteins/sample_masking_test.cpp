@@ -1,5 +1,6 @@
 // Masks of samples with copies of chains: what a target is must not be seen in another copy.
 #include "plugins/data/proteins/masking.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +8,9 @@
 #include <map>
 #include <set>
 
-#include "plugins/data/structures/structure.hpp"
 #include "tests/data/proteins/made_up_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using testing::ElementsAre;
@@ -20,9 +20,9 @@ using testing::ElementsAre;
 Sample ragged_dimer() {
   const auto whole = made_up_chain(90, 1);
   auto other = without(part_of(whole, 0, 85), 30, 12);
-  other[50].amino_acid = kUnknown;
+  other[50].amino_acid = residues::kUnknown;
   auto alone = made_up_chain(30, 2);
-  for (Residue& residue : alone) residue.number += 1000;
+  for (residues::Residue& residue : alone) residue.number += 1000;
   return sample_of({part_of(whole, 3, 90), other, alone});
 }
 
@@ -38,23 +38,23 @@ TEST(SampleMasking, CopiesAreNotDrawn) {
   const auto amino_acids = amino_acids_to_mask(sample);
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(amino_acids[i], sample.residues[i].amino_acid);
-    EXPECT_EQ(amino_acids[12 + i], kUnknown);
+    EXPECT_EQ(amino_acids[12 + i], residues::kUnknown);
   }
 }
 
 TEST(SampleMasking, UnknownResiduesAreDrawnOnlyIfTheyAreWanted) {
   auto chain = made_up_chain(5, 4);
-  chain[2].amino_acid = kUnknown;
+  chain[2].amino_acid = residues::kUnknown;
   const Sample sample = sample_of({chain, chain});
-  EXPECT_EQ(amino_acids_to_mask(sample)[2], kUnknown);
-  EXPECT_LT(amino_acids_to_mask(sample, true)[2], kAminoAcidCount);
-  EXPECT_EQ(amino_acids_to_mask(sample, true)[7], kUnknown) << "a copy";
+  EXPECT_EQ(amino_acids_to_mask(sample)[2], residues::kUnknown);
+  EXPECT_LT(amino_acids_to_mask(sample, true)[2], residues::kAminoAcidCount);
+  EXPECT_EQ(amino_acids_to_mask(sample, true)[7], residues::kUnknown) << "a copy";
 }
 
 TEST(SampleMasking, CopiesLookLikeWhatStandsForThem) {
   auto chain = made_up_chain(10, 5), mutant = chain;
-  mutant[3].amino_acid = static_cast<uint8_t>((chain[3].amino_acid + 1) % kAminoAcidCount);
-  mutant[4].amino_acid = kUnknown;
+  mutant[3].amino_acid = static_cast<uint8_t>((chain[3].amino_acid + 1) % residues::kAminoAcidCount);
+  mutant[4].amino_acid = residues::kUnknown;
   Sample sample;
   sample.residues = chain;
   sample.residues.insert(sample.residues.end(), mutant.begin(), mutant.end());
@@ -62,16 +62,18 @@ TEST(SampleMasking, CopiesLookLikeWhatStandsForThem) {
   Masking drawn{.tokens = std::vector<int64_t>(20, 77), .is_target = std::vector<uint8_t>(20, 0)};
   for (size_t i = 0; i < 10; ++i) drawn.tokens[i] = chain[i].amino_acid;
   for (const size_t i : {1, 2, 3, 4}) drawn.is_target[i] = 1;
-  const int64_t other = (chain[2].amino_acid + 5) % kAminoAcidCount;
-  drawn.tokens[1] = kMaskToken, drawn.tokens[2] = other, drawn.tokens[4] = kMaskToken;  // 3 is shown as it is
+  const int64_t other = (chain[2].amino_acid + 5) % residues::kAminoAcidCount;
+  drawn.tokens[1] = residues::kMaskToken, drawn.tokens[2] = other,
+  drawn.tokens[4] = residues::kMaskToken;  // 3 is shown as it is
   const Masking masking = with_copies(drawn, sample);
   EXPECT_THAT(std::vector<uint8_t>(masking.is_target.begin() + 10, masking.is_target.end()),
               ElementsAre(0, 1, 1, 1, 0, 0, 0, 0, 0, 0));
-  EXPECT_EQ(masking.tokens[11], kMaskToken);
+  EXPECT_EQ(masking.tokens[11], residues::kMaskToken);
   EXPECT_EQ(masking.tokens[12], other);
   EXPECT_EQ(masking.tokens[13], int64_t{mutant[3].amino_acid})
       << "shown as it is, which is not as the other is";
-  EXPECT_EQ(masking.tokens[14], kUnknown) << "an unknown residue says nothing, and cannot be predicted";
+  EXPECT_EQ(masking.tokens[14], residues::kUnknown)
+      << "an unknown residue says nothing, and cannot be predicted";
   EXPECT_EQ(masking.tokens[15], int64_t{mutant[5].amino_acid});
 }
 
@@ -90,7 +92,7 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInTraining) {
           for (const size_t b : copies) {
             if (masking.is_target[a] == 0) continue;
             ++(a == b ? targets : pairs);
-            EXPECT_GE(masking.tokens[b], int64_t{kUnknown})
+            EXPECT_GE(masking.tokens[b], int64_t{residues::kUnknown})
                 << "residue " << number << " of row " << a << " is seen in row " << b;
           }
     }
@@ -110,7 +112,8 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInScoringAndEachIsATargetOnce) {
       const Masking masking = mask_group(sample, groups, pass);
       const auto visible = [&](size_t row) {
         const int64_t n = static_cast<int64_t>(row) - pass.first;
-        return n >= 0 && n < pass.count && masking.tokens[static_cast<size_t>(n)] < int64_t{kUnknown};
+        return n >= 0 && n < pass.count &&
+               masking.tokens[static_cast<size_t>(n)] < int64_t{residues::kUnknown};
       };
       for (int64_t n = 0; n < pass.count; ++n) {
         if (masking.is_target[static_cast<size_t>(n)] == 0) continue;
@@ -121,9 +124,10 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInScoringAndEachIsATargetOnce) {
       }
     }
     for (size_t i = 0; i < times.size(); ++i)
-      EXPECT_EQ(times[i], unknown_too || sample.residues[i].amino_acid < kAminoAcidCount ? 1 : 0) << i;
+      EXPECT_EQ(times[i], unknown_too || sample.residues[i].amino_acid < residues::kAminoAcidCount ? 1 : 0)
+          << i;
   }
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

@@ -1,4 +1,5 @@
 #include "plugins/data/proteins/sample.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <map>
 
@@ -11,16 +12,16 @@
 #include "plugins/data/proteins/masking.hpp"
 #include "tests/data/proteins/made_up_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::proteins {
 namespace {
 
 using testing::ElementsAre;
 
-std::vector<Residue> chain(size_t length, uint8_t first = 0) {
-  std::vector<Residue> residues(length);
+std::vector<residues::Residue> chain(size_t length, uint8_t first = 0) {
+  std::vector<residues::Residue> residues(length);
   for (size_t i = 0; i < length; ++i) {
-    residues[i].amino_acid = static_cast<uint8_t>((first + i) % kAminoAcidCount);
-    residues[i].flags = Residue::kHasCa;
+    residues[i].amino_acid = static_cast<uint8_t>((first + i) % residues::kAminoAcidCount);
+    residues[i].flags = residues::Residue::kHasCa;
     residues[i].ca = {static_cast<float>(i) * 3.8f, static_cast<float>(first), 0};
   }
   return residues;
@@ -59,7 +60,7 @@ TEST(Crop, SpatialKeepsWhatIsNearAcrossChains) {
   EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
   const auto second = std::count_if(rows.begin(), rows.end(), [](int64_t row) { return row >= 50; });
   EXPECT_NEAR(static_cast<double>(second), 10, 1);
-  for (Residue& residue : sample.residues) residue.flags = 0;
+  for (residues::Residue& residue : sample.residues) residue.flags = 0;
   EXPECT_EQ(crop_spatial(sample, 20, 3).size(), 20u) << "no residue has a place";
 }
 
@@ -73,7 +74,7 @@ TEST(Crop, ResiduesWithoutAPlaceComeLast) {
 }
 
 TEST(Noise, HasTheDeviationThatWasAskedForAndIsAFunctionOfTheSeed) {
-  std::vector<Residue> a(2000), b(2000);
+  std::vector<residues::Residue> a(2000), b(2000);
   add_noise(a, 0.3, 4);
   add_noise(b, 0.3, 4);
   double squares = 0;
@@ -86,7 +87,7 @@ TEST(Noise, HasTheDeviationThatWasAskedForAndIsAFunctionOfTheSeed) {
 
 TEST(Sample, APartIsStoodForByAResidueThatIsKnown) {
   Sample sample = sample_of({chain(12), chain(12), chain(12)});
-  sample.residues[13].amino_acid = kUnknown;
+  sample.residues[13].amino_acid = residues::kUnknown;
   const std::vector<int64_t> rows{
       13, 14, 25};  // two copies of residue 1, the first of them unknown, and one of residue 2
   EXPECT_THAT(sample.part(rows).copy_of, ElementsAre(2, 1, 2));
@@ -161,4 +162,4 @@ TEST(Scoring, TheFirstPassesAreOverDifferentSamples) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::proteins

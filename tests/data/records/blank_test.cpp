@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 TEST(Blank, IsWhiteSpaceOfAnyScript) {
@@ -22,4 +22,4 @@ TEST(Blank, IsWhiteSpaceOfAnyScript) {
 }
 
 }  // namespace
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

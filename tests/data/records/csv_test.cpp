@@ -5,7 +5,7 @@
 
 #include "tests/data/records/reading.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 using Lines = std::vector<uint64_t>;
@@ -150,4 +150,4 @@ TEST(Csv, AMissingColumnIsAnErrorWithTheHeader) {
 }
 
 }  // namespace
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

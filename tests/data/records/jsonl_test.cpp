@@ -5,7 +5,7 @@
 
 #include "tests/data/records/reading.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 const Drop& only_drop(const Read& read, DropReason reason) {
@@ -237,4 +237,4 @@ TEST(Jsonl, LinesMayGoOverTheEndOfABlock) {
 }
 
 }  // namespace
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

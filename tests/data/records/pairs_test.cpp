@@ -8,7 +8,7 @@
 
 #include "tests/data/records/reading.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 namespace {
 
 TEST(Pairs, ColumnsCanBeNamed) {
@@ -181,4 +181,4 @@ TEST(Pairs, OnBlockSeesTheBytesAndCanStop) {
 }
 
 }  // namespace
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

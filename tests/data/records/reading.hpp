@@ -7,7 +7,7 @@
 #include "plugins/data/records/pairs.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::text_pairs {
+namespace pipeline::records {
 
 struct Read {
   std::vector<Pair> pairs;
@@ -48,4 +48,4 @@ inline std::string error_of(const std::string& name, const std::string& text, co
   return message.starts_with(folder.path() + "/") ? message.substr(folder.path().size() + 1) : message;
 }
 
-}  // namespace pipeline::text_pairs
+}  // namespace pipeline::records

@@ -8,7 +8,7 @@
 #include "plugins/data/stores/sample_writer.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 namespace {
 
 uint64_t resident_kilobytes() {
@@ -18,7 +18,7 @@ uint64_t resident_kilobytes() {
 }
 
 TEST(SamplesMemory, DoesNotGrowWithTheirNumber) {
-  constexpr Kind kKind{.name = "TESTFILE", .version = 1};
+  constexpr SampleKind kKind{.name = "TESTFILE", .version = 1};
   const tests::FilesFolder folder;
   const std::string path = folder / "samples";
   {
@@ -35,4 +35,4 @@ TEST(SamplesMemory, DoesNotGrowWithTheirNumber) {
 }
 
 }  // namespace
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

@@ -16,7 +16,7 @@
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::records {
+namespace pipeline::stores {
 namespace {
 
 constexpr Kind kKind{.name = "TESTFILE", .version = 1, .remedy = "they are made again"};
@@ -245,4 +245,4 @@ TEST_F(Records, APipeInPlaceOfAFileIsNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::records
+}  // namespace pipeline::stores

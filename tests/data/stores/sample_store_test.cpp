@@ -9,10 +9,10 @@
 #include "plugins/data/stores/sample_writer.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::samples {
+namespace pipeline::stores {
 namespace {
 
-constexpr Kind kKind{.name = "TESTFILE", .version = 1};
+constexpr SampleKind kKind{.name = "TESTFILE", .version = 1};
 const Hash128 kKey{1, 2};
 
 std::string payload(uint64_t i) { return std::string(i % 50, static_cast<char>('a' + i % 26)); }
@@ -89,4 +89,4 @@ TEST_F(Samples, AreMadeOnceAndAgainWhereTheyAreDamaged) {
 }
 
 }  // namespace
-}  // namespace pipeline::samples
+}  // namespace pipeline::stores

@@ -14,7 +14,7 @@
 #include "tests/support/test_files.hpp"
 #include "tests/support/weight_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::llava {
 namespace {
 
 using testing::HasSubstr;
@@ -326,4 +326,4 @@ TEST_F(LlavaThatCame, ItsLanguageModelAloneIsAsItIsThere) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::llava

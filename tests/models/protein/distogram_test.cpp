@@ -3,11 +3,12 @@
 
 #include <cmath>
 
+#include "plugins/data/residues/residue.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
-#include "tests/models/transformer/gradients.hpp"
 #include "tests/models/protein/gradient_check.hpp"
 #include "tests/models/protein/low_precision.hpp"
 #include "tests/models/protein/proteins.hpp"
+#include "tests/models/transformer/gradients.hpp"
 
 namespace pipeline::protein::testing {
 namespace {
@@ -89,7 +90,7 @@ EncoderDecoderConfig with_distances() {
 TEST(Distogram, AHiddenResidueDoesNotShowWhereItIs) {
   EncoderDecoder model(with_distances());
   initialize(model);
-  std::vector<Residue> residues = chain(40);
+  std::vector<residues::Residue> residues = chain(40);
   const at::Tensor before = log_probabilities(model, pack({residues}, 5, true));
   residues[10].ca.x += 3;  // 10 is masked
   EXPECT_TRUE(before.equal(log_probabilities(model, pack({residues}, 5, true))));

@@ -1,4 +1,5 @@
 #include "plugins/models/protein/encoder_decoder.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +8,10 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "tests/support/temporary_folder.hpp"
 #include "tests/models/protein/gradient_check.hpp"
 #include "tests/models/protein/low_precision.hpp"
 #include "tests/models/protein/proteins.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::protein::testing {
 namespace {
@@ -38,11 +39,11 @@ struct SmallModel : EncoderDecoder {
 TEST(EncoderDecoder, RotationAndTranslationDoNotChangeTheLogits) {
   EncoderDecoder model{{}};  // the default size
   initialize(model);
-  const std::vector<Residue> residues = chain(150);
+  const std::vector<residues::Residue> residues = chain(150);
   const at::Tensor before = log_probabilities(model, pack({residues})),
                    after = log_probabilities(model, pack({moved(residues)}));
   EXPECT_LT((before - after).abs().max().item<float>(), 1e-4f);
-  std::vector<Residue> other = residues;
+  std::vector<residues::Residue> other = residues;
   other[70].ca.x += 2;
   EXPECT_GT((before - log_probabilities(model, pack({other}))).abs().max().item<float>(), 1e-3f)
       << "the structure has no influence";
@@ -59,12 +60,13 @@ TEST(EncoderDecoder, ASampleIsTheSameAloneAndInABatch) {
 
 TEST(EncoderDecoder, AMaskedResidueDoesNotSeeItself) {
   SmallModel model;
-  std::vector<Residue> residues = chain(30);
+  std::vector<residues::Residue> residues = chain(30);
   const at::Tensor before = log_probabilities(model, pack({residues}));
   residues[5].amino_acid =
-      static_cast<uint8_t>((residues[5].amino_acid + 3) % kAminoAcidCount);  // 5 is masked
+      static_cast<uint8_t>((residues[5].amino_acid + 3) % residues::kAminoAcidCount);  // 5 is masked
   EXPECT_TRUE(before.equal(log_probabilities(model, pack({residues}))));
-  residues[6].amino_acid = static_cast<uint8_t>((residues[6].amino_acid + 3) % kAminoAcidCount);  // 6 is not
+  residues[6].amino_acid =
+      static_cast<uint8_t>((residues[6].amino_acid + 3) % residues::kAminoAcidCount);  // 6 is not
   EXPECT_FALSE(before.equal(log_probabilities(model, pack({residues}))));
 }
 

@@ -1,4 +1,5 @@
 #include "plugins/models/protein/geometry.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@ struct Described {
   std::vector<uint8_t> flags;
 };
 
-Described describe_geometry(std::span<const Residue> residues, const std::vector<int64_t>& chains,
+Described describe_geometry(std::span<const residues::Residue> residues, const std::vector<int64_t>& chains,
                             const std::vector<uint8_t>& hidden) {
   Geometry geometry(residues, chains, hidden);
   Described all;
@@ -31,26 +32,26 @@ Described describe_geometry(std::span<const Residue> residues, const std::vector
 
 // Residues of an ideal strand in the plane: N, CA, C in the trans zigzag of a peptide, all torsions 180
 // degrees.
-std::vector<Residue> flat_strand(int64_t length) {
-  std::vector<Residue> residues(static_cast<size_t>(length));
+std::vector<residues::Residue> flat_strand(int64_t length) {
+  std::vector<residues::Residue> residues(static_cast<size_t>(length));
   float x = 0;
   int up = 0;
   const auto next = [&](float step) {
-    const Vec3 at{x, up++ % 2 == 0 ? 0.0f : 0.8f, 0};
+    const residues::Vec3 at{x, up++ % 2 == 0 ? 0.0f : 0.8f, 0};
     x += step;
     return at;
   };
   for (int64_t i = 0; i < length; ++i) {
-    Residue& r = residues[static_cast<size_t>(i)];
+    residues::Residue& r = residues[static_cast<size_t>(i)];
     r.position = static_cast<int32_t>(i);
-    r.flags = Residue::kHasCa | Residue::kHasFrame;
+    r.flags = residues::Residue::kHasCa | residues::Residue::kHasFrame;
     r.n = next(1.2f), r.ca = next(1.2f), r.c = next(1.1f);
   }
   return residues;
 }
 
 TEST(Geometry, TorsionsOfAFlatStrandAre180Degrees) {
-  const std::vector<Residue> strand = flat_strand(4);
+  const std::vector<residues::Residue> strand = flat_strand(4);
   const Described geometry = describe_geometry(strand, one_chain(4), {});
   const float* const local = &geometry.local[1 * kLocalFeatures];
   for (const int torsion : {0, 1, 2}) {
@@ -61,7 +62,7 @@ TEST(Geometry, TorsionsOfAFlatStrandAre180Degrees) {
 
 TEST(Geometry, TheSignOfATorsionIsThatOfTheConvention) {
   // Looking along b-c, d is clockwise of a by 90 degrees: +90 (IUPAC-IUB 1970). Here phi of residue 1.
-  std::vector<Residue> two = flat_strand(2);
+  std::vector<residues::Residue> two = flat_strand(2);
   two[0].c = {1, 0, 0};
   two[1].n = {0, 0, 0};
   two[1].ca = {0, 0, 1};
@@ -73,7 +74,7 @@ TEST(Geometry, TheSignOfATorsionIsThatOfTheConvention) {
 }
 
 TEST(Geometry, FramesAreRotationsAndMoveWithTheStructure) {
-  const std::vector<Residue> residues = chain(30);
+  const std::vector<residues::Residue> residues = chain(30);
   const Described geometry = describe_geometry(residues, one_chain(30), {});
   for (size_t i = 0; i < 30; ++i) {
     const at::Tensor r =
@@ -85,22 +86,22 @@ TEST(Geometry, FramesAreRotationsAndMoveWithTheStructure) {
 }
 
 TEST(Geometry, LocalFeaturesDoNotChangeWhenAllIsMoved) {
-  const std::vector<Residue> residues = chain(80);
+  const std::vector<residues::Residue> residues = chain(80);
   const Described before = describe_geometry(residues, one_chain(80), {}),
                   after = describe_geometry(moved(residues), one_chain(80), {});
   for (size_t i = 0; i < before.local.size(); ++i) ASSERT_NEAR(before.local[i], after.local[i], 2e-4) << i;
 }
 
 TEST(Geometry, AMirrorImageIsAnother) {
-  std::vector<Residue> residues = chain(20), mirrored = residues;
-  for (Residue& r : mirrored) r.n.x = -r.n.x, r.ca.x = -r.ca.x, r.c.x = -r.c.x;
+  std::vector<residues::Residue> residues = chain(20), mirrored = residues;
+  for (residues::Residue& r : mirrored) r.n.x = -r.n.x, r.ca.x = -r.ca.x, r.c.x = -r.c.x;
   const Described left = describe_geometry(residues, one_chain(20), {}),
                   right = describe_geometry(mirrored, one_chain(20), {});
   EXPECT_GT(std::abs(left.local[10 * kLocalFeatures + 2] - right.local[10 * kLocalFeatures + 2]), 0.1f);
 }
 
 TEST(Geometry, NothingIsSaidAcrossAGapOrAnotherChain) {
-  std::vector<Residue> residues = chain(12);
+  std::vector<residues::Residue> residues = chain(12);
   for (size_t i = 6; i < 12; ++i) residues[i].position += 4;
   const Described gap = describe_geometry(residues, one_chain(12), {});
   EXPECT_EQ(gap.local[5 * kLocalFeatures + 4], 0);  // psi of the residue before it
@@ -113,7 +114,7 @@ TEST(Geometry, NothingIsSaidAcrossAGapOrAnotherChain) {
 }
 
 TEST(Geometry, HiddenAndMissingResiduesLookAlike) {
-  std::vector<Residue> residues = chain(25), without = residues;
+  std::vector<residues::Residue> residues = chain(25), without = residues;
   without[7].flags = 0;
   std::vector<uint8_t> hidden(25, 0);
   hidden[7] = 1;
@@ -125,7 +126,7 @@ TEST(Geometry, HiddenAndMissingResiduesLookAlike) {
 }
 
 TEST(Geometry, APartOfAStructureIsDescribedAsInTheWholeInAnyOrderAndTwice) {
-  const std::vector<Residue> residues = chain(60);
+  const std::vector<residues::Residue> residues = chain(60);
   const std::vector<int64_t> chains = one_chain(60);
   const Described whole = describe_geometry(residues, chains, {});
   Geometry geometry(residues, chains, {});
@@ -139,7 +140,7 @@ TEST(Geometry, APartOfAStructureIsDescribedAsInTheWholeInAnyOrderAndTwice) {
 // So that a part of a long structure costs what the part is: what is changed before the question is seen, and
 // not behind it.
 TEST(Geometry, NeighboursAreLookedForWhenAResidueIsFirstAskedFor) {
-  std::vector<Residue> residues = chain(30);
+  std::vector<residues::Residue> residues = chain(30);
   const std::vector<int64_t> chains = one_chain(30);
   Geometry geometry(residues, chains, {});
   const auto local = [](Geometry& of, size_t i) {
@@ -154,10 +155,10 @@ TEST(Geometry, NeighboursAreLookedForWhenAResidueIsFirstAskedFor) {
 }
 
 TEST(Geometry, ThreeAtomsOnALineMakeNoFrame) {
-  std::vector<Residue> residues = chain(3);
+  std::vector<residues::Residue> residues = chain(3);
   residues[1].n = {0, 0, 0}, residues[1].ca = {1, 0, 0}, residues[1].c = {2, 0, 0};
   const Described geometry = describe_geometry(residues, one_chain(3), {});
-  EXPECT_EQ(geometry.flags[1], Residue::kHasCa);
+  EXPECT_EQ(geometry.flags[1], residues::Residue::kHasCa);
 }
 
 }  // namespace

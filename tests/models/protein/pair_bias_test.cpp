@@ -1,9 +1,10 @@
 #include "plugins/models/protein/pair_bias.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gtest/gtest.h>
 
-#include "tests/models/transformer/gradients.hpp"
 #include "tests/models/protein/proteins.hpp"
+#include "tests/models/transformer/gradients.hpp"
 
 namespace pipeline::protein::testing {
 namespace {
@@ -75,9 +76,9 @@ TEST(PairBias, OfSomeQueriesOnly) {
 }
 
 TEST(PairBias, OfResiduesWithMissingAtomsAndOfSeveralChains) {
-  std::vector<Residue> residues = chain(60);
+  std::vector<residues::Residue> residues = chain(60);
   residues[3].flags = 0;
-  residues[11].flags = Residue::kHasCa;
+  residues[11].flags = residues::Residue::kHasCa;
   for (size_t i = 40; i < 60; ++i) residues[i].position += 9;
   PackedProteins batch = pack({residues, chain(20, 1)});
   batch.chains.narrow(0, 30, 30).fill_(1);
@@ -94,9 +95,9 @@ TEST(PairBias, ThreadsDoNotMatter) {
 // The networks may be bf16; what they see is not: far from the origin its coordinates would be off by half an
 // ångström.
 TEST(PairBias, OfLowPrecisionNetworksSeesExactPlaces) {
-  std::vector<Residue> residues = chain(60);
-  for (Residue& residue : residues)
-    for (Vec3* place : {&residue.n, &residue.ca, &residue.c}) place->x += 150;
+  std::vector<residues::Residue> residues = chain(60);
+  for (residues::Residue& residue : residues)
+    for (residues::Vec3* place : {&residue.n, &residue.ca, &residue.c}) place->x += 150;
   const PairInputs near = inputs_of(pack({chain(60)})), far = inputs_of(pack({residues}));
   std::vector<at::Tensor> network = networks(2);
   const at::Tensor exact = values_by_torch(near, network);

@@ -10,7 +10,7 @@
 #include "tests/support/test_files.hpp"
 #include "tests/support/weight_files.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 namespace {
 
 using nlohmann::ordered_json;
@@ -90,4 +90,4 @@ TEST(ContrastiveFolder, GoesAsItCame) {
 }
 
 }  // namespace
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace pipeline::contrastive {
+namespace pipeline::two_towers {
 namespace {
 
 at::Tensor some_rows(int64_t count, int64_t width, double scale, bool has_bias) {
@@ -88,4 +88,4 @@ TEST(PairLoss, GoesByBlocks) {
 }
 
 }  // namespace
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::two_towers

@@ -5,7 +5,7 @@
 
 #include "plugins/scores/labels/labels.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::labels {
 namespace {
 
 TEST(Spearman, IsTheCorrelationOfRanks) {
@@ -51,35 +51,5 @@ TEST(Confusion, HasTheFiguresOfTheField) {
   EXPECT_EQ(one.mcc(), 0);
 }
 
-TEST(Resampled, TakesWholeClusters) {
-  // Forty clusters of 25 equal values: the mean has the standard error of forty values, not of a thousand.
-  std::vector<uint64_t> clusters;
-  std::vector<double> values;
-  for (uint64_t cluster = 0; cluster < 40; ++cluster)
-    for (int i = 0; i < 25; ++i)
-      clusters.push_back(cluster), values.push_back(static_cast<double>(cluster % 2));
-  const auto mean = [&](std::span<const size_t> drawn) -> std::optional<double> {
-    double sum = 0;
-    for (const size_t i : drawn) sum += values[i];
-    return sum / static_cast<double>(drawn.size());
-  };
-  const auto bounds = resampled(clusters, mean);
-  ASSERT_TRUE(bounds);
-  const double half = 1.96 * 0.5 / std::sqrt(40.0);
-  EXPECT_NEAR(bounds->low, 0.5 - half, 0.05);
-  EXPECT_NEAR(bounds->high, 0.5 + half, 0.05);
-  EXPECT_EQ(resampled(clusters, mean)->low, bounds->low) << "the same each time";
-  const std::vector<uint64_t> one_cluster(clusters.size(), 7);
-  EXPECT_FALSE(resampled(one_cluster, mean));
-  EXPECT_FALSE(resampled(clusters, [](std::span<const size_t>) { return std::optional<double>(); }));
-  const auto spoilt_by = [&](size_t sample) {
-    return resampled(clusters, [&, sample](std::span<const size_t> drawn) -> std::optional<double> {
-      return std::ranges::find(drawn, sample) != drawn.end() ? std::nan("") : *mean(drawn);
-    });
-  };
-  EXPECT_FALSE(spoilt_by(0)) << "of a sample that is NaN";
-  EXPECT_EQ(spoilt_by(clusters.size())->low, bounds->low);
-}
-
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::labels

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace pipeline::contrastive {
+namespace pipeline::recall {
 namespace {
 
 TEST(Recall, OfPairsThatAreAlikeIsWhole) {
@@ -53,4 +53,4 @@ TEST(Recall, HasAnInterval) {
 }
 
 }  // namespace
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::recall

@@ -20,7 +20,8 @@
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
-using namespace pipeline::contrastive;
+using namespace pipeline::two_towers;
+using namespace pipeline::tasks::contrastive;
 
 namespace {
 
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
   }
   const auto request = nlohmann::json::parse(std::cin);
   if (std::string_view(argv[1]) == "--texts") {
-    const auto tokenizer = pipeline::text::load_tokenizer(argv[2]);
+    const auto tokenizer = pipeline::tokenizer::load_tokenizer(argv[2]);
     const TextRules rules = text_rules(*tokenizer);
     nlohmann::json all = {{"padding", rules.padding}, {"end", tokenizer->eot()}};
     for (const std::string text : request) all["tokens"].push_back(encode(*tokenizer, rules, text));

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 constexpr int64_t kEnd = 99, kNone = -1;
@@ -89,4 +89,4 @@ TEST_F(SequenceTest, AtTheLongestWritingAPromptKeepsHalfOfWhatWasLearntFrom) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace pipeline::text_pairs;
+using namespace pipeline::records;
 
 void require(bool holds, const char* what) {
   if (holds) return;

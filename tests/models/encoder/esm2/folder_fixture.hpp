@@ -13,7 +13,7 @@
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 
 using Stored = std::map<std::string, at::Tensor>;
 
@@ -69,4 +69,4 @@ class FolderTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

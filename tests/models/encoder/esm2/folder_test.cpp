@@ -13,7 +13,7 @@
 #include "folder_fixture.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 using ::testing::AllOf;
@@ -156,7 +156,7 @@ TEST_F(Esm2FolderTest, WhatIsNotTrainedIsKept) {
   EXPECT_THROW(exporting.set_extra_state(R"({"files": {"../x": ""}})"), std::runtime_error);
   const Stored again = stored();
   for (const auto& [name, value] : tensors) EXPECT_TRUE(again.at(name).equal(value)) << name;
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   EXPECT_TRUE(exporting.logits(batch, {}).equal(importing.logits(batch, {})));
   EXPECT_FALSE(exporting.logits(batch, {}).equal(model_.logits(batch, {})));
 }
@@ -295,4 +295,4 @@ TEST_F(Esm2FolderTest, AnotherVocabularyIsRefused) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

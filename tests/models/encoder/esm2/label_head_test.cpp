@@ -6,21 +6,22 @@
 #include <cmath>
 #include <map>
 
+#include "plugins/data/residues/objectives.hpp"
 #include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
-Esm2Config with(LabelForm::Of of, std::vector<std::string> classes = {}, bool are_numbers = false) {
+Esm2Config with(protein::LabelForm::Of of, std::vector<std::string> classes = {}, bool are_numbers = false) {
   Esm2Config config = tiny_config();
-  config.label = LabelForm{.of = of, .are_numbers = are_numbers, .classes = std::move(classes)};
+  config.label = protein::LabelForm{.of = of, .are_numbers = are_numbers, .classes = std::move(classes)};
   return config;
 }
 
 // Two chains; every residue is asked for, and pairs at least three apart have a label.
-PackedProteins pairs_batch() {
-  PackedProteins batch = batch_of({{"MKTAYIAKQ"}, {"ACD--EFGH"}});
+protein::PackedProteins pairs_batch() {
+  protein::PackedProteins batch = batch_of({{"MKTAYIAKQ"}, {"ACD--EFGH"}});
   batch.target_rows.resize(static_cast<size_t>(batch.sequences.rows()));
   for (size_t row = 0; row < batch.target_rows.size(); ++row)
     batch.target_rows[row] = static_cast<int64_t>(row);
@@ -29,7 +30,9 @@ PackedProteins pairs_batch() {
   for (int64_t s = 0; s < batch.sequences.sequences(); ++s)
     for (int64_t i = 0; i < batch.sequences.length(s); ++i)
       for (int64_t j = 0; j < batch.sequences.length(s); ++j)
-        labels.push_back(std::abs(i - j) < 3 ? kNoPair : (i + j) % 4 == 0 ? kContact : kNoContact);
+        labels.push_back(std::abs(i - j) < 3 ? residues::kNoPair
+                         : (i + j) % 4 == 0  ? residues::kContact
+                                             : residues::kNoContact);
   batch.pair_labels = at::tensor(labels, at::kByte);
   return batch;
 }
@@ -37,9 +40,9 @@ PackedProteins pairs_batch() {
 double number(const at::Tensor& t) { return t.item<double>(); }
 
 TEST(LabelHeadOfPairs, IsItsFormula) {
-  Esm2 model(with(LabelForm::Of::kPairs));
+  Esm2 model(with(protein::LabelForm::Of::kPairs));
   fill_with_numbers(model);
-  const PackedProteins batch = pairs_batch();
+  const protein::PackedProteins batch = pairs_batch();
   const at::Tensor residues = model.embeddings(batch, {}, model.layers()).residues;
   std::map<std::string, at::Tensor> p;
   for (const auto& [name, value] : named(model)) p[name] = value.detach();
@@ -57,12 +60,12 @@ TEST(LabelHeadOfPairs, IsItsFormula) {
         const int64_t apart = (batch.positions[first + i] - batch.positions[first + j]).abs().item<int64_t>();
         const double expected =
             number(left[first + i].dot(right[first + j]) + left[first + j].dot(right[first + i])) /
-                (2 * std::sqrt(static_cast<double>(LabelHead::kPairWidth))) +
+                (2 * std::sqrt(static_cast<double>(protein::LabelHead::kPairWidth))) +
             number(p.at("pair_head.separation")[apart][0]);
         ASSERT_NEAR(number(odds[at]), expected, 1e-4 * (1 + std::abs(expected))) << s << " " << i << " " << j;
         const auto label = batch.pair_labels[at].item<uint8_t>();
-        if (label == kNoPair) continue;
-        sum += std::log1p(std::exp(label == kContact ? -expected : expected));
+        if (label == residues::kNoPair) continue;
+        sum += std::log1p(std::exp(label == residues::kContact ? -expected : expected));
         count += 1;
       }
     loss += sum / count;
@@ -71,9 +74,9 @@ TEST(LabelHeadOfPairs, IsItsFormula) {
 }
 
 TEST(LabelHeadOfPairs, HasTheGradientOfItsLoss) {
-  Esm2 model(with(LabelForm::Of::kPairs));
+  Esm2 model(with(protein::LabelForm::Of::kPairs));
   fill_with_numbers(model);
-  const PackedProteins batch = pairs_batch();
+  const protein::PackedProteins batch = pairs_batch();
   zero_gradients(model);
   model.loss(batch, {}).sum.backward();
   const at::NoGradGuard no_grad;
@@ -93,12 +96,13 @@ TEST(LabelHeadOfPairs, HasTheGradientOfItsLoss) {
 }
 
 TEST(LabelHead, TakesTheParametersOfUnitsOnlyWithinThem) {
-  for (const LabelForm::Of of : {LabelForm::Of::kChains, LabelForm::Of::kResidues, LabelForm::Of::kPairs}) {
-    Esm2 model(with(
-        of, of == LabelForm::Of::kPairs ? std::vector<std::string>() : std::vector<std::string>{"a", "b"}));
+  for (const protein::LabelForm::Of of :
+       {protein::LabelForm::Of::kChains, protein::LabelForm::Of::kResidues, protein::LabelForm::Of::kPairs}) {
+    Esm2 model(with(of, of == protein::LabelForm::Of::kPairs ? std::vector<std::string>()
+                                                             : std::vector<std::string>{"a", "b"}));
     fill_with_numbers(model);
-    PackedProteins batch = pairs_batch();
-    if (of == LabelForm::Of::kChains)
+    protein::PackedProteins batch = pairs_batch();
+    if (of == protein::LabelForm::Of::kChains)
       batch.target_rows = {0, batch.sequences.start(1)}, batch.targets = at::ones({2}, at::kLong);
     const double expected = number(model.loss(batch, {}).sum);
     std::vector<at::Tensor> values;
@@ -119,4 +123,4 @@ TEST(LabelHead, TakesTheParametersOfUnitsOnlyWithinThem) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

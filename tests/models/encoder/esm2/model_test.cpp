@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "reference.hpp"
-#include "tests/support/unit_recorder.hpp"
 #include "tests/models/protein/low_precision.hpp"
+#include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -22,7 +22,7 @@ class Esm2Test : public ::testing::Test {
  protected:
   explicit Esm2Test(const Esm2Config& config = tiny_config()) : model_(config) { fill_with_numbers(model_); }
 
-  std::vector<at::Tensor> gradients(const PackedProteins& batch, const ForwardPass& options = {}) {
+  std::vector<at::Tensor> gradients(const protein::PackedProteins& batch, const ForwardPass& options = {}) {
     zero_gradients(model_);
     model_.loss(batch, options).scaled.backward();
     std::vector<at::Tensor> result;
@@ -42,7 +42,7 @@ TEST_F(Esm2Test, LossLogitsAndGradientsAreThoseOfAnExactReference) {
                                                     {{"#"}},
                                                     {{"acdefghiklmnpqrstvwy"}}};
   for (const std::vector<Sample>& samples : batches) {
-    const PackedProteins batch = batch_of(samples);
+    const protein::PackedProteins batch = batch_of(samples);
     const Weights weights = exact_weights(model_);
     const Exact exact = exact_esm2(weights, model_.config(), batch);
     EXPECT_LT(distance(model_.logits(batch, {}), exact.logits), 2e-6);
@@ -63,7 +63,7 @@ TEST_F(Esm2Test, WithoutTokenDropoutAMaskIsAToken) {
   config.token_dropout = false;
   Esm2 plain(config);
   fill_with_numbers(plain);
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const Exact exact = exact_esm2(exact_weights(plain), config, batch);
   EXPECT_LT(distance(plain.logits(batch, {}), exact.logits), 2e-6);
   EXPECT_GT(distance(model_.logits(batch, {}), exact.logits), 1e-2);
@@ -92,7 +92,7 @@ TEST_F(Esm2Test, PositionsAreRelativeAndGapsCount) {
 }
 
 TEST_F(Esm2Test, ProbabilitiesAreThoseOfTheAminoAcidsAlone) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor log_p = model_.outputs(batch, {}).log_probabilities;
   EXPECT_EQ(log_p.sizes(), at::IntArrayRef({static_cast<int64_t>(batch.target_rows.size()), 20}));
   EXPECT_LT(distance(log_p.exp().sum(1), at::ones({log_p.size(0)})), 1e-6);
@@ -107,7 +107,7 @@ TEST_F(Esm2Test, ProbabilitiesAreThoseOfTheAminoAcidsAlone) {
 }
 
 TEST_F(Esm2Test, TheScaleIsThatOfTheGradientsAlone) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   EXPECT_EQ(model_.loss(batch, {.scale = 0.25}).sum.item<float>(), model_.loss(batch, {}).sum.item<float>());
   const std::vector<at::Tensor> whole = gradients(batch), quarter = gradients(batch, {.scale = 0.25});
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_LT(distance(quarter[i] * 4, whole[i]), 1e-6) << i;
@@ -116,7 +116,7 @@ TEST_F(Esm2Test, TheScaleIsThatOfTheGradientsAlone) {
 TEST_F(Esm2Test, BatchesWithoutTargetsOrResidues) {
   for (const std::vector<Sample>& samples :
        std::vector<std::vector<Sample>>{{{"ACDEF"}}, {}, {{}, {"AC#"}, {}}}) {
-    const PackedProteins batch = batch_of(samples);
+    const protein::PackedProteins batch = batch_of(samples);
     const std::vector<at::Tensor> all = gradients(batch);
     EXPECT_EQ(model_.loss(batch, {}).sum.item<double>() > 0, !batch.target_rows.empty());
     for (size_t i = 0; i < all.size(); ++i) {
@@ -131,7 +131,7 @@ TEST_F(Esm2Test, BatchesWithoutTargetsOrResidues) {
 }
 
 TEST_F(Esm2Test, WhatDoesNotFitTogetherIsRefused) {
-  PackedProteins batch = batch_of({{"AC#"}});
+  protein::PackedProteins batch = batch_of({{"AC#"}});
   batch.target_rows = {3};
   EXPECT_THROW(model_.loss(batch, {}), c10::IndexError);
   batch = batch_of({{"AC#"}});
@@ -140,7 +140,7 @@ TEST_F(Esm2Test, WhatDoesNotFitTogetherIsRefused) {
 }
 
 TEST_F(Esm2Test, ThreadsDoNotMatter) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const std::vector<at::Tensor> one = gradients(batch);
@@ -152,11 +152,11 @@ TEST_F(Esm2Test, ThreadsDoNotMatter) {
 
 // As the core does where it trains in bf16: parameters and products.
 TEST_F(Esm2Test, LowPrecisionComputesTheSameFunction) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor exact = model_.logits(batch, {});
   const std::vector<at::Tensor> whole = gradients(batch);
   const double loss = model_.loss(batch, {}).sum.item<double>();
-  to_bf16(model_);
+  protein::testing::to_bf16(model_);
   const at::Tensor low = model_.logits(batch, {.compute = at::kBFloat16});
   EXPECT_EQ(low.scalar_type(), at::kFloat);
   EXPECT_LT(distance(low, exact), 3e-2);
@@ -180,7 +180,7 @@ class Esm2DropoutTest : public Esm2Test {
 };
 
 TEST_F(Esm2DropoutTest, IsAFunctionOfTheSeedAndForTrainingAlone) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const auto loss = [&](const ForwardPass& options) { return model_.loss(batch, options).sum.item<float>(); };
   const float first = loss({.training = true, .dropout_seed = 1});
   EXPECT_EQ(loss({.training = true, .dropout_seed = 1}), first);
@@ -193,7 +193,7 @@ TEST_F(Esm2DropoutTest, IsAFunctionOfTheSeedAndForTrainingAlone) {
 // What a layer computes again in the backward pass is the same to the bit.
 TEST_F(Esm2DropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
   for (const std::vector<Sample>& samples : {tiny_samples(), std::vector<Sample>{{"MKT#YIAKQRQISFVK"}}}) {
-    const PackedProteins batch = batch_of(samples);
+    const protein::PackedProteins batch = batch_of(samples);
     ForwardPass pass{.training = true, .dropout_seed = 5};
     const std::vector<at::Tensor> kept = gradients(batch, pass);
     tests::UnitRecorder recorder;
@@ -208,7 +208,7 @@ TEST_F(Esm2DropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
 }
 
 TEST_F(Esm2Test, AUnitUsesItsOwnParametersAlone) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor expected = model_.logits(batch, {});
   std::vector<at::Tensor> values;
   for (const auto& [name, parameter] : named(model_)) {
@@ -273,4 +273,4 @@ TEST(Esm2ConfigTest, WhatCannotBeIsNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

@@ -1,11 +1,12 @@
 #include "reference.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 #include <ATen/ATen.h>
 
 #include <cmath>
 #include <string_view>
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 constexpr std::string_view kLetters = "ACDEFGHIKLMNPQRSTVWYX";  // by our number
@@ -13,7 +14,9 @@ constexpr std::string_view kLetters = "ACDEFGHIKLMNPQRSTVWYX";  // by our number
 constexpr std::string_view kTheirs = "????LAGVSERTIDPKQNFYMHWCXBUZO.-?";
 
 int64_t their_number(int64_t token) {
-  return token == kMaskToken ? 32 : static_cast<int64_t>(kTheirs.find(kLetters[static_cast<size_t>(token)]));
+  return token == residues::kMaskToken
+             ? 32
+             : static_cast<int64_t>(kTheirs.find(kLetters[static_cast<size_t>(token)]));
 }
 
 class Sequence {
@@ -69,7 +72,7 @@ Weights exact_weights(const Esm2& model) {
   return weights;
 }
 
-Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedProteins& batch) {
+Exact exact_esm2(const Weights& weights, const Esm2Config& config, const protein::PackedProteins& batch) {
   const Sequence model(weights, config);
   return exact_of(batch, [&](const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions) {
     return model.logits(tokens, positions);
@@ -97,7 +100,7 @@ at::Tensor exact_attention(const at::Tensor& q, const at::Tensor& k, const at::T
       .reshape({length, width});
 }
 
-Exact exact_of(const PackedProteins& batch, const LogitsOfSequence& logits_of) {
+Exact exact_of(const protein::PackedProteins& batch, const LogitsOfSequence& logits_of) {
   const auto number = [](const at::Tensor& tensor, int64_t row) { return tensor[row].item<int64_t>(); };
   Exact exact{at::zeros({}, at::kDouble), {}};
   std::vector<at::Tensor> logits;
@@ -127,4 +130,4 @@ Exact exact_of(const PackedProteins& batch, const LogitsOfSequence& logits_of) {
   return exact;
 }
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

@@ -7,7 +7,7 @@
 
 #include "tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 
 using Weights = std::map<std::string, at::Tensor>;
 
@@ -21,11 +21,11 @@ struct Exact {
 // Of a model that is written down once more, in ATen operations on one sequence of tokens at a time.
 using LogitsOfSequence =
     std::function<at::Tensor(const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions)>;
-Exact exact_of(const PackedProteins& batch, const LogitsOfSequence& logits_of);
+Exact exact_of(const protein::PackedProteins& batch, const LogitsOfSequence& logits_of);
 // Of `count` heads with rotary positions: (L, C) each.
 at::Tensor exact_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t count,
                            const std::vector<int64_t>& positions);
 
-Exact exact_esm2(const Weights& weights, const Esm2Config& config, const PackedProteins& batch);
+Exact exact_esm2(const Weights& weights, const Esm2Config& config, const protein::PackedProteins& batch);
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

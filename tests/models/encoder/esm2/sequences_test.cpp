@@ -5,7 +5,7 @@
 
 #include "tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 using esm2::Sequences;
@@ -42,4 +42,4 @@ TEST(SequencesTest, ABatchCanBeEmpty) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

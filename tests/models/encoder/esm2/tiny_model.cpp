@@ -1,13 +1,12 @@
 #include "tiny_model.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <cctype>
 
-#include "plugins/data/structures/structure.hpp"
-
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 
 Esm2Config tiny_config() {
   Esm2Config config;
@@ -29,8 +28,8 @@ void fill_with_numbers(Esm2& model) {
   }
 }
 
-PackedProteins batch_of(const std::vector<Sample>& samples) {
-  PackedProteins batch;
+protein::PackedProteins batch_of(const std::vector<Sample>& samples) {
+  protein::PackedProteins batch;
   std::vector<int64_t> tokens, positions, chains, targets;
   for (const Sample& sample : samples) {
     const size_t before = tokens.size();
@@ -39,12 +38,13 @@ PackedProteins batch_of(const std::vector<Sample>& samples) {
       for (const char c : sample[chain]) {
         if (c != '-') {
           const auto row = static_cast<int64_t>(tokens.size());
-          const auto number = static_cast<int64_t>(kAminoAcids.find(static_cast<char>(std::toupper(c))));
-          tokens.push_back(c == '#' ? kMaskToken : c == 'X' ? int64_t{kUnknown} : number);
+          const auto number =
+              static_cast<int64_t>(residues::kAminoAcids.find(static_cast<char>(std::toupper(c))));
+          tokens.push_back(c == '#' ? residues::kMaskToken : c == 'X' ? int64_t{residues::kUnknown} : number);
           positions.push_back(position);
           chains.push_back(static_cast<int64_t>(chain));
           if (c == '#' || std::islower(c)) {
-            targets.push_back(c == '#' ? position * 7 % kAminoAcidCount : number);
+            targets.push_back(c == '#' ? position * 7 % residues::kAminoAcidCount : number);
             batch.target_rows.push_back(row);
           }
         }
@@ -69,4 +69,4 @@ std::vector<Sample> tiny_samples() {
           {"w"}};
 }
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

@@ -6,7 +6,7 @@
 #include "plugins/models/encoder/esm2.hpp"
 #include "tests/support/declared.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 
 using tests::named;
 using tests::zero_gradients;
@@ -19,9 +19,9 @@ void fill_with_numbers(Esm2& model);
 // A sample is its chains. 'A' to 'Y': an amino acid; 'X': unknown; '#': masked, with a target; a small
 // letter: visible, with itself as target; '-': a gap of one position.
 using Sample = std::vector<std::string>;
-PackedProteins batch_of(const std::vector<Sample>& samples);
+protein::PackedProteins batch_of(const std::vector<Sample>& samples);
 
 // Ragged, with gaps, several chains, masks, targets.
 std::vector<Sample> tiny_samples();
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

@@ -10,7 +10,7 @@
 #include "tests/models/encoder/esm2/folder_fixture.hpp"
 #include "tiny_esmc.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 using ::testing::AllOf;
@@ -167,4 +167,4 @@ TEST_F(EsmcFolderTest, AnotherVocabularyIsRefused) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

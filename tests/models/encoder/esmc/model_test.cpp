@@ -5,12 +5,12 @@
 
 #include <cmath>
 
-#include "tests/support/unit_recorder.hpp"
 #include "tests/models/encoder/esm2/reference.hpp"
 #include "tests/models/protein/low_precision.hpp"
+#include "tests/support/unit_recorder.hpp"
 #include "tiny_esmc.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 namespace {
 
 using ::testing::HasSubstr;
@@ -54,7 +54,7 @@ class Reference {
     return at::mm(h, w("lm_head.decoder.weight").t()) + w("lm_head.decoder.bias");
   }
 
-  Exact exact(const PackedProteins& batch) const {
+  Exact exact(const protein::PackedProteins& batch) const {
     return exact_of(batch, [&](const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions) {
       return logits(tokens, positions);
     });
@@ -76,7 +76,7 @@ class EsmcTest : public ::testing::Test {
  protected:
   explicit EsmcTest(const EsmcConfig& config = tiny_esmc()) : model_(config) { fill_with_numbers(model_); }
 
-  std::vector<at::Tensor> gradients(const PackedProteins& batch, const ForwardPass& options = {}) {
+  std::vector<at::Tensor> gradients(const protein::PackedProteins& batch, const ForwardPass& options = {}) {
     zero_gradients(model_);
     model_.loss(batch, options).scaled.backward();
     std::vector<at::Tensor> result;
@@ -91,7 +91,7 @@ TEST_F(EsmcTest, LossLogitsAndGradientsAreThoseOfAnExactReference) {
   // Many targets, and few: the last layer goes over all rows, or over these.
   for (const std::vector<Sample>& samples : std::vector<std::vector<Sample>>{
            tiny_samples(), {{"MKT#YIAKQRQISFVKSHFSRQLEERLGLIEVQ"}, {"ACDEFG", "HI"}}, {{"#"}}}) {
-    const PackedProteins batch = batch_of(samples);
+    const protein::PackedProteins batch = batch_of(samples);
     const Weights weights = exact_weights(model_);
     const Exact exact = Reference(weights, model_.config()).exact(batch);
     EXPECT_EQ(model_.logits(batch, {}).size(1), 64);
@@ -109,12 +109,12 @@ TEST_F(EsmcTest, LossLogitsAndGradientsAreThoseOfAnExactReference) {
 }
 
 TEST_F(EsmcTest, EmbeddingsOfEveryLayerAreThoseOfTheReference) {
-  const PackedProteins batch = batch_of({{"LAGV"}});
+  const protein::PackedProteins batch = batch_of({{"LAGV"}});
   const Weights weights = exact_weights(model_);
   const std::vector<at::Tensor> states =
       Reference(weights, model_.config()).states({0, 4, 5, 6, 7, 2}, {0, 1, 2, 3, 4, 5});
   for (int64_t layer = 0; layer <= model_.layers(); ++layer) {
-    const Embeddings ours = model_.embeddings(batch, {}, layer);
+    const protein::Embeddings ours = model_.embeddings(batch, {}, layer);
     const at::Tensor& exact = states[static_cast<size_t>(layer)];
     EXPECT_LT(distance(ours.residues, exact.narrow(0, 1, 4)), 2e-6) << layer;
     EXPECT_LT(distance(ours.chains, exact.narrow(0, 0, 1)), 2e-6) << layer;
@@ -125,7 +125,7 @@ TEST_F(EsmcTest, ASampleDoesNotSeeTheOthersAndThreadsDoNotMatter) {
   const at::Tensor one = model_.logits(batch_of({{"AC#DE"}}), {}),
                    two = model_.logits(batch_of({{"FGH#"}}), {});
   EXPECT_TRUE(model_.logits(batch_of({{"AC#DE", "FGH#"}}), {}).equal(at::cat({one, two})));
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const int before = at::get_num_threads();
   at::set_num_threads(1);
   const std::vector<at::Tensor> alone = gradients(batch);
@@ -148,10 +148,10 @@ TEST_F(EsmcTest, BatchesWithoutTargetsOrResiduesHaveGradientsOfZero) {
 
 // As the core does where it trains in bf16: parameters and products.
 TEST_F(EsmcTest, LowPrecisionComputesTheSameFunction) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor exact = model_.logits(batch, {});
   const std::vector<at::Tensor> whole = gradients(batch);
-  to_bf16(model_);
+  protein::testing::to_bf16(model_);
   EXPECT_LT(distance(model_.logits(batch, {.compute = at::kBFloat16}), exact), 3e-2);
   const std::vector<at::Tensor> half = gradients(batch, {.compute = at::kBFloat16});
   for (size_t i = 0; i < whole.size(); ++i)
@@ -171,7 +171,7 @@ class EsmcDropoutTest : public EsmcTest {
 // What a layer computes again in the backward pass is the same to the bit.
 TEST_F(EsmcDropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
   for (const std::vector<Sample>& samples : {tiny_samples(), std::vector<Sample>{{"MKT#YIAKQRQISFVK"}}}) {
-    const PackedProteins batch = batch_of(samples);
+    const protein::PackedProteins batch = batch_of(samples);
     ForwardPass pass{.training = true, .dropout_seed = 5};
     const std::vector<at::Tensor> kept = gradients(batch, pass);
     tests::UnitRecorder recorder;
@@ -189,7 +189,7 @@ TEST_F(EsmcDropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
 }
 
 TEST_F(EsmcTest, AUnitUsesItsOwnParametersAlone) {
-  const PackedProteins batch = batch_of(tiny_samples());
+  const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor expected = model_.logits(batch, {});
   const at::Tensor embedding = model_.embeddings(batch, {}, 1).residues;
   std::vector<at::Tensor> values;
@@ -258,4 +258,4 @@ TEST(EsmcConfigTest, WhatCannotBeIsNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

@@ -3,7 +3,7 @@
 #include "plugins/models/encoder/esmc.hpp"
 #include "tests/models/encoder/esm2/tiny_model.hpp"
 
-namespace pipeline::protein::testing {
+namespace pipeline::encoder::testing {
 
 // 3 layers of 24 channels, 3 heads, no dropout.
 inline EsmcConfig tiny_esmc() {
@@ -15,4 +15,4 @@ inline EsmcConfig tiny_esmc() {
   return config;
 }
 
-}  // namespace pipeline::protein::testing
+}  // namespace pipeline::encoder::testing

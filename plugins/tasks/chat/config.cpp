@@ -7,11 +7,11 @@
 #include "plugins/tasks/chat/config.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 
 void ChatConfig::read_model(const ChatConfig& config, const std::filesystem::path& init_from,
                             const ModelOptions& say) {
-  text::check_tokenizer(say, config.tokenizer.path);
+  tokenizer::check_tokenizer(say, config.tokenizer.path);
   if (const std::string problem = ChatOptions::problem_of(config.chat.chat_template); !problem.empty())
     say.problem("chat.template", problem);
   if (init_from.empty() && config.language.lora.init_from.empty()) return;
@@ -25,7 +25,7 @@ void ChatConfig::read_model(const ChatConfig& config, const std::filesystem::pat
   hugging_face::check_weights(init_from.string());
   language::tell_options(say, "language.", file, theirs, config.language);
   tell_adapter(theirs);
-  text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
+  tokenizer::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   int64_t tokens = config.chat.max_tokens;
   if (!say.is_set("chat.max_tokens") && tokens > theirs.max_position_embeddings)
@@ -34,4 +34,4 @@ void ChatConfig::read_model(const ChatConfig& config, const std::filesystem::pat
     say("generate.max_tokens", std::max<int64_t>(tokens / 4, 1), file);
 }
 
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

@@ -1,11 +1,11 @@
 // What options follow from the folder of a language model.
+#include "plugins/tasks/summarization/config.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
 #include "language/folder.hpp"
-#include "plugins/tasks/summarization/config.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 void tell_gpt2(const ModelOptions& say, const std::filesystem::path& file, const language::Config& theirs,
@@ -33,7 +33,7 @@ void tell_gpt2(const ModelOptions& say, const std::filesystem::path& file, const
 
 void SummarizationConfig::read_model(const SummarizationConfig& config,
                                      const std::filesystem::path& init_from, const ModelOptions& say) {
-  text::check_tokenizer(say, config.tokenizer.path);
+  tokenizer::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty() && config.language.lora.init_from.empty()) return;
   const auto tell_adapter = [&](const language::Config& described) {
     adapters::tell_adapter(say, "language.lora.", language::adapted_model(described), config.language.lora,
@@ -49,7 +49,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   else
     language::tell_options(say, "language.", file, theirs, config.language);
   tell_adapter(theirs);
-  text::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
+  tokenizer::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
 
   const auto tell = [&](const char* key, const auto& value) { say(key, value, file); };
   SummarizationConfig run = config;
@@ -62,4 +62,4 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   tell("generate.max_tokens", std::min(run.generate.max_tokens, quarter));
 }
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -4,14 +4,14 @@
 #include "hugging_face/folder_teller.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
-#include "plugins/models/pictures/image_processor.hpp"
 #include "plugins/models/llava/folders.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
 #include "plugins/tasks/vlm/config.hpp"
 #include "plugins/tasks/vlm/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
                  bool may_leave_out) {
   tell("kind", theirs.kind);
-  vision::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
+  pictures::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
   tell("num_register_tokens", theirs.num_register_tokens);
   const int64_t crop = run.crop_size;  // the image processor says it
   run = theirs;
@@ -37,7 +37,7 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::v
   VisionOptions ours;
   ours.vision = theirs;
   ours.grids = grids;
-  const auto processor = vision::read_image_processor(folder, ours.tiles(), theirs.kind);
+  const auto processor = pictures::read_image_processor(folder, ours.tiles(), theirs.kind);
   const fs::path from = processor ? processor->file : folder / "config.json";
   const auto follow = [&](const char* key, auto& value, const auto& there) {
     say(std::string("vision.") + key, there, from);
@@ -66,16 +66,17 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::v
 
 // Where text has the token that stands for a picture in `folder`, the text would mean something else there.
 void check_image_token(const ModelOptions& say, const fs::path& folder, const fs::path& tokenizer) {
-  const auto [key, token] = read_image_token(hugging_face::ConfigFile(folder / "config.json"));
+  const auto [key, token] = llava::read_image_token(hugging_face::ConfigFile(folder / "config.json"));
   try {
-    const text::TokenizerPtr words = text::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string());
+    const tokenizer::TokenizerPtr words =
+        tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string());
     const auto mark = words->special_token(kImageMark);
     if (token >= 0 && token < words->vocab_size() && (!mark || token != *mark))
       say.problem("tokenizer.path",
                   concat((folder / "config.json").string(), ": ", key, " = ", token,
                          ": is a token of text in this tokenizer: must be the number of ", kImageMark,
                          mark ? concat(", ", *mark) : " or one that it does not have"));
-  } catch (const text::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
   }
 }
 
@@ -83,12 +84,14 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
 // export_llava() has made: the row is of zeros and no text has it.
 language::Config without_image_token(language::Config theirs, const fs::path& folder,
                                      const fs::path& tokenizer) {
-  if (read_image_token(hugging_face::ConfigFile(folder / "config.json")).second + 1 != theirs.vocab_size)
+  if (llava::read_image_token(hugging_face::ConfigFile(folder / "config.json")).second + 1 !=
+      theirs.vocab_size)
     return theirs;
   try {
-    if (!text::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())->special_token(kImageMark))
+    if (!tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())
+             ->special_token(kImageMark))
       --theirs.vocab_size;
-  } catch (const text::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
   }
   return theirs;
 }
@@ -97,7 +100,7 @@ language::Config without_image_token(language::Config theirs, const fs::path& fo
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
-  text::check_tokenizer(say, config.tokenizer.path);
+  tokenizer::check_tokenizer(say, config.tokenizer.path);
   VisionOptions pictures = config.vision;
   int64_t factor = config.projector.scale_factor;
   int64_t positions = config.language.max_position_embeddings;
@@ -105,11 +108,11 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     language::tell_options(say, "language.", folder / "config.json", theirs, config.language);
     const int64_t longest = theirs.max_position_embeddings;
     positions = say.is_set("language.max_position_embeddings") ? std::min(positions, longest) : longest;
-    text::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
+    tokenizer::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
   };
   const fs::path &of_vision = config.vision.init_from, &of_language = config.language.init_from;
   if (!init_from.empty()) {
-    const VlmConfig theirs = read_llava_config(init_from.string());
+    const llava::VlmConfig theirs = llava::read_llava_config(init_from.string());
     for (const auto& [key, folder] :
          {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
       if (!folder.empty())
@@ -121,27 +124,27 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     pictures.grids.clear();
     for (const images::Grid& grid : theirs.grids) pictures.grids.push_back(images::name_of(grid));
     say("vision.grids", pictures.grids, init_from / "config.json");
-    tell_pictures(say, init_from, pictures.grids, pads_pictures(init_from.string()), pictures);
+    tell_pictures(say, init_from, pictures.grids, llava::pads_pictures(init_from.string()), pictures);
     say("projector.scale_factor", factor = theirs.scale_factor, init_from / "config.json");
     say("projector.bias", theirs.projector_bias, init_from / "config.json");
     read_language(init_from, without_image_token(theirs.language, init_from, config.tokenizer.path));
-    adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs.language, theirs.vision),
+    adapters::tell_adapter(say, "language.lora.", llava::adapted_llava(theirs.language, theirs.vision),
                            config.language.lora, init_from.string());
     check_image_token(say, init_from, config.tokenizer.path);
     say("projector.layers", theirs.projector_layers, init_from / "config.json");
   } else {
     if (!of_vision.empty()) {
-      const vision::Config theirs = read_vision_folder(of_vision.string());
+      const vision::Config theirs = llava::read_vision_folder(of_vision.string());
       tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs,
                   pictures.vision, true);
-      tell_pictures(say, of_vision, {}, pads_pictures(of_vision.string()), pictures);
+      tell_pictures(say, of_vision, {}, llava::pads_pictures(of_vision.string()), pictures);
     }
     if (!of_language.empty()) {
-      const language::Config theirs = read_language_folder(of_language.string());
-      read_language(of_language, is_llava(of_language.string())
+      const language::Config theirs = llava::read_language_folder(of_language.string());
+      read_language(of_language, llava::is_llava(of_language.string())
                                      ? without_image_token(theirs, of_language, config.tokenizer.path)
                                      : theirs);
-      adapters::tell_adapter(say, "language.lora.", adapted_llava(theirs, pictures.vision),
+      adapters::tell_adapter(say, "language.lora.", llava::adapted_llava(theirs, pictures.vision),
                              config.language.lora, "");
     }
     if (of_vision.empty() && of_language.empty()) return;
@@ -163,4 +166,4 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   if (rows + written >= tokens && tokens > rows + 1) say("generate.max_tokens", (tokens - rows) / 2, from);
 }
 
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

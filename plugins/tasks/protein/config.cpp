@@ -1,20 +1,24 @@
 // What options of a model say together, and what follows from its folder.
+#include "plugins/tasks/protein/config.hpp"
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
+#include "plugins/data/residues/objectives.hpp"
 #include "plugins/models/encoder/esm2_folder.hpp"
 #include "plugins/models/encoder/esmc_folder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/models/protein/label_folder.hpp"
-#include "plugins/tasks/protein/config.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
+
+using pipeline::protein::LabelForm;
+using pipeline::protein::read_adapter_label;
 
 void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
   const auto refuse = [&](std::initializer_list<const char*> keys, const std::string& problem) {
     for (const char* const key : keys)
       if (errors.is_set(key)) errors(key, problem);
   };
-  if (objective == kMasked)
+  if (objective == residues::kMasked)
     return refuse(
         {"label.per", "label.source", "label.column", "label.missing", "label.classes"},
         "is of no use with task.objective = \"masked\": set regression, classification or contacts");
@@ -25,12 +29,12 @@ void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
   if (data.crop == "spatial")
     errors("data.crop", "is of use with task.objective = \"masked\" alone: labels need \"contiguous\"");
   if (data.unit != "chain") errors("data.unit", "labels are those of chains: set it to \"chain\"");
-  if (objective == kContacts)
+  if (objective == residues::kContacts)
     return refuse({"label.per", "label.source", "label.column", "label.classes"},
                   "is of no use with task.objective = \"contacts\", which are found in structures");
-  if (objective == kRegression)
+  if (objective == residues::kRegression)
     refuse({"label.classes"}, "is of no use with task.objective = \"regression\"");
-  const bool is_classes = objective == kClassification;
+  const bool is_classes = objective == residues::kClassification;
   for (const auto& [key, name] : {std::pair("sequence_column", data.sequence_column),
                                   {"id_column", data.id_column},
                                   {"split_column", data.split_column},
@@ -59,15 +63,15 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   };
   const auto tell_label = [&](const std::optional<LabelForm>& form) {
     if (!form) return;
-    tell("objective", objective_of(form));
-    if (form->of != LabelForm::Of::kPairs) tell("label.per", per_of(*form));
+    tell("objective", pipeline::protein::objective_of(form));
+    if (form->of != LabelForm::Of::kPairs) tell("label.per", pipeline::protein::per_of(*form));
     if (!form->classes.empty()) tell("label.classes", form->classes);
   };
   const hugging_face::ConfigFile file(path.string());
-  const std::string type = file.type({"esm", "esmc", kEncoderDecoderType});
+  const std::string type = file.type({"esm", "esmc", pipeline::protein::kEncoderDecoderType});
   hugging_face::check_weights(init_from.string());
   if (type == "esm") {
-    const Esm2Config theirs = esm2::read_config(path.string());
+    const encoder::Esm2Config theirs = encoder::esm2::read_config(path.string());
     tell("model", std::string("esm2"));
     tell_label(theirs.label ? theirs.label : read_adapter_label(config.esm2.lora.init_from.string(), "Esm"));
     tell("esm2.num_layers", theirs.num_layers);
@@ -79,13 +83,13 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell("esm2.token_dropout", theirs.token_dropout);
     tell("esm2.hidden_dropout", theirs.hidden_dropout);
     tell("esm2.attention_dropout", theirs.attention_dropout);
-    adapters::tell_adapter(say, "esm2.lora.", esm2::adapted_model(theirs), config.esm2.lora,
+    adapters::tell_adapter(say, "esm2.lora.", encoder::esm2::adapted_model(theirs), config.esm2.lora,
                            init_from.string());
     return;
   }
   if (type == "esmc") {
-    const EsmcConfig theirs = esmc::read_config(path.string());
-    EsmcConfig usual = theirs;
+    const encoder::EsmcConfig theirs = encoder::esmc::read_config(path.string());
+    encoder::EsmcConfig usual = theirs;
     usual.intermediate = 0;
     tell("model", std::string("esmc"));
     tell_label(theirs.label ? theirs.label : read_adapter_label(config.esmc.lora.init_from.string(), "Esmc"));
@@ -94,7 +98,7 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell("esmc.num_heads", theirs.num_heads);
     tell_inner("esmc.intermediate_dim", config.esmc.model.intermediate, usual.inner(), theirs.intermediate);
     tell("esmc.attention_dropout", theirs.attention_dropout);
-    adapters::tell_adapter(say, "esmc.lora.", esmc::adapted_model(theirs), config.esmc.lora,
+    adapters::tell_adapter(say, "esmc.lora.", encoder::esmc::adapted_model(theirs), config.esmc.lora,
                            init_from.string());
     return;
   }
@@ -113,4 +117,4 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
              theirs.feed_forward_dim);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein
