@@ -227,7 +227,7 @@ def ended(process):
 
 
 def tokens_in(path):
-    """What the summary of a token cache says (plugins/data/sample_store/sample_store.hpp: its footer has 80 bytes, and tells where it begins)."""
+    """What the summary of a token cache says (plugins/data/stores/sample_store.hpp: its footer has 80 bytes, and tells where it begins)."""
     with path.open("rb") as file:
         file.seek(-80, os.SEEK_END)
         _, _, summary = struct.unpack("<32x3Q", file.read(56))

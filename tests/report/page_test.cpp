@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/report/page_server.hpp"
-#include "plugins/data/answers/answer_page.hpp"
+#include "plugins/scores/answers/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -47,7 +47,7 @@ void Collector::take(std::vector<Outcome>&& outcomes) {
     }
     ++report_.used;
     words_for_none_ += static_cast<uint64_t>(
-        std::ranges::count_if(outcome.conversation.turns, text_pairs::is_word_for_none, &Turn::text));
+        std::ranges::count_if(outcome.conversation.turns, records::is_word_for_none, &Turn::text));
     sink_(std::move(outcome.conversation));
   }
 }

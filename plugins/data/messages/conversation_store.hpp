@@ -7,8 +7,8 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
-#include "plugins/data/sample_store/sample_store.hpp"
 #include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 
 namespace pipeline::messages {
 
@@ -41,7 +41,7 @@ class ConversationStore {
   const std::string& notes() const { return notes_; }    // lines about how it was read
 
  private:
-  samples::SampleStore store_;
+  stores::SampleStore store_;
   std::string report_, notes_;
 };
 

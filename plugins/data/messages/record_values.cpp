@@ -8,8 +8,8 @@
 #include "plugins/data/files/base64.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/json_records.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -63,7 +63,7 @@ std::string packed(const json& members) {
 json parse_record(std::string_view text) try {
   return strict_json::parse_ordered(text, "its JSON");
 } catch (const strict_json::Error& error) {
-  if (text_pairs::pick_fields(text, {}).state == text_pairs::JsonFields::kOk) throw DataError(error.what());
+  if (records::pick_fields(text, {}).state == records::JsonFields::kOk) throw DataError(error.what());
   return json(json::value_t::discarded);
 }
 
@@ -76,7 +76,7 @@ std::vector<std::string> texts_under(const json& object, const std::string& key)
       throw DataError("\"" + key + "\" has " + kind_of(one) +
                       " in it, must have texts, or objects with a text as \"answer\"");
     const auto& found = text->get_ref<const std::string&>();
-    if (!text_pairs::is_blank(found)) texts.push_back(found);
+    if (!records::is_blank(found)) texts.push_back(found);
   };
   if (value == nullptr) return texts;
   if (value->is_array())

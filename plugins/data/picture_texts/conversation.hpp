@@ -43,7 +43,7 @@ struct CaptionColumns {
   std::string answers = "answers";    // of JSON and Parquet: what several people answered; empty: none
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
-  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
+  records::Quotes quotes = records::Quotes::kAuto;
 };
 
 // What the user says of pictures, the marks, and before a question that has none; and the answer, unless it

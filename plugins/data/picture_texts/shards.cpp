@@ -13,7 +13,7 @@
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 namespace {
@@ -57,7 +57,7 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
     }
   } else {
     if (sample.text.ends_with('\n')) sample.text.pop_back();
-    if (text_pairs::is_blank(sample.text)) sample.text.clear();
+    if (records::is_blank(sample.text)) sample.text.clear();
     result.turns = turns_about_pictures("", std::max<size_t>(pictures.size(), 1), std::move(sample.text));
     result.images = std::move(pictures);
   }

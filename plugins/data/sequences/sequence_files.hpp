@@ -8,13 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "plugins/data/records/table.hpp"
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/table.hpp"
 
 namespace pipeline::sequences {
 
-using text_pairs::ReadOptions;
-using text_pairs::SourceReport;
+using records::ReadOptions;
+using records::SourceReport;
 
 // What the columns of a table are called. FASTA and Stockholm have the first two alone.
 struct Columns {
@@ -31,7 +31,7 @@ struct Sequence {
 };
 
 // Reads the sequences of a source, one after another. Records that are none are dropped and counted in
-// `report`, as text_pairs::read_table() does; oddities that change nothing but how letters are read are notes
+// `report`, as records::read_table() does; oddities that change nothing but how letters are read are notes
 // there. Memory is that of a record, and of an alignment in Stockholm format. Throws DataError where a file
 // cannot be read, or where its letters are those of nucleic acids.
 //

@@ -19,10 +19,10 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
-#include "plugins/data/record_store/record_store.hpp"
 #include "plugins/data/sources/braces.hpp"
 #include "plugins/data/sources/partition.hpp"
 #include "plugins/data/sources/picture_folder.hpp"
+#include "plugins/data/stores/record_store.hpp"
 
 namespace pipeline::sources {
 namespace {
@@ -64,7 +64,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWor
      {"validation", "validation"},
      {"dev", "validation"}}};
 
-constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
+constexpr stores::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
 std::string_view split_in(std::string_view name) {
   const std::string small = in_small_letters(name);
@@ -286,7 +286,7 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
   const std::string known = (fs::path(cache_folder) / ("source-" + key.hex() + ".hash")).string();
   bool has_problem = false;
   const auto remembered = [&]() -> std::optional<Hash128> {
-    const auto bytes = records::load(known, kKnown, key, has_problem);
+    const auto bytes = stores::load(known, kKnown, key, has_problem);
     Hash128 content;
     std::string_view rest;
     if (bytes) rest = *bytes;
@@ -310,7 +310,7 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
   // A change within the same tick of the clock would not show in the times.
   constexpr time_t kSettled = 2;  // seconds
   if (is_same && newest.tv_sec + kSettled < now.tv_sec)
-    records::save(known, kKnown, key, files::bytes_of(content));
+    stores::save(known, kKnown, key, files::bytes_of(content));
   return content;
 }
 

@@ -17,7 +17,7 @@
 #include "plugins/data/structures/pdb_columns.hpp"
 #include "plugins/data/structures/protein_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 namespace cif = gemmi::cif;
@@ -288,4 +288,4 @@ bool is_cif(std::string_view text) {
   return true;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,7 +8,7 @@
 
 #include "plugins/data/files/error.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 struct ReadLimits {
   // Of a file, and of what it unpacks to. Reading mmCIF takes about ten times as much memory; the largest
@@ -83,4 +83,4 @@ uint64_t gzip_size(std::string_view bytes);
 // much), with a reason.
 std::string_view unpack(std::string_view bytes, const ReadLimits& limits, std::string& unpacked);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -9,7 +9,7 @@
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // Memory that several threads share. What does not fit waits until others have given back, except that one at
 // a time may go beyond: so work that needs more than there is at all is done one by one, and nobody waits for
@@ -72,10 +72,10 @@ struct ReadResult {
 };
 
 // Reads a file, and parses it if the cache does not have its content. [any-thread]
-ReadResult read_file(const InputFile& file, const ReadLimits& limits, const records::RecordStore& cache,
+ReadResult read_file(const InputFile& file, const ReadLimits& limits, const stores::RecordStore& cache,
                      MemoryBudget& budget);
 
 // Whether what is remembered of a file whose state is the same still holds.
 bool holds(const FileIndex::Entry& entry, const InputFile& file, const ReadLimits& limits);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -11,7 +11,7 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/structures/file_content.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 struct InputFile {
   std::string path;      // to open it by
@@ -88,4 +88,4 @@ class FileIndex {
   std::string problem_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

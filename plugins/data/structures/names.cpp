@@ -8,7 +8,7 @@
 #include "core/base/utf8.hpp"
 #include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 constexpr size_t kLongestName = 200;  // of the 255 bytes that a file's name may have; endings follow
@@ -79,4 +79,4 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
   return tell_apart(plain, unmistakable);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::protein::pdb {
+namespace pipeline::structures::pdb {
 
 // Columns from 0.
 constexpr size_t kName = 12, kAltloc = 16, kResidueName = 17, kChain = 20, kNumber = 22, kInsertion = 26,
@@ -57,4 +57,4 @@ class PdbNumbers {
   std::string remark_;
 };
 
-}  // namespace pipeline::protein::pdb
+}  // namespace pipeline::structures::pdb

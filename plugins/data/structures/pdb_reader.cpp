@@ -15,7 +15,7 @@
 #include "plugins/data/structures/pdb_columns.hpp"
 #include "plugins/data/structures/protein_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace pdb {
 namespace {
 
@@ -294,4 +294,4 @@ ModelParts read_pdb_parts(std::string_view text) {
   return pdb::PdbReader(text).read();
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

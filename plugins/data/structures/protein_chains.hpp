@@ -9,7 +9,7 @@
 
 #include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // The first model of a file as its two formats give it: backbone atoms (and at least one atom of every
 // residue that may be an amino acid), without most of the water. Each chain is one part of a chain: what lies
@@ -49,4 +49,4 @@ bool is_cif(std::string_view text);
 // the numbers are apart if that is 1 to 1000; else 2 on.
 Structure protein_chains(const ModelParts& model);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

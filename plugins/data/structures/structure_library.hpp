@@ -13,7 +13,7 @@
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // A file's path as the log can show it.
 std::string printable_path(const std::string& path);
@@ -93,7 +93,7 @@ class StructureLibrary {
   StructureLibrary() = default;
   void note_copies(const files::Hooks& hooks) const;
 
-  records::RecordStore cache_;
+  stores::RecordStore cache_;
   std::vector<Entry> structures_;
   std::vector<ChainView> chains_;
   std::vector<FileNote> unusable_, odd_, copies_;
@@ -103,7 +103,7 @@ class StructureLibrary {
 };
 
 struct Built {
-  records::RecordStore cache;              // has the content of every file that could be read
+  stores::RecordStore cache;               // has the content of every file that could be read
   std::vector<FileIndex::Entry> outcomes;  // one a file
   uint64_t read = 0, parsed = 0;
 };
@@ -113,4 +113,4 @@ struct Built {
 // DataError or Cancelled.
 Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

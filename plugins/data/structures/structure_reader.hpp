@@ -6,7 +6,7 @@
 #include "plugins/data/structures/file_content.hpp"
 #include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // To be raised whenever the same file gives other residues: what was parsed before is then parsed again.
 constexpr uint32_t kParserVersion = 2;
@@ -23,4 +23,4 @@ uint64_t memory_to_parse(std::string_view text);
 // The same for a file; the error starts with its path.
 Structure read_structure(const std::string& path, const ReadLimits& limits);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

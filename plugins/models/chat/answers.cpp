@@ -81,10 +81,10 @@ std::string kind_of(const ordered_json& messages, size_t at) {
 // Where special tokens stand in a text. To be asked from the left to the right.
 class ChatFormat::SpecialPlaces {
  public:
-  SpecialPlaces(std::string_view text, const text::Tokenizer& tokenizer)
+  SpecialPlaces(std::string_view text, const tokenizer::Tokenizer& tokenizer)
       : text_(text), tokenizer_(tokenizer) {}
   // The first at or behind `from`, from which its place counts.
-  text::Tokenizer::Special behind(size_t from) {
+  tokenizer::Tokenizer::Special behind(size_t from) {
     if (from < from_ || (found_.bytes > 0 && found_.at < from) || !is_known_) {
       found_ = tokenizer_.first_special(text_.substr(from));
       found_.at += from;
@@ -96,9 +96,9 @@ class ChatFormat::SpecialPlaces {
 
  private:
   std::string_view text_;
-  const text::Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   size_t from_ = 0;
-  text::Tokenizer::Special found_;
+  tokenizer::Tokenizer::Special found_;
   bool is_known_ = false;
 };
 

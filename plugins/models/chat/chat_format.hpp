@@ -43,7 +43,7 @@ using PictureTokens = std::vector<std::vector<int64_t>>;
 class ChatFormat {
  public:
   // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
-  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date);
+  ChatFormat(std::string source, std::string name, tokenizer::TokenizerPtr tokenizer, std::time_t date);
 
   // The whole conversation. Where the template does not end the last answer, the end of text does. What the
   // assistant wrote stands between {% generation %} and {% endgeneration %}; without these it is what the
@@ -120,7 +120,7 @@ class ChatFormat {
                     const PictureTokens& pictures) const;
 
   std::string source_, name_;
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr tokenizer_;
   std::time_t date_;
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
@@ -135,14 +135,14 @@ class ChatFormat {
 };
 
 // The template among a tokenizer's files, with the file's name; empty: there is none.
-std::pair<std::string, std::string> template_of(const text::Files& files);
+std::pair<std::string, std::string> template_of(const tokenizer::Files& files);
 
 // The files with this template in place of theirs.
-text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source);
+tokenizer::TokenizerPtr with_template(const tokenizer::TokenizerPtr& tokenizer, const std::string& source);
 
 // Templates for tokenizers that have none: plain, nothing but the texts; simple; vicuna, chatml, llama3.
 std::vector<std::string> template_names();
 // One of them as this tokenizer needs it. Throws an Error (PL_ERROR_CONFIG) where it lacks a token for it.
-std::string named_template(const std::string& name, const text::Tokenizer& tokenizer);
+std::string named_template(const std::string& name, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace pipeline::chat

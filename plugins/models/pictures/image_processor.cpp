@@ -6,7 +6,7 @@
 
 #include "hugging_face/config_fields.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -250,4 +250,4 @@ ImageProcessor read_image_processor(const ConfigFile& file, const images::TileOp
   return result;
 }
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -8,7 +8,7 @@
 #include "hugging_face/config_file.hpp"
 #include "plugins/data/images/tiles.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 
 struct ImageProcessor {
   std::filesystem::path file;
@@ -31,4 +31,4 @@ std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& 
 ImageProcessor read_image_processor(const hugging_face::ConfigFile& file, const images::TileOptions& ours,
                                     const std::string& kind);
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

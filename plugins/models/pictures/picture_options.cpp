@@ -4,7 +4,7 @@
 
 #include "plugins/models/pictures/image_processor.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 using nlohmann::json;
@@ -51,7 +51,7 @@ void PictureOptions::describe_squares(Options& o) {
 }
 
 std::string PictureOptions::key() const {
-  const Config& v = vision;
+  const vision::Config& v = vision;
   std::string key =
       concat(v.kind, " ", v.image_size, " ", v.crop_size, " ", v.patch_size, " ", v.hidden_size, " ",
              v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
@@ -86,7 +86,7 @@ images::TileOptions PictureOptions::tiles() const {
   return options;
 }
 
-void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, int64_t used,
+void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out) {
   tell("image_size", theirs.image_size);
   tell("patch_size", theirs.patch_size);
@@ -100,7 +100,7 @@ void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, 
 }
 
 json image_processor(const PictureOptions& pictures, bool is_smol) {
-  const Config& vision = pictures.vision;
+  const vision::Config& vision = pictures.vision;
   const images::TileOptions tiles = pictures.tiles();
   const images::ResizeOptions& options = tiles.square;
   const json square = {{"height", options.size}, {"width", options.size}};
@@ -210,4 +210,4 @@ hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts&
   return files;
 }
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -9,7 +9,7 @@
 #include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 bool is_space(const CodePoint& character) {
@@ -125,4 +125,4 @@ Tokenizer::Special AddedTokens::first_special(std::string_view text) const {
   return token == nullptr ? Tokenizer::Special{} : Tokenizer::Special{at, token->text.size()};
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

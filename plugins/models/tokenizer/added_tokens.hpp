@@ -9,7 +9,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // How a token that was added to a vocabulary is found in a text, as Hugging Face's files say it.
 struct Matching {
@@ -72,4 +72,4 @@ class AddedTokens {
   TokenIndex special_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,7 +11,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // Byte-level BPE as of GPT-2, SmolLM, Llama 3 and Qwen, with the same ids as OpenAI's and Hugging Face's for
 // all valid UTF-8. Other bytes are encoded as they are, so that decode_bytes(encode(x)) == x for every x; but
@@ -67,4 +67,4 @@ class ByteLevelBpe final : public Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -260,4 +260,4 @@ std::vector<int> CharacterBpe::encode(std::string_view text, TextPlace place) co
   return ids;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

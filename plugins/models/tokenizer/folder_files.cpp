@@ -14,7 +14,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ void write_tokenizer_files(const Files& files, const fs::path& folder) {
   sync_folder(folder);
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // Texts of a Hugging Face folder by the names of their files: what a tokenizer is read from, and what lies
 // beside it and beside a model's weights. They go from the folder that a run starts from, through its
@@ -43,4 +43,4 @@ Files unpack(std::string_view text, const std::string& name);
 // Those of a tokenizer; a model's are written by who exports it. Waits until they are on the disk.
 void write_tokenizer_files(const Files& files, const std::filesystem::path& folder);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

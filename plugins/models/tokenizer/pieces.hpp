@@ -8,7 +8,7 @@
 
 #include "tokenizer/added_tokens.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // The pieces of a SentencePiece model and how a text becomes them, whatever file they are in. Const and safe
 // for any thread.
@@ -43,4 +43,4 @@ inline std::string with_spaces(std::string piece) {
   return piece;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

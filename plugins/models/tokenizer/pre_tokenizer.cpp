@@ -9,7 +9,7 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 struct CodePointRange {
@@ -206,4 +206,4 @@ PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
   return gpt2_piece_end;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

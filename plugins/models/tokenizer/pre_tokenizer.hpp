@@ -6,7 +6,7 @@
 
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // What the regular expressions tell apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
 // included).
@@ -53,4 +53,4 @@ class PieceScanner {
   std::string_view piece_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

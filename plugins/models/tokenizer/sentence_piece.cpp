@@ -16,7 +16,7 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -369,4 +369,4 @@ bool SentencePiece::is_kind_of(const NamedFiles& files) {
          (form != files.end() && CharacterBpe::is_kind_of(form->second));
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

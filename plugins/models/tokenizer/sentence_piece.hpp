@@ -12,7 +12,7 @@
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // SentencePiece, the tokenizer of Llama 1 and 2, Vicuna and LLaVA 1.5: a tokenizer.model, by the library that
 // makes such files, or a tokenizer.json that says the same; and what Hugging Face's added_tokens.json and
@@ -64,4 +64,4 @@ class SentencePiece final : public Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

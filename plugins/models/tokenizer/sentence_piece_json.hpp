@@ -10,7 +10,7 @@
 #include "tokenizer/added_tokens.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // The same tokenizer as Hugging Face's tokenizer.json, for models of pairs (BPE) as Llama's are. Without it,
 // transformers 5 reads the tokenizer.model beside a LLaVA without the space before a text. `begin`: what is
@@ -26,4 +26,4 @@ nlohmann::json sentence_piece_normalizer(bool adds_space);
 // What makes text of its tokens. adds_space: the space before a text that starts is taken away.
 nlohmann::json sentence_piece_decoder(bool adds_space);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

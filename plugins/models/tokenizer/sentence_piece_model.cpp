@@ -11,7 +11,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 // The fields of a message of Protocol Buffers; see sentencepiece_model.proto. The library hides what a
@@ -212,4 +212,4 @@ SentencePieceModel::SentencePieceModel(const NamedText& file) {
   end = start->eos_id();
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

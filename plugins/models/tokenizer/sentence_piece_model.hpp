@@ -12,7 +12,7 @@ namespace sentencepiece {
 class SentencePieceProcessor;
 }
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // A tokenizer.model as the library reads it.
 struct SentencePieceModel final : Pieces {
@@ -27,4 +27,4 @@ struct SentencePieceModel final : Pieces {
   bool is_llamas = false;  // BPE of texts as they are: what Hugging Face's tokenizer.json can say, too
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 
 #include "files/regular_file.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // A file's text and the name for it in errors.
 struct NamedText {
@@ -31,4 +31,4 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 // Waits until the names in a folder are on the disk, where its file system can.
 void sync_folder(const std::filesystem::path& path);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,7 +11,7 @@
 #include "files/error.hpp"
 #include "tokenizer/folder_files.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
 // expected.
@@ -122,4 +122,4 @@ bool has_tokenizer(const std::filesystem::path& folder);
 // From state(). Throws Error for what is none; `name` stands for it then.
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -10,7 +10,7 @@
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ Files format_vocabulary(const Vocabulary& vocabulary) {
   return files;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

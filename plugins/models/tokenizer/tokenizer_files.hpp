@@ -6,7 +6,7 @@
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // See ByteLevelBpe::load() and save().
 bool has_byte_level_files(const std::filesystem::path& folder);
@@ -41,4 +41,4 @@ std::string format_tokenizer_config(const Vocabulary& vocabulary);
 Vocabulary parse_tokenizer_state(const NamedText& state);
 std::string format_tokenizer_state(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -232,4 +232,4 @@ std::string format_tokenizer_state(const Vocabulary& vocabulary) {
   return text;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

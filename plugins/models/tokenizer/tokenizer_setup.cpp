@@ -7,7 +7,7 @@
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +132,4 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
   return kept;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

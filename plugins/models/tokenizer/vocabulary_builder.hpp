@@ -14,7 +14,7 @@
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // How GPT-2's files write bytes as printable characters: 33-126, 161-172 and 174-255 stand for themselves,
 // the other 68 bytes, in order, for U+0100 onwards. A space is "Ġ", a newline "Ċ".
@@ -79,4 +79,4 @@ void add_merge_text(std::string_view text, const std::function<std::string()>& p
 // Each token as files write it, by id.
 std::vector<std::string> token_texts(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/safetensors/writer.hpp"
-#include "plugins/tasks/protein/task/task.hpp"
+#include "plugins/tasks/protein/task.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 safetensors::Dtype dtype_of(const at::Tensor& tensor) {
@@ -68,7 +68,7 @@ class BatchWriter : public ProteinTask {
 };
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein
 
-PIPELINE_TASK(pipeline::protein::BatchWriter, "protein_batches", "1.0.0",
+PIPELINE_TASK(pipeline::tasks::protein::BatchWriter, "protein_batches", "1.0.0",
               "The protein task, writing its batches to be learnt from elsewhere")

@@ -49,11 +49,11 @@ TEST(Parquet, ValuesAreThoseOfJson) {
 // Columns of bytes, of what says that it is text, coded and of fixed size: in each one value is Latin-1.
 TEST(Parquet, BytesThatAreNoTextAreDroppedByName) {
   const sources::SourceFiles source = sources::find(kFixtures + "bytes/bytes.parquet");
-  const auto read = [&](const text_pairs::Columns& columns) {
-    text_pairs::SourceReport report;
+  const auto read = [&](const records::Columns& columns) {
+    records::SourceReport report;
     std::string found;
-    text_pairs::read_pairs(
-        source, columns, [&](text_pairs::Pair&& pair, const auto&) { found += pair.first + "|"; }, report);
+    records::read_pairs(
+        source, columns, [&](records::Pair&& pair, const auto&) { found += pair.first + "|"; }, report);
     return found + report.table();
   };
   EXPECT_THAT(read({}),
@@ -90,20 +90,20 @@ TEST(Parquet, OnlyTheColumnsThatAreAskedForAreRead) {
 }
 
 TEST(Parquet, PairsAreReadAndWhatIsMissingIsSaid) {
-  text_pairs::SourceReport report;
+  records::SourceReport report;
   std::vector<std::string> found;
-  const auto keep = [&](text_pairs::Pair&& pair, const std::string& where) {
+  const auto keep = [&](records::Pair&& pair, const std::string& where) {
     found.push_back(where + ": " + pair.id + ", " + pair.first + ", " + pair.second);
   };
   const sources::SourceFiles source = sources::find(kFixtures + "zstd.parquet");
-  text_pairs::read_pairs(source, {}, keep, report);
+  records::read_pairs(source, {}, keep, report);
   EXPECT_THAT(found,
               ElementsAre("row 1: 1, d one, s one", "row 2: 2, d two, s two", "row 4: 4, d four, \u2028x"));
   EXPECT_THAT(report.table(), HasSubstr("1: \"document\" is null, row 3: "));
-  EXPECT_THAT(tests::message_of<DataError>(
-                  [&] { text_pairs::read_pairs(source, {.first = "Document"}, keep, report); }),
-              HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
-                        "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
+  EXPECT_THAT(
+      tests::message_of<DataError>([&] { records::read_pairs(source, {.first = "Document"}, keep, report); }),
+      HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
+                "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
 }
 
 TEST(Parquet, FilesOfAFolderAreOneSource) {

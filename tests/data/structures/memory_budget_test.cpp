@@ -8,7 +8,7 @@
 
 #include "plugins/data/structures/ordered_workers.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 struct Done {
@@ -68,4 +68,4 @@ TEST(MemoryBudget, NobodyWaitsForEver) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -6,7 +6,7 @@
 
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 const std::string kPlain = peptide({"ALA", "GLY", "SER"});
@@ -225,7 +225,7 @@ TEST(OddPdb, AnyBytesEndInAStructureOrAReason) {
         int before = -1;
         ASSERT_FALSE(chain.residues.empty());
         for (const auto& r : chain.residues) {
-          ASSERT_LE(r.amino_acid, kUnknown);
+          ASSERT_LE(r.amino_acid, residues::kUnknown);
           ASSERT_GT(r.position, before);
           before = r.position;
           for (const float x : {r.n.x, r.ca.y, r.c.z}) ASSERT_LE(std::abs(x), 1e5f);
@@ -239,4 +239,4 @@ TEST(OddPdb, AnyBytesEndInAStructureOrAReason) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -10,7 +10,7 @@
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 TEST(StructureLibrary, HoldsTheStructuresOfAFolderByName) {
@@ -47,7 +47,7 @@ TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
   ASSERT_FALSE(library.structure(0).chains.empty());
   for (const auto& chain : library.structure(0).chains) {
     const auto first = reinterpret_cast<uintptr_t>(chain.residues.data());
-    EXPECT_EQ(first % alignof(Residue), 0u);
+    EXPECT_EQ(first % alignof(residues::Residue), 0u);
     EXPECT_GE(first, begin);
     EXPECT_LE(first + chain.residues.size_bytes(), end);
     EXPECT_GE(reinterpret_cast<uintptr_t>(chain.name.data()), begin);
@@ -239,4 +239,4 @@ TEST(StructureLibrary, ProgressCountsTheFilesThatAreRead) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

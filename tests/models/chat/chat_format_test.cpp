@@ -18,11 +18,11 @@ namespace {
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
-text::TokenizerPtr tokenizer() {
-  static const text::TokenizerPtr one = [] {
-    text::BpeTrainer trainer;
+tokenizer::TokenizerPtr tokenizer() {
+  static const tokenizer::TokenizerPtr one = [] {
+    tokenizer::BpeTrainer trainer;
     trainer.add("user: question assistant: answer");
-    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
+    return std::make_shared<const tokenizer::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
   }();
   return one;
 }
@@ -48,7 +48,7 @@ std::string learnt(const ChatTokens& chat) {
   return text;
 }
 
-text::TokenizerPtr with_beginning(const std::string& bos) {
+tokenizer::TokenizerPtr with_beginning(const std::string& bos) {
   return tokenizer()->with({{"tokenizer_config.json", R"({"bos_token": ")" + bos + "\"}"}});
 }
 
@@ -202,7 +202,7 @@ TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
 
 // Tokens that take the white space behind them, of any script: the answer begins where they say.
 TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -210,7 +210,7 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
   for (const auto& [id, token] : {std::pair(257, "<|end|>"), {258, "<|assistant|>"}})
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}, {"rstrip", true}});
   folder.write("tokenizer.json", form.dump());
-  const text::TokenizerPtr takes = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr takes = tokenizer::load_tokenizer(folder.path());
   const ChatFormat one(
       "{% for m in messages %}{{ m.content if m.role == 'user' else '<|assistant|>' + m.content + '<|end|>' "
       "}}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
@@ -221,8 +221,8 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
     const ChatTokens chat =
         one.tokens(conversation({{"user", "a"}, {"assistant", answer}, {"user", std::string(space) + "d"}}));
     std::vector<int64_t> expected;
-    for (const int32_t id :
-         takes->encode("a<|assistant|>" + answer + "<|end|>" + space + "d", text::SpecialTokens::kRecognize))
+    for (const int32_t id : takes->encode("a<|assistant|>" + answer + "<|end|>" + space + "d",
+                                          tokenizer::SpecialTokens::kRecognize))
       expected.push_back(id);
     EXPECT_EQ(chat.tokens, expected) << answer;
     std::string learnt;
@@ -234,7 +234,7 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
 
 // As Qwen3's thoughts: read in an answer, and special tokens; and no more than letters in a question.
 TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -242,7 +242,7 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   for (const auto& [id, token] : {std::pair(257, "<think>"), {258, "</think>"}, {259, "<|im_end|>"}})
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
-  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
   const ChatFormat thinks(
       "{% for m in messages %}<{{ m.role }}>{% set c = m.content %}{% if '</think>' in c %}{% set c = "
       "c.split('</think>')[1] %}{% endif %}{% if m.role == 'assistant' %}{{ '<think>' + ('' if c == "
@@ -263,7 +263,7 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   // What the template puts before each answer is not part of what is said.
   const auto said = [&](const std::string& text) {
     std::vector<int64_t> tokens;
-    for (const int32_t id : words->encode(text, text::SpecialTokens::kRecognize)) tokens.push_back(id);
+    for (const int32_t id : words->encode(text, tokenizer::SpecialTokens::kRecognize)) tokens.push_back(id);
     return thinks.answer_text(tokens);
   };
   EXPECT_EQ(said("<think></think>  a\n"), "  a\n");
@@ -272,7 +272,7 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
 
 // The files name it as what ends a text, and have it as a word like others.
 TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -280,7 +280,7 @@ TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
   form["added_tokens"].push_back({{"id", 257}, {"content", "<end>"}, {"special", false}});
   folder.write("tokenizer.json", form.dump());
   folder.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
-  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
   const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}", "chat.jinja",
                         words, 0);
   EXPECT_EQ(ends.end_token(), 257);
@@ -293,17 +293,17 @@ TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
 // special_tokens_map.json names it, too, beside a configuration of before there was a list in there.
 TEST(ChatFormat, AnEndTokenThatIsAWordEndsAnAnswer) {
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    text::BpeTrainer trainer;
+    tokenizer::BpeTrainer trainer;
     trainer.add("end end end");
     const tests::FilesFolder folder;
     trainer.train({.vocab_size = 259}).save(folder.path());
     folder.write("tokenizer_config.json", "{}");
-    const int32_t end = text::load_tokenizer(folder.path())->encode("end").front();
+    const int32_t end = tokenizer::load_tokenizer(folder.path())->encode("end").front();
     folder.write(file, R"({"eos_token": {"content": "end"}})");
-    const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+    const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
     EXPECT_EQ(words->eot(), end) << file;
     EXPECT_EQ(words->vocab_size(), 259);
-    EXPECT_EQ(text::tokenizer_of_state(words->state(), "state")->eot(), end);
+    EXPECT_EQ(tokenizer::tokenizer_of_state(words->state(), "state")->eot(), end);
     const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}end{% endfor %}", "chat.jinja",
                           words, 0);
     EXPECT_EQ(ends.end_token(), end);
@@ -427,7 +427,7 @@ TEST(ChatFormat, WhatCannotBeToldIsAnErrorThatNamesTheMessage) {
 }
 
 TEST(ChatFormat, TheTemplateOfAFolderIsFoundInItsForms) {
-  const auto found = [](const text::Files& files) { return template_of(files); };
+  const auto found = [](const tokenizer::Files& files) { return template_of(files); };
   EXPECT_EQ(found({}).first, "");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}}).first, "a");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": null})"}}).first, "");

@@ -12,7 +12,7 @@
 #include "plugins/models/pictures/picture_options.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 using nlohmann::json;
@@ -283,4 +283,4 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -8,7 +8,7 @@
 
 #include "tests/support/processor_time.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 constexpr Matching kSpecial{}, kWord{.is_special = false, .is_normalized = true},
@@ -62,4 +62,4 @@ TEST(AddedTokens, AreFoundInOnePassHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 
 #include "tests/models/tokenizer/fixtures.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using tests::message_of;
@@ -120,4 +120,4 @@ TEST(BpeTrainer, MisuseIsAnError) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -14,7 +14,7 @@
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/word_cache.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using tests::message_of;
@@ -353,4 +353,4 @@ TEST(ByteLevelBpe, AWordThatEndsATextIsInLongerWordsAsBefore) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST_F(ClipTokenizer, IsReadStrictly) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@
 #include "tests/support/test_files.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -475,4 +475,4 @@ TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -10,7 +10,7 @@
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -471,4 +471,4 @@ TEST(TokenizerJson, DefectsAreNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -1,5 +1,5 @@
 // What of a conversation is learnt, and how a long one is cut.
-#include "plugins/tasks/chat/data/sequence.hpp"
+#include "plugins/tasks/chat/sequence.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,17 +7,17 @@
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 namespace {
 
 using testing::HasSubstr;
 
 // A token a letter, so that a length is the text's.
 const ChatFormat& letters() {
-  static const text::TokenizerPtr tokenizer = [] {
-    text::BpeTrainer trainer;
+  static const tokenizer::TokenizerPtr tokenizer = [] {
+    tokenizer::BpeTrainer trainer;
     trainer.add("a");
-    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 257}));
+    return std::make_shared<const tokenizer::ByteLevelBpe>(trainer.train({.vocab_size = 257}));
   }();
   static const ChatFormat format(
       "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'S'}[m.role] + m.content }}{% if "
@@ -131,4 +131,4 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
 }
 
 }  // namespace
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

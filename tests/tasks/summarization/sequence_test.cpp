@@ -1,10 +1,10 @@
-#include "plugins/tasks/summarization/task/sequence.hpp"
+#include "plugins/tasks/summarization/sequence.hpp"
 
 #include <numeric>
 
 #include <gtest/gtest.h>
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 constexpr int64_t kEnd = 99, kNone = -1;
@@ -89,4 +89,4 @@ TEST_F(SequenceTest, AtTheLongestWritingAPromptKeepsHalfOfWhatWasLearntFrom) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

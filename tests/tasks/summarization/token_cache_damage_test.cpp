@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 #include "tests/tasks/summarization/token_caching.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 class TokenCacheDamage : public ::testing::Test {
@@ -19,7 +19,7 @@ class TokenCacheDamage : public ::testing::Test {
   }
 
   TokenCache open(const Hash128& key) const {
-    samples::SampleStore store(path_, kTokens, key);
+    stores::SampleStore store(path_, kTokens, key);
     if (!store.is_whole()) throw DataError(store.problem());
     return TokenCache(std::move(store));
   }
@@ -40,8 +40,8 @@ class TokenCacheDamage : public ::testing::Test {
 
 TEST_F(TokenCacheDamage, EveryChangedByteThatIsReadIsNoticed) {
   std::vector<bool> is_padding(good_.size(), false);
-  const samples::SampleStore store(path_, kTokens, key_);
-  size_t end = sizeof(samples::Header);
+  const stores::SampleStore store(path_, kTokens, key_);
+  size_t end = sizeof(stores::Header);
   for (uint64_t i = 0; i < store.size(); ++i)
     for (end += sizeof(uint64_t) + store.bytes(i); end % 8 != 0; ++end) is_padding[end] = true;
   for (size_t i = 0; i < good_.size(); ++i) {
@@ -65,7 +65,7 @@ TEST_F(TokenCacheDamage, TheReasonIsSaid) {
   EXPECT_EQ(reason_for(good_.substr(0, good_.size() - 1)),
             path_ + ": its end is missing or damaged: it is made again");
   auto newer = good_;
-  newer[offsetof(samples::Header, version)] = 9;
+  newer[offsetof(stores::Header, version)] = 9;
   EXPECT_EQ(reason_for(newer), path_ + ": " + other_version);
   folder_.write(std::filesystem::path(path_).filename().string(), good_);
   EXPECT_EQ(tests::message_of<DataError>([&] {
@@ -76,10 +76,10 @@ TEST_F(TokenCacheDamage, TheReasonIsSaid) {
 
 // Samples whose hashes are right but which say anything: a file made by hand, not by an accident.
 TEST_F(TokenCacheDamage, SamplesThatPointOutsideAreRefused) {
-  const samples::SampleStore good(path_, kTokens, key_);
+  const stores::SampleStore good(path_, kTokens, key_);
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
-    samples::SampleWriter writer(path_ + "2", kTokens);
+    stores::SampleWriter writer(path_ + "2", kTokens);
     for (uint64_t i = 0; i < good.size(); ++i) {
       std::string payload(good[i].payload());
       const size_t changed = random() % (payload.size() / sizeof(uint32_t)) * sizeof(uint32_t);
@@ -89,7 +89,7 @@ TEST_F(TokenCacheDamage, SamplesThatPointOutsideAreRefused) {
     }
     writer.finish(key_, good.summary());
     try {
-      const TokenCache cache(samples::SampleStore(path_ + "2", kTokens, key_));
+      const TokenCache cache(stores::SampleStore(path_ + "2", kTokens, key_));
       for (uint64_t i = 0; i < cache.size(); ++i)
         text_of(cache.sample(i).document) + text_of(cache.sample(i).summary) +
             std::string(cache.sample(i).id);
@@ -126,4 +126,4 @@ TEST_F(TokenCacheDamage, WhatAKilledProcessLeftIsOverwritten) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -12,7 +12,7 @@
 #include "tests/support/child_process.hpp"
 #include "tests/tasks/summarization/token_caching.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 using tests::in_child;
@@ -84,4 +84,4 @@ TEST(TokenCacheLock, WaitingIsToldOnceAndCanBeCancelled) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

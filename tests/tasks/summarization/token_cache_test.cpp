@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 #include "tests/tasks/summarization/token_caching.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 class TokenCacheTest : public ::testing::Test {
@@ -71,7 +71,7 @@ TEST_F(TokenCacheTest, AnythingThatMattersGivesAnotherKey) {
   EXPECT_TRUE(differs([](auto& s) { s.columns.id_required = true; }));
   EXPECT_TRUE(differs([](auto& s) { s.columns.second_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
-  EXPECT_TRUE(differs([](auto& s) { s.quotes = text_pairs::Quotes::kText; }));
+  EXPECT_TRUE(differs([](auto& s) { s.quotes = records::Quotes::kText; }));
   EXPECT_TRUE(differs([](auto& s) { s.part.held_out = 0.5; }));
   EXPECT_NE((files::Part{0.5, false}).key(), (files::Part{0.5, true}).key());
   EXPECT_TRUE(
@@ -266,4 +266,4 @@ TEST_F(TokenCacheTest, UnusableFilesAreErrorsAndLeaveNoCache) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/tasks/summarization/data/token_cache.hpp"
+#include "plugins/tasks/summarization/token_cache.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 
 using files::FileLock;
 using files::hash128;
@@ -59,4 +59,4 @@ inline const std::string kThreePairs =
     "{\"id\":\"ü\",\"document\":\"второй\",\"summary\":\"2\"}\n"
     "{\"id\":\"c\",\"document\":\"third\",\"summary\":\"three\"}\n";
 
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

@@ -24,14 +24,15 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
+#include "plugins/models/llava/folders.hpp"
+#include "plugins/models/llava/seeing_decoder.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/model/folders.hpp"
-#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/batch.hpp"
+#include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
-using namespace pipeline::vlm;
+using namespace pipeline::llava;
+using namespace pipeline::tasks::vlm;
 
 namespace {
 
@@ -45,7 +46,7 @@ std::vector<float> values(const at::Tensor& tensor) {
 std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
                                          const VlmConfig& config) {
   const int64_t side = config.vision.square();
-  pipeline::vision::PictureOptions options;
+  pipeline::pictures::PictureOptions options;
   options.vision = config.vision;
   for (const pipeline::images::Grid& grid : config.grids) options.grids.push_back(name_of(grid));
   options.longest_edge = request.value("longest_edge", 0);
@@ -59,8 +60,8 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
   PictureWords words;
   if (request.contains("tokenizer")) {
     const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
-        "{{ eos_token }}", "probe", pipeline::text::load_tokenizer(request["tokenizer"].get<std::string>()),
-        0);
+        "{{ eos_token }}", "probe",
+        pipeline::tokenizer::load_tokenizer(request["tokenizer"].get<std::string>()), 0);
     words = [format](const std::string& text) { return format->picture_tokens(text); };
   }
   const PictureLayout layout(tiles, config.vision.side() / config.scale_factor, words,

@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace pipeline::protein;
+using namespace pipeline::structures;
 namespace files = pipeline::files;
 
 void require(bool holds, const char* what) {

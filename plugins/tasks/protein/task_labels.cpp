@@ -1,0 +1,344 @@
+// Training, evaluation and prediction of labels.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
+#include <pipeline/numbers.hpp>
+
+#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/residues/objectives.hpp"
+#include "plugins/scores/labels/contacts.hpp"
+#include "plugins/tasks/protein/label_files.hpp"
+#include "plugins/tasks/protein/label_report.hpp"
+#include "plugins/tasks/protein/pack.hpp"
+#include "plugins/tasks/protein/task.hpp"
+
+namespace pipeline::tasks::protein {
+namespace {
+
+using Of = LabelForm::Of;
+
+std::string quoted(const std::vector<std::string>& classes) {
+  constexpr size_t kMostShown = 20;
+  std::vector<std::string> all;
+  for (const std::string& name : classes) all.push_back("\"" + name + "\"");
+  return proteins::first_of(all, kMostShown);
+}
+
+// Consecutive residues, with at least one that has a label.
+std::vector<int64_t> crop_with_label(const proteins::Sample& sample, const proteins::SampleLabels& labels,
+                                     int64_t most, uint64_t seed) {
+  const auto size = static_cast<int64_t>(sample.residues.size());
+  std::vector<int64_t> rows = proteins::crop_contiguous(size, most, seed);
+  const auto next = std::ranges::lower_bound(labels.places, rows.front());
+  if (next != labels.places.end() && *next <= rows.back()) return rows;
+  const int64_t place = next != labels.places.end() ? *next : labels.places.back(),
+                first = std::clamp(place - most / 2, int64_t{0}, size - most);
+  std::iota(rows.begin(), rows.end(), first);
+  return rows;
+}
+
+// Samples packed with what is to be predicted of them.
+class LabelPacker {
+ public:
+  LabelPacker(const LabelForm& form, const proteins::LabelScale& scale) : form_(form), scale_(scale) {}
+
+  // rows: of the sample, consecutive. labels: null where nothing is known of them.
+  void add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
+           const proteins::SampleLabels* labels) {
+    const proteins::Sample kept = sample.part(rows);
+    proteins::Masking masking = proteins::nothing_masked(kept.amino_acids());
+    if (form_.of == Of::kChains) {
+      masking.is_target.front() = 1;
+    } else if (form_.of == Of::kPairs || labels == nullptr) {
+      std::ranges::fill(masking.is_target, uint8_t{1});
+    }
+    if (labels != nullptr && form_.of == Of::kPairs) add_pairs(kept, rows, *labels);
+    for (size_t k = 0; labels != nullptr && form_.of != Of::kPairs && k < labels->places.size(); ++k) {
+      const int64_t place = labels->places[k];
+      if (form_.of == Of::kResidues) {
+        if (place < rows.front() || place > rows.back()) continue;
+        masking.is_target[static_cast<size_t>(place - rows.front())] = 1;
+      }
+      if (form_.are_numbers)
+        numbers_.push_back(static_cast<float>((labels->numbers[k] - form_.mean) / form_.deviation));
+      else
+        classes_.push_back(number_of(labels->classes[k]));
+    }
+    packer_.add(sample, rows, masking);
+  }
+  PackedProteins finish() {
+    PackedProteins packed = packer_.finish();
+    if (!classes_.empty()) packed.targets = at::tensor(classes_, at::kLong);
+    if (!numbers_.empty()) packed.values = at::tensor(numbers_, at::kFloat);
+    if (!pairs_.empty()) packed.pair_labels = at::tensor(pairs_, at::kByte);
+    return packed;
+  }
+
+ private:
+  int64_t number_of(const std::string& name) const {
+    if (const auto number = scale_.number_of(name)) return static_cast<int64_t>(*number);
+    fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
+              quoted(scale_.classes), ": leave out what is of another class");
+  }
+  void add_pairs(const proteins::Sample& kept, const std::vector<int64_t>& rows,
+                 const proteins::SampleLabels& labels) {
+    const size_t length = rows.size(), begin = pairs_.size();
+    const auto first = static_cast<uint32_t>(rows.front());
+    pairs_.resize(begin + length * length, residues::kNoPair);
+    const auto at = [&](size_t i, size_t j) -> uint8_t& { return pairs_[begin + i * length + j]; };
+    const auto& residues = kept.residues;
+    for (size_t i = 0; i < length; ++i)
+      for (size_t j = 0; j < length; ++j)
+        if (residues[i].has_frame() && residues[j].has_frame() &&
+            std::abs(residues[i].position - residues[j].position) >= proteins::kLeastApart)
+          at(i, j) = residues::kNoContact;
+    for (const auto& [i, j] : labels.contacts)
+      if (i >= first && j < first + length)
+        at(i - first, j - first) = at(j - first, i - first) = residues::kContact;
+  }
+
+  const LabelForm& form_;
+  const proteins::LabelScale& scale_;
+  Packer packer_{Packing::kSequence};
+  std::vector<int64_t> classes_;
+  std::vector<float> numbers_;
+  std::vector<uint8_t> pairs_;
+};
+
+// What a model says of each sample of a batch, in host memory.
+class Predictions {
+ public:
+  Predictions(const PackedProteins& packed, const LabelForm& form, const at::Tensor& told)
+      : packed_(packed), form_(form), told_(told.to(at::kCPU, at::kFloat).contiguous()) {}
+
+  // Of the samples one after another. Pairs: (L, L); else (labels, outputs).
+  std::span<const float> next() {
+    const int64_t end = packed_.sequences.start(sample_ + 1), length = packed_.sequences.length(sample_);
+    ++sample_;
+    int64_t count = 0;
+    for (; target_ < packed_.target_rows.size() && packed_.target_rows[target_] < end; ++target_) ++count;
+    const int64_t values = form_.of == Of::kPairs ? length * length : count * form_.outputs();
+    const std::span<const float> result(told_.const_data_ptr<float>() + begin_, static_cast<size_t>(values));
+    begin_ += values;
+    return result;
+  }
+
+ private:
+  const PackedProteins& packed_;
+  const LabelForm& form_;
+  at::Tensor told_;
+  int64_t sample_ = 0, begin_ = 0;
+  size_t target_ = 0;
+};
+
+double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+}  // namespace
+
+std::optional<LabelForm> ProteinTask::label_form() const {
+  if (!labels_.is_wanted()) return std::nullopt;
+  LabelForm form;
+  if (labels_.are_contacts()) {
+    form.of = Of::kPairs;
+    return form;
+  }
+  form.of = config().label.is_per_residue() ? Of::kResidues : Of::kChains;
+  form.are_numbers = labels_.are_numbers();
+  form.classes = label_scale_->classes;
+  form.mean = label_scale_->mean, form.deviation = label_scale_->deviation;
+  return form;
+}
+
+// Where the run trains its data decide, but for what a head of the same labels has learnt already.
+void ProteinTask::open_labels() {
+  if (labels_.are_contacts()) {
+    label_scale_.emplace();
+    return;
+  }
+  const bool trains = run().purpose == PL_PURPOSE_TRAIN;
+  if (trains && label_scale_ && label_scale_->where != labels_.where()) {
+    context().warn("labels     the weights have learnt those of \"", label_scale_->where,
+                   "\", and these are of \"", labels_.where(),
+                   "\": what is learnt is found in the data again");
+    label_scale_.reset();
+  }
+  proteins::LabelCounts counts;
+  if (trains || !label_scale_) counts = dataset_->label_counts();
+  if (!label_scale_) {
+    const std::vector<std::string>& named = config().label.classes;
+    label_scale_ = counts.scale(named.empty() && labels_.options().is_from_backbone()
+                                    ? std::vector<std::string>{"H", "E", "C"}
+                                    : named);
+    label_scale_->kind = labels_.kind();
+    label_scale_->where = labels_.where();
+  }
+  proteins::LabelScale& scale = *label_scale_;
+  tell_passed_over(counts);
+  if (labels_.are_numbers()) {
+    scale.classes.clear();
+    context().info("labels     numbers, learnt as (number - ", scale.mean, ") / ", scale.deviation);
+    return;
+  }
+  check_classes(counts);
+  context().info("labels     ", scale.classes.size(), " classes: ", quoted(scale.classes));
+}
+
+// Words that look like labels, and numbers that look like none.
+void ProteinTask::tell_passed_over(const proteins::LabelCounts& counts) const {
+  std::vector<std::string> words;
+  uint64_t all = 0;
+  for (const auto& [word, count] : counts.passed_over()) {
+    words.push_back(concat(count, " \"", word, "\""));
+    all += count;
+  }
+  if (all > 0)
+    context().warn("labels     ", proteins::counted(all, "value"), " of \"", labels_.where(),
+                   "\" passed over, as words for no label: ", proteins::first_of(words),
+                   labels_.are_numbers() ? "" : "; a class of that name must be named in task.label.classes");
+  if (counts.ignore_indices() > 0)
+    context().warn("labels     ", proteins::counted(counts.ignore_indices(), "number"), " of \"",
+                   labels_.where(),
+                   "\" learnt as -100, which programs write where there is no label: if it is none, set "
+                   "task.label.missing = \"-100\"");
+}
+
+void ProteinTask::check_classes(const proteins::LabelCounts& counts) const {
+  const std::vector<std::string>& classes = label_scale_->classes;
+  constexpr size_t kMost = proteins::LabelCounts::kMostClasses;
+  if (classes.empty())
+    config_error("label.classes", "must name the model's classes, in its order: neither data nor weights do");
+  if (classes.size() < 2 || classes.size() > kMost)
+    config_error("objective",
+                 concat("= \"classification\": the data has ",
+                        classes.size() == 1 ? concat("1 class, ", classes.front())
+                                            : concat("more than ", kMost, " classes"),
+                        ": must be 2 to ", kMost,
+                        classes.size() == 1 ? "" : "; are they numbers (task.objective = \"regression\")?"));
+  std::vector<std::string> unknown, unseen;
+  for (const auto& [name, count] : counts.classes())
+    if (!label_scale_->number_of(name)) unknown.push_back(name);
+  for (auto one = classes.begin(); one != classes.end(); ++one) {
+    if (std::find(one + 1, classes.end(), *one) != classes.end())
+      config_error("label.classes", concat("has \"", *one, "\" twice: each class must have its own name"));
+    const auto found = counts.classes().find(*one);
+    if (found == counts.classes().end() || found->second == 0) unseen.push_back(*one);
+  }
+  if (!unknown.empty())
+    config_error("label.classes", concat("the data has also ", quoted(unknown), ", and the model ",
+                                         quoted(classes), ": name all of them, or leave their samples out"));
+  if (!unseen.empty() && run().purpose == PL_PURPOSE_TRAIN)
+    context().warn("labels     without a training sample, so that they cannot be learnt: ", quoted(unseen));
+}
+
+ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
+  const LabelForm form = *label_form();
+  LabelPacker packer(form, *label_scale_);
+  for (const uint64_t id : request.ids) {
+    const proteins::Sample sample = dataset_->sample(request.split, id);
+    const proteins::SampleLabels labels = dataset_->labels(request.split, id);
+    const uint64_t seed = context().seed("crop", request.epoch, id, static_cast<uint64_t>(request.split));
+    const bool is_cropped = request.purpose == Purpose::kTrain &&
+                            static_cast<int64_t>(sample.residues.size()) > config().data.max_residues;
+    packer.add(sample,
+               !is_cropped ? all_rows(sample)
+               : form.of == Of::kChains
+                   ? proteins::crop_contiguous(static_cast<int64_t>(sample.residues.size()),
+                                               config().data.max_residues, seed)
+                   : crop_with_label(sample, labels, config().data.max_residues, seed),
+               &labels);
+  }
+  return {.packed = packer.finish(),
+          .target_clusters = {},
+          .ids = {request.ids.begin(), request.ids.end()},
+          .split = request.split};
+}
+
+void ProteinTask::evaluate_labels(const ProteinBatch& batch, EvaluationSink& sink) {
+  const LabelForm form = *label_form();
+  const auto host = [](const at::Tensor& t) { return t.defined() ? t.to(at::kCPU) : t; };
+  const at::Tensor told = model().labels(batch.packed, pass());
+  Predictions predictions(batch.packed, form, told);
+  const at::Tensor targets = host(batch.packed.targets), values = host(batch.packed.values),
+                   pairs = host(batch.packed.pair_labels), positions = host(batch.packed.positions);
+  labels::Confusion confusion(form.classes.size());
+  const bool keeps_records =
+      sink.purpose() == Purpose::kEvaluate || form.of != Of::kResidues || form.are_numbers;
+  size_t row = 0, pair = 0;
+  for (size_t s = 0; s < batch.ids.size(); ++s) {
+    const std::span<const float> predicted = predictions.next();
+    if (sink.purpose() == Purpose::kEvaluate)
+      require_numbers(predicted, dataset_->name(batch.split, batch.ids[s]), "prediction");
+    LabelRecord record{.cluster = dataset_->row(batch.split, batch.ids[s]).cluster_key};
+    double loss = 0, count = 1;
+    if (form.of == Of::kPairs) {
+      const auto first = batch.packed.sequences.start(static_cast<int64_t>(s));
+      const std::span right(pairs.const_data_ptr<uint8_t>() + pair, predicted.size());
+      const std::span at(positions.const_data_ptr<int64_t>() + first,
+                         static_cast<size_t>(batch.packed.sequences.length(static_cast<int64_t>(s))));
+      double counted = 0;
+      for (size_t k = 0; k < predicted.size(); ++k) {
+        if (right[k] == residues::kNoPair) continue;
+        const auto x = static_cast<double>(predicted[k]);
+        loss += softplus(right[k] == residues::kContact ? -x : x);
+        counted += 1;
+      }
+      loss /= std::max(counted, 1.0);
+      record.values = labels::contact_figures(predicted, right, at);
+      pair += predicted.size();
+    } else {
+      const auto outputs = static_cast<size_t>(form.outputs());
+      count = static_cast<double>(predicted.size() / outputs);
+      if (form.are_numbers) record.right = dataset_->labels(batch.split, batch.ids[s]).numbers;
+      for (size_t k = 0; k < predicted.size(); k += outputs, ++row) {
+        if (form.are_numbers) {
+          const float right = values.const_data_ptr<float>()[row];
+          loss += std::pow(static_cast<double>(predicted[k] - right), 2);
+        } else {
+          const auto right = static_cast<size_t>(targets.const_data_ptr<int64_t>()[row]);
+          const auto scores = predicted.subspan(k, outputs);
+          loss -= static_cast<double>(scores[right]);
+          confusion.add(right, static_cast<size_t>(std::ranges::max_element(scores) - scores.begin()));
+          record.values.push_back(static_cast<float>(right));
+        }
+        record.values.insert(record.values.end(), &predicted[k], &predicted[k] + outputs);
+      }
+    }
+    sink.value("loss", loss, count);
+    if (keeps_records) sink.record(batch.ids[s], LabelRecord::kKey, record.pack());
+  }
+  send_confusion(sink, confusion);
+}
+
+void ProteinTask::predict_labels(const ProteinBatch& batch, const PredictionSink& sink) {
+  const LabelForm form = *label_form();
+  const auto rows_of = [&](size_t i) { return int64_t{dataset_->row(batch.split, batch.ids[i]).residues}; };
+  in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
+    LabelPacker packer(form, *label_scale_);
+    std::vector<proteins::Sample> samples;
+    for (size_t i = begin; i < end; ++i) {
+      const proteins::Sample& sample = samples.emplace_back(dataset_->sample(batch.split, batch.ids[i]));
+      packer.add(sample, all_rows(sample), nullptr);
+    }
+    const PackedProteins packed = batch_on(device(), packer.finish());
+    Predictions predictions(packed, form, model().labels(packed, pass()));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const uint64_t id = batch.ids[begin + i];
+      const LabelledSample one{.sample = samples[i],
+                               .name = dataset_->name(batch.split, id),
+                               .chain = dataset_->chain_names(batch.split, id).front(),
+                               .labels = dataset_->labels(batch.split, id),
+                               .predicted = predictions.next()};
+      require_numbers(one.predicted, one.name, form.of == Of::kPairs ? "contacts" : "prediction");
+      sink.row(id, label_row(form, one));
+      if (form.of == Of::kChains) continue;
+      sink.append(id, form.of == Of::kPairs ? kContactFile : kLabelFile, label_rows(form, one, id == 0));
+      if (form.of == Of::kPairs && config().predict.pictures)
+        sink.file(id, dataset_->file(batch.split, id) + "-contacts.svg", contact_picture(one));
+    }
+  });
+}
+
+}  // namespace pipeline::tasks::protein

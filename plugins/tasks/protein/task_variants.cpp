@@ -1,0 +1,288 @@
+// Mutations of the user's own, scored as Meier et al. do ("Language models enable zero-shot prediction of the
+// effects of mutations on protein function", NeurIPS 2021, for ESM-1v). T are the residues that a variant
+// changes, x the sequence:
+//
+//   masked             sum over T of ln p(mutant | x without T) - ln p(wild type | x without T)
+//   wild-type          sum over T of ln p(mutant | x) - ln p(wild type | x), nothing masked
+//   pseudo-perplexity  the sum over all residues of ln p(residue | the others), of the mutant, less that of
+//                      the wild type
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include <ATen/core/Tensor.h>
+#include <pipeline/numbers.hpp>
+
+#include "plugins/data/files/data_errors.hpp"
+#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/records/table.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/scores/figures/svg.hpp"
+#include "plugins/scores/labels/labels.hpp"
+#include "plugins/tasks/protein/pack.hpp"
+#include "plugins/tasks/protein/task.hpp"
+#include "plugins/tasks/protein/variants.hpp"
+
+namespace pipeline::tasks::protein {
+namespace {
+
+constexpr const char* kVariantFile = "variants.csv";
+
+using Places = std::vector<size_t>;  // ascending
+
+}  // namespace
+
+// A forward pass over a whole sample: what it does not see, and what it is asked for.
+struct ProteinTask::Question {
+  const proteins::Sample* sample;
+  std::set<size_t> masked;
+  Places targets;
+};
+
+// on_answer(question, target by number, ln p of the twenty amino acids, ln of what they have together of all
+// tokens). Many questions in a forward pass.
+void ProteinTask::ask(const std::vector<Question>& questions,
+                      const std::function<void(size_t, size_t, const float*, double)>& on_answer) {
+  const auto rows_of = [&](size_t i) { return static_cast<int64_t>(questions[i].sample->residues.size()); };
+  in_passes(questions.size(), rows_of, [&](size_t begin, size_t end) {
+    Packer packer(packing());
+    std::vector<std::pair<size_t, size_t>> targets;  // question, and number in it
+    for (size_t q = begin; q < end; ++q) {
+      const Question& question = questions[q];
+      proteins::Masking masking = proteins::nothing_masked(question.sample->amino_acids());
+      for (const size_t place : question.masked) masking.tokens[place] = residues::kMaskToken;
+      for (const size_t place : question.targets) masking.is_target[place] = 1;
+      for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(q, t);
+      packer.add(*question.sample, all_rows(*question.sample), masking);
+    }
+    const pipeline::protein::Outputs outputs = model().outputs(batch_on(device(), packer.finish()), pass());
+    const at::Tensor log_p = outputs.log_probabilities.to(at::kCPU).contiguous();
+    const at::Tensor share =
+        outputs.log_share.defined() ? outputs.log_share.to(at::kCPU).contiguous() : at::Tensor();
+    for (size_t t = 0; t < targets.size(); ++t)
+      on_answer(targets[t].first, targets[t].second,
+                log_p.const_data_ptr<float>() + t * residues::kAminoAcidCount,
+                share.defined() ? static_cast<double>(share.const_data_ptr<float>()[t]) : 0);
+  });
+}
+
+// With what stands for it and its copies in other chains, which would give it away.
+std::set<size_t> ProteinTask::hidden_with(const proteins::Sample& sample, const Places& places) const {
+  std::set<size_t> hidden(places.begin(), places.end());
+  for (size_t i = 0; i < sample.copy_of.size(); ++i)
+    for (const size_t place : places)
+      if (sample.copy_of[i] == sample.copy_of[place]) hidden.insert(i);
+  return hidden;
+}
+
+std::vector<double> ProteinTask::marginals(const proteins::Sample& sample,
+                                           const std::vector<std::vector<Substitution>>& variants) {
+  const bool is_masked = config().predict.scoring == "masked";
+  const auto places_of = [](const std::vector<Substitution>& variant) {
+    std::set<size_t> places;
+    for (const Substitution& one : variant) places.insert(one.place);
+    return Places(places.begin(), places.end());
+  };
+  std::map<Places, size_t> number_of;  // of the question
+  std::vector<Question> questions;
+  if (is_masked) {
+    for (const auto& variant : variants) {
+      const Places places = places_of(variant);
+      if (places.empty()) continue;  // the wild type
+      if (!number_of.try_emplace(places, questions.size()).second) continue;
+      questions.push_back({&sample, hidden_with(sample, places), places});
+    }
+  } else {
+    std::set<size_t> all;
+    for (const auto& variant : variants)
+      for (const Substitution& one : variant) all.insert(one.place);
+    questions.push_back({&sample, {}, Places(all.begin(), all.end())});
+  }
+  std::map<std::pair<size_t, size_t>, std::array<float, residues::kAminoAcidCount>>
+      answers;  // question, place
+  ask(questions, [&](size_t question, size_t target, const float* log_p, double) {
+    std::copy_n(log_p, size_t{residues::kAminoAcidCount},
+                answers[{question, questions[question].targets[target]}].begin());
+  });
+  std::vector<double> scores;
+  for (const auto& variant : variants) {
+    const size_t question = is_masked && !variant.empty() ? number_of.at(places_of(variant)) : 0;
+    double score = 0;
+    for (const Substitution& one : variant) {
+      const auto& log_p = answers.at({question, one.place});
+      score += static_cast<double>(log_p[one.to]) - static_cast<double>(log_p[one.from]);
+    }
+    scores.push_back(score);
+  }
+  return scores;
+}
+
+std::vector<double> ProteinTask::pseudo_likelihoods(const proteins::Sample& sample,
+                                                    const std::vector<std::vector<Substitution>>& variants) {
+  const auto of = [&](const proteins::Sample& one) {
+    std::vector<Question> questions;
+    for (size_t place = 0; place < one.residues.size(); ++place)
+      if (one.residues[place].amino_acid < residues::kAminoAcidCount)
+        questions.push_back({&one, hidden_with(one, {place}), {place}});
+    double sum = 0;
+    ask(questions, [&](size_t question, size_t, const float* log_p, double log_share) {
+      sum += static_cast<double>(log_p[one.residues[questions[question].targets[0]].amino_acid]) + log_share;
+    });
+    return sum;
+  };
+  const double wild_type = of(sample);
+  std::vector<double> scores;
+  for (const auto& variant : variants) {
+    proteins::Sample mutant = sample;
+    for (const Substitution& one : variant) mutant.residues[one.place].amino_acid = one.to;
+    scores.push_back(variant.empty() ? 0 : of(mutant) - wild_type);
+  }
+  return scores;
+}
+
+const Variants& ProteinTask::variants() {
+  const PredictConfig& options = config().predict;
+  if (variants_) return *variants_;
+  files::with_data_errors([&] {
+    variants_.emplace(options.mutations,
+                      VariantColumns{.id = config().data.id_column,
+                                     .mutation = options.mutation_column,
+                                     .measured = options.measured_column},
+                      records::quotes_named(config().data.quotes),
+                      proteins::cache_folder(config(), context()),
+                      proteins::data_hooks("reading mutations", context()));
+  });
+  if (variants_->not_numbers() > 0)
+    context().warn(options.mutations.string(), ": left out of the correlation, as no numbers: ",
+                   proteins::counted(variants_->not_numbers(), "value"), " of ", options.measured_column,
+                   ", the first ", variants_->first_not_number());
+  return *variants_;
+}
+
+std::vector<const Variant*> ProteinTask::variants_of(Split split, uint64_t id) {
+  const std::vector<std::string> chains = dataset_->chain_names(split, id);
+  return variants().of(dataset_->name(split, id), chains.size() == 1 ? chains.front() : "");
+}
+
+void ProteinTask::score_variants(Split split, uint64_t id, const PredictionSink& sink) {
+  const std::string name = dataset_->name(split, id);
+  if (!variants().has_names() && dataset_->size(split) > 1)
+    config_error(
+        "predict.mutations",
+        concat("has no column \"", config().data.id_column, "\" (task.data.id_column), and there are ",
+               dataset_->size(split), " proteins: it must say of which one each mutation is"));
+  const auto offset = static_cast<int32_t>(config().predict.mutation_offset);
+  std::string rows;
+  const auto add = [&](const Variant& variant, const std::string& score, const std::string& problem) {
+    rows += proteins::csv_field(variant.id.empty() ? name : variant.id) + "," +
+            proteins::csv_field(variant.mutation) + "," + proteins::csv_field(variant.chain) + "," + score +
+            "," + proteins::csv_field(variant.measured_text) + "," + proteins::csv_field(problem) + "\n";
+  };
+  if (id == 0) rows = "id,mutation,chain,score,measured,problem\n";
+  const std::vector<const Variant*> wanted = variants_of(split, id);
+  if (!wanted.empty()) {
+    const proteins::Sample sample = dataset_->sample(split, id);
+    const std::vector<std::string> chains = dataset_->chain_names(split, id);
+    std::vector<std::vector<Substitution>> usable;
+    std::vector<std::string> problems;
+    for (const Variant* variant : wanted) try {
+        usable.push_back(substitutions_of(*variant, sample, chains, offset));
+        problems.emplace_back();
+      } catch (const files::DataError& error) {
+        problems.emplace_back(error.what());
+      }
+    const std::vector<double> scores = config().predict.scoring == "pseudo-perplexity"
+                                           ? pseudo_likelihoods(sample, usable)
+                                           : marginals(sample, usable);
+    require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
+    for (size_t i = 0, next = 0; i < wanted.size(); ++i)
+      add(*wanted[i], problems[i].empty() ? proteins::exactly(scores[next++]) : "", problems[i]);
+  }
+  if (id + 1 == dataset_->size(split)) {  // the rest, behind all others
+    std::set<uint64_t> known;
+    for (uint64_t other = 0; other <= id; ++other)
+      for (const Variant* variant : variants_of(split, other)) known.insert(variant->row);
+    for (const Variant& variant : variants().all())
+      if (!known.contains(variant.row))
+        add(variant, "", "no protein or chain of this name is predicted: it is another, or was left out");
+  }
+  sink.append(id, kVariantFile, rows);
+}
+
+// Of the first protein whose mutations are all numbered otherwise than its residues: how.
+std::string ProteinTask::proposed_offset(Split split) {
+  for (uint64_t id = 0; id < dataset_->size(split); ++id) {
+    context().throw_if_cancelled();
+    const std::vector<const Variant*> wanted = variants_of(split, id);
+    if (wanted.empty()) continue;
+    const auto offset = fitting_offset(wanted, dataset_->sample(split, id), dataset_->chain_names(split, id));
+    if (offset && *offset != config().predict.mutation_offset)
+      return concat("; with ", *offset, " added to their numbers those of ", dataset_->name(split, id),
+                    " all fit it: if they are numbered so, set task.predict.mutation_offset = ", *offset);
+  }
+  return "";
+}
+
+// Says what has no score, and how the scores rank beside what was measured.
+void ProteinTask::finish_variants(Split split, const std::filesystem::path& folder,
+                                  const PredictionSink& sink) {
+  struct Protein {
+    std::vector<double> scores, measured;
+  };
+  std::map<std::string, Protein> proteins;
+  uint64_t rows = 0, without = 0;
+  std::string first_problem;
+  files::with_data_errors([&] {
+    records::RecordReport report;
+    records::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
+                        {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
+                        [&](records::Row&& row) {
+                          ++rows;
+                          const std::optional<double> score = number_in(*row.fields[1]);
+                          if (!score) {
+                            if (without++ == 0) first_problem = *row.fields[3];
+                          } else if (const auto measured = number_in(*row.fields[2])) {
+                            const std::string_view accession =
+                                proteins::accession_of(*row.fields[0]);  // whichever of its names is there
+                            Protein& protein =
+                                proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
+                            protein.scores.push_back(*score);
+                            protein.measured.push_back(*measured);
+                          }
+                        },
+                        report);
+  });
+  context().info("mutations  ", rows - without, " scored (", config().predict.scoring, "), in ",
+                 kVariantFile);
+  if (without > 0)
+    context().warn(without, " of ", rows,
+                   " mutations have no score, and their problem beside them: ", first_problem,
+                   proposed_offset(split));
+  if (config().predict.measured_column.empty()) return;
+  std::string table = "id,mutations,spearman\n";
+  double sum = 0;
+  size_t counted_proteins = 0;
+  for (const auto& [name, protein] : proteins) {
+    const auto rank = labels::spearman(protein.scores, protein.measured);
+    table += proteins::csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
+             (rank ? figures::decimal(*rank, 4) : "") + "\n";
+    if (!rank) {
+      context().warn("spearman   ", name, ": none, of ", proteins::counted(protein.scores.size(), "mutation"),
+                     ": there must be two at least, with different scores and measurements");
+      continue;
+    }
+    sum += *rank;
+    if (++counted_proteins <= proteins::kNamesShown)
+      context().info("spearman   ", name, "  ", figures::decimal(*rank), " over ", protein.scores.size(),
+                     " mutations");
+  }
+  if (counted_proteins > 1)
+    context().info("spearman   mean ", figures::decimal(sum / static_cast<double>(counted_proteins)), " of ",
+                   counted_proteins, " proteins");
+  sink.file(0, "spearman.csv", table);
+}
+
+}  // namespace pipeline::tasks::protein

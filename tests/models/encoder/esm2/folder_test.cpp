@@ -1,0 +1,298 @@
+#include "plugins/models/encoder/esm2_folder.hpp"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "folder_fixture.hpp"
+#include "tiny_model.hpp"
+
+namespace pipeline::encoder::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class Esm2FolderTest : public FolderTest {
+ protected:
+  Esm2FolderTest() : FolderTest("esm2-"), model_(tiny_config()) {
+    fill_with_numbers(model_);
+    model_.export_folder(folder_);
+  }
+
+  std::string error() const {
+    Esm2 model(tiny_config());
+    try {
+      model.import_folder(folder_);
+    } catch (const std::exception& problem) {
+      return problem.what();
+    }
+    return "";
+  }
+
+  void expect_same_parameters(double tolerance = 0) const {
+    Esm2 model(tiny_config());
+    model.import_folder(folder_);
+    for (size_t i = 0; i < model.parameters().size(); ++i) {
+      at::Tensor value = at::empty(model.parameters()[i].shape);
+      model.parameters().initialize(i, 0, value);
+      EXPECT_LE((value - model_.parameters()[i].tensor).abs().max().item<double>(), tolerance)
+          << model.parameters()[i].name;
+    }
+  }
+
+  Esm2 model_;
+};
+
+TEST_F(Esm2FolderTest, WhatIsSavedIsReadBack) {
+  expect_same_parameters();
+  const Esm2Config read = esm2::read_config(folder_ / "config.json"), saved = tiny_config();
+  EXPECT_EQ(read.num_layers, saved.num_layers);
+  EXPECT_EQ(read.hidden_dim, saved.hidden_dim);
+  EXPECT_EQ(read.num_heads, saved.num_heads);
+  EXPECT_EQ(read.inner(), saved.inner());
+  EXPECT_EQ(read.token_dropout, saved.token_dropout);
+  EXPECT_EQ(read.hidden_dropout, 0);
+  EXPECT_EQ(read.attention_dropout, 0);
+  EXPECT_EQ(read.layer_norm_epsilon, saved.layer_norm_epsilon);
+}
+
+TEST_F(Esm2FolderTest, WeightsAreTurnedAndQueryKeyAndValueAreApart) {
+  const Stored tensors = stored();
+  at::Tensor qkv, up;
+  for (const auto& [name, value] : named(model_)) {
+    if (name == "esm.encoder.layer.1.attention.self.qkv.weight") qkv = value.detach();
+    if (name == "esm.encoder.layer.1.intermediate.dense.weight") up = value.detach();
+  }
+  const std::string layer = "esm.encoder.layer.1.";
+  EXPECT_TRUE(tensors.at(layer + "attention.self.key.weight").equal(qkv.narrow(1, 24, 24).t()));
+  EXPECT_TRUE(tensors.at(layer + "attention.self.value.weight").equal(qkv.narrow(1, 48, 24).t()));
+  EXPECT_TRUE(tensors.at(layer + "intermediate.dense.weight").equal(up.t()));
+  EXPECT_EQ(tensors.at("esm.embeddings.word_embeddings.weight").sizes(), at::IntArrayRef({33, 24}));
+  EXPECT_EQ(tensors.count("lm_head.decoder.weight"), 0);
+}
+
+TEST_F(Esm2FolderTest, WhatOtherVersionsWriteIsAccepted) {
+  Stored tensors = stored();
+  tensors["lm_head.decoder.weight"] = tensors["esm.embeddings.word_embeddings.weight"];
+  tensors["esm.embeddings.position_ids"] = at::arange(1026, at::kLong).unsqueeze(0);
+  tensors["esm.embeddings.position_embeddings.weight"] = at::ones({1026, 24});
+  tensors["esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"] =
+      tensors["esm.rotary_embeddings.inv_freq"];
+  tensors.erase("esm.rotary_embeddings.inv_freq");
+  Stored renamed;  // as transformers 5.23 does
+  for (const auto& [name, value] : tensors) {
+    std::string other = name;
+    if (const size_t at = name.find(".LayerNorm.weight"); at != std::string::npos)
+      other = name.substr(0, at) + ".LayerNorm.gamma";
+    if (const size_t at = name.find(".LayerNorm.bias"); at != std::string::npos)
+      other = name.substr(0, at) + ".LayerNorm.beta";
+    renamed[other] = value;
+  }
+  write(tensors);
+  expect_same_parameters();
+  write(renamed);
+  expect_same_parameters();
+  std::filesystem::remove(folder_ / "vocab.txt");
+  expect_same_parameters();
+}
+
+TEST_F(Esm2FolderTest, HalfPrecisionIsConverted) {
+  const Stored saved = stored();
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    Stored tensors = saved;
+    for (auto& [name, tensor] : tensors) tensor = tensor.to(type);
+    write(tensors);
+    expect_same_parameters(type == at::kHalf ? 6e-4 : 5e-3);
+  }
+}
+
+TEST_F(Esm2FolderTest, ShardsAreRead) {
+  const Stored tensors = stored();
+  std::filesystem::remove(folder_ / "model.safetensors");
+  Stored shards[2];
+  nlohmann::json map;
+  for (const auto& [name, value] : tensors) {
+    const size_t shard = shards[0].size() < tensors.size() / 2 ? 0 : 1;
+    shards[shard][name] = value;
+    map[name] = "model-0000" + std::to_string(shard + 1) + "-of-00002.safetensors";
+  }
+  write(shards[0], "model-00001-of-00002.safetensors");
+  write(shards[1], "model-00002-of-00002.safetensors");
+  std::ofstream(folder_ / "model.safetensors.index.json")
+      << nlohmann::json{{"metadata", {{"total_size", 0}}}, {"weight_map", map}};
+  expect_same_parameters();
+}
+
+// The head that predicts contacts, and frequencies as they were in training, go through a checkpoint's extra
+// state into an export by another process.
+TEST_F(Esm2FolderTest, WhatIsNotTrainedIsKept) {
+  Stored tensors = stored();
+  EXPECT_EQ(tensors.at("esm.contact_head.regression.weight").sizes(), at::IntArrayRef({1, 9}));
+  EXPECT_TRUE(tensors.at("esm.contact_head.regression.weight").eq(0).all().item<bool>());
+  EXPECT_EQ(model_.extra_state(), "");
+  tensors["esm.contact_head.regression.weight"] = at::rand({1, 9});
+  tensors["esm.contact_head.regression.bias"] = at::rand({1});
+  tensors["esm.rotary_embeddings.inv_freq"] = tensors["esm.rotary_embeddings.inv_freq"] * 0.5;
+  write(tensors);
+  const std::string config = R"({"model_max_length": 1024, "made_up": true})";
+  std::ofstream(folder_ / "tokenizer_config.json") << config;
+  Esm2 importing(tiny_config()), exporting(tiny_config());
+  importing.import_folder(folder_);
+  std::ofstream(folder_ / "tokenizer_config.json") << "{}";
+  exporting.set_extra_state(importing.extra_state());
+  fill_with_numbers(importing);
+  fill_with_numbers(exporting);
+  exporting.export_folder(folder_);
+  std::stringstream kept;
+  kept << std::ifstream(folder_ / "tokenizer_config.json").rdbuf();
+  EXPECT_EQ(kept.str(), config);
+  EXPECT_THROW(exporting.set_extra_state(R"({"files": {"../x": ""}})"), std::runtime_error);
+  const Stored again = stored();
+  for (const auto& [name, value] : tensors) EXPECT_TRUE(again.at(name).equal(value)) << name;
+  const protein::PackedProteins batch = batch_of(tiny_samples());
+  EXPECT_TRUE(exporting.logits(batch, {}).equal(importing.logits(batch, {})));
+  EXPECT_FALSE(exporting.logits(batch, {}).equal(model_.logits(batch, {})));
+}
+
+TEST_F(Esm2FolderTest, FrequenciesOfEachLayerInOlderFoldersAreTaken) {
+  Stored tensors = stored();
+  const at::Tensor rounded = tensors["esm.rotary_embeddings.inv_freq"].to(at::kHalf).to(at::kFloat);
+  tensors.erase("esm.rotary_embeddings.inv_freq");
+  for (const char* layer : {"0", "1", "2"})
+    tensors[std::string("esm.encoder.layer.") + layer + ".attention.self.rotary_embeddings.inv_freq"] =
+        rounded;
+  write(tensors);
+  Esm2 model(tiny_config());
+  model.import_folder(folder_);
+  fill_with_numbers(model);
+  model.export_folder(folder_);
+  EXPECT_TRUE(stored().at("esm.rotary_embeddings.inv_freq").equal(rounded));
+}
+
+TEST_F(Esm2FolderTest, FrequenciesThatDifferBetweenLayersAreRefused) {
+  Stored tensors = stored();
+  const at::Tensor frequencies = tensors["esm.rotary_embeddings.inv_freq"];
+  tensors.erase("esm.rotary_embeddings.inv_freq");
+  for (const int layer : {0, 1})
+    tensors["esm.encoder.layer." + std::to_string(layer) + ".attention.self.rotary_embeddings.inv_freq"] =
+        frequencies * (1 + layer);
+  write(tensors);
+  Esm2 importing(tiny_config());
+  try {
+    importing.import_folder(folder_);
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("layer.1.attention.self.rotary_embeddings.inv_freq differs from those of other layers"));
+  }
+}
+
+TEST_F(Esm2FolderTest, ExtraStateOfAnotherModelIsRefused) {
+  Stored tensors = stored();
+  tensors["esm.contact_head.regression.bias"] = at::rand({1});
+  write(tensors);
+  Esm2 model(tiny_config());
+  model.import_folder(folder_);
+  const std::string state = model.extra_state();
+  Esm2Config other = tiny_config();
+  other.num_layers = 2;
+  EXPECT_THROW(Esm2(other).set_extra_state(state), std::runtime_error);
+  EXPECT_THROW(Esm2(tiny_config()).set_extra_state("{\"other\": [1]}"), std::runtime_error);
+  EXPECT_THROW(Esm2(tiny_config()).set_extra_state(state.substr(0, state.size() - 1)), std::runtime_error);
+  EXPECT_THROW(Esm2(tiny_config()).set_extra_state("{\"esm.contact_head.regression.bias\": [null]}"),
+               std::runtime_error);
+}
+
+TEST_F(Esm2FolderTest, EveryDifferentTensorIsInOneError) {
+  Stored tensors = stored();
+  tensors.erase("esm.encoder.layer.1.attention.self.key.bias");
+  tensors.erase("lm_head.bias");
+  tensors["esm.encoder.layer.3.LayerNorm.weight"] = at::ones({24});
+  tensors["esm.encoder.layer.0.intermediate.dense.weight"] = at::ones({24, 50});
+  write(tensors);
+  EXPECT_THAT(
+      error(),
+      AllOf(HasSubstr("missing (2): esm.encoder.layer.1.attention.self.key.bias, lm_head.bias"),
+            HasSubstr("unexpected (1): esm.encoder.layer.3.LayerNorm.weight"),
+            HasSubstr("esm.encoder.layer.0.intermediate.dense.weight is [24, 50], must be [50, 24]")));
+}
+
+TEST_F(Esm2FolderTest, OddTensorsAreRefused) {
+  Stored tensors = stored();
+  tensors["lm_head.decoder.weight"] = tensors["esm.embeddings.word_embeddings.weight"] + 1;
+  write(tensors);
+  EXPECT_THAT(error(),
+              HasSubstr("lm_head.decoder.weight differs from esm.embeddings.word_embeddings.weight"));
+  tensors.erase("lm_head.decoder.weight");
+  tensors["esm.encoder.layer.0.LayerNorm.gamma"] = at::ones({24});
+  write(tensors);
+  EXPECT_THAT(error(),
+              HasSubstr("twice, under an old and a new name (1): esm.encoder.layer.0.LayerNorm.weight"));
+  tensors.erase("esm.encoder.layer.0.LayerNorm.gamma");
+  tensors["esm.contact_head.regression.bias"] = at::full({1}, NAN);
+  write(tensors);
+  EXPECT_THAT(error(), HasSubstr("esm.contact_head.regression.bias has values that are not finite"));
+  tensors["lm_head.bias"] = at::ones({33}, at::kLong);
+  write(tensors);
+  EXPECT_THAT(error(), HasSubstr("lm_head.bias has dtype I64"));
+  std::ofstream(folder_ / "model.safetensors") << "not safetensors";
+  EXPECT_THAT(error(), HasSubstr("model.safetensors"));
+  std::filesystem::remove(folder_ / "model.safetensors");
+  EXPECT_THAT(error(), HasSubstr(folder_.string()));
+}
+
+TEST_F(Esm2FolderTest, AModelOfAnotherSizeIsNamedByAllThatDiffers) {
+  set_config("num_hidden_layers", 4);
+  set_config("token_dropout", false);
+  EXPECT_THAT(error(), AllOf(HasSubstr("task.esm2.num_layers = 3, the folder has 4"),
+                             HasSubstr("task.esm2.token_dropout = true, the folder has false")));
+}
+
+TEST_F(Esm2FolderTest, ModelsThatAreNotEsm2AreRefused) {
+  const std::vector<std::tuple<std::string, nlohmann::json, std::string>> cases = {
+      {"model_type", "bert", "model_type = \"bert\": this is a bert model; accepted are esm"},
+      {"position_embedding_type", "absolute", "position_embedding_type = \"absolute\": only \"rotary\""},
+      {"emb_layer_norm_before", true, "emb_layer_norm_before = true: only false"},
+      {"is_folding_model", true, "is_folding_model = true: only false"},
+      {"hidden_act", "relu", "hidden_act = \"relu\": only \"gelu\""},
+      {"vocab_size", 34, "vocab_size = 34: only 33"},
+      {"mask_token_id", 4, "mask_token_id = 4: only 32"},
+      {"vocab_list", {"A", "B"}, "vocab_list ="},
+      {"rope_theta", 500, "rope_theta = 500: only 10000"},
+      {"is_decoder", true, "is_decoder = true: only false"},
+      {"num_attention_heads", 5, "num_heads = 5: must divide hidden_dim (24)"},
+      {"hidden_size", "24", "hidden_size = \"24\": must be an integer"},
+      {"token_dropout", 1, "token_dropout = 1: must be true or false"},
+  };
+  for (const auto& [key, value, message] : cases) {
+    model_.export_folder(folder_);
+    set_config(key, value);
+    EXPECT_THAT(error(), AllOf(HasSubstr("config.json: "), HasSubstr(message)));
+  }
+  model_.export_folder(folder_);
+  set_config("position_embedding_type", nullptr);  // transformers takes "absolute" then
+  EXPECT_THAT(error(), HasSubstr("position_embedding_type is missing"));
+  std::filesystem::remove(folder_ / "config.json");
+  EXPECT_THAT(error(), HasSubstr("config.json: is not there"));
+}
+
+TEST_F(Esm2FolderTest, AnotherVocabularyIsRefused) {
+  std::ofstream(folder_ / "vocab.txt") << "<cls>\n<pad>\n<eos>\n<unk>\nA\n";
+  EXPECT_THAT(error(), HasSubstr("vocab.txt: line 5 is \"A\", must be \"L\""));
+  std::ofstream(folder_ / "vocab.txt") << "<cls>\r\n<pad>\r\n";
+  EXPECT_THAT(error(), HasSubstr("vocab.txt: line 3 is not there, must be \"<eos>\""));
+  std::filesystem::remove(folder_ / "vocab.txt");
+  ASSERT_EQ(::mkfifo((folder_ / "vocab.txt").c_str(), 0600), 0);
+  EXPECT_THAT(error(), HasSubstr("vocab.txt: is a pipe (FIFO), must be a regular file"));
+}
+
+}  // namespace
+}  // namespace pipeline::encoder::testing

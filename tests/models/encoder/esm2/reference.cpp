@@ -1,0 +1,133 @@
+#include "reference.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <string_view>
+
+namespace pipeline::encoder::testing {
+namespace {
+
+constexpr std::string_view kLetters = "ACDEFGHIKLMNPQRSTVWYX";  // by our number
+// <cls> <pad> <eos> <unk>, then one letter each, ... <mask> at 32
+constexpr std::string_view kTheirs = "????LAGVSERTIDPKQNFYMHWCXBUZO.-?";
+
+int64_t their_number(int64_t token) {
+  return token == residues::kMaskToken
+             ? 32
+             : static_cast<int64_t>(kTheirs.find(kLetters[static_cast<size_t>(token)]));
+}
+
+class Sequence {
+ public:
+  Sequence(const Weights& weights, const Esm2Config& config) : weights_(weights), config_(config) {}
+
+  at::Tensor logits(const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions) const {
+    const auto length = static_cast<int64_t>(tokens.size());
+    const auto masks = static_cast<double>(std::count(tokens.begin(), tokens.end(), 32));
+    at::Tensor x = w("esm.embeddings.word_embeddings.weight").index_select(0, at::tensor(tokens, at::kLong));
+    if (config_.token_dropout) {
+      const at::Tensor seen = at::tensor(tokens, at::kLong).ne(32).to(at::kDouble).unsqueeze(1);
+      x = x * seen * (1 - 0.15 * 0.8) / (1 - masks / static_cast<double>(length));
+    }
+    for (int64_t i = 0; i < config_.num_layers; ++i) {
+      const std::string name = "esm.encoder.layer." + std::to_string(i);
+      x = x + linear(name + ".attention.output.dense",
+                     attention(name, norm(name + ".attention.LayerNorm", x), positions));
+      x = x + linear(name + ".output.dense",
+                     at::gelu(linear(name + ".intermediate.dense", norm(name + ".LayerNorm", x))));
+    }
+    const at::Tensor h = norm("lm_head.layer_norm",
+                              at::gelu(linear("lm_head.dense", norm("esm.encoder.emb_layer_norm_after", x))));
+    return at::mm(h, w("esm.embeddings.word_embeddings.weight").t()) + w("lm_head.bias");
+  }
+
+ private:
+  const at::Tensor& w(const std::string& name) const { return weights_.at(name); }
+  at::Tensor linear(const std::string& name, const at::Tensor& x) const {
+    return at::mm(x, w(name + ".weight")) + w(name + ".bias");
+  }
+  at::Tensor norm(const std::string& name, const at::Tensor& x) const {
+    return at::layer_norm(x, {config_.hidden_dim}, w(name + ".weight"), w(name + ".bias"),
+                          config_.layer_norm_epsilon);
+  }
+
+  at::Tensor attention(const std::string& name, const at::Tensor& x,
+                       const std::vector<int64_t>& positions) const {
+    const auto qkv = linear(name + ".attention.self.qkv", x).chunk(3, 1);
+    return exact_attention(qkv[0], qkv[1], qkv[2], config_.num_heads, positions);
+  }
+
+  const Weights& weights_;
+  const Esm2Config& config_;
+};
+
+}  // namespace
+
+Weights exact_weights(const Esm2& model) {
+  Weights weights;
+  for (const auto& [name, value] : named(model))
+    weights[name] = value.detach().to(at::kDouble).clone().requires_grad_(true);
+  return weights;
+}
+
+Exact exact_esm2(const Weights& weights, const Esm2Config& config, const protein::PackedProteins& batch) {
+  const Sequence model(weights, config);
+  return exact_of(batch, [&](const std::vector<int64_t>& tokens, const std::vector<int64_t>& positions) {
+    return model.logits(tokens, positions);
+  });
+}
+
+at::Tensor exact_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t count,
+                           const std::vector<int64_t>& positions) {
+  const int64_t length = q.size(0), width = q.size(1), half = width / count / 2;
+  const at::Tensor frequencies =
+      at::pow(10000.0, at::arange(half, at::kDouble) * (-1.0 / static_cast<double>(half)));
+  const at::Tensor angles = at::tensor(positions, at::kDouble).unsqueeze(1) * frequencies;
+  const at::Tensor turn = at::polar(at::ones_like(angles), angles).unsqueeze(1);  // (L, 1, D / 2) complex
+  const auto heads = [&](const at::Tensor& part) { return part.reshape({length, count, 2, half}); };
+  const auto turned = [&](const at::Tensor& part) {
+    return at::view_as_real(at::complex(heads(part).select(2, 0), heads(part).select(2, 1)) * turn)
+        .flatten(2)
+        .transpose(0, 1);
+  };
+  // The order of channels within a head does not change products of queries and keys.
+  const at::Tensor scores =
+      at::matmul(turned(q), turned(k).transpose(1, 2)) / std::sqrt(2.0 * static_cast<double>(half));
+  return at::matmul(at::softmax(scores, -1), heads(v).flatten(2).transpose(0, 1))
+      .transpose(0, 1)
+      .reshape({length, width});
+}
+
+Exact exact_of(const protein::PackedProteins& batch, const LogitsOfSequence& logits_of) {
+  const auto number = [](const at::Tensor& tensor, int64_t row) { return tensor[row].item<int64_t>(); };
+  Exact exact{at::zeros({}, at::kDouble), {}};
+  std::vector<at::Tensor> logits;
+  size_t next = 0;
+  for (int64_t s = 0; s < batch.sequences.sequences(); ++s) {
+    int64_t begin = batch.sequences.start(s);
+    while (begin < batch.sequences.start(s + 1)) {
+      int64_t end = begin;
+      std::vector<int64_t> tokens = {0}, positions = {0};
+      for (; end < batch.sequences.start(s + 1) && number(batch.chains, end) == number(batch.chains, begin);
+           ++end) {
+        tokens.push_back(their_number(number(batch.tokens, end)));
+        positions.push_back(number(batch.positions, end) - number(batch.positions, begin) + 1);
+      }
+      tokens.push_back(2);
+      positions.push_back(positions.back() + 1);
+      const at::Tensor rows = logits_of(tokens, positions);
+      for (; next < batch.target_rows.size() && batch.target_rows[next] < end; ++next) {
+        logits.push_back(rows[batch.target_rows[next] - begin + 1]);
+        const int64_t target = their_number(number(batch.targets, static_cast<int64_t>(next)));
+        exact.loss = exact.loss - at::log_softmax(logits.back(), 0)[target];
+      }
+      begin = end;
+    }
+  }
+  if (!logits.empty()) exact.logits = at::stack(logits);
+  return exact;
+}
+
+}  // namespace pipeline::encoder::testing

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plugins/models/encoder/esm2.hpp"
+#include "tests/support/declared.hpp"
+
+namespace pipeline::encoder::testing {
+
+using tests::named;
+using tests::zero_gradients;
+
+Esm2Config tiny_config();  // 3 layers of 24 channels, 3 heads, no dropout, token dropout
+
+// The same ones each time; biases and norms are not 0 and 1.
+void fill_with_numbers(Esm2& model);
+
+// A sample is its chains. 'A' to 'Y': an amino acid; 'X': unknown; '#': masked, with a target; a small
+// letter: visible, with itself as target; '-': a gap of one position.
+using Sample = std::vector<std::string>;
+protein::PackedProteins batch_of(const std::vector<Sample>& samples);
+
+// Ragged, with gaps, several chains, masks, targets.
+std::vector<Sample> tiny_samples();
+
+}  // namespace pipeline::encoder::testing
