@@ -30,10 +30,11 @@ Trainer::Trainer(Session& session, RunFolder& folder)
       folder_(folder),
       log_(session.log()),
       config_(session.config()),
+      options_(session.options()),
       sampler_(session.plan(), sampler_options(session)),
       my_micro_batches_(session.plan().micro_batches_of(static_cast<uint64_t>(session.run_info().rank),
                                                         session.strategy().info().micro_batch_order)),
-      max_seconds_(config_.find_float("train.max_seconds").value_or(0)),
+      max_seconds_(options_.train.max_seconds.value_or(0)),
       total_steps_(total_steps(config_, sampler_)),
       schedule_(make_schedule(config_, session.plan().global_batch, total_steps_)),
       reports_(report_ends()),
@@ -43,8 +44,6 @@ Trainer::Trainer(Session& session, RunFolder& folder)
 }
 
 Trainer::~Trainer() = default;
-
-uint64_t Trainer::every(const char* key) const { return static_cast<uint64_t>(config_.get_int(key)); }
 
 void Trainer::at(const char* what, std::string phase) {
   phase_ = std::move(phase);
@@ -102,7 +101,7 @@ void Trainer::start(const Origin& origin) {
       std::make_unique<Reporter>(log_, *records_,
                                  Reporter::Options{.total_steps = total_steps_,
                                                    .max_seconds = max_seconds_,
-                                                   .every = every("observe.log_every"),
+                                                   .every = options_.observe.log_every,
                                                    .peak_flops = peak_flops,
                                                    .dynamic_loss_scale = session_.precision().loss_scaling});
 }
@@ -122,7 +121,7 @@ void Trainer::branch(const checkpoint::Checkpoint& from) {
   state_.best.reset();
   state_.patience.reset();
   if (total_steps_ > 0 && state_.step >= total_steps_)
-    throw config_.error(config_.has_value("train.max_steps") ? "train.max_steps" : "train.max_epochs",
+    throw config_.error(options_.train.max_steps ? "train.max_steps" : "train.max_epochs",
                         fmt::format("{} is at step {} already, and training ends at step {}", from.path(),
                                     state_.step, total_steps_));
 }
@@ -228,12 +227,11 @@ Outcome Trainer::run(std::optional<Signals::Saves>& saves) {
   costs_.emplace(session_.groups());
   start_monitor();
   if (save_is_owed_) save(true);
-  const uint64_t evaluate_every = every("evaluate.every");
+  const uint64_t evaluate_every = options_.evaluate.every;
   const auto evaluation_due = [&](bool last) {
     if (evaluated_step_ == state_.step) return false;
-    if (state_.step == 0) return config_.get_bool("evaluate.at_start");
-    return (evaluate_every > 0 && state_.step % evaluate_every == 0) ||
-           (last && config_.get_bool("evaluate.at_end"));
+    if (state_.step == 0) return options_.evaluate.at_start;
+    return (evaluate_every > 0 && state_.step % evaluate_every == 0) || (last && options_.evaluate.at_end);
   };
   // An evaluation that a signal or a kill cut off is made up for.
   const auto was_evaluated = [&] {
@@ -270,8 +268,8 @@ Outcome Trainer::run(std::optional<Signals::Saves>& saves) {
       return Outcome::interrupted;
     }
     if (last || has_lost_patience()) break;
-    const bool is_best = metric_ && state_.best && state_.best->step == state_.step &&
-                         config_.get_bool("checkpoint.keep_best");
+    const bool is_best =
+        metric_ && state_.best && state_.best->step == state_.step && options_.checkpoint.keep_best;
     const bool made_up =
         metric_ && checkpointer_.saved(state_.step,
                                        false);  // the evaluation of a step that was saved when it was cut off
@@ -323,7 +321,7 @@ void Trainer::save(bool final) {
 std::string Trainer::write_checkpoint(bool final) {
   at("saving", fmt::format("saving after step {}", state_.step));
   const ProcessGroup::Busy busy(processes_);
-  if (final || !config_.get_bool("checkpoint.background")) log_.console().status({});
+  if (final || !options_.checkpoint.background) log_.console().status({});
   const observe::Elapsed time(log_.console(), phase_);
   std::vector<std::string> ruined;
   if (!checkpointer_.saved(state_.step, metric_.has_value())) {

@@ -83,7 +83,6 @@ class Trainer {
   std::string patience_text() const;
   bool done() const;
   double elapsed() const;
-  uint64_t every(const char* key) const;
   void at(const char* what, std::string phase);
   void lap(Cost cost, std::string_view phase = {});
   void finish_profile();
@@ -93,6 +92,7 @@ class Trainer {
   RunFolder& folder_;
   observe::Log& log_;
   const config::Config& config_;
+  const config::CoreOptions& options_;
   std::string phase_ = "starting";
 
   Sampler sampler_;

@@ -29,7 +29,7 @@ void Trainer::report_skipped(uint64_t step) {
 
 // The report of the last step is waited for only where it can be the one too many.
 void Trainer::end_if_skipping() {
-  const uint64_t most = every("train.max_nonfinite_steps");
+  const uint64_t most = options_.train.max_nonfinite_steps;
   if (!reports_.pending() || state_.loss_scale.nonfinite_in_a_row() + 1 < most) return;
   reports_.collect_all();
   if (state_.loss_scale.nonfinite_in_a_row(reports_.unapplied()) >= most)

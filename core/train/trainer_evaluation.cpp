@@ -33,7 +33,7 @@ bool Trainer::evaluate_now() {
   const uint64_t available = session_.task().sample_count(PL_SPLIT_VAL);
   if (available == 0) return true;
   std::vector<std::string> shown;
-  const bool averaged = config_.get_bool("evaluate.ema") && state_.step > 0;
+  const bool averaged = options_.evaluate.ema && state_.step > 0;
   const auto put_back = [&] {
     session_.release_values();
     if (averaged) session_.strategy().swap_average();
@@ -67,7 +67,7 @@ bool Trainer::evaluate_now() {
     tell_evaluation("before training", *result, "", shown);
     return true;
   }
-  const std::string& name = config_.get_string("evaluate.best_metric");
+  const std::string& name = options_.evaluate.best_metric;
   const Figure* figure = result->find(name);
   if (figure == nullptr) {
     save(true);  // nor to a misspelt name
@@ -97,10 +97,10 @@ bool Trainer::evaluate_now() {
 
 // An evaluation at the end of a run that goes on later does not count: without that end it would not be.
 void Trainer::be_patient(const Figure& figure, bool is_finite) {
-  const uint64_t between = every("evaluate.every");
+  const uint64_t between = options_.evaluate.every;
   if (between == 0 || state_.step % between != 0) return;
   std::optional<Patience>& patience = state_.patience;
-  const double least = config_.get_float("evaluate.min_delta");
+  const double least = options_.evaluate.min_delta;
   const auto gain = [&] {
     const double rise = figure.value - patience->reference;
     return figure.better == PL_BETTER_HIGHER ? rise : -rise;
@@ -113,13 +113,13 @@ void Trainer::be_patient(const Figure& figure, bool is_finite) {
 }
 
 bool Trainer::has_lost_patience() const {
-  const uint64_t most = every("evaluate.patience");
+  const uint64_t most = options_.evaluate.patience;
   return most > 0 && state_.patience && state_.patience->waited >= most;
 }
 
 std::string Trainer::patience_text() const {
   const Patience& patience = *state_.patience;
-  const double least = config_.get_float("evaluate.min_delta");
+  const double least = options_.evaluate.min_delta;
   return fmt::format(
       "{} evaluation{} in a row gave no better {} than {:.6g} of step {}{} (evaluate.patience)",
       patience.waited, patience.waited == 1 ? "" : "s", patience.metric, patience.reference, patience.step,
@@ -153,8 +153,8 @@ void Trainer::record_evaluation(const Evaluation& result) {
 
 // What would otherwise show up only after hours of training.
 void Trainer::check_evaluation() const {
-  if (config_.get_bool("evaluate.ema")) {
-    if (config_.get_float("optimizer.ema_decay") == 0)
+  if (options_.evaluate.ema) {
+    if (options_.average.decay == 0)
       throw config_.error("evaluate.ema", "no moving average is kept: set optimizer.ema_decay");
     if (!session_.strategy().has_average())
       throw config_.error("evaluate.ema",
@@ -162,15 +162,15 @@ void Trainer::check_evaluation() const {
                                       PL_EXTENSION_AVERAGE));
   }
   if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
-    if (every("evaluate.every") > 0)
+    if (options_.evaluate.every > 0)
       throw config_.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",
                                                         session_.task_plugin().label()));
     log_.info("evaluation  none: there is no validation data to select a best checkpoint");
     return;
   }
-  if (every("evaluate.patience") > 0 && every("evaluate.every") == 0)
+  if (options_.evaluate.patience > 0 && options_.evaluate.every == 0)
     throw config_.error("evaluate.patience", "nothing is evaluated during training: set evaluate.every");
-  const std::string& name = config_.get_string("evaluate.best_metric");
+  const std::string& name = options_.evaluate.best_metric;
   const std::vector<plugins::Metric> metrics = session_.task().metrics();
   if (name == "loss" ||
       std::ranges::any_of(metrics, [&](const plugins::Metric& metric) { return metric.name == name; }))

@@ -103,7 +103,7 @@ void Trainer::train_step() {
   reports_.take(std::move(now), state_.loss_scale);
   lap(Cost::device);
   ++state_.step;
-  const uint64_t empty_every = every("observe.empty_cache_every");
+  const uint64_t empty_every = options_.observe.empty_cache_every;
   const pl_device device = session_.run_info().device;
   if (empty_every > 0 && state_.step % empty_every == 0 && device.type != PL_DEVICE_CPU)
     give_back_unused(session_);

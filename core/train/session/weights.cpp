@@ -184,7 +184,7 @@ Origin find_origin(const config::Config& config, observe::Log& log, const RunFol
   Origin origin;
   origin.resumed = newest_checkpoint(folder.checkpoints().string(), log);
   if (origin.resumed) return origin;
-  origin.is_branch = config.get_bool("train.init_state");
+  origin.is_branch = config.options().train.init_state;
   if (origin.is_branch && !is_ours(init_from))
     throw config.error("train.init_state",
                        fmt::format("needs {} = a run or a checkpoint of ours, and that is {}",
