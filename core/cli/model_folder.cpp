@@ -13,7 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 #include "core/train/stages/named_weights.hpp"
 
 namespace pipeline::cli {

@@ -18,7 +18,7 @@
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
 #include "core/report/run_state.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "core/train/session/extra_state.hpp"
 #include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/schedule.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 namespace {
