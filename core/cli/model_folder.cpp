@@ -13,7 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 #include "core/train/stages/named_weights.hpp"
 
 namespace pipeline::cli {
@@ -167,9 +167,10 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   if (!asks && !adapts) return;
 
   const config::Config config = args.load();
-  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
+  plugins::Registry registry =
+      make_registry(args.plugin_paths, config::absolute(config.options().plugins.paths));
   std::string& chosen = args.sets[more.size() - 1];
-  std::string name = config.get_string("task.plugin");
+  std::string name = config.options().plugins.task;
   if (asks) {
     name = task_for(registry, verb_args.checkpoint);
     chosen = fmt::format("task.plugin=\"{}\"", name);

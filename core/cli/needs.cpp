@@ -26,10 +26,11 @@ bool has_options(const config::Config& config, const std::string& kind) {
 }
 
 void add(const config::Config& config, bool alone, Targets& targets) {
-  targets.insert(config.find_string("task.plugin").value_or(""));
-  for (const auto& [kind, all, of_one] :
-       {std::tuple("strategy", "strategies", "single"), std::tuple("backend", "backends", "")}) {
-    const std::string named = config.find_string(std::string(kind) + ".plugin").value_or("auto");
+  targets.insert(config.options().plugins.task);
+  const config::PluginOptions& plugins = config.options().plugins;
+  for (const auto& [kind, named, all, of_one] :
+       {std::tuple("strategy", plugins.strategy, "strategies", "single"),
+        std::tuple("backend", plugins.backend, "backends", "")}) {
     if (named != "auto")
       targets.insert(named);
     else

@@ -228,6 +228,7 @@ Config::Config(std::shared_ptr<const Sources> sources, std::string_view stage)
     insert(std::move(setting));
   }
   problems.throw_if_any();
+  read_options();
 }
 
 std::vector<std::string> Config::stage_names() const {
@@ -258,6 +259,7 @@ Config Config::with_found(std::string_view key, int64_t value) const {
   setting.value = value;
   setting.origin.is_auto = true;
   found.replace(std::move(setting));
+  found.read_options();
   return found;
 }
 
@@ -268,6 +270,7 @@ Config Config::with_changed(std::string_view key, const std::string& value, cons
   setting.value = literal ? check(setting.option, *literal).value : std::nullopt;
   setting.origin = {Origin::Kind::kChanged, "", 0, 0, when};
   changed.replace(std::move(setting));
+  changed.read_options();
   return changed;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/core_options.hpp"
 #include "core/config/settings.hpp"
 
 namespace pipeline::config {
@@ -67,6 +68,10 @@ struct ModelOption {
 // --set. An immutable value type.
 class Config : public Settings {
  public:
+  // The values of the core's own options. What is asked by key is all else of an option: where its value
+  // comes from, how to show it, an error about it.
+  const CoreOptions& options() const { return *options_; }
+
   // Stage names in order of execution; only LoadArgs.stage if that is set. Without [[stage]]: one, "train".
   std::vector<std::string> stage_names() const;
   // All stage names, whatever LoadArgs.stage is.
@@ -112,9 +117,11 @@ class Config : public Settings {
  private:
   friend Config load(const LoadArgs& args);
   Config(std::shared_ptr<const Sources> sources, std::string_view stage);
+  void read_options() { options_ = std::make_shared<CoreOptions>(OptionReader(*this)); }
 
   std::shared_ptr<const Sources> sources_;
   std::string stage_;  // empty: not narrowed to a stage
+  std::shared_ptr<const CoreOptions> options_;
 };
 
 // Reads, merges and checks everything except the plugins' own options. Throws ConfigError.

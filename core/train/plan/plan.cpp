@@ -175,7 +175,7 @@ struct Planner {
   }
 
   bool is_configured(const std::string& plugin, std::optional<int64_t> zero_stage) const {
-    const std::string& wanted = session.config().get_string("strategy.plugin");
+    const std::string& wanted = session.options().plugins.strategy;
     if (wanted == "auto") return plugin == (args.world.size == 1 ? "single" : "ddp");
     return plugin == wanted &&
            (!zero_stage || *zero_stage == session.strategy_config().get_int("zero_stage"));
@@ -210,7 +210,7 @@ void plan_runs(Planner& planner) {
   if (processes > 1) planner.add("ddp", std::nullopt, processes);
   if (processes > 1)
     for (const int64_t stage : {1, 2, 3}) planner.add("sharded", stage, processes);
-  const std::string& wanted = session.config().get_string("strategy.plugin");
+  const std::string& wanted = session.options().plugins.strategy;
   if (std::ranges::none_of(planner.plan.runs, &PlannedRun::configured) && wanted != "auto") {
     const std::optional<int64_t> stage =
         wanted == "sharded" ? std::optional(session.strategy_config().get_int("zero_stage")) : std::nullopt;
@@ -223,7 +223,7 @@ void describe_length(Session& session, const PlanArgs& args, Plan& plan) {
                         sampler_options(session));
   plan.steps = total_steps(session.config(), sampler);
   plan.steps_per_epoch = sampler.steps_per_epoch();
-  plan.max_seconds = session.config().find_float("train.max_seconds").value_or(0);
+  plan.max_seconds = session.options().train.max_seconds.value_or(0);
   plan.samples = session.task().sample_count(PL_SPLIT_TRAIN);
 }
 
@@ -264,7 +264,7 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
         open_for_trial(session, workspace.config, stage, scratch);
         const pl_device device = session.run_info().device;
         plan.task = session.task_plugin().name();
-        if (workspace.config.has_stages()) plan.stage = stage.get_string("stage.name");
+        if (workspace.config.has_stages()) plan.stage = stage.options().stage.name;
         plan.measured_on = launch::describe(device, session.devices());
         plan.device = args.device ? args.device->name : plan.measured_on;
         plan.precision = precision.name;
@@ -275,7 +275,7 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
                             : device.type == PL_DEVICE_CUDA
                                 ? launch::cuda_memory().total
                                 : available / static_cast<uint64_t>(args.world.local_size);
-        plan.finds_micro_batch = stage.is_auto("train.micro_batch");
+        plan.finds_micro_batch = stage.options().train.micro_batch.is_auto;
         if (plan.finds_micro_batch)
           plan.memory_limit =
               static_cast<uint64_t>((1 - kMemoryMargin) * static_cast<double>(plan.memory_limit));

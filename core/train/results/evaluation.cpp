@@ -195,14 +195,14 @@ void report(plugins::Task& task, uint32_t split, uint32_t purpose,
 }  // namespace
 
 EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose) {
-  const auto number = [&](const char* key) { return static_cast<uint64_t>(session.config().get_int(key)); };
+  const config::EvaluateOptions& options = session.options().evaluate;
   return {.split = split,
           .purpose = purpose,
-          .samples = number("evaluate.max_samples"),
+          .samples = options.max_samples,
           .batch = session.plan().micro_batch,
           .workers = session.workers(),
-          .prefetch = number("loader.prefetch"),
-          .shown = number("evaluate.samples"),
+          .prefetch = session.options().loader.prefetch,
+          .shown = options.samples,
           .cancelled = session.args().cancelled};
 }
 

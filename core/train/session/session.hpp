@@ -72,6 +72,7 @@ class Session {
   void release_values();
 
   const config::Config& config() const { return config_; }
+  const config::CoreOptions& options() const { return config_.options(); }
   const BatchPlan& plan() const { return plan_; }
   const Precision& precision() const { return precision_; }
   const launch::Devices& devices() const { return devices_; }

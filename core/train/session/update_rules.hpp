@@ -35,8 +35,7 @@ class UpdateRules {
   const plugins::Optimizer& created() const { return optimizer_; }
 
  private:
-  void add_known(const config::Config& config);
-  void add_average(const config::Config& config);
+  void add_average(const config::AverageOptions& average);
   void require_matrices(const config::Config& config, plugins::Task& task) const;
 
   bool training_;

@@ -13,7 +13,7 @@
 #include "core/config/document.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 namespace {

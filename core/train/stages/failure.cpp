@@ -46,7 +46,7 @@ std::string advice_for_batches(const Session& session) {
       training ? "what is learnt differs by rounding, and by what dropout draws for each micro-batch"
                : "results differ by rounding");
   std::string text;
-  if (plan.micro_batch > 1 && session.config().is_set("train.accumulation_steps")) {
+  if (plan.micro_batch > 1 && session.options().train.accumulation_steps) {
     text += fmt::format("\n    train.accumulation_steps = {} {}", 2 * plan.accumulation_steps(), stays);
   } else if (plan.micro_batch > 1) {
     uint64_t half = plan.micro_batch / 2;

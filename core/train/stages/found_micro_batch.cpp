@@ -82,7 +82,7 @@ void tell(const Session& session, const FoundMicroBatch& found) {
 
 config::Config with_recorded_micro_batch(ProcessGroup& processes, const config::Config& stage,
                                          const fs::path& folder, uint64_t world) {
-  if (!stage.is_auto(kKey)) return stage;
+  if (!stage.options().train.micro_batch.is_auto) return stage;
   const std::string recorded =
       processes.on_first("looking for the recorded micro-batch", [&] { return recorded_in(folder); });
   return with_usable(stage, recorded, world).value_or(stage);
@@ -94,7 +94,7 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
   ProcessGroup& processes = workspace.processes;
   config::Config before = with_recorded_micro_batch(processes, stage, folder.path(),
                                                     static_cast<uint64_t>(processes.world().size));
-  if (!before.is_auto(kKey)) return before;
+  if (!before.options().train.micro_batch.is_auto) return before;
 
   std::optional<FoundMicroBatch> found;
   {

@@ -28,7 +28,7 @@ class Costs {
   explicit Costs(std::vector<plugins::Communicator*> groups);
 
   // The time since the last call went into `cost`, but for what was spent in collectives.
-  void lap(Cost cost);
+  void add_time(Cost cost);
   void note_device_memory(uint64_t bytes) { device_memory_ = std::max(device_memory_, bytes); }
 
   uint64_t device_memory() const { return device_memory_; }  // bytes, at most so far
@@ -42,7 +42,7 @@ class Costs {
 
   std::vector<plugins::Communicator*> groups_;
   double last_;
-  plugins::FlightRecord::Times began_, seen_;  // of the group, at the start and in the last lap
+  plugins::FlightRecord::Times began_, seen_;  // of the group, at the start and in the last add_time()
   std::array<double, kCostNames.size()> seconds_{};
   uint64_t device_memory_ = 0;
 };

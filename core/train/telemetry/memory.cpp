@@ -32,13 +32,11 @@ uint64_t checkpoint_bytes(const plugins::Strategy& strategy) {
 }
 
 bool copies_checkpoints(const config::Config& config, uint64_t total_steps) {
-  if (!config.get_bool("checkpoint.background")) return false;
-  const auto within = [&](const char* key) {
-    const auto every = static_cast<uint64_t>(config.get_int(key));
-    return every > 0 && (total_steps == 0 || every < total_steps);
-  };
-  return within("checkpoint.every") || config.get_float("checkpoint.every_seconds") > 0 ||
-         (within("evaluate.every") && config.get_bool("checkpoint.keep_best"));
+  const config::CheckpointOptions& checkpoint = config.options().checkpoint;
+  if (!checkpoint.background) return false;
+  const auto within = [&](uint64_t every) { return every > 0 && (total_steps == 0 || every < total_steps); };
+  return within(checkpoint.every) || checkpoint.every_seconds > 0 ||
+         (within(config.options().evaluate.every) && checkpoint.keep_best);
 }
 
 uint64_t memory_in_use(pl_device device) {

@@ -131,17 +131,17 @@ void Profile::after_step(uint64_t step) {
   seconds_ = now - steps_began_;
 }
 
-void Profile::lap(std::string_view phase) {
+void Profile::add_time(std::string_view phase) {
   if (!recording_) return;
   constexpr int64_t kShortest = 2000;  // nanoseconds; between two calls in a row there is nothing to show
   const int64_t now = clock_nanoseconds();
-  if (now - lap_began_ < kShortest) return;
+  if (now - phase_began_ < kShortest) return;
   events_.push_back({.name = std::string(phase),
                      .category = std::string(category::kPhase),
                      .track = observe::kPhaseTrack,
-                     .begin = lap_began_,
-                     .duration = now - lap_began_});
-  lap_began_ = now;
+                     .begin = phase_began_,
+                     .duration = now - phase_began_});
+  phase_began_ = now;
 }
 
 void Profile::start() {
@@ -151,7 +151,7 @@ void Profile::start() {
   attempt("collectives", [&] {
     for (plugins::Communicator* group : session_.groups()) group->keep_flights();
   });
-  steps_began_ = lap_began_ = clock_nanoseconds();
+  steps_began_ = phase_began_ = clock_nanoseconds();
 }
 
 void Profile::start_operations() {

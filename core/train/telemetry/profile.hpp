@@ -39,7 +39,7 @@ class Profile {
   void before_step(uint64_t step);
   void after_step(uint64_t step);
   // The time since the last call was this phase of a step.
-  void lap(std::string_view phase);
+  void add_time(std::string_view phase);
   // Whether finish() is due.
   bool is_over() const { return recording_ && steps_done_ > 0 && last_done_ == steps_.last; }
   bool is_recording() const { return recording_; }
@@ -73,8 +73,8 @@ class Profile {
   const plugins::Plugin* profiler_ = nullptr;  // whose profiler runs
   std::vector<observe::TraceEvent> events_;
   std::vector<std::string> problems_;
-  int64_t began_ = 0, steps_began_ = 0, step_began_ = 0, lap_began_ = 0;  // nanoseconds since 1970
-  int64_t seconds_ = 0;                                                   // nanoseconds, of the steps so far
+  int64_t began_ = 0, steps_began_ = 0, step_began_ = 0, phase_began_ = 0;  // nanoseconds since 1970
+  int64_t seconds_ = 0;  // nanoseconds, of the steps so far
   uint64_t steps_done_ = 0, last_done_ = 0;
 };
 
