@@ -30,6 +30,14 @@ std::vector<OptimizerRule> rules(const std::string& name) {
   return {{name, 0, {{"momentum", 0.9}, {"nesterov", 0}, {"weight_decay", 0.1}}}};
 }
 
+// Of a run on the CPU.
+const Context& context() {
+  static const pl_run_info info = sized<pl_run_info>();
+  globals().host.run_info = [](const pl_context*) { return &info; };
+  static const Context context(nullptr);
+  return context;
+}
+
 struct Arena {
   std::shared_ptr<const Layout> layout = std::make_shared<const Layout>(kParameters);
   at::Tensor values = at::zeros({layout->length()});
@@ -52,7 +60,7 @@ struct Arena {
 TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
   for (const char* kind : {"adamw", "sgd"}) {
     Arena whole;
-    const auto reference = std::make_unique<Optimizer>(rules(kind), whole.layout, whole.values, 0);
+    const auto reference = std::make_unique<Optimizer>(context(), rules(kind), whole.layout, whole.values, 0);
     const GradientScale scale{.divisor = at::scalar_tensor(1.7f, at::kFloat), .found_inf = {}};
     for (uint64_t step = 0; step < 5; ++step) {
       reference->advance(scale);
@@ -62,10 +70,10 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
     const int64_t end = whole.layout->length();
     for (const int64_t cut : {kChunk, 2 * kChunk, 3 * kChunk, end - kChunk}) {
       Arena arena;
-      const auto left =
-          std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, 0, cut), 0);
-      const auto right =
-          std::make_unique<Optimizer>(rules(kind), arena.layout, arena.values.narrow(0, cut, end - cut), cut);
+      const auto left = std::make_unique<Optimizer>(context(), rules(kind), arena.layout,
+                                                    arena.values.narrow(0, 0, cut), 0);
+      const auto right = std::make_unique<Optimizer>(context(), rules(kind), arena.layout,
+                                                     arena.values.narrow(0, cut, end - cut), cut);
       for (uint64_t step = 0; step < 5; ++step) {
         at::Tensor flat = at::zeros({end});
         for (const GradientRun& run : arena.gradients(step)) {

@@ -14,8 +14,9 @@
 
 namespace pipeline::strategies {
 
-Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
-                     at::Tensor master, int64_t begin, at::Device device, bool state_on_host)
+Optimizer::Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
+                     std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin,
+                     at::Device device, bool state_on_host)
     : layout_(std::move(layout)),
       master_(std::move(master)),
       begin_(begin),
@@ -24,7 +25,7 @@ Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<co
   if (rules.empty()) fail("there is no optimizer");
   for (OptimizerRule rule : rules) {
     average_ = MovingAverage::take(rule);
-    rules_.push_back(make_rule(rule));
+    rules_.emplace_back(context, std::move(rule));
   }
   make_segments(state_on_host);
 }
@@ -34,7 +35,7 @@ void Optimizer::make_segments(bool on_host) {
   const int64_t end = begin_ + master_.numel();
   for (const Group& group : layout_->groups()) {
     if (group.end <= begin_ || group.begin >= end) continue;
-    std::vector<StateKind> kinds = rules_.at(group.optimizer)->kinds();
+    std::vector<StateKind> kinds = rule(group).kinds();
     if (!segments_.empty() && segments_.back().kinds == kinds) continue;
     const int64_t first = segments_.empty() ? begin_ : group.begin;
     if (!segments_.empty()) segments_.back().end = first;
@@ -134,7 +135,7 @@ const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
   return *std::prev(std::ranges::upper_bound(segments_, offset, {}, &Segment::begin));
 }
 
-Update::Place Optimizer::place_of(int64_t offset) const {
+UpdateRuns::Place Optimizer::place_of(int64_t offset) const {
   const Region& region =
       *std::ranges::partition_point(layout_->regions(), [&](const Region& r) { return r.end <= offset; });
   return {region.unit, offset - region.begin};
@@ -154,18 +155,15 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
 }
 
 template <class Apply>
-void Optimizer::with_update(const Group& group, const GradientRuns& runs, double learning_rate,
-                            const GradientScale& scale, const Apply& apply) {
-  const UpdateRule& rule = *rules_.at(group.optimizer);
-  Update update{.weights = {},
-                .gradients = {},
-                .state = {},
-                .learning_rate = learning_rate * group.lr_multiplier,
-                .step_count = step_count_,
-                .scale = scale,
-                .places = {}};
-  const size_t kinds = rule.kinds().size();
-  update.state.resize(kinds);
+void Optimizer::with_runs(const Group& group, const GradientRuns& runs, double learning_rate,
+                          const GradientScale& scale, const Apply& apply) {
+  UpdateRuns update{.gradients = {},
+                    .weights = {},
+                    .state = std::vector<std::vector<Kept>>(rule(group).kinds().size()),
+                    .learning_rate = learning_rate * group.lr_multiplier,
+                    .step_count = step_count_,
+                    .scale = scale,
+                    .places = {}};
   std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
     at::Tensor here = home.defined() ? home.to(device_, /*non_blocking=*/true) : home;
@@ -178,11 +176,11 @@ void Optimizer::with_update(const Group& group, const GradientRuns& runs, double
     update.weights.push_back(on_device(views.weights));
     update.gradients.push_back(run.gradient);
     update.places.push_back(views.place);
-    for (size_t i = 0; i < kinds; ++i)
+    for (size_t i = 0; i < update.state.size(); ++i)
       update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
   }
   if (update.weights.empty()) return;
-  apply(rule, update);
+  apply(std::move(update));
   for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
 }
 
@@ -226,27 +224,22 @@ GradientScale Optimizer::limit(const GradientRuns& runs, GradientScale scale) {
 
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
-  with_update(group, runs, learning_rate, limit(runs, scale),
-              [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
+  const UpdateRule& rule = this->rule(group);
+  GradientScale left = scale;
+  if (rule.is_of_matrices())
+    left.divisor.reset();  // directions() has heeded it
+  else
+    left = limit(runs, scale);
+  with_runs(group, runs, learning_rate, left, [&](const UpdateRuns& update) { rule.update(update); });
   add_to_average(runs);
 }
 
-std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
-                                              const GradientScale& scale) {
-  std::vector<at::Tensor> all;
-  with_update(group, runs, 0, limit(runs, scale), [&](const UpdateRule& rule, const Update& update) {
-    all = rule.of_tensors()->directions(update);
+GradientRuns Optimizer::directions(const Group& group, GradientRuns runs, const GradientScale& scale) {
+  with_runs(group, runs, 0, limit(runs, scale), [&](UpdateRuns update) {
+    const std::vector<at::Tensor> all = rule(group).directions(std::move(update));
+    for (size_t i = 0; i < all.size(); ++i) runs[i].gradient = all[i];
   });
-  return all;
-}
-
-void Optimizer::update(const Group& group, const GradientRuns& runs,
-                       const std::vector<at::Tensor>& transformed, double learning_rate,
-                       const GradientScale& scale) {
-  with_update(group, runs, learning_rate, scale, [&](const UpdateRule& rule, const Update& update) {
-    rule.of_tensors()->move(update, transformed);
-  });
-  add_to_average(runs);
+  return runs;
 }
 
 }  // namespace pipeline::strategies

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,14 +22,15 @@ namespace pipeline::strategies {
 // The update rules over (a shard of) the flat arena, in float32, and their state.
 class Optimizer {
  public:
-  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. They and the
-  // state may be in pinned host memory, from which they are copied to `device`, where gradients are, and back
-  // for each update. Throws Error for invalid options.
-  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
-            int64_t begin, at::Device device, bool state_on_host);
-  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
-            const at::Tensor& master, int64_t begin)
-      : Optimizer(rules, std::move(layout), master, begin, master.device(), false) {}
+  // `rules`: by Group::optimizer. `context`: of the strategy. `master`: the weights of the arena from element
+  // `begin` on. They and the state may be in pinned host memory, from which they are copied to `device`,
+  // where gradients are, and back for each update. Throws Error for invalid options.
+  Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
+            std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin, at::Device device,
+            bool state_on_host);
+  Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
+            std::shared_ptr<const Layout> layout, const at::Tensor& master, int64_t begin)
+      : Optimizer(context, rules, std::move(layout), master, begin, master.device(), false) {}
 
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;
@@ -45,18 +47,14 @@ class Optimizer {
 
   // Once per step, before update().
   void advance(const GradientScale& scale);
-  // For update rules of elements. The runs belong to groups that are updated as `group` is, and lie within
-  // the master weights.
+  // The runs belong to groups that are updated as `group` is, lie within the master weights and do not
+  // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
-  // For rules of tensors, in two parts: what is to be transformed of each run; and what has become of it.
-  std::vector<at::Tensor> directions(const Group& group, const GradientRuns& runs,
-                                     const GradientScale& scale);
-  void update(const Group& group, const GradientRuns& runs, const std::vector<at::Tensor>& transformed,
-              double learning_rate, const GradientScale& scale);
+  // For a rule of matrices: the same runs, of what it is to transform.
+  GradientRuns directions(const Group& group, GradientRuns runs, const GradientScale& scale);
   // The master weights and their moving average, if there is one that an update has begun, change places.
   void swap_average();
-  // Null for a rule of elements.
-  const TensorRule* tensor_rule(const Group& group) const { return rules_.at(group.optimizer)->of_tensors(); }
+  const UpdateRule& rule(const Group& group) const { return rules_.at(group.optimizer); }
 
  private:
   // Elements whose rules have state of the same kinds.
@@ -71,21 +69,21 @@ class Optimizer {
   struct Views {
     at::Tensor weights;
     std::vector<Kept> state;  // where it is kept, by kind
-    Update::Place place;
+    UpdateRuns::Place place;
   };
 
   void make_segments(bool on_host);
   const Segment& segment_of(int64_t offset) const;
-  Update::Place place_of(int64_t offset) const;
+  UpdateRuns::Place place_of(int64_t offset) const;
   static GradientScale limit(const GradientRuns& runs, GradientScale scale);
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
   template <class Apply>
-  void with_update(const Group& group, const GradientRuns& runs, double learning_rate,
-                   const GradientScale& scale, const Apply& apply);
+  void with_runs(const Group& group, const GradientRuns& runs, double learning_rate,
+                 const GradientScale& scale, const Apply& apply);
 
   std::shared_ptr<const Layout> layout_;
-  std::vector<std::unique_ptr<UpdateRule>> rules_;
+  std::deque<UpdateRule> rules_;
   std::optional<MovingAverage> average_;  // of all weights
   at::Tensor share_;                      // what it moves by in this step
   at::Tensor master_;

@@ -30,7 +30,7 @@ class Shard {
     bool state_on_host;    // pinned, and copied to the device to be updated
     bool weights_on_host;  // those as well, and to be used; without an arena
   };
-  Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
+  Shard(const Context& context, std::shared_ptr<const Layout> layout, const Partition& partition,
         const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
         const Options& options);
 
@@ -48,7 +48,7 @@ class Shard {
   // Once per step, before update().
   void advance(const GradientScale& scale);
   bool has_tensor_rule(const Group& group) const {
-    return parts_.front().optimizer->tensor_rule(group) != nullptr;
+    return parts_.front().optimizer->rule(group).is_of_matrices();
   }
   // By rules of tensors, of all buckets, and before update(), which leaves these out. [collective]
   void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);

@@ -33,7 +33,7 @@ Sharded::Sharded(Setup setup)
       values_(is_training() && config().zero_stage == 3
                   ? nullptr
                   : std::make_unique<Values>(layout_, partition_, peers_, dtype())),
-      shard_(layout_, partition_, parameters(), optimizers(),
+      shard_(context(), layout_, partition_, parameters(), optimizers(),
              {.dtype = dtype(),
               .device = device_,
               .arena = values_ ? &values_->arena() : nullptr,

@@ -108,8 +108,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   for_owned([](const at::Tensor& place, const at::Tensor& came) { place.copy_(came); });
   for (auto& [index, tensor] : owned) {
     const Slot& slot = layout_->slots()[index];
-    at::Tensor whole = tensor.narrow(0, 0, slot.count);
-    whole.copy_(f(slot, whole.view(slot.shape)).view({-1}));
+    f(slot, tensor.narrow(0, 0, slot.count).view(slot.shape));
   }
   for_owned([](const at::Tensor& place, const at::Tensor& goes) { goes.copy_(place); });
 

@@ -7,6 +7,8 @@
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/where.h>
 
+#include "plugins/strategies/common/rules/built_in.hpp"
+
 namespace pipeline::strategies {
 
 std::optional<MovingAverage> MovingAverage::take(OptimizerRule& rule) {

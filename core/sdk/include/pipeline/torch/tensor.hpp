@@ -8,7 +8,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include <optional>
 #include <span>
+#include <vector>
 
 PIPELINE_SDK_BEGIN
 
@@ -58,6 +60,18 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .options(at::TensorOptions().dtype(to_torch(view.dtype)).device(device))
       .target_device(device)
       .make_tensor();
+}
+
+inline std::vector<at::Tensor> to_torch(std::span<const pl_tensor> views) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(views.size());
+  for (const pl_tensor& view : views) tensors.push_back(to_torch(view));
+  return tensors;
+}
+
+// None of null.
+inline std::optional<at::Tensor> to_torch(const pl_tensor* view) {
+  return view == nullptr ? std::nullopt : std::optional(to_torch(*view));
 }
 
 // Returns `count` elements of a buffer, from `begin` on. Does not ask the driver where they are: an empty
