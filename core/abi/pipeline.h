@@ -809,8 +809,8 @@ typedef struct pl_update_args {
   const pl_tensor* found_inf;
 } pl_update_args;
 
-/* `update` and `directions` heed divisor and found_inf, without a pass of their own over the gradients. For
- * other rules the strategy does both. */
+/* `update` and `directions` heed divisor and found_inf, which can save passes over gradients, weights and
+ * state. For other rules the strategy does both. Behind `transform` there is no divisor. */
 #define PL_OPTIMIZER_TAKES_SCALE 1u
 
 typedef struct pl_optimizer_info {

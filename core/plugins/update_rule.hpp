@@ -12,7 +12,7 @@ namespace pipeline::plugins {
 // have it. [main]
 class UpdateRule {
  public:
-  // Throws Error, also where its state has names that it must not have.
+  // Throws Error, also where its state has names that it must not have, or its flags are unknown.
   UpdateRule(const Plugin& plugin, const pl_context& context, const pl_config* config);
   ~UpdateRule();
   UpdateRule(const UpdateRule&) = delete;
@@ -29,7 +29,7 @@ class UpdateRule {
   }
 
  private:
-  void check_state() const;
+  void check_info() const;
   template <class Call>
   static pl_error* forward(pl_update_rule* handle, const char* slot, const Call& call) noexcept;
 

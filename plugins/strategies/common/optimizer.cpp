@@ -154,9 +154,8 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   return found->second;
 }
 
-template <class Apply>
-void Optimizer::with_runs(const Group& group, const GradientRuns& runs, double learning_rate,
-                          const GradientScale& scale, const Apply& apply) {
+GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+                             const GradientScale& scale) {
   UpdateRuns update{.gradients = {},
                     .weights = {},
                     .state = std::vector<std::vector<Kept>>(rule(group).kinds().size()),
@@ -170,8 +169,8 @@ void Optimizer::with_runs(const Group& group, const GradientRuns& runs, double l
     if (!home.is_same(here)) away.emplace_back(home, here);
     return here;
   };
+  std::erase_if(runs, [](const GradientRun& run) { return run.gradient.numel() == 0; });
   for (const GradientRun& run : runs) {
-    if (run.gradient.numel() == 0) continue;
     const Views& views = views_of(run);
     update.weights.push_back(on_device(views.weights));
     update.gradients.push_back(run.gradient);
@@ -179,9 +178,11 @@ void Optimizer::with_runs(const Group& group, const GradientRuns& runs, double l
     for (size_t i = 0; i < update.state.size(); ++i)
       update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
   }
-  if (update.weights.empty()) return;
-  apply(std::move(update));
+  if (runs.empty()) return runs;
+  (rule(group).*slot)(update);
   for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].gradient = std::move(update.gradients[i]);
+  return runs;
 }
 
 void Optimizer::add_to_average(const GradientRuns& runs) {
@@ -224,22 +225,15 @@ GradientScale Optimizer::limit(const GradientRuns& runs, GradientScale scale) {
 
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
-  const UpdateRule& rule = this->rule(group);
-  GradientScale left = scale;
-  if (rule.is_of_matrices())
-    left.divisor.reset();  // directions() has heeded it
-  else
-    left = limit(runs, scale);
-  with_runs(group, runs, learning_rate, left, [&](const UpdateRuns& update) { rule.update(update); });
+  // What is transformed was scaled and limited before.
+  const bool is_raw = !rule(group).is_of_matrices();
+  call(&UpdateRule::update, group, runs, learning_rate,
+       is_raw ? limit(runs, scale) : GradientScale{.divisor = {}, .found_inf = scale.found_inf});
   add_to_average(runs);
 }
 
-GradientRuns Optimizer::directions(const Group& group, GradientRuns runs, const GradientScale& scale) {
-  with_runs(group, runs, 0, limit(runs, scale), [&](UpdateRuns update) {
-    const std::vector<at::Tensor> all = rule(group).directions(std::move(update));
-    for (size_t i = 0; i < all.size(); ++i) runs[i].gradient = all[i];
-  });
-  return runs;
+GradientRuns Optimizer::directions(const Group& group, const GradientRuns& runs, const GradientScale& scale) {
+  return call(&UpdateRule::directions, group, runs, 0, limit(runs, scale));
 }
 
 }  // namespace pipeline::strategies

@@ -51,7 +51,7 @@ class Optimizer {
   // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
   // For a rule of matrices: the same runs, of what it is to transform.
-  GradientRuns directions(const Group& group, GradientRuns runs, const GradientScale& scale);
+  GradientRuns directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
   // The master weights and their moving average, if there is one that an update has begun, change places.
   void swap_average();
   const UpdateRule& rule(const Group& group) const { return rules_.at(group.optimizer); }
@@ -78,9 +78,10 @@ class Optimizer {
   static GradientScale limit(const GradientRuns& runs, GradientScale scale);
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
-  template <class Apply>
-  void with_runs(const Group& group, const GradientRuns& runs, double learning_rate,
-                 const GradientScale& scale, const Apply& apply);
+  using Slot = void (UpdateRule::*)(UpdateRuns&) const;
+  // Returns the runs with what the rule has left in place of gradients.
+  GradientRuns call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+                    const GradientScale& scale);
 
   std::shared_ptr<const Layout> layout_;
   std::deque<UpdateRule> rules_;

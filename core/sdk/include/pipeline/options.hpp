@@ -234,13 +234,4 @@ T read_config(const pl_config* config, uint32_t purpose = PL_PURPOSE_TRAIN) {
   return result;
 }
 
-template <class T>
-T read_config(const Numbers& numbers) {
-  T result;
-  Options reader(numbers);
-  result.describe(reader);
-  if constexpr (ValidatesOptions<T>) result.validate(ConfigErrors(nullptr));
-  return result;
-}
-
 PIPELINE_SDK_END

@@ -32,10 +32,10 @@ class AdamW : public pipeline::Optimizer<AdamWConfig> {
   void update(const Update& u) override {
     // Kernels that take a list of step counts take one scalar many times.
     const std::vector<at::Tensor> steps(u.runs(), to_torch(u.updates()));
-    at::_fused_adamw_(to_torch(u.weights()), to_torch(u.gradients()), to_torch(u.state(0)),
-                      to_torch(u.state(1)), {}, steps, u.learning_rate(), config().beta1, config().beta2,
-                      u.weight_decay(), config().epsilon, /*amsgrad=*/false, /*maximize=*/false,
-                      to_torch(u.divisor()), to_torch(u.found_inf()));
+    at::_fused_adamw_(tensors(u.weights()), tensors(u.gradients()), tensors(u.state(0)), tensors(u.state(1)),
+                      {}, steps, u.learning_rate(), config().beta1, config().beta2, u.weight_decay(),
+                      config().epsilon, /*amsgrad=*/false, /*maximize=*/false, to_torch(u.divisor()),
+                      to_torch(u.found_inf()));
   }
 };
 

@@ -24,12 +24,20 @@ constexpr BuiltIn built_in(std::string_view name) {
             for (const pl_option& option : schema_of<typename T::Config>()) names.push_back(view(option.key));
             names.push_back("weight_decay");
             rule.require_options(names);
-            return OptimizerTable<T>::make({context, read_config<typename T::Config>(rule.options)});
+            typename T::Config config;
+            Options reader(rule.options);
+            config.describe(reader);
+            config.validate(ConfigErrors(nullptr));
+            return OptimizerTable<T>::make({context, config});
           }};
 }
 
 // Each in its own file.
 extern const BuiltIn kAdamW, kMuon, kSgd;
+
+// The tensors of the runs that a rule of this library is called with, for kernels that take them all.
+// to_torch() would make new ones, with two allocations for each parameter in each step.
+at::TensorList tensors(std::span<const pl_tensor> runs);
 
 // Throws unless option `what`, whose value this is, is as expected: "above 0".
 inline void require_option(bool holds, const char* what, double value, const char* expected) {

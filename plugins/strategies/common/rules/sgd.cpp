@@ -34,8 +34,8 @@ class Sgd : public pipeline::Optimizer<SgdConfig> {
   }
 
   void update(const Update& u) override {
-    const auto momentum = config().momentum == 0 ? std::vector<at::Tensor>() : to_torch(u.state(0));
-    at::_fused_sgd_(to_torch(u.weights()), to_torch(u.gradients()), momentum, u.weight_decay(),
+    at::_fused_sgd_(tensors(u.weights()), tensors(u.gradients()),
+                    config().momentum == 0 ? at::TensorList() : tensors(u.state(0)), u.weight_decay(),
                     config().momentum, u.learning_rate(), /*dampening=*/0, config().nesterov,
                     /*maximize=*/false, /*is_first_step=*/false, to_torch(u.divisor()),
                     to_torch(u.found_inf()));

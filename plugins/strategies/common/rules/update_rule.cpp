@@ -83,11 +83,10 @@ UpdateRule::UpdateRule(const Context& context, OptimizerRule options) {
   }
 }
 
-std::vector<at::Tensor> UpdateRule::directions(UpdateRuns runs) const {
+void UpdateRule::directions(UpdateRuns& runs) const {
   if (!takes_scale_)
     for (at::Tensor& gradient : runs.gradients) gradient = unscaled(gradient, runs.scale);
   call(api_.directions, runs);
-  return std::move(runs.gradients);
 }
 
 void UpdateRule::transform(const at::Tensor& matrix) const {
@@ -135,17 +134,17 @@ void UpdateRule::call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64
   // Where only the device knows that the step is to be skipped, a rule need not know of it.
   const bool may_skip = !takes_scale_ && runs.scale.found_inf;
   const int64_t over = own_ || !values[0].is_cpu() ? 0 : length % kVectors;
-  Tensors given = values;
+  Tensors handed = values;
   for (size_t i = 0; i < values.size(); ++i) {
     if (over > 0)
-      given[i] = at::constant_pad_nd(values[i], {0, kVectors - over});
+      handed[i] = at::constant_pad_nd(values[i], {0, kVectors - over});
     else if (may_skip && i > 0)
-      given[i] = values[i].clone();
+      handed[i] = values[i].clone();
   }
-  call_table(slot, given, 1, runs);
+  call_table(slot, handed, 1, runs);
   for (size_t i = 0; i < values.size(); ++i) {
-    if (given[i].is_same(values[i])) continue;
-    const at::Tensor changed = given[i].narrow(0, 0, length);
+    if (handed[i].is_same(values[i])) continue;
+    const at::Tensor changed = handed[i].narrow(0, 0, length);
     values[i].copy_(may_skip ? at::where(runs.scale.found_inf->gt(0), values[i], changed) : changed);
   }
   if (!is_narrow_) return;
@@ -156,11 +155,26 @@ void UpdateRule::call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64
     narrow_to(kinds_[i].form, values[i + 2], i == 0 ? random : random.bitwise_right_shift(16), kept[i]);
 }
 
+namespace {
+
+// What call_table() has made views of.
+thread_local struct {
+  const pl_tensor* views;
+  const at::Tensor* tensors;
+} given;
+
+}  // namespace
+
+at::TensorList tensors(std::span<const pl_tensor> runs) {
+  return {given.tensors + (runs.data() - given.views), runs.size()};
+}
+
 // `values`: the gradients of `count` runs, their weights, and their state kind by kind.
 void UpdateRule::call_table(Slot slot, const Tensors& values, size_t count, const UpdateRuns& runs) const {
   std::vector<pl_tensor> views;
   views.reserve(values.size());
   for (const at::Tensor& tensor : values) views.push_back(to_pl(tensor));
+  given = {views.data(), values.data()};
   const pl_tensor updates = to_pl(runs.step_count);
   const auto passed = [&](const std::optional<at::Tensor>& scalar) {
     return takes_scale_ && scalar ? std::optional(to_pl(*scalar)) : std::nullopt;

@@ -50,9 +50,9 @@ class UpdateRule {
 
   // Changes weights and state in place. Of a rule of matrices the gradients are the transformed directions,
   // and no longer scaled.
-  void update(const UpdateRuns& runs) const { call(api_.update, runs); }
-  // Moves the state; returns what transform() is to see, run by run.
-  std::vector<at::Tensor> directions(UpdateRuns runs) const;
+  void update(UpdateRuns& runs) const { call(api_.update, runs); }
+  // Moves the state; what transform() is to see takes the gradients' place.
+  void directions(UpdateRuns& runs) const;
   // In place; in the parameter's shape and contiguous.
   void transform(const at::Tensor& matrix) const;
 

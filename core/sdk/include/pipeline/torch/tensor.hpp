@@ -10,7 +10,6 @@
 
 #include <optional>
 #include <span>
-#include <vector>
 
 PIPELINE_SDK_BEGIN
 
@@ -60,13 +59,6 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .options(at::TensorOptions().dtype(to_torch(view.dtype)).device(device))
       .target_device(device)
       .make_tensor();
-}
-
-inline std::vector<at::Tensor> to_torch(std::span<const pl_tensor> views) {
-  std::vector<at::Tensor> tensors;
-  tensors.reserve(views.size());
-  for (const pl_tensor& view : views) tensors.push_back(to_torch(view));
-  return tensors;
 }
 
 // None of null.
