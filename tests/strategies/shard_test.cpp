@@ -63,7 +63,8 @@ struct Arena {
 TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
   for (const char* kind : {"adamw", "sgd"}) {
     Arena whole;
-    const auto reference = std::make_unique<Optimizer>(context(), rules(kind), whole.layout, whole.values, 0);
+    const auto reference =
+        std::make_unique<Optimizer>(context(), rules(kind), whole.layout, whole.values, 0, at::kCPU);
     const GradientScale scale{.divisor = at::scalar_tensor(1.7f, at::kFloat), .found_inf = {}};
     for (uint64_t step = 0; step < 5; ++step) {
       reference->advance(scale);
@@ -74,9 +75,9 @@ TEST(Shard, UpdatesAreTheSameToTheBitWhereverTheArenaIsCut) {
     for (const int64_t cut : {kChunk, 2 * kChunk, 3 * kChunk, end - kChunk}) {
       Arena arena;
       const auto left = std::make_unique<Optimizer>(context(), rules(kind), arena.layout,
-                                                    arena.values.narrow(0, 0, cut), 0);
+                                                    arena.values.narrow(0, 0, cut), 0, at::kCPU);
       const auto right = std::make_unique<Optimizer>(context(), rules(kind), arena.layout,
-                                                     arena.values.narrow(0, cut, end - cut), cut);
+                                                     arena.values.narrow(0, cut, end - cut), cut, at::kCPU);
       for (uint64_t step = 0; step < 5; ++step) {
         at::Tensor flat = at::zeros({end});
         for (const GradientRun& run : arena.gradients(step)) {
@@ -124,7 +125,7 @@ std::vector<at::Tensor> moved_by_plugin(const std::vector<GradientScale>& scales
   const auto* api = static_cast<const pl_optimizer_api*>(OptimizerTable<Mover<kTakes>>::api());
   pl_update_rule* rule = OptimizerTable<Mover<kTakes>>::make({context(), NoConfig()});
   Optimizer optimizer(context(), {{"mover", 0, {{"weight_decay", 0.1}}, api, rule}}, arena.layout,
-                      arena.values, 0);
+                      arena.values, 0, at::kCPU);
   for (size_t step = 0; step < scales.size(); ++step) {
     GradientRuns runs = arena.gradients(step);
     if (scales[step].found_inf && scales[step].found_inf->item<float>() != 0)

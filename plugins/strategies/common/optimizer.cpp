@@ -156,13 +156,9 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
 
 GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
                              const GradientScale& scale) {
-  UpdateRuns update{.gradients = {},
-                    .weights = {},
-                    .state = std::vector<std::vector<Kept>>(rule(group).kinds().size()),
-                    .learning_rate = learning_rate * group.lr_multiplier,
-                    .step_count = step_count_,
-                    .scale = scale,
-                    .places = {}};
+  UpdateRuns update{
+      .learning_rate = learning_rate * group.lr_multiplier, .step_count = step_count_, .scale = scale};
+  update.state.resize(rule(group).kinds().size());
   std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
     at::Tensor here = home.defined() ? home.to(device_, /*non_blocking=*/true) : home;

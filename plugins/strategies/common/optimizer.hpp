@@ -27,10 +27,7 @@ class Optimizer {
   // where gradients are, and back for each update. Throws Error for invalid options.
   Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
             std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin, at::Device device,
-            bool state_on_host);
-  Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
-            std::shared_ptr<const Layout> layout, const at::Tensor& master, int64_t begin)
-      : Optimizer(context, rules, std::move(layout), master, begin, master.device(), false) {}
+            bool state_on_host = false);
 
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;

@@ -20,7 +20,7 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   apply_run_settings(context);
   master_ = values_.part(0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
-  optimizer_ = std::make_unique<Optimizer>(context, optimizers, layout_, master_, 0);
+  optimizer_ = std::make_unique<Optimizer>(context, optimizers, layout_, master_, 0, device_);
   for (size_t i = 0; i < parameters.size(); ++i) {
     views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()), parameters[i].shape,
                         context.run().device);

@@ -29,8 +29,7 @@ constexpr int64_t kOfAThread = 1 << 15;  // at::internal::GRAIN_SIZE: a part is 
 int64_t next_piece(int64_t left, bool on_cpu) {
   if (!on_cpu) return left;
   const int64_t for_all = kOfAThread * at::get_num_threads();
-  if (left >= for_all) return for_all;
-  return std::min(left, kOfAThread);
+  return left >= for_all ? for_all : std::min(left, kOfAThread);
 }
 
 // Weights at once whose state is widened: what is computed with them fits a core's cache; a device wants
@@ -58,7 +57,6 @@ UpdateRule::UpdateRule(const Context& context, OptimizerRule options) {
   if (options.api != nullptr) {
     options.require_options({"weight_decay"});
     api_ = receive(options.api), rule_ = options.rule;
-    weight_decay_ = options.option("weight_decay");
   } else {
     const BuiltIn& built_in = built_in_named(options.name);
     const auto narrow = options.options.find("state_bits");
@@ -69,18 +67,16 @@ UpdateRule::UpdateRule(const Context& context, OptimizerRule options) {
     api_ = *static_cast<const pl_optimizer_api*>(built_in.api());
     own_ = {built_in.make(context, options), api_.destroy};
     rule_ = own_.get();
-    weight_decay_ = options.option("weight_decay");
-    require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
-    require_option(bits == 32 || bits == 16 || bits == 8, "state_bits", bits, "32, 16 or 8");
   }
+  weight_decay_ = options.option("weight_decay");
+  require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
+  require_option(bits == 32 || bits == 16 || bits == 8, "state_bits", bits, "32, 16 or 8");
   auto info = sized<pl_optimizer_info>();
   check(api_.info(rule_, &info));
   takes_scale_ = (info.flags & PL_OPTIMIZER_TAKES_SCALE) != 0;
   is_narrow_ = bits != 32;
-  for (uint64_t i = 0; i < info.state_count; ++i) {
-    const std::string_view kind = view(info.state[i]);
-    kinds_.push_back({std::string(kind), form_of(kind, bits)});
-  }
+  for (uint64_t i = 0; i < info.state_count; ++i)
+    kinds_.push_back({std::string(view(info.state[i])), form_of(view(info.state[i]), bits)});
 }
 
 void UpdateRule::directions(UpdateRuns& runs) const {
