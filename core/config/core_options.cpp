@@ -73,7 +73,7 @@ void OptionReader::read(std::string_view key, CountOrAuto& value) const {
 std::span<const pl_option> core_options() {
   static const std::vector<pl_option> options = [] {
     std::vector<pl_option> rows;
-    CoreOptions{OptionReader(rows)};
+    [[maybe_unused]] const CoreOptions every_row{OptionReader(rows)};
     return rows;
   }();
   return options;
