@@ -36,7 +36,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
                           .name = to_pl(rule.name),
                           .options = options[i].data(),
                           .option_count = options[i].size(),
-                          .api = rule.rule ? &UpdateRule::forwarding_table() : nullptr,
+                          .api = rule.rule ? &rule.rule->forwarding_table() : nullptr,
                           .rule = rule.rule ? rule.rule->handle() : nullptr});
   }
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());

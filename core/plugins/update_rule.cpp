@@ -58,8 +58,8 @@ pl_error* UpdateRule::forward(pl_update_rule* handle, const char* slot, const Ca
   return guard([&] { rule.call_.main(slot, [&] { return call(rule.api_, rule.self_); }); });
 }
 
-const pl_optimizer_api& UpdateRule::forwarding_table() {
-  static const pl_optimizer_api table = [] {
+const pl_optimizer_api& UpdateRule::forwarding_table() const {
+  static const pl_optimizer_api for_matrices = [] {
     auto t = sized<pl_optimizer_api>();
     t.create = [](const pl_host*, const pl_context*, const pl_config*, pl_update_rule**) {
       return make_error(PL_ERROR_UNSUPPORTED, "update rules are created by the host alone");
@@ -81,7 +81,13 @@ const pl_optimizer_api& UpdateRule::forwarding_table() {
     };
     return t;
   }();
-  return table;
+  static const pl_optimizer_api for_elements = [] {
+    pl_optimizer_api t = for_matrices;
+    t.directions = nullptr;
+    t.transform = nullptr;
+    return t;
+  }();
+  return is_for_matrices() ? for_matrices : for_elements;
 }
 
 }  // namespace pipeline::plugins

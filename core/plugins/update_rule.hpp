@@ -7,7 +7,7 @@
 
 namespace pipeline::plugins {
 
-// An update rule of an optimizer plugin. Strategies call it through one forwarding table, which checks thread
+// An update rule of an optimizer plugin. Strategies call it through a forwarding table, which checks thread
 // tags and names the plugin in errors. `context` and `config` must outlive it, and it the strategies that
 // have it. [main]
 class UpdateRule {
@@ -22,8 +22,8 @@ class UpdateRule {
   // It sees matrices whole, and is for those of hidden layers alone.
   bool is_for_matrices() const { return api_.transform != nullptr; }
 
-  // As strategies get it.
-  static const pl_optimizer_api& forwarding_table();
+  // As strategies get it: with the optional slots of the plugin.
+  const pl_optimizer_api& forwarding_table() const;
   pl_update_rule* handle() const {
     return reinterpret_cast<pl_update_rule*>(const_cast<UpdateRule*>(this));  // back in forwarding_table()
   }

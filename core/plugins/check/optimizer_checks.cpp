@@ -19,10 +19,10 @@ constexpr int64_t kRunUnit = 64;    // strategies cut the weights at its multipl
 // A rule over kElements elements, at the start of its state.
 class RuleBench {
  public:
-  explicit RuleBench(const CheckArgs& args) : subject_(args), api_(UpdateRule::forwarding_table()) {
+  explicit RuleBench(const CheckArgs& args) : subject_(args) {
     rule_ = std::make_unique<UpdateRule>(subject_.plugin(), subject_.context(), subject_.config());
     auto info = sized<pl_optimizer_info>();
-    check(api_.info(rule_->handle(), &info));
+    check(rule_->forwarding_table().info(rule_->handle(), &info));
     takes_scale_ = (info.flags & PL_OPTIMIZER_TAKES_SCALE) != 0;
     for (int64_t i = 0; i < kElements; ++i) weights_.push_back(std::sin(0.7f * static_cast<float>(i)));
     state_.assign(info.state_count, std::vector<float>(kElements));
@@ -96,15 +96,14 @@ class RuleBench {
       return ends.back();
     }
     if (rule_->is_for_matrices()) {
-      check(api_.directions(rule_->handle(), &args));
+      check(rule_->forwarding_table().directions(rule_->handle(), &args));
       args.divisor = nullptr;
     }
-    check(api_.update(rule_->handle(), &args));
+    check(rule_->forwarding_table().update(rule_->handle(), &args));
     return ends.back();
   }
 
   Subject subject_;
-  const pl_optimizer_api& api_;
   std::unique_ptr<UpdateRule> rule_;
   std::vector<float> weights_;
   std::vector<std::vector<float>> state_;
@@ -173,7 +172,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
     view.dtype = {PL_DTYPE_FLOAT, 32, 1};
     view.ndim = 2;
     view.shape = shape;
-    check(UpdateRule::forwarding_table().transform(bench.rule().handle(), &view));
+    check(bench.rule().forwarding_table().transform(bench.rule().handle(), &view));
     return matrix;
   };
   const std::vector<float> once = transformed(values);
@@ -206,7 +205,7 @@ void refuses_new_options(pl_update_rule* rule, pl_error* (*slot)(pl_update_rule*
 void new_update_options_are_not_ignored(const CheckArgs& args) {
   RuleBench bench(args);
   bench.update(1, {{kElements}}, [&](const pl_update_args& good) {
-    const pl_optimizer_api& api = UpdateRule::forwarding_table();
+    const pl_optimizer_api& api = bench.rule().forwarding_table();
     refuses_new_options(bench.rule().handle(), api.update, good);
     if (bench.rule().is_for_matrices()) refuses_new_options(bench.rule().handle(), api.directions, good);
   });
