@@ -12,7 +12,6 @@
 #include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
 #include "files/text_file.hpp"
-#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::chat {
 
@@ -111,27 +110,21 @@ std::string ChatOptions::problem_of(const std::string& name) {
                          : problem + "; a template is auto, plain, simple, vicuna, chatml, llama3, or a file";
 }
 
-Corpus::Corpus(const ChatConfig& config, const Context& context, const tokenizer::TokenizerPtr& kept,
+Corpus::Corpus(const ChatConfig& config, const Context& context, common::TaskTokenizer& tokenizer,
                const std::function<void(const char* key, const std::string& problem)>& refuse)
-    : config_(config), context_(context), refuse_(refuse), tokenizer_(kept) {
+    : config_(config), context_(context), refuse_(refuse), tokenizer_(tokenizer) {
   const auto train_texts = [&] {
     open(Split::kTrain, nullptr);
     const Conversations& train = stores_[static_cast<size_t>(Split::kTrain)];
     if (train.size() == 0) refuse_("data.train", "is needed to train a tokenizer on");
     std::vector<const ConversationStore*> stores;
     for (const ConversationStore& store : train.stores()) stores.push_back(&store);
-    const messages::StoredTexts texts = messages::texts_of(std::move(stores));
-    return tokenizer::TrainingTexts{
-        .key = files::hash128(texts.fingerprint + " " + std::to_string(config_.tokenizer.vocab_size)).hex(),
-        .bytes = texts.conversations,
-        .what = concat(texts.conversations, " conversations"),
-        .each = texts.each};
+    return common::training_texts(messages::texts_of(std::move(stores)), config_.tokenizer.vocab_size,
+                                  "conversations");
   };
   files::with_data_errors([&] {
-    tokenizer_ =
-        tokenizer::tokenizer_of_task(kept, config_.tokenizer, train_texts, context_,
-                                     [&](const std::string& problem) { refuse_("tokenizer.path", problem); });
-    open_format(kept != nullptr);
+    tokenizer_.open(train_texts);
+    open_format();
     if (!config_.ask.prompt.empty() && context_.run().purpose == PL_PURPOSE_PREDICT) {
       asked_ = {.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config_.ask.prompt}}};
       if (!config_.ask.system.empty())
@@ -148,13 +141,11 @@ Corpus::Corpus(const ChatConfig& config, const Context& context, const tokenizer
                                        store(Split::kTrain).records(), store(Split::kVal).records()));
 }
 
-void Corpus::open_format(bool is_kept) {
-  if (!tokenizer_->has_eot())
-    fail_with(PL_ERROR_CONFIG,
-              "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
+void Corpus::open_format() {
+  tokenizer_.require_end_of_text("which an answer ends with");
   auto [source, file] = pipeline::chat::template_of(tokenizer_->files());
   // A model is used with the template that it learnt with, which came with its tokenizer.
-  const bool has_own = is_kept && !source.empty();
+  const bool has_own = tokenizer_.is_kept() && !source.empty();
   const bool is_gone =
       has_own && config_.chat.chat_template.ends_with(".jinja") && !fs::exists(config_.chat.chat_template);
   if (is_gone)
@@ -180,9 +171,10 @@ void Corpus::open_format(bool is_kept) {
       source.assign(std::istreambuf_iterator<char>(stream), {});
       file = wanted;
     }
-    tokenizer_ = pipeline::chat::with_template(tokenizer_, source);
+    tokenizer_.replace(pipeline::chat::with_template(tokenizer_.shared(), source));
   }
-  format_ = std::make_unique<const ChatFormat>(source, file, tokenizer_, *noon_of(config_.chat.date));
+  format_ =
+      std::make_unique<const ChatFormat>(source, file, tokenizer_.shared(), *noon_of(config_.chat.date));
   if (format_->tells_date())
     context_.info("chat       the template writes the date: it is told ", config_.chat.date,
                   ", task.chat.date");
@@ -226,7 +218,7 @@ void Corpus::open(Split split, const ChatFormat* format) const {
     stores.emplace_back(
         cache,
         source_of(sources::find_and_hash(named, cache, hooks), config_.data, answer_required, format,
-                  tokenizer_.get(), config_.chat.max_tokens, learn_named(config_.chat.learn)),
+                  &*tokenizer_, config_.chat.max_tokens, learn_named(config_.chat.learn)),
         hooks, wanted.part);
     // What training has said of its files is not said again.
     if (wanted.part.is_validation || format == nullptr) continue;
@@ -240,8 +232,6 @@ void Corpus::open(Split split, const ChatFormat* format) const {
   stores_[static_cast<size_t>(split)] =
       Conversations(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
 }
-
-void Corpus::carry(const tokenizer::Files& files) { tokenizer_ = tokenizer_->with(files); }
 
 Conversation Corpus::conversation(Split split, uint64_t id, uint64_t epoch) const {
   if (is_asked(split)) return asked_;

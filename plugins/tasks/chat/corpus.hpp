@@ -14,22 +14,19 @@
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/tasks/chat/config.hpp"
 #include "plugins/tasks/chat/sequence.hpp"
-#include "tokenizer/tokenizer.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::chat {
 
 class Corpus {
  public:
-  // Opens the stores in the run's cache folder, and makes those that are missing; to use a model, each when
-  // it is first asked for. Trains a tokenizer where there is neither `kept`, which came with the weights, nor
-  // one in the configuration. Says what it dropped from the files. refuse(key, problem) throws. [main]
-  Corpus(const ChatConfig& config, const Context& context, const tokenizer::TokenizerPtr& kept,
+  // Opens the tokenizer, which carries the template from then on, and the stores in the run's cache folder,
+  // and makes those that are missing; to use a model, each when it is first asked for. Says what it dropped
+  // from the files. refuse(key, problem) throws. `tokenizer` must outlive this. [main]
+  Corpus(const ChatConfig& config, const Context& context, common::TaskTokenizer& tokenizer,
          const std::function<void(const char* key, const std::string& problem)>& refuse);
 
-  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   const ChatFormat& format() const { return *format_; }
-  // From now on the tokenizer carries what a model's folder says beside its weights. [main]
-  void carry(const tokenizer::Files& files);
 
   uint64_t size(Split split) const { return is_asked(split) ? 1 : store(split).size(); }  // [main]
   size_t bytes(Split split, uint64_t id) const;                                   // about [any-thread]
@@ -39,7 +36,7 @@ class Corpus {
 
  private:
   void open(Split split, const ChatFormat* format) const;
-  void open_format(bool is_kept);
+  void open_format();
   bool is_asked(Split split) const { return split == Split::kTest && !asked_.turns.empty(); }
   using Conversations = sources::Mixed<messages::ConversationStore>;
   const Conversations& store(Split split) const;
@@ -47,7 +44,7 @@ class Corpus {
   const ChatConfig& config_;
   Context context_;
   std::function<void(const char* key, const std::string& problem)> refuse_;
-  tokenizer::TokenizerPtr tokenizer_;
+  common::TaskTokenizer& tokenizer_;
   std::unique_ptr<const ChatFormat> format_;
   mutable std::array<Conversations, 3> stores_;
   mutable std::array<bool, 3> is_open_{};

@@ -33,8 +33,8 @@ std::string one_line(std::string text) {
 std::vector<Chat::Answered> Chat::answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
   const GenerateOptions& wanted = config().generate;
   const ChatFormat& format = corpus_->format();
-  auto options =
-      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(split)), pass().compute);
+  auto options = wanted.decoding(tokenizer().ends(), context().seed("generate", static_cast<uint64_t>(split)),
+                                 pass().compute);
   options.on_step = [this] { context().throw_if_cancelled(); };
   std::vector<Answered> all;
   options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
@@ -145,7 +145,8 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
     fail_with(PL_ERROR_CONFIG,
               "the question is too long for task.chat.max_tokens = ", config().chat.max_tokens,
               " and an answer of ", wanted.max_tokens);
-  auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
+  auto options =
+      wanted.decoding(tokenizer().ends(), context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
   pipeline::chat::AnswerStream stream(corpus_->format(), [&](std::string_view text) { sink.text(text); });
   options.on_token = [&](int64_t token) {

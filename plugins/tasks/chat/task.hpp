@@ -8,15 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "hugging_face/token_ids.hpp"
-#include "language/language_model.hpp"
-#include "language/source_figures.hpp"
 #include "plugins/tasks/chat/config.hpp"
 #include "plugins/tasks/chat/corpus.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::chat {
-
-using language::LanguageModel;
 
 struct ChatBatch {
   language::PackedBatch packed;
@@ -30,17 +26,13 @@ struct ChatBatch {
   }
 };
 
-class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
+// The tokenizer carries the chat template.
+class Chat : public common::LanguageTask<ChatConfig, ChatBatch> {
  public:
-  using TorchTask::TorchTask;
-  static constexpr bool kHasUnits = true;
+  using LanguageTask::LanguageTask;
 
-  // The tokenizer, which carries the chat template.
-  std::string extra_state() override { return corpus_->tokenizer().state(); }
-  void set_extra_state(std::string_view state) override;
   void prepare() override { open_corpus(); }
   void open_data() override;
-  std::shared_ptr<LanguageModel> build_model() override;
 
   uint64_t sample_count(Split split) const override { return corpus_->size(split); }
   // About the tokens, of four bytes each.
@@ -49,17 +41,6 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   }
   std::string data_fingerprint() override;
   ChatBatch make_batch(const LoadRequest& request) const override;
-  BatchInfo batch_info(const ChatBatch& batch) const override;
-
-  void import_model(const std::filesystem::path& folder) override;
-  void export_model(const std::filesystem::path& folder) override;
-
-  LossSum loss(const ChatBatch& batch) override {
-    return language::told_loss(
-        context(), batch.packed, config().loss.of(pass()), batch.sources,
-        [&] { return corpus_->training().names(); },
-        [&](const language::LossDetails& details) { return model().loss(batch.packed, pass(), details); });
-  }
   void evaluate(const ChatBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   void report(const Report& report, const ReportSink& sink) override;
@@ -72,7 +53,6 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   }
   void predict(const ChatBatch& batch, const PredictionSink& sink) override;
   void reply(std::string_view messages, const ReplySink& sink) override;
-  double flops(const ChatBatch& batch) override { return model().flops(batch.packed); }
 
  private:
   // A conversation's last question with the answer that the model gives, and the true one, if there is one.
@@ -84,14 +64,11 @@ class Chat : public TorchTask<ChatConfig, LanguageModel, ChatBatch> {
   void open_corpus();
   bool shows_mask() const { return config().ask.show == "mask"; }
   void show_mask(const ChatBatch& batch, const PredictionSink& sink);
-  void find_ends();
-  hugging_face::OwnTokens own_tokens() const;
+  std::vector<std::string> source_names() const override { return corpus_->training().names(); }
   Sequence sequence(Split split, uint64_t id, uint64_t epoch = 0) const;
   std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids);
 
-  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
   std::optional<Corpus> corpus_;
-  std::vector<int64_t> ends_;  // of what is generated
 };
 
 }  // namespace pipeline::tasks::chat

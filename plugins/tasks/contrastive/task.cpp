@@ -13,7 +13,6 @@
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"
-#include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/packed_batch.hpp"
 
 namespace pipeline::tasks::contrastive {
@@ -34,41 +33,26 @@ const std::string& caption_of(const messages::Conversation& pair) {
 
 }  // namespace
 
-void ContrastiveTask::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
-      state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
-      [&](const std::string& problem) { config_error("tokenizer.path", problem); });
-}
-
 void ContrastiveTask::open_files() {
   files::with_data_errors([&] {
     sources_ = picture_texts::open_splits(
         context(), config().data,
-        {.is_left_out = [&](Split) { return run().purpose == PL_PURPOSE_EXPORT && kept_tokenizer_; },
-         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_,
+        {.is_left_out = [&](Split) { return run().purpose == PL_PURPOSE_EXPORT && tokenizer_.is_kept(); },
+         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && tokenizer_.is_kept(),
          .columns = [&](Split) { return config().data.columns(); },
          .tiles = config().pictures().tiles(),
          .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
-    const auto texts = [&] {
-      const messages::StoredTexts all = picture_texts::texts_of(sources_[static_cast<size_t>(Split::kTrain)]);
-      return tokenizer::TrainingTexts{
-          .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
-          .bytes = all.conversations,
-          .what = concat(all.conversations, " captions"),
-          .each = all.each};
-    };
-    tokenizer_ = tokenizer::tokenizer_of_task(
-        kept_tokenizer_, config().tokenizer, texts, context(),
-        [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+    tokenizer_.open([&] {
+      return common::training_texts(picture_texts::texts_of(sources_[static_cast<size_t>(Split::kTrain)]),
+                                    config().tokenizer.vocab_size, "captions");
+    });
   });
   is_open_ = true;
 }
 
 void ContrastiveTask::open_data() {
   if (!is_open_) open_files();  // another process has prepared
-  if (!tokenizer_->has_eot())
-    fail_with(PL_ERROR_CONFIG,
-              "the tokenizer names no token that ends a text (eos_token), which stands for it");
+  tokenizer_.require_end_of_text("which stands for it");
   if (!config().is_clip()) {
     rules_ = text_rules(*tokenizer_);
     if (!rules_.problem.empty()) config_error("tokenizer.path", rules_.problem);
@@ -76,8 +60,7 @@ void ContrastiveTask::open_data() {
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test pairs; ",
-                 config().vision.vision.patches(), " patches a picture; vocabulary of ",
-                 tokenizer_->vocab_size(), kept_tokenizer_ ? ", as the weights have it" : "");
+                 config().vision.vision.patches(), " patches a picture; ", tokenizer_.size_text());
   for (const std::string& line : sources_[static_cast<size_t>(Split::kTrain)].lines()) context().info(line);
 }
 
@@ -169,10 +152,7 @@ at::Tensor ContrastiveTask::outputs(const ContrastiveBatch& batch) {
 }
 
 void ContrastiveTask::import_model(const fs::path& folder) {
-  if (config().tokenizer.path.empty() && !kept_tokenizer_)
-    config_error("tokenizer.path",
-                 concat("must be given with weights of ", folder.string(),
-                        ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
+  tokenizer_.require_path(folder);
   const int64_t more =
       tokenizer_->vocab_size() - two_towers::import_model(folder.string(), model()).text.vocab_size;
   if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
@@ -181,7 +161,7 @@ void ContrastiveTask::import_model(const fs::path& folder) {
   tokenizer::Files files =
       files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kModelFiles); });
   files[tokenizer::kWeightsText] = two_towers::kept_weights(folder.string(), model());
-  tokenizer_ = tokenizer_->with(files);
+  tokenizer_.replace(tokenizer_->with(files));
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   ParameterRegistry& parameters = model().parameters();
   for (const auto& [key, value] :

@@ -12,9 +12,9 @@
 #include "plugins/models/two_towers/folder.hpp"
 #include "plugins/models/two_towers/pair_loss.hpp"
 #include "plugins/models/two_towers/two_towers.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/contrastive/config.hpp"
 #include "plugins/tasks/contrastive/text_rules.hpp"
-#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::tasks::contrastive {
 
@@ -39,13 +39,16 @@ class ContrastiveTask
  public:
   explicit ContrastiveTask(Setup setup)
       : GlobalLossTask(std::move(setup)),
+        tokenizer_(config().tokenizer, context(),
+                   [this](const std::string& problem) { config_error("tokenizer.path", problem); }),
         loss_(config().is_clip() ? two_towers::PairLoss::Kind::kSoftmax
                                  : two_towers::PairLoss::Kind::kSigmoid) {}
   static constexpr bool kHasUnits = true;
 
-  // The tokenizer.
   std::string extra_state() override { return tokenizer_->state(); }
-  void set_extra_state(std::string_view state) override;
+  void set_extra_state(std::string_view state) override {
+    tokenizer_.set_state(state, is_set("tokenizer.path"));
+  }
   void prepare() override { open_files(); }
   void open_data() override;
   std::shared_ptr<two_towers::TwoTowers> build_model() override;
@@ -80,8 +83,7 @@ class ContrastiveTask
     return sources_[static_cast<size_t>(split)].with(epoch, id, std::forward<Get>(get));
   }
 
-  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
-  tokenizer::TokenizerPtr tokenizer_;
+  common::TaskTokenizer tokenizer_;
   TextRules rules_;  // of SigLIP
   picture_texts::Splits sources_;
   std::shared_ptr<std::atomic<bool>> told_of_cut_ = std::make_shared<std::atomic<bool>>(false);

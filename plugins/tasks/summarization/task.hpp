@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "hugging_face/token_ids.hpp"
-#include "language/language_model.hpp"
-#include "language/source_figures.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/summarization/config.hpp"
 #include "plugins/tasks/summarization/corpus.hpp"
 #include "plugins/tasks/summarization/sequence.hpp"
@@ -54,7 +52,7 @@ class Summarization : public TorchTask<SummarizationConfig, LanguageModel, Summa
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const SummarizationBatch& batch) override {
-    return language::told_loss(
+    return common::loss_with_metrics(
         context(), batch.packed, config().loss.of(pass()), batch.sources,
         [&] { return corpus_->training().names(); },
         [&](const language::LossDetails& details) { return model().loss(batch.packed, pass(), details); });

@@ -31,8 +31,8 @@ std::vector<std::string> VlmTask::answers(const VlmTaskBatch& batch,
                                           const std::vector<Question>& questions, Purpose purpose,
                                           bool with_pictures) {
   const GenerateOptions& wanted = config().generate;
-  auto options =
-      wanted.decoding(ends_, context().seed("generate", static_cast<uint64_t>(batch.split)), pass().compute);
+  auto options = wanted.decoding(
+      tokenizer_.ends(), context().seed("generate", static_cast<uint64_t>(batch.split)), pass().compute);
   options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
     if (purpose != Purpose::kValidate)
       fail_as_nan(printable(conversations[questions[i].sample].id, ""), "answer");
@@ -114,7 +114,8 @@ void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
   at::Tensor seen;
   if (batch.has_pictures())
     seen = rows_of(batch, model().features(batch, pass()), {conversation}, {{0, question}});
-  auto options = wanted.decoding(ends_, context().seed("reply", conversation.turns.size()), pass().compute);
+  auto options =
+      wanted.decoding(tokenizer_.ends(), context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
   chat::AnswerStream stream(chat_->format(), [&](std::string_view text) { sink.text(text); });
   options.on_token = [&](int64_t token) {

@@ -16,7 +16,6 @@
 #include "language/folder.hpp"
 #include "plugins/models/llava/folders.hpp"
 #include "plugins/tasks/vlm/picture_options.hpp"
-#include "tokenizer/tokenizer_setup.hpp"
 #include "transformer/kernels/kernels.hpp"
 
 namespace pipeline::tasks::vlm {
@@ -29,14 +28,6 @@ tokenizer::Files files_of(const fs::path& folder, std::initializer_list<const ch
 }
 
 }  // namespace
-
-void VlmTask::set_extra_state(std::string_view state) {
-  kept_tokenizer_ = tokenizer::tokenizer_of_checkpoint(
-      state, is_set("tokenizer.path") ? config().tokenizer.path : fs::path(), context(),
-      [&](const std::string& problem) { config_error("tokenizer.path", problem); });
-}
-
-std::string VlmTask::extra_state() { return tokenizer_->state(); }
 
 // One question in place of the test file.
 void VlmTask::open_question() {
@@ -91,49 +82,39 @@ void VlmTask::open_files() {
         context(), config().data,
         {.is_left_out =
              [&](Split split) {
-               return kept_tokenizer_ ? run().purpose == PL_PURPOSE_EXPORT || is_asked()
-                                      : is_asked() && split == Split::kTest;
+               return tokenizer_.is_kept() ? run().purpose == PL_PURPOSE_EXPORT || is_asked()
+                                           : is_asked() && split == Split::kTest;
              },
-         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && kept_tokenizer_,
+         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && tokenizer_.is_kept(),
          .columns = [&](Split split) { return config().data.columns(split != Split::kTest); },
          .tiles = config().vision.tiles(),
          .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
     if (is_asked()) open_question();
-    const auto texts = [&] {
-      const messages::StoredTexts all = picture_texts::texts_of(training());
-      return tokenizer::TrainingTexts{
-          .key = files::hash128(all.fingerprint + " " + std::to_string(config().tokenizer.vocab_size)).hex(),
-          .bytes = all.conversations,
-          .what = concat(all.conversations, " conversations"),
-          .each = all.each};
-    };
-    tokenizer_ = tokenizer::tokenizer_of_task(
-        kept_tokenizer_, config().tokenizer, texts, context(),
-        [&](const std::string& problem) { config_error("tokenizer.path", problem); });
+    tokenizer_.open([&] {
+      return common::training_texts(picture_texts::texts_of(training()), config().tokenizer.vocab_size,
+                                    "conversations");
+    });
   });
   is_open_ = true;
 }
 
 void VlmTask::open_data() {
   if (!is_open_) open_files();  // another process has prepared
-  if (!tokenizer_->has_eot())
-    fail_with(PL_ERROR_CONFIG,
-              "the tokenizer names no token that ends a text (eos_token), which an answer ends with");
-  chat_.emplace(config().chat.style, tokenizer_, config().chat.max_tokens);
+  tokenizer_.require_end_of_text("which an answer ends with");
+  chat_.emplace(config().chat.style, tokenizer_.shared(), config().chat.max_tokens);
   const bool has_words = config().vision.vision.has_last_norm();  // Idefics3's
   layout_.emplace(config().vision.layout(
       config().projector.scale_factor,
       has_words ? [this](const std::string& text) { return chat_->format().picture_tokens(text); }
                 : PictureWords()));
   cut_ = std::make_shared<CutConversations>(config().chat.max_tokens, context());
-  find_ends();
+  tokenizer_.set_end(chat_->end_token());
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test samples; ",
                  config().vision.has_tiles() ? "up to " : "", layout_->most_rows(),
                  config().vision.has_tiles() || config().projector.scale_factor > 1 ? " rows" : " patches",
-                 " a picture; vocabulary of ", tokenizer_->vocab_size(),
-                 kept_tokenizer_ ? ", as the weights have it" : "");
+                 " a picture; ", tokenizer_.size_text());
   for (const std::string& line : training().lines()) context().info(line);
 }
 
@@ -156,7 +137,7 @@ std::shared_ptr<llava::Vlm> VlmTask::build_model() {
   const fs::path &vision = this->config().vision.init_from, &language = this->config().language.init_from;
   if (model->vision_is_frozen() && this->config().vision.cache_bytes > 0) open_features(*model);
   start_from_adapter(*model);
-  if (kept_tokenizer_) return model;  // the weights come from a checkpoint
+  if (tokenizer_.is_kept()) return model;  // the weights come from a checkpoint
   const auto announce = [&](const char* part, const fs::path& folder) {
     int64_t count = 0;
     for (const ParameterRegistry::Declared& parameter : model->parameters())
@@ -166,14 +147,14 @@ std::shared_ptr<llava::Vlm> VlmTask::build_model() {
   if (!vision.empty()) {
     llava::import_vision(vision.string(), *model);
     announce("vision.", vision);
-    carry(vision, files_of(vision, tokenizer::kVisionModelFiles));
+    tokenizer_.carry(vision, files_of(vision, tokenizer::kVisionModelFiles));
   }
   if (!language.empty()) {
     check_tokens(language, *model, llava::import_language(language.string(), *model));
     announce("language.", language);
     tokenizer::Files files = llava::language_part(files_of(language, tokenizer::kLanguageModelFiles));
     files[tokenizer::kWeightsText] = llava::kept_language(language.string(), *model);
-    carry(language, files);
+    tokenizer_.carry(language, files);
   }
   start_from_adapter(*model);
   return model;
@@ -187,30 +168,8 @@ void VlmTask::start_from_adapter(llava::Vlm& model) const {
                                  llava::adapted_llava(model.config().language, model.config().vision));
 }
 
-// Files of a folder that the model or a part of it comes from.
-void VlmTask::carry(const fs::path& folder, const tokenizer::Files& files) {
-  hugging_face::OwnTokens own = own_tokens();
-  if (!tokenizer::is_of_folder(tokenizer_->files(), folder))
-    own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
-  for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
-    context().warn(line);
-  tokenizer_ = tokenizer_->with(hugging_face::without_unknown(files, own, folder.string()));
-  find_ends();
-}
-
-void VlmTask::find_ends() { ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens()); }
-
-hugging_face::OwnTokens VlmTask::own_tokens() const {
-  return {tokenizer_->bos().value_or(tokenizer_->eot()), chat_->end_token(),
-          [this](int64_t id) { return id >= 0 && id < tokenizer_->vocab_size(); }};
-}
-
 void VlmTask::check_tokens(const fs::path& folder, const llava::Vlm& model, int64_t count) const {
-  if (config().tokenizer.path.empty() && !kept_tokenizer_)
-    config_error("tokenizer.path",
-                 concat("must be given with weights of ", folder.string(),
-                        ", which know no tokens of a tokenizer that is trained here: name the "
-                        "folder's own"));
+  tokenizer_.require_path(folder);
   const int64_t size = tokenizer_->vocab_size();
   const int64_t kept = std::min<int64_t>(size - model.language().config().vocab_size, 0);
   for (const std::string& note :
@@ -240,7 +199,7 @@ void VlmTask::import_model(const fs::path& folder) {
   start_from_adapter(model());
   tokenizer::Files files = files_of(folder, tokenizer::kModelFiles);
   files[tokenizer::kWeightsText] = llava::kept_llava(folder.string(), model());
-  carry(folder, files);
+  tokenizer_.carry(folder, files);
 }
 
 void VlmTask::export_model(const fs::path& folder) {
@@ -264,7 +223,7 @@ void VlmTask::export_model(const fs::path& folder) {
                                                     mark ? std::string(kImageMark) : "", is_whole))
       hugging_face::write_text((folder / name).string(), text);
   }
-  hugging_face::write_token_ids(folder.string(), files, own_tokens());
+  hugging_face::write_token_ids(folder.string(), files, tokenizer_.own_tokens());
 }
 
 std::string VlmTask::data_fingerprint() {

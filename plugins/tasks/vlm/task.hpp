@@ -9,17 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "hugging_face/token_ids.hpp"
-#include "language/source_figures.hpp"
 #include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/llava/vlm.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/vlm/batch.hpp"
 #include "plugins/tasks/vlm/chat.hpp"
 #include "plugins/tasks/vlm/config.hpp"
 #include "plugins/tasks/vlm/cut_conversations.hpp"
 #include "plugins/tasks/vlm/feature_cache.hpp"
 #include "plugins/tasks/vlm/majority.hpp"
-#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::tasks::vlm {
 
@@ -35,12 +33,16 @@ struct VlmTaskBatch : llava::VlmBatch {
 
 class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
  public:
-  using TorchTask::TorchTask;
+  explicit VlmTask(Setup setup)
+      : TorchTask(std::move(setup)),
+        tokenizer_(config().tokenizer, context(),
+                   [this](const std::string& problem) { config_error("tokenizer.path", problem); }) {}
   static constexpr bool kHasUnits = true;
 
-  // The tokenizer.
-  std::string extra_state() override;
-  void set_extra_state(std::string_view state) override;
+  std::string extra_state() override { return tokenizer_->state(); }
+  void set_extra_state(std::string_view state) override {
+    tokenizer_.set_state(state, is_set("tokenizer.path"));
+  }
   void prepare() override { open_files(); }
   void open_data() override;
   std::shared_ptr<llava::Vlm> build_model() override;
@@ -55,7 +57,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
   void export_model(const std::filesystem::path& folder) override;
 
   LossSum loss(const VlmTaskBatch& batch) override {
-    return language::told_loss(
+    return common::loss_with_metrics(
         context(), batch.packed, config().loss.of(pass()), batch.sources, [&] { return training().names(); },
         [&](const language::LossDetails& details) { return model().loss(batch, pass(), details); });
   }
@@ -80,10 +82,6 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
   void open_features(llava::Vlm& model);
   // Of a folder that weights come from; ours has `count` tokens behind its own.
   void check_tokens(const std::filesystem::path& folder, const llava::Vlm& model, int64_t count) const;
-  // From now on the tokenizer carries what a model's folder says beside its weights.
-  void carry(const std::filesystem::path& folder, const tokenizer::Files& files);
-  void find_ends();
-  hugging_face::OwnTokens own_tokens() const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const sources::Mixed<PictureSource>& training() const {
     return sources_[static_cast<size_t>(Split::kTrain)];
@@ -120,13 +118,11 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
   VlmTaskBatch batch_of(const std::vector<Conversation>& conversations, const LoadRequest& request,
                         bool with_pictures) const;
 
-  tokenizer::TokenizerPtr kept_tokenizer_;  // came with the weights
-  tokenizer::TokenizerPtr tokenizer_;
+  common::TaskTokenizer tokenizer_;
   picture_texts::Splits sources_;
   std::optional<Chat> chat_;
   std::optional<PictureLayout> layout_;
   std::shared_ptr<CutConversations> cut_;
-  std::vector<int64_t> ends_;                                      // of what is generated
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
   std::optional<MajorityAnswers> majority_;                        // made when first asked for
   std::array<std::optional<std::vector<uint64_t>>, 3> retrieved_;  // the same

@@ -1,18 +1,19 @@
-#include "language/source_figures.hpp"
+#include "plugins/tasks/common/loss_metrics.hpp"
 
 #include <ATen/core/Tensor.h>
 
 #include <pipeline/torch/tensor.hpp>
 
-namespace pipeline::language {
+namespace pipeline::tasks::common {
 
-void tell_cross_entropy(const Context& context, const at::Tensor& row_losses) {
+void add_cross_entropy_metric(const Context& context, const at::Tensor& row_losses) {
   context.metric("cross_entropy", to_pl(row_losses.sum(at::kDouble)),
                  static_cast<double>(row_losses.size(0)));
 }
 
-void tell_sources(const Context& context, const PackedBatch& batch, const std::vector<size_t>& sources,
-                  const std::vector<std::string>& names, const at::Tensor& row_losses) {
+void add_source_metrics(const Context& context, const language::PackedBatch& batch,
+                        const std::vector<size_t>& sources, const std::vector<std::string>& names,
+                        const at::Tensor& row_losses) {
   std::vector<double> samples(names.size());
   std::vector<std::vector<int64_t>> rows(names.size());  // of the losses
   size_t row = 0;
@@ -31,4 +32,4 @@ void tell_sources(const Context& context, const PackedBatch& batch, const std::v
   }
 }
 
-}  // namespace pipeline::language
+}  // namespace pipeline::tasks::common
