@@ -64,6 +64,10 @@ TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("40 training, 8 validation, 8 test conversations"), HasSubstr("written: ")));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 12u);
+  size_t kept = 0;  // tokens of the three splits
+  for (const auto& entry : fs::directory_iterator(path("cache")))
+    kept += entry.path().extension() == ".tokens";
+  EXPECT_EQ(kept, 3u);
   const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
   EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
 

@@ -45,8 +45,9 @@ class Plan : public testing::Test, public SmallJob {
 TEST_F(Plan, PredictsThePeakOfARun) {
   std::vector<std::string> larger;
   for (const char* set :
-       {"run.reproducible=false", "task.model.n_layer=4", "task.model.n_head=4", "task.model.n_embd=384",
-        "train.max_steps=3", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
+       {"run.reproducible=false", "task.language.num_hidden_layers=4", "task.language.num_attention_heads=4",
+        "task.language.hidden_size=384", "train.max_steps=3", "evaluate.every=0", "evaluate.at_end=false",
+        "checkpoint.every=0"})
     larger.insert(larger.end(), {"--set", set});
   const json plan = planned(larger);
   const json memory = row(plan, "single")["memory"];
@@ -73,10 +74,11 @@ TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   write_text(path("train.jsonl"), pairs);
   std::vector<std::string> sets;
   for (const char* set :
-       {"run.reproducible=false", "task.model.n_layer=8", "task.model.n_head=4", "task.model.n_embd=256",
-        "task.model.n_positions=128", "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257",
-        "train.global_batch=8", "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false",
-        "loader.group_by_length=false", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
+       {"run.reproducible=false", "task.language.num_hidden_layers=8", "task.language.num_attention_heads=4",
+        "task.language.hidden_size=256", "task.language.max_position_embeddings=128",
+        "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257", "train.global_batch=8",
+        "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false", "loader.group_by_length=false",
+        "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
     sets.insert(sets.end(), {"--set", set});
   const json plan = planned(sets);
   ASSERT_EQ(call("run", sets).code, 0);

@@ -122,7 +122,7 @@ device = "cpu"
 [task]
 plugin = "summarization"
 tokenizer.vocab_size = 300
-model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64 }
+language = { num_hidden_layers = 2, num_attention_heads = 2, hidden_size = 16, max_position_embeddings = 64 }
 sequence = { max_tokens = 48, max_summary_tokens = 16 }
 generate.max_tokens = 8
 [train]

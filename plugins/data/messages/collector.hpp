@@ -30,8 +30,12 @@ class Collector {
   // Why a conversation cannot be used; empty: it can. [any-thread]
   using Check = std::function<std::string(const Conversation&)>;
   using Sink = std::function<void(Conversation&&)>;
+  // The same with what is made of each that can be used: bytes of the caller's.
+  using Pack = std::function<std::string(const Conversation&, std::string& packed)>;
+  using PackSink = std::function<void(Conversation&&, std::string&& packed)>;
 
   Collector(Check check, Sink sink, ReadReport& report, unsigned threads);
+  Collector(Pack pack, PackSink sink, ReadReport& report, unsigned threads);
 
   // `where`: for people. `bytes`: of what waits.
   void add(Make make, std::string where, size_t bytes);
@@ -48,13 +52,14 @@ class Collector {
   };
   struct Outcome {
     Conversation conversation;
+    std::string packed;
     std::string problem, where;  // of one that cannot be used
   };
   Outcome outcome_of(Record&& record) const;
   void take(std::vector<Outcome>&& outcomes);
 
-  const Check check_;
-  const Sink sink_;
+  const Pack pack_;
+  const PackSink sink_;
   ReadReport& report_;
   std::vector<Record> batch_;
   size_t batch_bytes_ = 0;

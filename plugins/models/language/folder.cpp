@@ -51,24 +51,18 @@ Config read_config(const ConfigFile& file) {
 
 nlohmann::json config_json(const Config& config) { return architecture(config.architecture).json(config); }
 
-void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
-             const OptionNames& names) {
-  differences.compare(names.table + "architecture", ours.architecture, theirs.architecture);
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences) {
+  const auto compare_as = [&](const std::string& key, const auto& mine, const auto& other) {
+    differences.compare("task.language." + key, mine, other);
+  };
+  compare_as("architecture", ours.architecture, theirs.architecture);
   if (ours.architecture != theirs.architecture) return;
   const Architecture& row = architecture(ours.architecture);
-  const auto compare_as = [&](const std::string& key, const auto& mine, const auto& other) {
-    differences.compare(names.table + key, mine, other);
-  };
-  const auto key = [&](auto member, const char* name) {
-    return names.as_in_folder ? row.key(member, name) : name;
-  };
-  const auto member = [&](auto Config::*of, const char* name) {
-    compare_as(key(of, name), ours.*of, theirs.*of);
-  };
+  const auto member = [&](auto Config::*of, const char* name) { compare_as(name, ours.*of, theirs.*of); };
   member(&Config::num_hidden_layers, "num_hidden_layers");
   member(&Config::num_attention_heads, "num_attention_heads");
   member(&Config::hidden_size, "hidden_size");
-  compare_as(key(&Config::intermediate_size, "intermediate_size"), ours.inner(), theirs.inner());
+  compare_as("intermediate_size", ours.inner(), theirs.inner());
   member(&Config::norm_eps, "norm_eps");
   if (!row.is_rotary) {
     member(&Config::max_position_embeddings, "max_position_embeddings");
@@ -116,12 +110,11 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   return {{.name = name, .transposed = is_matrix && names.is_transposed}};
 }
 
-Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names,
-                    const FolderPart& part) {
+Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part) {
   const ConfigFile file(folder + "/config.json");
   const Config theirs = read_config(part.config.empty() ? file : file.part(part.config.c_str()));
   hugging_face::Differences differences;
-  compare(model.config(), theirs, differences, names);
+  compare(model.config(), theirs, differences);
   differences.raise(folder);
   const int64_t more = theirs.vocab_size - model.config().vocab_size;
   hugging_face::import_weights(folder, model.parameters(), name_map(model, more, part));

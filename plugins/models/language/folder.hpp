@@ -23,20 +23,13 @@ struct FolderPart {
   std::function<std::string(const std::string& name)> name;
 };
 
-// How a task's options are called, for errors.
-struct OptionNames {
-  std::string table = "task.language.";
-  bool as_in_folder = false;  // by the architecture's own names ("n_embd") instead of Config's
-};
-
 // Of config.json or an object in it. Throws an Error that names file, key and value where the model is not
 // one that we compute.
 Config read_config(const hugging_face::ConfigFile& file);
 nlohmann::json config_json(const Config& config);
 
 // What differs, but for the size of the vocabulary.
-void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
-             const OptionNames& names = {});
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences);
 
 // The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
 // folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
@@ -47,8 +40,7 @@ std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config
 // folder holds this model; one error for all values that differ, one for all tensors that are missing,
 // unexpected or of another shape. Its vocabulary may be larger than ours, or smaller: the rows of tokens that
 // it does not have start as the mean of the others.
-Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names = {},
-                    const FolderPart& part = {});
+Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part = {});
 
 // What is kept of the folder's weights for an export; see hugging_face::kept_weights().
 std::string kept_weights(const std::string& folder, const LanguageModel& model, const FolderPart& part = {});

@@ -61,7 +61,7 @@ std::string kept_language(const std::string& folder, const Vlm& model) {
 int64_t import_language(const std::string& folder, Vlm& model) {
   const language::FolderPart part = part_of(folder);
   return model.language().config().vocab_size -
-         language::import_model(folder, model.language(), {}, part).vocab_size;
+         language::import_model(folder, model.language(), part).vocab_size;
 }
 
 namespace {

@@ -1,6 +1,4 @@
 // Answers: to the last question of each conversation, written, scored and shown; and to somebody who waits.
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 #include <pipeline/numbers.hpp>
 
@@ -19,73 +17,34 @@ using answers::ShownAnswer;
 constexpr uint64_t kShown = 48;  // on the page
 constexpr const char* kAnswerRecord = "answer";
 
-// For the log: one line, not longer than is read there.
-std::string one_line(std::string text) {
-  constexpr size_t kMost = 240;
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  if (text.size() > kMost) text = std::string(utf8_prefix(text, kMost)) + " ...";
-  return text.empty() ? "(nothing)" : text;
-}
-
 }  // namespace
 
-std::vector<Chat::Answered> Chat::answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
-  const GenerateOptions& wanted = config().generate;
-  const ChatFormat& format = corpus_->format();
-  auto options = wanted.decoding(tokenizer().ends(), context().seed("generate", static_cast<uint64_t>(split)),
-                                 pass().compute);
-  options.on_step = [this] { context().throw_if_cancelled(); };
-  std::vector<Answered> all;
-  options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
-    if (purpose != Purpose::kValidate) fail_as_nan(one_line(all[i].name), "answer");
-  };
-  std::vector<generation::Prompt> prompts;
-  for (const uint64_t id : ids) {
-    const Conversation conversation = corpus_->conversation(split, id);
-    const size_t turn = answered_turn(conversation);
-    std::vector<int64_t> tokens =
-        make_prompt(conversation, turn, format, config().chat.max_tokens, wanted.max_tokens);
-    if (tokens.empty())
-      fail_with(PL_ERROR_CONFIG, "conversation ", one_line(conversation.id),
-                ": its last question does not fit beside an "
-                "answer of ",
-                wanted.max_tokens, " tokens: raise task.chat.max_tokens (", config().chat.max_tokens,
-                ") or shorten it");
-    prompts.push_back({.id = id, .tokens = std::move(tokens)});
-    const auto& turns = conversation.turns;
-    all.push_back({.id = id,
-                   .name = conversation.id,
-                   .question = turn > 0 ? turns[turn - 1].text : turns[0].text,
-                   .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
-                   .answer = {}});
-  }
-  const std::vector<std::vector<int64_t>> written = generation::generate(model(), prompts, options);
-  for (size_t i = 0; i < all.size(); ++i) all[i].answer = format.answer_text(written[i]);
-  return all;
+text::Question Chat::question(const TokenSample& sample) const {
+  const Conversation conversation = conversation_of(sample);
+  const auto& turns = conversation.turns;
+  const size_t turn = answered_turn(conversation);
+  text::Question question{.name = conversation.id,
+                          .text = turn > 0 ? turns[turn - 1].text : turns[0].text,
+                          .shown = {},
+                          .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
+                          .prompt = make_prompt(conversation, turn, *format_, config().chat.max_tokens,
+                                                config().generate.max_tokens)};
+  question.shown = text::one_line(question.text, longest_line());
+  if (question.prompt.empty())
+    fail_with(PL_ERROR_CONFIG, "conversation ", text::one_line(conversation.id, longest_line()),
+              ": its last question does not fit beside an answer of ", config().generate.max_tokens,
+              " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
+  return question;
 }
 
-void Chat::evaluate(const ChatBatch& batch, EvaluationSink& sink) {
-  TorchTask::evaluate(batch, sink);
-  const generation::ScoredSamples& scored = config().generate;
-  std::vector<uint64_t> ids;
-  for (size_t i = 0; i < batch.ids.size(); ++i) {
-    if (!scored.includes(sink.purpose(), batch.ids[i]) && i >= sink.samples_left()) continue;
-    const Conversation conversation = corpus_->conversation(batch.split, batch.ids[i]);
-    if (conversation.turns.back().is_assistant()) ids.push_back(batch.ids[i]);
-  }
-  if (ids.empty()) return;
-  for (const Answered& one : answer(batch.split, sink.purpose(), ids)) {
-    const answers::AnswerScore score = answers::score_answer(one.truth, one.answer);
-    sink.sample(one.id, concat("  ", one_line(one.name), ": ", one_line(one.question), "\n    real:    ",
-                               one_line(one.truth), "\n    written: ", one_line(one.answer)));
-    if (!scored.includes(sink.purpose(), one.id)) continue;
-    sink.value("exact", score.exact, 1);
-    sink.value("f1", score.f1, 1);
-    if (sink.purpose() == Purpose::kValidate || one.id >= kShown) continue;
-    const ShownAnswer shown{one.name, {}, one.question, one.truth, one.answer, "", score.exact == 1};
-    sink.record(one.id, kAnswerRecord, shown.pack());
-  }
+void Chat::score(const Answered& one, EvaluationSink& sink) const {
+  const answers::AnswerScore score = answers::score_answer(one.question.truth, one.answer);
+  sink.value("exact", score.exact, 1);
+  sink.value("f1", score.f1, 1);
+  if (sink.purpose() == Purpose::kValidate || one.id >= kShown) return;
+  const ShownAnswer shown{one.question.name, {}, one.question.text, one.question.truth,
+                          one.answer,        "", score.exact == 1};
+  sink.record(one.id, kAnswerRecord, shown.pack());
 }
 
 void Chat::report(const Report& report, const ReportSink& sink) {
@@ -97,24 +56,24 @@ void Chat::report(const Report& report, const ReportSink& sink) {
 }
 
 std::vector<Metric> Chat::metrics() {
-  return {{.name = "loss", .help = "cross-entropy per target token, in nats"},
-          {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN},
-          {.name = "exact",
-           .help = "share of the last answers that are right, as SQuAD compares them",
-           .better = PL_BETTER_HIGHER},
-          {.name = "f1", .help = "F1 of the words of the last answers", .better = PL_BETTER_HIGHER}};
+  std::vector<Metric> result = text::loss_metrics();
+  result.push_back({.name = "exact",
+                    .help = "share of the last answers that are right, as SQuAD compares them",
+                    .better = PL_BETTER_HIGHER});
+  result.push_back({.name = "f1", .help = "F1 of the words of the last answers", .better = PL_BETTER_HIGHER});
+  return result;
 }
 
 // The text with what is learnt of it in brackets; the tokens, and 1 for each that is learnt.
-void Chat::show_mask(const ChatBatch& batch, const PredictionSink& sink) {
+void Chat::show_mask(const text::TextBatch& batch, const PredictionSink& sink) const {
   for (const uint64_t id : batch.ids) {
-    const Sequence one = sequence(batch.split, id);
+    const text::Sequence one = sequence(corpus().sample(batch.split, id));
     std::string text, tokens, learnt;
     bool was_learnt = false;
     const auto add = [&](int64_t token, bool is_learnt) {
       if (is_learnt != was_learnt) text += is_learnt ? "⟦" : "⟧";
       was_learnt = is_learnt;
-      text += corpus_->format().token_bytes(token);
+      text += format_->token_bytes(token);
       tokens += concat(tokens.empty() ? "" : " ", token);
       learnt += concat(learnt.empty() ? "" : " ", is_learnt);
     };
@@ -125,12 +84,9 @@ void Chat::show_mask(const ChatBatch& batch, const PredictionSink& sink) {
   }
 }
 
-void Chat::predict(const ChatBatch& batch, const PredictionSink& sink) {
+void Chat::predict(const text::TextBatch& batch, const PredictionSink& sink) {
   if (shows_mask()) return show_mask(batch, sink);
-  for (const Answered& one : answer(batch.split, Purpose::kPredict, batch.ids)) {
-    sink.row(one.id, {one.question, one.answer});
-    if (!config().ask.prompt.empty()) context().info(one.answer);
-  }
+  TextTask::predict(batch, sink);
 }
 
 void Chat::reply(std::string_view messages, const ReplySink& sink) {
@@ -139,7 +95,7 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
   if (!conversation.images.empty())
     fail_with(PL_ERROR_CONFIG, "a picture, which this task does not see: the task vlm does");
   const GenerateOptions& wanted = config().generate;
-  generation::Prompt prompt{.tokens = make_prompt(conversation, conversation.turns.size(), corpus_->format(),
+  generation::Prompt prompt{.tokens = make_prompt(conversation, conversation.turns.size(), *format_,
                                                   config().chat.max_tokens, wanted.max_tokens)};
   if (prompt.tokens.empty())
     fail_with(PL_ERROR_CONFIG,
@@ -148,7 +104,7 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
   auto options =
       wanted.decoding(tokenizer().ends(), context().seed("reply", conversation.turns.size()), pass().compute);
   options.beams = 1;
-  pipeline::chat::AnswerStream stream(corpus_->format(), [&](std::string_view text) { sink.text(text); });
+  pipeline::chat::AnswerStream stream(*format_, [&](std::string_view text) { sink.text(text); });
   options.on_token = [&](int64_t token) {
     stream.add(token);
     return !context().cancelled();

@@ -1,6 +1,5 @@
 #include "plugins/tasks/chat/sequence.hpp"
 
-#include <pipeline/error.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -9,7 +8,6 @@
 
 namespace pipeline::tasks::chat {
 
-using pipeline::chat::ChatTokens;
 using pipeline::chat::fits;
 
 namespace {
@@ -42,21 +40,20 @@ Conversation shortened(const Conversation& conversation,
       pipeline::chat::fewest(1, questions.size() - 1, [&](size_t count) { return fits(without(count)); }));
 }
 
-ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format) {
-  return conversation.is_plain_text() ? format.text_tokens(conversation.turns[0].text)
-                                      : format.tokens(conversation.variables());
-}
-
 }  // namespace
 
 Learn learn_named(std::string_view name) {
   return name == "last" ? Learn::kLastAnswer : name == "all" ? Learn::kAll : Learn::kAnswers;
 }
 
-Sequence make_sequence(const Conversation& conversation, const ChatFormat& format, int64_t max_tokens,
-                       Learn learn) {
-  ChatTokens chat = tokens_of(conversation, format);
-  if (learn == Learn::kAll) return make_sequence(chat, max_tokens, nullptr);
+ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format) {
+  return conversation.is_plain_text() ? format.text_tokens(conversation.turns[0].text)
+                                      : format.tokens(conversation.variables());
+}
+
+Sequence make_sequence(const Conversation& conversation, ChatTokens chat, const ChatFormat& format,
+                       int64_t max_tokens, Learn learn) {
+  if (learn == Learn::kAll) return pipeline::chat::make_sequence(chat, max_tokens, nullptr);
   Conversation kept = conversation;
   if (learn == Learn::kLastAnswer && !fits(chat, max_tokens)) {
     kept = shortened(conversation, [&](const Conversation& shorter) {
@@ -65,11 +62,44 @@ Sequence make_sequence(const Conversation& conversation, const ChatFormat& forma
     chat = tokens_of(kept, format);
   }
   const size_t last = answered_turn(kept);
-  Sequence result = make_sequence(chat, max_tokens, [&](size_t turn) {
+  Sequence result = pipeline::chat::make_sequence(chat, max_tokens, [&](size_t turn) {
     return kept.turns.at(turn).is_learnt && (learn == Learn::kAnswers || turn == last);
   });
   result.is_cut |= kept.turns.size() < conversation.turns.size();
   return result;
+}
+
+std::string pack_sequence(const Sequence& sequence, const Conversation& conversation,
+                          uint32_t vocabulary_size) {
+  std::vector<std::vector<int32_t>> parts;
+  const auto add = [&](int64_t token, bool is_learnt) {
+    if (parts.size() % 2 == (is_learnt ? 1 : 0)) parts.emplace_back();
+    parts.back().push_back(static_cast<int32_t>(token));
+  };
+  for (size_t i = 0; i < sequence.tokens.size(); ++i)
+    add(sequence.tokens[i], i > 0 && sequence.targets[i - 1] >= 0);
+  if (!sequence.targets.empty() && sequence.targets.back() >= 0)
+    add(sequence.targets.back(), true);  // a target that nothing reads
+  return stores::pack_tokens(parts, conversation.pack(), vocabulary_size);
+}
+
+text::Sequence sequence_of(const stores::TokenSample& sample) {
+  text::Sequence result;
+  for (size_t part = 0; part < sample.parts.size(); ++part) {
+    const size_t begin = result.tokens.size();
+    sample.parts[part].append_to(result.tokens, sample.parts[part].size());
+    for (size_t i = std::max<size_t>(begin, 1); i < result.tokens.size(); ++i)
+      result.targets.push_back(part % 2 == 1 ? result.tokens[i] : -1);
+  }
+  if (!result.targets.empty() && result.targets.back() >= 0)
+    result.tokens.pop_back();  // a target alone
+  else if (!result.tokens.empty())
+    result.targets.push_back(-1);
+  return result;
+}
+
+Conversation conversation_of(const stores::TokenSample& sample) {
+  return Conversation::unpack(sample.beside);
 }
 
 size_t answered_turn(const Conversation& conversation) {
@@ -97,7 +127,7 @@ std::vector<int64_t> make_prompt(const Conversation& conversation, size_t turn, 
   return tokens.size() <= room ? tokens : std::vector<int64_t>();
 }
 
-std::string problem_of(const Conversation& conversation, bool answer_required, const ChatFormat* format) {
+std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (!conversation.images.empty()) return "a picture, which this task does not see: the task vlm does";
   if (conversation.turns.empty()) return "no turns";
   for (const Turn& turn : conversation.turns) {
@@ -116,23 +146,18 @@ std::string problem_of(const Conversation& conversation, bool answer_required, c
         return turn.is_assistant() && turn.is_learnt;
       }))
     return "no answer that is learnt: their \"weight\" is 0";
-  if (format == nullptr) return "";
-  try {
-    if (!answer_required) {
-      static_cast<void>(format->prompt(conversation.variables()));
-      return "";
-    }
-    const ChatTokens chat = format->tokens(conversation.variables());
-    std::vector<size_t> tokens_of_turn(conversation.turns.size());
-    for (const int32_t turn : chat.answer_of)
-      if (turn >= 0) ++tokens_of_turn.at(static_cast<size_t>(turn));
-    for (size_t i = 0; i < conversation.turns.size(); ++i)
-      if (conversation.turns[i].is_assistant() && tokens_of_turn[i] < 2)  // its end alone
-        return "an answer of which the chat template writes nothing";
-    return "";
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return "";
+}
+
+std::string problem_of(const Conversation& conversation, const ChatTokens& chat) {
+  if (conversation.is_plain_text()) return "";
+  std::vector<size_t> tokens_of_turn(conversation.turns.size());
+  for (const int32_t turn : chat.answer_of)
+    if (turn >= 0) ++tokens_of_turn.at(static_cast<size_t>(turn));
+  for (size_t i = 0; i < conversation.turns.size(); ++i)
+    if (conversation.turns[i].is_assistant() && tokens_of_turn[i] < 2)  // its end alone
+      return "an answer of which the chat template writes nothing";
+  return "";
 }
 
 }  // namespace pipeline::tasks::chat

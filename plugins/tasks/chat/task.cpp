@@ -1,48 +1,43 @@
 #include "plugins/tasks/chat/task.hpp"
 
+#include <utility>
+
 namespace pipeline::tasks::chat {
 
-void Chat::open_corpus() {
-  corpus_.emplace(config(), context(), tokenizer(),
-                  [this](const char* key, const std::string& problem) { config_error(key, problem); });
+tokenizer::TrainingTexts Chat::training_texts() const {
+  const files::Part part = config().data.of(Split::kTrain).part;
+  auto stores = std::make_shared<std::vector<messages::ConversationStore>>();
+  for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
+    stores->emplace_back(std::string(view(run().cache_dir)), plain_source(files, config().data),
+                         corpus().hooks("reading " + files.name()), part);
+  std::vector<const messages::ConversationStore*> all;
+  for (const messages::ConversationStore& store : *stores)
+    if (store.size() > 0) all.push_back(&store);
+  if (all.empty()) config_error("data.train", "is needed to train a tokenizer on");
+  tokenizer::TrainingTexts texts = common::training_texts(messages::texts_of(std::move(all)),
+                                                          config().tokenizer.vocab_size, "conversations");
+  texts.each = [stores, each = std::move(texts.each)](const auto& text, const auto& read) {
+    each(text, read);
+  };
+  return texts;
 }
 
-void Chat::open_data() {
-  if (!corpus_) open_corpus();  // another process has prepared
-  tokenizer().set_end(corpus_->format().end_token());
-  if (run().purpose != PL_PURPOSE_TRAIN) return;
-  context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
-                 " validation, ", sample_count(Split::kTest), " test conversations; ",
-                 tokenizer().size_text());
-  for (const std::string& line : corpus_->training().lines()) context().info(line);
+void Chat::open_tokenizer() {
+  format_ = open_format(config(), context(), tokenizer(),
+                        [this](const char* key, const std::string& problem) { config_error(key, problem); });
 }
 
-// The test data may change in a continued run, and training does not see them.
-std::string Chat::data_fingerprint() {
-  if (run().purpose == PL_PURPOSE_TRAIN) return corpus_->fingerprint({Split::kTrain, Split::kVal});
-  return corpus_->fingerprint({Split::kVal, Split::kTest});
-}
-
-Sequence Chat::sequence(Split split, uint64_t id, uint64_t epoch) const {
-  return make_sequence(corpus_->conversation(split, id, epoch), corpus_->format(), config().chat.max_tokens,
-                       learn_named(config().chat.learn));
-}
-
-ChatBatch Chat::make_batch(const LoadRequest& request) const {
-  std::vector<std::vector<int64_t>> tokens, targets;
-  for (const uint64_t id : request.ids) {
-    Sequence one = sequence(request.split, id, request.epoch);
-    tokens.push_back(std::move(one.tokens));
-    targets.push_back(std::move(one.targets));
+std::string Chat::asked_sample() const {
+  Conversation asked{.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config().ask.prompt}}};
+  if (!config().ask.system.empty())
+    asked.turns.insert(asked.turns.begin(), {.role = "system", .text = config().ask.system});
+  if (const std::string problem = problem_of(asked, false); !problem.empty())
+    config_error("ask.prompt", problem);
+  try {
+    return recipe().asked_sample(asked);
+  } catch (const Error& error) {
+    config_error("ask.prompt", error.what());
   }
-  ChatBatch batch{.packed = transformer::pack(tokens, targets),
-                  .ids = {request.ids.begin(), request.ids.end()},
-                  .split = request.split};
-  if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
-  batch.packed.full_length = config().chat.max_tokens;
-  require_ids(batch.packed.tokens, tokenizer()->vocab_size(), "token");
-  require_ids(batch.packed.targets, tokenizer()->vocab_size(), "target");
-  return batch;
 }
 
 }  // namespace pipeline::tasks::chat

@@ -1,74 +1,77 @@
-// Supervised fine-tuning of a language model on conversations, packed end to end without padding.
+// Supervised fine-tuning of a language model on conversations.
 #pragma once
 
-#include <pipeline/torch/task.hpp>
-
 #include <memory>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plugins/tasks/chat/config.hpp"
-#include "plugins/tasks/chat/corpus.hpp"
-#include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/chat/data.hpp"
+#include "plugins/tasks/chat/sequence.hpp"
+#include "plugins/tasks/text/task.hpp"
 
 namespace pipeline::tasks::chat {
 
-struct ChatBatch {
-  language::PackedBatch packed;
-  std::vector<uint64_t> ids;
-  Split split = Split::kTrain;
-  std::vector<size_t> sources;  // of each, where training has several
-
-  template <class V>
-  void tensors(V&& visit) {
-    packed.tensors(visit);
-  }
-};
+using stores::TokenSample;
+using text::Answered;
 
 // The tokenizer carries the chat template.
-class Chat : public common::LanguageTask<ChatConfig, ChatBatch> {
+class Chat : public text::TextTask<ChatConfig> {
  public:
-  using LanguageTask::LanguageTask;
+  using TextTask::TextTask;
 
-  void prepare() override { open_corpus(); }
-  void open_data() override;
-
-  uint64_t sample_count(Split split) const override { return corpus_->size(split); }
-  // About the tokens, of four bytes each.
-  double sample_cost(Split split, uint64_t id) const override {
-    return static_cast<double>(corpus_->bytes(split, id)) / 4 + 16;
-  }
-  std::string data_fingerprint() override;
-  ChatBatch make_batch(const LoadRequest& request) const override;
-  void evaluate(const ChatBatch& batch, EvaluationSink& sink) override;
   std::vector<Metric> metrics() override;
   void report(const Report& report, const ReportSink& sink) override;
   std::vector<std::string> prediction_columns() override {
     if (shows_mask()) return {"text", "tokens", "learnt"};
     return {"question", "answer"};
   }
-  std::string sample_name(Split split, uint64_t id) const override {
-    return corpus_->conversation(split, id).id;
-  }
-  void predict(const ChatBatch& batch, const PredictionSink& sink) override;
+  void predict(const text::TextBatch& batch, const PredictionSink& sink) override;
   void reply(std::string_view messages, const ReplySink& sink) override;
 
+ protected:
+  tokenizer::TrainingTexts training_texts() const override;
+  text::Reading reading(const sources::SourceFiles& files, Split split,
+                        const files::Part& part) const override {
+    return recipe().reading(files, part, split != Split::kTest || run().purpose == PL_PURPOSE_EVALUATE);
+  }
+  std::string asked_sample() const override;
+  void open_tokenizer() override;
+  int64_t open_rules() override { return format_->end_token(); }
+  const char* noun() const override { return "conversations"; }
+  bool logs_data() const override { return run().purpose == PL_PURPOSE_TRAIN; }
+
+  std::string name_of(const TokenSample& sample) const override { return conversation_of(sample).id; }
+  text::Sequence sequence(const TokenSample& sample) const override { return sequence_of(sample); }
+  int64_t max_tokens() const override { return config().chat.max_tokens; }
+
+  const generation::ScoredSamples& scored() const override { return config().generate; }
+  bool is_answered(const TokenSample& sample) const override {
+    return conversation_of(sample).turns.back().is_assistant();
+  }
+  // A conversation's last question.
+  text::Question question(const TokenSample& sample) const override;
+  std::string written_text(const std::vector<int64_t>& tokens) const override {
+    return format_->answer_text(tokens);
+  }
+  const char* written_noun() const override { return "answer"; }
+  void score(const Answered& one, EvaluationSink& sink) const override;
+  size_t longest_line() const override { return 240; }
+  std::vector<std::string> row(const Answered& one) const override { return {one.question.text, one.answer}; }
+
  private:
-  // A conversation's last question with the answer that the model gives, and the true one, if there is one.
-  struct Answered {
-    uint64_t id;
-    std::string name, question, truth, answer;
-  };
-
-  void open_corpus();
   bool shows_mask() const { return config().ask.show == "mask"; }
-  void show_mask(const ChatBatch& batch, const PredictionSink& sink);
-  std::vector<std::string> source_names() const override { return corpus_->training().names(); }
-  Sequence sequence(Split split, uint64_t id, uint64_t epoch = 0) const;
-  std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids);
+  void show_mask(const text::TextBatch& batch, const PredictionSink& sink) const;
+  Recipe recipe() const {
+    return {.data = config().data,
+            .format = *format_,
+            .tokenizer = tokenizer().shared(),
+            .max_tokens = config().chat.max_tokens,
+            .learn = learn_named(config().chat.learn)};
+  }
 
-  std::optional<Corpus> corpus_;
+  std::unique_ptr<const ChatFormat> format_;
 };
 
 }  // namespace pipeline::tasks::chat

@@ -10,7 +10,6 @@
 #include <string>
 
 #include "generation/decoding_options.hpp"
-#include "language/architecture.hpp"
 #include "language/loss_options.hpp"
 #include "language/options.hpp"
 #include "plugins/data/records/pairs.hpp"
@@ -44,33 +43,6 @@ struct DataConfig : sources::SplitOptions {
         .unit("bytes")
         .min(1024)
         .max(64 << 20);
-  }
-};
-
-struct ModelConfig {
-  // Vocabulary and token ids come from the tokenizer.
-  language::Config gpt2 = language::architecture("gpt2").defaults;
-
-  void describe(Options& o) {
-    o("n_layer", gpt2.num_hidden_layers, "layers").min(1).of_model();
-    o("n_head", gpt2.num_attention_heads, "attention heads").min(1).of_model();
-    o("n_embd", gpt2.hidden_size, "width of the residual stream").min(1).of_model();
-    o("n_inner", gpt2.intermediate_size, "width of the feed-forward layer; 0: 4 x n_embd").min(0).of_model();
-    o("n_positions", gpt2.max_position_embeddings, "longest sequence").unit("tokens").min(8).of_model();
-    o("embd_pdrop", gpt2.embedding_dropout, "dropout after the embedding").min(0).below(1).follows();
-    o("attn_pdrop", gpt2.attention_dropout, "dropout of attention weights").min(0).below(1).follows();
-    o("resid_pdrop", gpt2.residual_dropout, "dropout before each residual addition")
-        .min(0)
-        .below(1)
-        .follows();
-    o("layer_norm_epsilon", gpt2.norm_eps, "added to the variance").above(0).of_model();
-    o("initializer_range", gpt2.initializer_range, "standard deviation of initial weights")
-        .above(0)
-        .follows();
-  }
-  void validate(const ConfigErrors& errors) const {
-    if (gpt2.hidden_size % gpt2.num_attention_heads != 0)
-      errors("n_head", "must divide task.model.n_embd (" + std::to_string(gpt2.hidden_size) + ")");
   }
 };
 
@@ -114,7 +86,6 @@ struct RougeConfig : generation::ScoredSamples {
 struct SummarizationConfig {
   DataConfig data;
   tokenizer::TokenizerOptions tokenizer;
-  ModelConfig model;
   language::LanguageOptions language{.architecture = "gpt2"};
   SequenceConfig sequence;
   language::LossOptions loss;
@@ -125,7 +96,6 @@ struct SummarizationConfig {
   void describe(Options& o) {
     o.group("data", data);
     o.group("tokenizer", tokenizer);
-    o.group("model", model);
     o.group("language", language);
     o.group("sequence", sequence);
     o.group("loss", loss);
@@ -134,29 +104,12 @@ struct SummarizationConfig {
     o.group("ask", ask);
   }
   void validate(const ConfigErrors& errors) const {
-    language::LanguageOptions besides = language;
-    besides.lora = {};
-    besides.vocab_size = 0;
-    if (is_gpt2() && besides != language::LanguageOptions{.architecture = "gpt2"})
-      errors("language.architecture",
-             "a GPT-2's options are those of [task.model]: choose another architecture, or leave out what is "
-             "set in [task.language]");
-    if (!is_gpt2() && model.gpt2 != language::architecture("gpt2").defaults)
-      errors("language.architecture",
-             "[task.model] has options of a GPT-2: leave them out, or take architecture \"gpt2\"");
-    if (const int64_t most = longest(); sequence.max_tokens > most)
+    if (const int64_t most = language.max_position_embeddings; sequence.max_tokens > most)
       errors("sequence.max_tokens",
-             concat("must not exceed ",
-                    is_gpt2() ? "task.model.n_positions" : "task.language.max_position_embeddings", " (",
-                    most, ")"));
+             concat("must not exceed task.language.max_position_embeddings (", most, ")"));
     // How many tokens the separator has, only the tokenizer knows; it has one at least.
     if (const std::string problem = writing_problem(1); !problem.empty())
       errors("generate.max_tokens", problem);
-  }
-
-  bool is_gpt2() const { return language.architecture == "gpt2"; }
-  int64_t longest() const {
-    return is_gpt2() ? model.gpt2.max_position_embeddings : language.max_position_embeddings;
   }
 
   // What the folder says of which the run begins; lengths are made to fit into its positions.

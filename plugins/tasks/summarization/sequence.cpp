@@ -5,42 +5,36 @@
 namespace pipeline::tasks::summarization {
 namespace {
 
+using stores::TokenView;
+
+const TokenView& document_of(const TokenSample& sample) { return sample.parts.at(0); }
+const TokenView& summary_of(const TokenSample& sample) { return sample.parts.at(1); }
+
 struct Lengths {
   int64_t fixed, document, summary;  // fixed: start and separator
   bool whole_summary;                // so that it is followed by the end of text
-  int64_t total() const { return fixed + document + summary; }
 };
 
 Lengths lengths(const TokenSample& sample, const SequenceRules& rules) {
-  const auto fixed = rules.fixed(), size = static_cast<int64_t>(sample.summary.size());
+  const auto fixed = rules.fixed(), size = static_cast<int64_t>(summary_of(sample).size());
   const int64_t summary =
       std::min({size, rules.max_summary_tokens, std::max<int64_t>(rules.max_tokens - fixed, 0)});
   const int64_t room = std::max<int64_t>(rules.max_tokens - fixed - summary, 0);
-  return {fixed, std::min(static_cast<int64_t>(sample.document.size()), room), summary, summary == size};
-}
-
-void append(const TokenView& view, int64_t count, std::vector<int64_t>& out) {
-  const size_t at = out.size();
-  out.resize(at + static_cast<size_t>(count));
-  view.copy(out.data() + at, 0, static_cast<uint32_t>(count));
+  return {fixed, std::min(static_cast<int64_t>(document_of(sample).size()), room), summary, summary == size};
 }
 
 }  // namespace
 
-int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules) {
-  return lengths(sample, rules).total();
-}
-
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules) {
   const Lengths length = lengths(sample, rules);
   Sequence result{.tokens = rules.start, .targets = {}};
-  append(sample.document, length.document, result.tokens);
+  document_of(sample).append_to(result.tokens, static_cast<uint32_t>(length.document));
   result.tokens.insert(result.tokens.end(), rules.separator.begin(), rules.separator.end());
-  append(sample.summary, length.summary, result.tokens);
+  summary_of(sample).append_to(result.tokens, static_cast<uint32_t>(length.summary));
 
   const size_t size = result.tokens.size();
   result.targets.assign(size, -1);
-  if (sample.summary.size() == 0) return result;
+  if (summary_of(sample).size() == 0) return result;
   // The separator's last token predicts the summary's first.
   const size_t first = rules.loss_on_all ? 0 : static_cast<size_t>(length.fixed + length.document) - 1;
   for (size_t i = first; i + 1 < size; ++i) result.targets[i] = result.tokens[i + 1];
@@ -52,7 +46,8 @@ std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules&
   const auto fixed = rules.fixed();
   const int64_t room = rules.max_tokens - fixed - new_tokens;
   std::vector<int64_t> prompt = rules.start;
-  append(sample.document, std::min(static_cast<int64_t>(sample.document.size()), room), prompt);
+  const int64_t kept = std::min(static_cast<int64_t>(document_of(sample).size()), room);
+  document_of(sample).append_to(prompt, static_cast<uint32_t>(kept));
   prompt.insert(prompt.end(), rules.separator.begin(), rules.separator.end());
   return prompt;
 }

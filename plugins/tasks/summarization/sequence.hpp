@@ -6,9 +6,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "plugins/tasks/summarization/token_cache.hpp"
+#include "plugins/data/stores/token_store.hpp"
+#include "plugins/tasks/text/sequence.hpp"
 
 namespace pipeline::tasks::summarization {
+
+using stores::TokenSample;
+using text::Sequence;
 
 struct SequenceRules {
   int64_t max_tokens = 512;  // of the input
@@ -22,11 +26,6 @@ struct SequenceRules {
   int64_t fixed() const { return static_cast<int64_t>(start.size() + separator.size()); }
 };
 
-struct Sequence {
-  std::vector<int64_t> tokens;   // input
-  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
-};
-
 // For learning and evaluating.
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules);
 
@@ -38,8 +37,5 @@ std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules&
 // long document with a long summary, and some of it in any case: a model that sees less than it learnt from
 // writes about nothing.
 int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t separator_tokens);
-
-// Tokens of make_sequence(), without making it.
-int64_t sequence_length(const TokenSample& sample, const SequenceRules& rules);
 
 }  // namespace pipeline::tasks::summarization

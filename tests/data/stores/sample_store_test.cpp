@@ -1,4 +1,4 @@
-// Files of samples: what is read is what was written. Damage of each byte: tests/tasks/summarization.
+// Files of samples: what is read is what was written. Damage of each byte: token_store_test.cpp.
 #include "plugins/data/stores/sample_store.hpp"
 
 #include <filesystem>

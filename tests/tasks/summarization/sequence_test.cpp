@@ -18,7 +18,7 @@ class SequenceTest : public ::testing::Test {
     document_.resize(document), summary_.resize(summary);
     std::iota(document_.begin(), document_.end(), int32_t{1});
     std::iota(summary_.begin(), summary_.end(), int32_t{51});
-    return {{}, TokenView(document_.data(), document, 4), TokenView(summary_.data(), summary, 4), "id"};
+    return {{}, {{document_.data(), document, 4}, {summary_.data(), summary, 4}}, "id"};
   }
 
   SequenceRules rules_{.max_tokens = 10, .max_summary_tokens = 3, .separator = {90, 91}, .end_of_text = kEnd};
@@ -55,15 +55,6 @@ TEST_F(SequenceTest, WithoutASummaryThereIsNoTarget) {
     EXPECT_EQ(sequence.tokens, (Tokens{1, 2, 3, 90, 91}));
     EXPECT_EQ(sequence.targets, Tokens(5, kNone));
   }
-}
-
-TEST_F(SequenceTest, TheLengthIsKnownWithoutMakingIt) {
-  for (const uint32_t document : {0u, 1u, 5u, 6u, 50u})
-    for (const uint32_t summary : {0u, 1u, 3u, 4u, 50u}) {
-      const TokenSample both = sample(document, summary);
-      EXPECT_EQ(sequence_length(both, rules_),
-                static_cast<int64_t>(make_sequence(both, rules_).tokens.size()));
-    }
 }
 
 TEST_F(SequenceTest, APromptLeavesRoomForWhatIsWritten) {
