@@ -13,7 +13,8 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/parquet/parquet_writer.hpp"
-#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/tasks/protein/predictions.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {
@@ -154,14 +155,13 @@ void write_residue_parquet(const proteins::Dataset& dataset, Split split, int64_
       const proteins::Sample sample = dataset.sample(split, id);
       const std::vector<std::string> chains = dataset.chain_names(split, id);
       const std::string sample_name = dataset.name(split, id);
-      vectors.resize(sample.residues.size() * static_cast<size_t>(width));
-      values.read(first, sample.residues.size(), vectors.data());
-      first += sample.residues.size();
-      for (size_t i = 0; i < sample.residues.size(); ++i) {
-        const residues::Residue& residue = sample.residues[i];
-        const char letter = residues::letter_of(residue.amino_acid);
-        table.text(sample_name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(residue.number);
-        table.text(residue.insertion == ' ' ? std::string_view() : std::string_view(&residue.insertion, 1));
+      vectors.resize(sample.size() * static_cast<size_t>(width));
+      values.read(first, sample.size(), vectors.data());
+      first += sample.size();
+      for (size_t i = 0; i < sample.size(); ++i) {
+        const char letter = residues::letter_of(sample.codes[i]);
+        table.text(sample_name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(sample.number(i));
+        table.text(insertion_of(sample, i));
         table.text({&letter, 1}).vector(&vectors[i * static_cast<size_t>(width)]);
         table.end_row();
       }

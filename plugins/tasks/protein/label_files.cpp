@@ -7,7 +7,7 @@
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
 #include "plugins/tasks/protein/predictions.hpp"
@@ -56,10 +56,9 @@ std::string residue_rows(const LabelForm& form, const LabelledSample& one, bool 
     for (const std::string& name : form.classes) csv += "," + proteins::csv_field("p_" + name);
     csv += ",label\n";
   }
-  for (size_t n = 0; n < one.sample.residues.size(); ++n) {
+  for (size_t n = 0; n < one.sample.size(); ++n) {
     csv += proteins::csv_field(one.name) + "," + proteins::csv_field(one.chain) + "," +
-           place_of(one.sample.residues[n]) + "," +
-           proteins::csv_field(prediction_of(form, one.predicted, n));
+           place_of(one.sample, n) + "," + proteins::csv_field(prediction_of(form, one.predicted, n));
     for (const std::string& field : probabilities_of(form, one.predicted, n)) csv += "," + field;
     csv += "," + proteins::csv_field(right_at(form, one.labels, static_cast<int64_t>(n))) + "\n";
   }
@@ -68,29 +67,29 @@ std::string residue_rows(const LabelForm& form, const LabelledSample& one, bool 
 
 std::string pair_rows(const LabelledSample& one, bool with_header) {
   constexpr size_t kPerResidue = 5;
-  const auto& residues = one.sample.residues;
+  const proteins::Sample& sample = one.sample;
   struct Pair {
     uint32_t i, j;
     float log_odds;
   };
   std::vector<Pair> pairs;
-  for (uint32_t i = 0; i < residues.size(); ++i)
-    for (uint32_t j = i + 1; j < residues.size(); ++j)
-      if (residues[j].position - residues[i].position >= proteins::kLeastApart)
-        pairs.push_back({i, j, one.predicted[i * residues.size() + j]});
+  for (uint32_t i = 0; i < sample.size(); ++i)
+    for (uint32_t j = i + 1; j < sample.size(); ++j)
+      if (sample.position(j) - sample.position(i) >= proteins::kLeastApart)
+        pairs.push_back({i, j, one.predicted[i * sample.size() + j]});
   std::ranges::stable_sort(pairs, Falling(), &Pair::log_odds);
-  pairs.resize(std::min(pairs.size(), kPerResidue * residues.size()));
+  pairs.resize(std::min(pairs.size(), kPerResidue * sample.size()));
   std::string csv;
   if (with_header)
     csv =
         "id,chain,number,insertion,residue,other_number,other_insertion,other_residue,probability,contact\n";
   const bool is_known = one.labels.problem.empty();
   for (const Pair& pair : pairs) {
-    const bool has_both = is_known && residues[pair.i].has_frame() && residues[pair.j].has_frame();
+    const bool has_both = is_known && sample.has_frame(pair.i) && sample.has_frame(pair.j);
     const bool is_contact =
         has_both && std::ranges::binary_search(one.labels.contacts, std::pair(pair.i, pair.j));
     csv += proteins::csv_field(one.name) + "," + proteins::csv_field(one.chain) + "," +
-           place_of(residues[pair.i]) + "," + place_of(residues[pair.j]) + "," +
+           place_of(sample, pair.i) + "," + place_of(sample, pair.j) + "," +
            figures::decimal(probability(pair.log_odds), kProbabilityDigits) + "," +
            (has_both ? is_contact ? "1" : "0" : "") + "\n";
   }
@@ -111,22 +110,21 @@ std::vector<std::string> label_columns(const LabelForm& form) {
 }
 
 std::vector<std::string> label_row(const LabelForm& form, const LabelledSample& one) {
-  const auto& residues = one.sample.residues;
-  const auto known = std::ranges::count_if(residues, [](const residues::Residue& residue) {
-    return residue.amino_acid < residues::kAminoAcidCount;
-  });
-  std::vector<std::string> fields{std::to_string(residues.size()), std::to_string(known)};
+  const proteins::Sample& sample = one.sample;
+  const auto known =
+      std::ranges::count_if(sample.codes, [](uint8_t code) { return code < residues::kAminoAcidCount; });
+  std::vector<std::string> fields{std::to_string(sample.size()), std::to_string(known)};
   if (form.of == Of::kPairs) {
     double expected = 0;
-    for (size_t i = 0; i < residues.size(); ++i)
-      for (size_t j = i + 1; j < residues.size(); ++j)
-        if (residues[j].position - residues[i].position >= proteins::kLeastApart)
-          expected += probability(one.predicted[i * residues.size() + j]);
+    for (size_t i = 0; i < sample.size(); ++i)
+      for (size_t j = i + 1; j < sample.size(); ++j)
+        if (sample.position(j) - sample.position(i) >= proteins::kLeastApart)
+          expected += probability(one.predicted[i * sample.size() + j]);
     fields.push_back(figures::decimal(expected, 1));
   }
   if (form.of == Of::kResidues && are_letters(form)) {
     std::string letters;
-    for (size_t n = 0; n < residues.size(); ++n) letters += prediction_of(form, one.predicted, n);
+    for (size_t n = 0; n < sample.size(); ++n) letters += prediction_of(form, one.predicted, n);
     fields.push_back(letters);
   }
   if (form.of != Of::kChains) return fields;
@@ -142,8 +140,8 @@ std::string label_rows(const LabelForm& form, const LabelledSample& one, bool wi
 
 std::string contact_picture(const LabelledSample& one) {
   constexpr size_t kMostCells = 120;
-  const auto& residues = one.sample.residues;
-  const size_t length = residues.size(), block = (length + kMostCells - 1) / kMostCells,
+  const proteins::Sample& sample = one.sample;
+  const size_t length = sample.size(), block = (length + kMostCells - 1) / kMostCells,
                cells = (length + block - 1) / block;
   const bool is_known = one.labels.problem.empty();
   figures::HeatMap map{
@@ -158,7 +156,7 @@ std::string contact_picture(const LabelledSample& one) {
       .column_title = is_known ? "above the diagonal: predicted; below: in the structure" : "predicted"};
   map.values.assign(cells * cells, 0);
   for (size_t c = 0; c < cells; ++c) {
-    map.rows.push_back(c % 10 == 0 ? std::to_string(residues[c * block].number) : "");
+    map.rows.push_back(c % 10 == 0 ? std::to_string(sample.number(c * block)) : "");
     map.columns.push_back(map.rows.back());
   }
   const auto raise = [&](size_t i, size_t j, double value) {
@@ -167,7 +165,7 @@ std::string contact_picture(const LabelledSample& one) {
   };
   for (size_t i = 0; i < length; ++i)
     for (size_t j = i + 1; j < length; ++j) {
-      if (residues[j].position - residues[i].position < proteins::kLeastApart) continue;
+      if (sample.position(j) - sample.position(i) < proteins::kLeastApart) continue;
       const double value = probability(one.predicted[i * length + j]);
       raise(i, j, value);
       if (!is_known) raise(j, i, value);

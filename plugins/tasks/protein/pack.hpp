@@ -49,7 +49,7 @@ class ScoredSample {
   ScoredSample(proteins::Sample sample, proteins::ScoringGroups groups, Packing packing)
       : sample_(std::move(sample)), groups_(std::move(groups)) {
     if (packing == Packing::kShow)
-      geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
+      geometry_.emplace(sample_.backbone, sample_.chains, std::span<const uint8_t>());
   }
   ScoredSample(const ScoredSample&) = delete;  // the geometry points into the sample
   ScoredSample& operator=(const ScoredSample&) = delete;

@@ -143,9 +143,9 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
   proteins::Sample sample = dataset_->sample(request.split, id);
   const proteins::DataConfig& data = config().data;
   const std::vector<int64_t> rows =
-      data.crop == "spatial" ? proteins::crop_spatial(sample, data.max_residues, seed("crop"))
-                             : proteins::crop_contiguous(static_cast<int64_t>(sample.residues.size()),
-                                                         data.max_residues, seed("crop"));
+      data.crop == "spatial"
+          ? proteins::crop_spatial(sample, data.max_residues, seed("crop"))
+          : proteins::crop_contiguous(static_cast<int64_t>(sample.size()), data.max_residues, seed("crop"));
   const proteins::Sample kept = sample.part(rows);
   proteins::MaskingOptions options = config().mask;
   options.ratio = config().mask_ratio;
@@ -153,7 +153,7 @@ void ProteinTask::add_for_training(Packer& packer, ProteinBatch& batch, const Lo
       proteins::mask_for_training(proteins::amino_acids_to_mask(kept), kept.chains, options, seed("mask")),
       kept);
   batch.add_targets(masking, dataset_->row(request.split, id).cluster_key);
-  proteins::add_noise(sample.residues, data.noise, seed("noise"));
+  proteins::add_noise(sample.backbone, data.noise, seed("noise"));
   packer.add(sample, rows, masking);
 }
 

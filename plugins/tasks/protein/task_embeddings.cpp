@@ -35,7 +35,7 @@ void ProteinTask::embed(const ProteinBatch& batch, const PredictionSink& sink) {
     Packer packer(packing());
     for (size_t i = begin; i < end; ++i) {
       const proteins::Sample sample = dataset_->sample(batch.split, batch.ids[i]);
-      packer.add(sample, all_rows(sample), proteins::nothing_masked(sample.amino_acids()));
+      packer.add(sample, all_rows(sample), proteins::nothing_masked(sample.codes));
     }
     const PackedProteins packed = batch_on(device(), packer.finish());
     const pipeline::protein::Embeddings embeddings = model().embeddings(packed, pass(), layer);

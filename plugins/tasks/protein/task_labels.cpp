@@ -30,7 +30,7 @@ std::string quoted(const std::vector<std::string>& classes) {
 // Consecutive residues, with at least one that has a label.
 std::vector<int64_t> crop_with_label(const proteins::Sample& sample, const proteins::SampleLabels& labels,
                                      int64_t most, uint64_t seed) {
-  const auto size = static_cast<int64_t>(sample.residues.size());
+  const auto size = static_cast<int64_t>(sample.size());
   std::vector<int64_t> rows = proteins::crop_contiguous(size, most, seed);
   const auto next = std::ranges::lower_bound(labels.places, rows.front());
   if (next != labels.places.end() && *next <= rows.back()) return rows;
@@ -48,14 +48,14 @@ class LabelPacker {
   // rows: of the sample, consecutive. labels: null where nothing is known of them.
   void add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
            const proteins::SampleLabels* labels) {
-    const proteins::Sample kept = sample.part(rows);
-    proteins::Masking masking = proteins::nothing_masked(kept.amino_acids());
+    proteins::Masking masking = proteins::nothing_masked(
+        std::span(sample.codes).subspan(static_cast<size_t>(rows.front()), rows.size()));
     if (form_.of == Of::kChains) {
       masking.is_target.front() = 1;
     } else if (form_.of == Of::kPairs || labels == nullptr) {
       std::ranges::fill(masking.is_target, uint8_t{1});
     }
-    if (labels != nullptr && form_.of == Of::kPairs) add_pairs(kept, rows, *labels);
+    if (labels != nullptr && form_.of == Of::kPairs) add_pairs(sample, rows, *labels);
     for (size_t k = 0; labels != nullptr && form_.of != Of::kPairs && k < labels->places.size(); ++k) {
       const int64_t place = labels->places[k];
       if (form_.of == Of::kResidues) {
@@ -83,17 +83,16 @@ class LabelPacker {
     fail_with(PL_ERROR_CONFIG, "task.label: the data has a class \"", name, "\", and the model has ",
               quoted(scale_.classes), ": leave out what is of another class");
   }
-  void add_pairs(const proteins::Sample& kept, const std::vector<int64_t>& rows,
+  void add_pairs(const proteins::Sample& sample, const std::vector<int64_t>& rows,
                  const proteins::SampleLabels& labels) {
     const size_t length = rows.size(), begin = pairs_.size();
     const auto first = static_cast<uint32_t>(rows.front());
     pairs_.resize(begin + length * length, residues::kNoPair);
     const auto at = [&](size_t i, size_t j) -> uint8_t& { return pairs_[begin + i * length + j]; };
-    const auto& residues = kept.residues;
     for (size_t i = 0; i < length; ++i)
       for (size_t j = 0; j < length; ++j)
-        if (residues[i].has_frame() && residues[j].has_frame() &&
-            std::abs(residues[i].position - residues[j].position) >= proteins::kLeastApart)
+        if (sample.has_frame(first + i) && sample.has_frame(first + j) &&
+            std::abs(sample.position(first + i) - sample.position(first + j)) >= proteins::kLeastApart)
           at(i, j) = residues::kNoContact;
     for (const auto& [i, j] : labels.contacts)
       if (i >= first && j < first + length)
@@ -241,13 +240,12 @@ ProteinBatch ProteinTask::label_batch(const LoadRequest& request) const {
     const proteins::SampleLabels labels = dataset_->labels(request.split, id);
     const uint64_t seed = context().seed("crop", request.epoch, id, static_cast<uint64_t>(request.split));
     const bool is_cropped = request.purpose == Purpose::kTrain &&
-                            static_cast<int64_t>(sample.residues.size()) > config().data.max_residues;
+                            static_cast<int64_t>(sample.size()) > config().data.max_residues;
     packer.add(sample,
-               !is_cropped ? all_rows(sample)
-               : form.of == Of::kChains
-                   ? proteins::crop_contiguous(static_cast<int64_t>(sample.residues.size()),
-                                               config().data.max_residues, seed)
-                   : crop_with_label(sample, labels, config().data.max_residues, seed),
+               !is_cropped              ? all_rows(sample)
+               : form.of == Of::kChains ? proteins::crop_contiguous(static_cast<int64_t>(sample.size()),
+                                                                    config().data.max_residues, seed)
+                                        : crop_with_label(sample, labels, config().data.max_residues, seed),
                &labels);
   }
   return {.packed = packer.finish(),

@@ -18,7 +18,7 @@ std::vector<std::string> ProteinTask::prediction_columns() {
 }
 
 std::vector<float> ProteinTask::predict_all(const proteins::Sample& sample, Split split, uint64_t id) {
-  std::vector<float> result(sample.residues.size() * residues::kAminoAcidCount);
+  std::vector<float> result(sample.size() * residues::kAminoAcidCount);
   proteins::ScoringGroups groups = groups_of(sample, split, id);
   const std::vector<proteins::ScoringPass> passes =
       proteins::scoring_passes(0, groups, config().data.max_residues);

@@ -46,13 +46,13 @@ struct ProteinTask::Question {
 // tokens). Many questions in a forward pass.
 void ProteinTask::ask(const std::vector<Question>& questions,
                       const std::function<void(size_t, size_t, const float*, double)>& on_answer) {
-  const auto rows_of = [&](size_t i) { return static_cast<int64_t>(questions[i].sample->residues.size()); };
+  const auto rows_of = [&](size_t i) { return static_cast<int64_t>(questions[i].sample->size()); };
   in_passes(questions.size(), rows_of, [&](size_t begin, size_t end) {
     Packer packer(packing());
     std::vector<std::pair<size_t, size_t>> targets;  // question, and number in it
     for (size_t q = begin; q < end; ++q) {
       const Question& question = questions[q];
-      proteins::Masking masking = proteins::nothing_masked(question.sample->amino_acids());
+      proteins::Masking masking = proteins::nothing_masked(question.sample->codes);
       for (const size_t place : question.masked) masking.tokens[place] = residues::kMaskToken;
       for (const size_t place : question.targets) masking.is_target[place] = 1;
       for (size_t t = 0; t < question.targets.size(); ++t) targets.emplace_back(q, t);
@@ -124,12 +124,11 @@ std::vector<double> ProteinTask::pseudo_likelihoods(const proteins::Sample& samp
                                                     const std::vector<std::vector<Substitution>>& variants) {
   const auto of = [&](const proteins::Sample& one) {
     std::vector<Question> questions;
-    for (size_t place = 0; place < one.residues.size(); ++place)
-      if (one.residues[place].amino_acid < residues::kAminoAcidCount)
-        questions.push_back({&one, hidden_with(one, {place}), {place}});
+    for (size_t place = 0; place < one.size(); ++place)
+      if (one.is_known(place)) questions.push_back({&one, hidden_with(one, {place}), {place}});
     double sum = 0;
     ask(questions, [&](size_t question, size_t, const float* log_p, double log_share) {
-      sum += static_cast<double>(log_p[one.residues[questions[question].targets[0]].amino_acid]) + log_share;
+      sum += static_cast<double>(log_p[one.codes[questions[question].targets[0]]]) + log_share;
     });
     return sum;
   };
@@ -137,7 +136,7 @@ std::vector<double> ProteinTask::pseudo_likelihoods(const proteins::Sample& samp
   std::vector<double> scores;
   for (const auto& variant : variants) {
     proteins::Sample mutant = sample;
-    for (const Substitution& one : variant) mutant.residues[one.place].amino_acid = one.to;
+    for (const Substitution& one : variant) mutant.codes[one.place] = one.to;
     scores.push_back(variant.empty() ? 0 : of(mutant) - wild_type);
   }
   return scores;
