@@ -1,5 +1,6 @@
 #include "plugins/tasks/protein/pack.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -9,6 +10,23 @@
 #include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::tasks::protein {
+
+Packing packing_of(const ProteinConfig& config) {
+  return !config.sees_structure() ? Packing::kSequence : config.hides() ? Packing::kHide : Packing::kShow;
+}
+
+void ProteinBatch::add_targets(const proteins::Masking& masking, uint64_t cluster) {
+  target_clusters.insert(
+      target_clusters.end(),
+      static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
+}
+
+ProteinBatch batch_of(const LoadRequest& request) {
+  return {.packed = {},
+          .target_clusters = {},
+          .ids = {request.ids.begin(), request.ids.end()},
+          .split = request.split};
+}
 
 std::vector<int64_t> all_rows(const proteins::Sample& sample) {
   std::vector<int64_t> rows(sample.size());
