@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "plugins/data/files/appended_file.hpp"
-#include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/proteins/division.hpp"
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
@@ -154,29 +153,9 @@ SplitRow Dataset::row(Split split, uint64_t id) const {
   return files::with_data_errors([&] { return splits_of(split).row(static_cast<size_t>(split), id); });
 }
 
-Sample Dataset::sample(Split split, uint64_t id) const {
-  return files::with_data_errors([&] { return samples_of(split).sample(row(split, id).sample); });
-}
-
-std::string Dataset::name(Split split, uint64_t id) const {
-  return files::with_data_errors([&] { return samples_of(split).name(row(split, id).sample); });
-}
-
-std::string Dataset::file(Split split, uint64_t id) const {
-  return files::with_data_errors([&] { return samples_of(split).file(row(split, id).sample); });
-}
-
-std::string Dataset::tensor(Split split, uint64_t id) const {
-  return files::with_data_errors([&] { return samples_of(split).tensor(row(split, id).sample); });
-}
-
 std::string Dataset::group(Split split, uint64_t id) const {
   return files::with_data_errors(
       [&] { return samples_of(split).words(row(split, id).sample).cluster.value_or(""); });
-}
-
-std::vector<std::string> Dataset::chain_names(Split split, uint64_t id) const {
-  return files::with_data_errors([&] { return samples_of(split).chain_names(row(split, id).sample); });
 }
 
 SampleLabels Dataset::labels(Split split, uint64_t id) const {

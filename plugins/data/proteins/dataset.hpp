@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/labels.hpp"
 #include "plugins/data/proteins/learnt.hpp"
@@ -34,13 +35,17 @@ class Dataset {
   // All [any-thread].
   uint64_t size(Split split) const { return splits_of(split).size(static_cast<size_t>(split)); }
   SplitRow row(Split split, uint64_t id) const;
-  Sample sample(Split split, uint64_t id) const;
-  std::string name(Split split, uint64_t id) const;
-  std::string file(Split split, uint64_t id) const;    // what names of the sample's files begin with
-  std::string tensor(Split split, uint64_t id) const;  // what the sample's tensor is called
-  std::string group(Split split, uint64_t id) const;   // its cluster where the data name it; else empty
-  std::vector<std::string> chain_names(Split split, uint64_t id) const;  // by number in the sample
-  uint64_t key(Split split, uint64_t id) const;                          // what the sample is
+  Sample sample(Split split, uint64_t id) const { return of(split, id, &Samples::sample); }
+  std::string name(Split split, uint64_t id) const { return of(split, id, &Samples::name); }
+  // What names of the sample's files begin with, and what its tensor is called.
+  std::string file(Split split, uint64_t id) const { return of(split, id, &Samples::file); }
+  std::string tensor(Split split, uint64_t id) const { return of(split, id, &Samples::tensor); }
+  std::string group(Split split, uint64_t id) const;  // its cluster where the data name it; else empty
+  // By number in the sample.
+  std::vector<std::string> chain_names(Split split, uint64_t id) const {
+    return of(split, id, &Samples::chain_names);
+  }
+  uint64_t key(Split split, uint64_t id) const;  // what the sample is
   SampleLabels labels(Split split, uint64_t id) const;
   // Of all that was read for training, held-out parts included; none where nothing was.
   LabelCounts label_counts() const;
@@ -62,6 +67,10 @@ class Dataset {
   void write_table(const std::string& path) const;
 
  private:
+  template <class Result>
+  Result of(Split split, uint64_t id, Result (Samples::*what)(uint64_t) const) const {
+    return files::with_data_errors([&] { return (samples_of(split).*what)(row(split, id).sample); });
+  }
   const Samples& samples_of(Split split) const { return is_own(split) ? *test_samples_ : *samples_; }
   const Splits& splits_of(Split split) const { return is_own(split) ? test_splits_ : splits_; }
   bool is_own(Split split) const { return own_test_ && split == Split::kTest; }

@@ -145,15 +145,15 @@ SampleLabels Labels::from_backbone(const Samples& samples, uint64_t i) const {
   SampleLabels labels;
   const std::vector<structures::SecondaryStructure> states =
       are_contacts() ? std::vector<structures::SecondaryStructure>()
-                     : structures::secondary_structure_of(sample.residues);
-  for (size_t n = 0; n < sample.residues.size(); ++n) {
-    const bool has_one = are_contacts() ? sample.residues[n].has_frame()
-                                        : states[n] != structures::SecondaryStructure::kNotKnown;
+                     : structures::secondary_structure_of(sample.backbone);
+  for (size_t n = 0; n < sample.backbone.size(); ++n) {
+    const bool has_one =
+        are_contacts() ? sample.has_frame(n) : states[n] != structures::SecondaryStructure::kNotKnown;
     if (!has_one) continue;
     labels.places.push_back(static_cast<int64_t>(n));
     if (!are_contacts()) labels.classes.emplace_back(1, structures::letter_of(states[n]));
   }
-  if (are_contacts()) labels.contacts = structures::contacts_of(sample.residues, kLeastApart);
+  if (are_contacts()) labels.contacts = structures::contacts_of(sample.backbone, kLeastApart);
   const bool has_pairs =
       !labels.places.empty() && labels.places.back() - labels.places.front() >= kLeastApart;
   if (labels.places.empty() || (are_contacts() && !has_pairs)) labels.problem = "no backbone";

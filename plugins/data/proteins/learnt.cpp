@@ -3,6 +3,7 @@
 #include <pipeline/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include <nlohmann/json.hpp>
@@ -51,6 +52,13 @@ uint64_t content_key(std::span<const residues::Residue> chain) {
     hasher.update(bytes_of(residue.amino_acid));
     hasher.update(bytes_of(residue.n)).update(bytes_of(residue.ca)).update(bytes_of(residue.c));
   }
+  return hasher.finish().low;
+}
+
+uint64_t content_key(std::span<const uint8_t> codes) {
+  constexpr std::array<residues::Vec3, 3> kNowhere{};
+  files::Hasher128 hasher;
+  for (const uint8_t code : codes) hasher.update(bytes_of(code)).update(bytes_of(kNowhere));
   return hasher.finish().low;
 }
 

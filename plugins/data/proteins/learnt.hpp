@@ -17,8 +17,9 @@
 namespace pipeline::proteins {
 
 // What a chain is, wherever its file lies and whatever it and its residues are called: a hash of its amino
-// acids and coordinates.
+// acids and coordinates. Of a sequence, which has none, that of a chain whose coordinates are zero.
 uint64_t content_key(std::span<const residues::Residue> chain);
+uint64_t content_key(std::span<const uint8_t> codes);
 // Of chains together: that of the chain where there is one.
 uint64_t content_key(std::span<const uint64_t> chains);
 

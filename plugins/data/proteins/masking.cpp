@@ -129,7 +129,7 @@ std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint6
 }
 
 std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too) {
-  std::vector<uint8_t> amino_acids = sample.amino_acids();
+  std::vector<uint8_t> amino_acids = sample.codes;
   for (size_t i = 0; i < amino_acids.size(); ++i) {
     if (unknown_too && amino_acids[i] >= residues::kAminoAcidCount) amino_acids[i] = 0;
     if (sample.copy_of[i] != static_cast<int64_t>(i)) amino_acids[i] = residues::kUnknown;
@@ -141,10 +141,10 @@ Masking with_copies(Masking masking, const Sample& sample) {
   for (size_t i = 0; i < sample.copy_of.size(); ++i) {
     const auto original = static_cast<size_t>(sample.copy_of[i]);
     if (original == i) continue;
-    const uint8_t own = sample.residues[i].amino_acid;
+    const uint8_t own = sample.codes[i];
     masking.is_target[i] = own < residues::kAminoAcidCount ? masking.is_target[original] : uint8_t{0};
-    const bool as_it_is = masking.is_target[i] == 0 ||
-                          masking.tokens[original] == int64_t{sample.residues[original].amino_acid};
+    const bool as_it_is =
+        masking.is_target[i] == 0 || masking.tokens[original] == int64_t{sample.codes[original]};
     masking.tokens[i] = as_it_is ? int64_t{own} : masking.tokens[original];
   }
   return masking;
@@ -154,7 +154,7 @@ ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t 
   ScoringGroups result = deal_to_groups(amino_acids_to_mask(sample, unknown_too), groups, seed);
   for (size_t i = 0; i < result.size(); ++i) {
     result[i] = result[static_cast<size_t>(sample.copy_of[i])];
-    if (!unknown_too && sample.residues[i].amino_acid >= residues::kAminoAcidCount) result[i] = kNoGroup;
+    if (!unknown_too && sample.codes[i] >= residues::kAminoAcidCount) result[i] = kNoGroup;
   }
   return result;
 }
@@ -164,7 +164,7 @@ Masking mask_group(const Sample& sample, const ScoringGroups& groups, const Scor
   for (int64_t row = pass.first; row < pass.first + pass.count; ++row) {
     const auto at = static_cast<size_t>(row);
     const bool masked = groups[at] == pass.group;
-    masking.tokens.push_back(masked ? residues::kMaskToken : int64_t{sample.residues[at].amino_acid});
+    masking.tokens.push_back(masked ? residues::kMaskToken : int64_t{sample.codes[at]});
     masking.is_target.push_back(masked && row >= pass.score ? 1 : 0);
   }
   return masking;

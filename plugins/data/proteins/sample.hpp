@@ -57,17 +57,31 @@ class Random {
 using Frequencies = std::array<double, residues::kAminoAcidCount>;
 
 struct Sample {
-  std::vector<residues::Residue> residues;
+  std::vector<uint8_t> codes;   // of each residue: as alphabet.hpp numbers them
   std::vector<int64_t> chains;  // of each residue: the number of its chain
   std::vector<int64_t>
       copy_of;  // the residue that stands for it and its copies in other chains: find_copies()
+  // What a structure has of each residue beside the code. Empty of a sequence, whose residues are numbered
+  // from 1 and have no coordinates.
+  std::vector<residues::Residue> backbone = {};
 
-  std::vector<uint8_t> amino_acids() const;
-  // These residues alone, in this order.
+  size_t size() const { return codes.size(); }
+  bool is_known(size_t i) const { return codes[i] < residues::kAminoAcidCount; }
+  int32_t number(size_t i) const { return has_backbone() ? backbone[i].number : position(i) + 1; }
+  char insertion(size_t i) const { return has_backbone() ? backbone[i].insertion : ' '; }
+  int32_t position(size_t i) const { return has_backbone() ? backbone[i].position : static_cast<int32_t>(i); }
+  bool has_ca(size_t i) const { return has_backbone() && backbone[i].has_ca(); }
+  bool has_frame(size_t i) const { return has_backbone() && backbone[i].has_frame(); }
+  // These residues alone, in this order; of a sequence they are numbered anew.
   Sample part(std::span<const int64_t> rows) const;
+
+ private:
+  bool has_backbone() const { return !backbone.empty(); }
 };
 
+// Chains of a structure, and a sequence.
 Sample make_sample(std::span<const std::span<const residues::Residue>> chains);
+Sample make_sample(std::span<const uint8_t> codes);
 
 // Which residues of `sample` are left when it may have no more than `most`; ascending. A function of its
 // arguments.

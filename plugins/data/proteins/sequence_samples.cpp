@@ -3,7 +3,6 @@
 #include <pipeline/text.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <sstream>
 
@@ -12,7 +11,6 @@
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/objectives.hpp"
-#include "plugins/data/residues/residue.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/names.hpp"
 
@@ -63,16 +61,6 @@ std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
-std::vector<residues::Residue> residues_of(std::span<const uint8_t> codes) {
-  std::vector<residues::Residue> residues(codes.size());
-  for (size_t n = 0; n < codes.size(); ++n) {
-    residues[n].amino_acid = codes[n];
-    residues[n].number = static_cast<int32_t>(n) + 1;
-    residues[n].position = static_cast<int32_t>(n);
-  }
-  return residues;
-}
-
 }  // namespace
 
 SequenceSamples::SequenceSamples(const fs::path& named, const ProteinData& options, const Context& context)
@@ -84,9 +72,8 @@ Samples::Size SequenceSamples::size_of(uint64_t i) const {
 }
 
 Sample SequenceSamples::sample(uint64_t i) const {
-  const std::vector<residues::Residue> residues = residues_of(store_[i].codes());
-  const std::array<std::span<const residues::Residue>, 1> chain{residues};
-  return make_sample(chain);
+  const sequences::StoredSequence sequence = store_[i];
+  return make_sample(sequence.codes());
 }
 
 bool SequenceSamples::has_twins(const std::string& file) const {
@@ -115,7 +102,8 @@ std::string SequenceSamples::tensor(uint64_t i) const {
 }
 
 std::vector<uint64_t> SequenceSamples::keys(uint64_t i) const {
-  return {content_key(residues_of(store_[i].codes()))};
+  const sequences::StoredSequence sequence = store_[i];
+  return {content_key(sequence.codes())};
 }
 
 void SequenceSamples::each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const {

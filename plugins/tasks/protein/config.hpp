@@ -264,6 +264,8 @@ struct ProteinConfig : proteins::ProteinData {
   void validate_labels(const ConfigErrors& errors) const;
 
   bool sees_structure() const { return kind == "encoder-decoder"; }
+  // Whether masked residues lose their coordinates, too.
+  bool hides() const { return model.distogram > 0; }
 
   // What the folder of an ESM-2, an ESM C, or of a model that this task exported, says.
   static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,

@@ -1,6 +1,10 @@
 // Predicted labels as tables and pictures.
 #pragma once
 
+#include <pipeline/task_types.hpp>
+
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,23 +20,29 @@ using pipeline::protein::LabelForm;
 // A sample of one chain, and what a model says of it: LabelHead::told().
 struct LabelledSample {
   const proteins::Sample& sample;
-  std::string name, chain;
+  uint64_t id;
+  std::string name, file, chain;  // file: what names of its files begin with; empty: it gets no picture
   proteins::SampleLabels labels;  // what is right, where the data has it
   std::span<const float> predicted;
 };
 
-// The table of predictions: residues, known, and of chains the prediction, the probability of each class and
-// what is right; of residues their classes as letters, where all names are letters; of contacts how many are
-// expected at least six residues apart.
-std::vector<std::string> label_columns(const LabelForm& form);
-std::vector<std::string> label_row(const LabelForm& form, const LabelledSample& one);
+// What is written of a prediction of labels, by what they are of.
+class LabelFiles {
+ public:
+  virtual ~LabelFiles() = default;
 
-// Rows of a table of all samples: of residues their labels; of pairs those with the highest probability, five
-// for each residue.
-inline constexpr const char *kLabelFile = "labels.csv", *kContactFile = "contacts.csv";
-std::string label_rows(const LabelForm& form, const LabelledSample& one, bool with_header);
+  // Of the table of predictions, with a row for each sample.
+  virtual std::vector<std::string> columns() const { return {"residues", "known"}; }
+  virtual std::vector<std::string> row(const LabelledSample& one) const;
+  // The sample's rows in a table of all samples, and its picture.
+  virtual void write(const LabelledSample& /*one*/, const PredictionSink& /*sink*/) const {}
+};
 
-// Probabilities above the diagonal, and what is right below it.
-std::string contact_picture(const LabelledSample& one);
+// Of chains the prediction, the probability of each class and what is right, all in the table of predictions.
+// Of residues a table with their labels, "labels.csv", and in the table of predictions their classes as
+// letters, where all names are letters. Of contacts a table of the pairs with the highest probability, five
+// for each residue, "contacts.csv", a picture with probabilities above the diagonal and what is right below
+// it, and in the table of predictions how many are expected at least six residues apart.
+std::unique_ptr<LabelFiles> label_files_of(const LabelForm& form);
 
 }  // namespace pipeline::tasks::protein

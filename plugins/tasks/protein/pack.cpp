@@ -1,5 +1,6 @@
 #include "plugins/tasks/protein/pack.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <optional>
 
@@ -10,8 +11,25 @@
 
 namespace pipeline::tasks::protein {
 
+Packing packing_of(const ProteinConfig& config) {
+  return !config.sees_structure() ? Packing::kSequence : config.hides() ? Packing::kHide : Packing::kShow;
+}
+
+void ProteinBatch::add_targets(const proteins::Masking& masking, uint64_t cluster) {
+  target_clusters.insert(
+      target_clusters.end(),
+      static_cast<size_t>(std::count(masking.is_target.begin(), masking.is_target.end(), 1)), cluster);
+}
+
+ProteinBatch batch_of(const LoadRequest& request) {
+  return {.packed = {},
+          .target_clusters = {},
+          .ids = {request.ids.begin(), request.ids.end()},
+          .split = request.split};
+}
+
 std::vector<int64_t> all_rows(const proteins::Sample& sample) {
-  std::vector<int64_t> rows(sample.residues.size());
+  std::vector<int64_t> rows(sample.size());
   std::iota(rows.begin(), rows.end(), 0);
   return rows;
 }
@@ -19,24 +37,23 @@ std::vector<int64_t> all_rows(const proteins::Sample& sample) {
 void Packer::add(const proteins::Sample& sample, const std::vector<int64_t>& rows,
                  const proteins::Masking& masking, Geometry* shared) {
   const bool hides = packing_ == Packing::kHide;
-  std::vector<uint8_t> hidden(hides ? sample.residues.size() : 0, 0);
+  std::vector<uint8_t> hidden(hides ? sample.size() : 0, 0);
   for (size_t n = 0; hides && n < rows.size(); ++n)
     hidden[static_cast<size_t>(rows[n])] = masking.tokens[n] == residues::kMaskToken ? 1 : 0;
   std::optional<Geometry> own;
   if (packing_ != Packing::kSequence && shared == nullptr)
-    shared = &own.emplace(sample.residues, sample.chains, hidden);
+    shared = &own.emplace(sample.backbone, sample.chains, hidden);
   const auto append = [](std::vector<float>& to, auto from) {
     to.insert(to.end(), from.begin(), from.end());
   };
   for (size_t n = 0; n < rows.size(); ++n) {
     const auto row = static_cast<size_t>(rows[n]);
-    const residues::Residue& residue = sample.residues[row];
     if (masking.is_target[n] != 0) {
       batch_.target_rows.push_back(static_cast<int64_t>(tokens_.size()));
-      targets_.push_back(residue.amino_acid);
+      targets_.push_back(sample.codes[row]);
     }
     tokens_.push_back(masking.tokens[n]);
-    positions_.push_back(residue.position);
+    positions_.push_back(sample.position(row));
     chains_.push_back(sample.chains[row]);
     if (shared != nullptr) {
       append(frames_, shared->frame(row));
@@ -44,8 +61,9 @@ void Packer::add(const proteins::Sample& sample, const std::vector<int64_t>& row
       flags_.push_back(shared->flags(row));
     }
     if (!hides) continue;
-    places_.insert(places_.end(), {residue.ca.x, residue.ca.y, residue.ca.z});
-    placed_.push_back(residue.has_ca() ? 1 : 0);
+    const residues::Vec3& ca = sample.backbone[row].ca;
+    places_.insert(places_.end(), {ca.x, ca.y, ca.z});
+    placed_.push_back(sample.has_ca(row) ? 1 : 0);
   }
   batch_.sequences.append(static_cast<int64_t>(rows.size()));
 }

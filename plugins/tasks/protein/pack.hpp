@@ -1,4 +1,7 @@
+// Samples as batches.
 #pragma once
+
+#include <pipeline/task_types.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -8,6 +11,7 @@
 #include "plugins/data/proteins/sample.hpp"
 #include "plugins/models/protein/geometry.hpp"
 #include "plugins/models/protein/protein_model.hpp"
+#include "plugins/tasks/protein/config.hpp"
 
 namespace pipeline::tasks::protein {
 
@@ -17,6 +21,24 @@ using pipeline::protein::PackedProteins;
 // What a model sees of a structure: all that is there; not where masked residues are, which the batch says
 // beside it; or nothing.
 enum class Packing { kShow, kHide, kSequence };
+Packing packing_of(const ProteinConfig& config);
+
+struct ProteinBatch {
+  PackedProteins packed;
+  std::vector<uint64_t> target_clusters;  // of packed.targets: SplitRow::cluster_key
+  std::vector<uint64_t> ids;
+  Split split = Split::kTrain;
+
+  void add_targets(const proteins::Masking& masking, uint64_t cluster);
+
+  template <class V>
+  void tensors(V&& visit) {
+    packed.tensors(visit);
+  }
+};
+
+// Empty, of these samples.
+ProteinBatch batch_of(const LoadRequest& request);
 
 // Of the whole sample: what Packer::add() gets.
 std::vector<int64_t> all_rows(const proteins::Sample& sample);
@@ -49,7 +71,7 @@ class ScoredSample {
   ScoredSample(proteins::Sample sample, proteins::ScoringGroups groups, Packing packing)
       : sample_(std::move(sample)), groups_(std::move(groups)) {
     if (packing == Packing::kShow)
-      geometry_.emplace(sample_.residues, sample_.chains, std::span<const uint8_t>());
+      geometry_.emplace(sample_.backbone, sample_.chains, std::span<const uint8_t>());
   }
   ScoredSample(const ScoredSample&) = delete;  // the geometry points into the sample
   ScoredSample& operator=(const ScoredSample&) = delete;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plugins/data/proteins/sample.hpp"
-#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::tasks::protein {
 
@@ -16,11 +16,13 @@ struct Predicted {
   std::vector<float> log_p;              // (residues, 20): each with its residue masked
 };
 
-// Of a row: number, insertion code, letter.
-inline std::string place_of(const residues::Residue& residue) {
-  return std::to_string(residue.number) + "," +
-         (residue.insertion == ' ' ? "" : std::string(1, residue.insertion)) + "," +
-         residues::letter_of(residue.amino_acid);
+// Of a residue: its number with the insertion code; and as fields of a table these two and the letter.
+inline std::string insertion_of(const proteins::Sample& sample, size_t i) {
+  return sample.insertion(i) == ' ' ? "" : std::string(1, sample.insertion(i));
+}
+inline std::string place_of(const proteins::Sample& sample, size_t i) {
+  return std::to_string(sample.number(i)) + "," + insertion_of(sample, i) + "," +
+         residues::letter_of(sample.codes[i]);
 }
 
 // A row per residue: chain, number, insertion code, residue, its probability, the `top` likeliest amino acids

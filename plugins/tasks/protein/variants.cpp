@@ -10,7 +10,7 @@
 
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/split_list.hpp"
-#include "plugins/data/residues/residue.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/structures/structure.hpp"
 
@@ -84,6 +84,12 @@ std::vector<Change> changes_of(std::string_view mutation) {
   return all;
 }
 
+std::set<int32_t> numbers_of(const proteins::Sample& sample) {
+  std::set<int32_t> numbers;
+  for (size_t i = 0; i < sample.size(); ++i) numbers.insert(sample.number(i));
+  return numbers;
+}
+
 Substitution substitution_of(const Change& change, const std::string& shown, const std::string& chain,
                              const proteins::Sample& sample, std::span<const std::string> chain_names,
                              int32_t offset) {
@@ -101,22 +107,22 @@ Substitution substitution_of(const Change& change, const std::string& shown, con
     throw fail("there is no chain " + chain + (there.empty() ? "" : "; there is " + there));
   }
   std::optional<size_t> place;
-  for (size_t i = 0; i < sample.residues.size(); ++i) {
-    const residues::Residue& residue = sample.residues[i];
+  for (size_t i = 0; i < sample.size(); ++i) {
     const std::string& own = chain_names[static_cast<size_t>(sample.chains[i])];
-    if (residue.number != number ||
-        structures::upper(residue.insertion) != structures::upper(change.insertion))
+    if (sample.number(i) != number ||
+        structures::upper(sample.insertion(i)) != structures::upper(change.insertion))
       continue;
     if (!chain.empty() && own != chain) continue;
     if (place) throw fail("residue " + named + " is there in several chains: name one in the column chain");
     place = i;
   }
   if (!place) {
-    const auto [least, most] = std::ranges::minmax(sample.residues, {}, &residues::Residue::number);
+    const std::set<int32_t> numbers = numbers_of(sample);
     throw fail("there is no residue " + named + (chain.empty() ? "" : " in chain " + chain) +
-               "; they are numbered " + std::to_string(least.number) + " to " + std::to_string(most.number));
+               "; they are numbered " + std::to_string(*numbers.begin()) + " to " +
+               std::to_string(*numbers.rbegin()));
   }
-  const uint8_t there = sample.residues[*place].amino_acid;
+  const uint8_t there = sample.codes[*place];
   if (there != change.from)
     throw fail("residue " + named + " is " + residues::letter_of(there) + ", not " +
                residues::letter_of(change.from));
@@ -161,10 +167,9 @@ std::optional<int32_t> fitting_offset(std::span<const Variant* const> variants,
       }
     });
   };
-  std::set<int32_t> offsets, fitting;
-  for (const residues::Residue& residue : sample.residues) offsets.insert(residue.number - first);
-  for (const int32_t offset : offsets)
-    if (fits(offset)) fitting.insert(offset);
+  std::set<int32_t> fitting;
+  for (const int32_t number : numbers_of(sample))
+    if (fits(number - first)) fitting.insert(number - first);
   return fitting.size() == 1 ? std::optional(*fitting.begin()) : std::nullopt;
 }
 

@@ -1,7 +1,7 @@
 // Labels as tables and backbones have them.
 #include "plugins/data/proteins/labels.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/residues/objectives.hpp"
-#include "plugins/data/residues/residue.hpp"
 
 #include <cmath>
 
@@ -26,7 +26,7 @@ class OneSample : public Samples {
   std::string fingerprint() const override { return ""; }
   Size size_of(uint64_t) const override { return {.residues = residues_, .known = residues_, .chains = 1}; }
   Sample sample(uint64_t) const override {
-    return {.residues = std::vector<residues::Residue>(residues_),
+    return {.codes = std::vector<uint8_t>(residues_, residues::kUnknown),
             .chains = std::vector<int64_t>(residues_),
             .copy_of = {}};
   }

@@ -39,6 +39,13 @@ TEST(ContentKey, IsTheSameInEveryVersion) {
   EXPECT_EQ(content_key(chain), 0x59fa968c7635c344u);
 }
 
+TEST(ContentKey, OfASequenceIsThatOfAChainWithoutCoordinates) {
+  std::vector<residues::Residue> chain(3);
+  chain[0].amino_acid = 3;
+  chain[1].amino_acid = 19;
+  EXPECT_EQ(content_key(std::vector<uint8_t>{3, 19, residues::kUnknown}), content_key(chain));
+}
+
 TEST(Learnt, AddsUp) {
   const auto keys = [](std::vector<uint64_t> all) { return ContentKeys(all); };
   Learnt learnt{.training = keys({1, 5}), .validation = keys({9})};

@@ -29,7 +29,7 @@ Sample ragged_dimer() {
 // Rows of the residues with each number: what a user would call the same residue.
 std::map<int32_t, std::vector<size_t>> rows_by_number(const Sample& sample) {
   std::map<int32_t, std::vector<size_t>> rows;
-  for (size_t i = 0; i < sample.residues.size(); ++i) rows[sample.residues[i].number].push_back(i);
+  for (size_t i = 0; i < sample.size(); ++i) rows[sample.number(i)].push_back(i);
   return rows;
 }
 
@@ -37,7 +37,7 @@ TEST(SampleMasking, CopiesAreNotDrawn) {
   Sample sample = sample_of({made_up_chain(12, 3), made_up_chain(12, 3)});
   const auto amino_acids = amino_acids_to_mask(sample);
   for (size_t i = 0; i < 12; ++i) {
-    EXPECT_EQ(amino_acids[i], sample.residues[i].amino_acid);
+    EXPECT_EQ(amino_acids[i], sample.codes[i]);
     EXPECT_EQ(amino_acids[12 + i], residues::kUnknown);
   }
 }
@@ -56,8 +56,8 @@ TEST(SampleMasking, CopiesLookLikeWhatStandsForThem) {
   mutant[3].amino_acid = static_cast<uint8_t>((chain[3].amino_acid + 1) % residues::kAminoAcidCount);
   mutant[4].amino_acid = residues::kUnknown;
   Sample sample;
-  sample.residues = chain;
-  sample.residues.insert(sample.residues.end(), mutant.begin(), mutant.end());
+  for (const auto& one : {chain, mutant})
+    for (const residues::Residue& residue : one) sample.codes.push_back(residue.amino_acid);
   for (int64_t i = 0; i < 20; ++i) sample.chains.push_back(i / 10), sample.copy_of.push_back(i % 10);
   Masking drawn{.tokens = std::vector<int64_t>(20, 77), .is_target = std::vector<uint8_t>(20, 0)};
   for (size_t i = 0; i < 10; ++i) drawn.tokens[i] = chain[i].amino_acid;
@@ -107,7 +107,7 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInScoringAndEachIsATargetOnce) {
   constexpr uint64_t kGroups = 7;
   for (const bool unknown_too : {false, true}) {
     const ScoringGroups groups = scoring_groups_of(sample, kGroups, 9, unknown_too);
-    std::vector<int> times(sample.residues.size(), 0);
+    std::vector<int> times(sample.size(), 0);
     for (const ScoringPass& pass : scoring_passes(0, groups, 64)) {
       const Masking masking = mask_group(sample, groups, pass);
       const auto visible = [&](size_t row) {
@@ -119,13 +119,12 @@ TEST(SampleMasking, NoCopyOfATargetIsVisibleInScoringAndEachIsATargetOnce) {
         if (masking.is_target[static_cast<size_t>(n)] == 0) continue;
         const auto row = static_cast<size_t>(pass.first + n);
         ++times[row];
-        for (const size_t copy : copies.at(sample.residues[row].number))
+        for (const size_t copy : copies.at(sample.number(row)))
           EXPECT_FALSE(visible(copy)) << row << " is seen in " << copy;
       }
     }
     for (size_t i = 0; i < times.size(); ++i)
-      EXPECT_EQ(times[i], unknown_too || sample.residues[i].amino_acid < residues::kAminoAcidCount ? 1 : 0)
-          << i;
+      EXPECT_EQ(times[i], unknown_too || sample.is_known(i) ? 1 : 0) << i;
   }
 }
 

@@ -41,6 +41,20 @@ TEST(Sample, APartKeepsCopiesTogetherWhenTheFirstOfThemIsGone) {
   EXPECT_THAT(part.chains, ElementsAre(0, 1, 1, 1, 2));
 }
 
+TEST(Sample, OfASequenceIsNumberedFromOneAndHasNoCoordinates) {
+  const std::vector<uint8_t> codes{4, residues::kUnknown, 0};
+  const Sample sample = make_sample(codes);
+  EXPECT_EQ(sample.codes, codes);
+  EXPECT_THAT(sample.chains, ElementsAre(0, 0, 0));
+  EXPECT_THAT(sample.copy_of, ElementsAre(0, 1, 2));
+  EXPECT_TRUE(sample.backbone.empty());
+  EXPECT_EQ(sample.number(2), 3);
+  EXPECT_EQ(sample.position(2), 2);
+  EXPECT_EQ(sample.insertion(2), ' ');
+  EXPECT_FALSE(sample.has_frame(0));
+  EXPECT_FALSE(sample.is_known(1));
+}
+
 TEST(Crop, ContiguousKeepsAsManyAsAllowedAndEveryPlaceIsPossible) {
   EXPECT_THAT(crop_contiguous(3, 5, 1), ElementsAre(0, 1, 2));
   std::vector<int> starts(4, 0);
@@ -60,13 +74,13 @@ TEST(Crop, SpatialKeepsWhatIsNearAcrossChains) {
   EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end()));
   const auto second = std::count_if(rows.begin(), rows.end(), [](int64_t row) { return row >= 50; });
   EXPECT_NEAR(static_cast<double>(second), 10, 1);
-  for (residues::Residue& residue : sample.residues) residue.flags = 0;
+  for (residues::Residue& residue : sample.backbone) residue.flags = 0;
   EXPECT_EQ(crop_spatial(sample, 20, 3).size(), 20u) << "no residue has a place";
 }
 
 TEST(Crop, ResiduesWithoutAPlaceComeLast) {
   Sample sample = sample_of({chain(30)});
-  sample.residues[7].flags = 0;
+  sample.backbone[7].flags = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const auto rows = crop_spatial(sample, 29, seed);
     EXPECT_EQ(std::count(rows.begin(), rows.end(), 7), 0);
@@ -87,7 +101,7 @@ TEST(Noise, HasTheDeviationThatWasAskedForAndIsAFunctionOfTheSeed) {
 
 TEST(Sample, APartIsStoodForByAResidueThatIsKnown) {
   Sample sample = sample_of({chain(12), chain(12), chain(12)});
-  sample.residues[13].amino_acid = residues::kUnknown;
+  sample.codes[13] = residues::kUnknown;
   const std::vector<int64_t> rows{
       13, 14, 25};  // two copies of residue 1, the first of them unknown, and one of residue 2
   EXPECT_THAT(sample.part(rows).copy_of, ElementsAre(2, 1, 2));

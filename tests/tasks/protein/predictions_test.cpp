@@ -30,11 +30,11 @@ struct Fixture {
   Fixture() : predicted{sample, {"A", "b,c"}, {}} {
     const auto add = [&](char letter, int32_t number, char insertion, int64_t chain) {
       residues::Residue residue;
-      residue.amino_acid =
-          static_cast<uint8_t>(std::min(residues::kAminoAcids.find(letter), size_t{residues::kUnknown}));
+      sample.codes.push_back(
+          static_cast<uint8_t>(std::min(residues::kAminoAcids.find(letter), size_t{residues::kUnknown})));
       residue.number = number;
       residue.insertion = insertion;
-      sample.residues.push_back(residue);
+      sample.backbone.push_back(residue);
       sample.chains.push_back(chain);
       std::vector<float> log_p(residues::kAminoAcidCount, std::log(0.5f / 18));
       log_p[0] = std::log(0.3f);  // A
