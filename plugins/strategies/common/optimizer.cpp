@@ -156,28 +156,34 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
 
 GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
                              const GradientScale& scale) {
-  UpdateRuns update{
-      .learning_rate = learning_rate * group.lr_multiplier, .step_count = step_count_, .scale = scale};
-  update.state.resize(rule(group).kinds().size());
+  std::erase_if(runs, [](const GradientRun& run) { return run.gradient.numel() == 0; });
+  if (runs.empty()) return runs;
+  const size_t count = runs.size(), kinds = rule(group).kinds().size();
+  UpdateRuns update{.count = count,
+                    .values = std::vector<at::Tensor>((2 + kinds) * count),
+                    .scales = std::vector<at::Tensor>(kinds * count),
+                    .learning_rate = learning_rate * group.lr_multiplier,
+                    .step_count = step_count_,
+                    .scale = scale};
   std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
     at::Tensor here = home.defined() ? home.to(device_, /*non_blocking=*/true) : home;
     if (!home.is_same(here)) away.emplace_back(home, here);
     return here;
   };
-  std::erase_if(runs, [](const GradientRun& run) { return run.gradient.numel() == 0; });
-  for (const GradientRun& run : runs) {
-    const Views& views = views_of(run);
-    update.weights.push_back(on_device(views.weights));
-    update.gradients.push_back(run.gradient);
+  for (size_t run = 0; run < count; ++run) {
+    const Views& views = views_of(runs[run]);
+    update.values[run] = runs[run].gradient;
+    update.values[count + run] = on_device(views.weights);
     update.places.push_back(views.place);
-    for (size_t i = 0; i < update.state.size(); ++i)
-      update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
+    for (size_t i = 0; i < kinds; ++i) {
+      update.values[(2 + i) * count + run] = on_device(views.state[i].values);
+      update.scales[i * count + run] = on_device(views.state[i].scales);
+    }
   }
-  if (runs.empty()) return runs;
   (rule(group).*slot)(update);
   for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
-  for (size_t i = 0; i < runs.size(); ++i) runs[i].gradient = std::move(update.gradients[i]);
+  for (size_t run = 0; run < count; ++run) runs[run].gradient = std::move(update.values[run]);
   return runs;
 }
 

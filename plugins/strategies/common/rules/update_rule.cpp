@@ -81,7 +81,7 @@ UpdateRule::UpdateRule(const Context& context, OptimizerRule options) {
 
 void UpdateRule::directions(UpdateRuns& runs) const {
   if (!takes_scale_)
-    for (at::Tensor& gradient : runs.gradients) gradient = unscaled(gradient, runs.scale);
+    for (size_t run = 0; run < runs.count; ++run) runs.values[run] = unscaled(runs.values[run], runs.scale);
   call(api_.directions, runs);
 }
 
@@ -92,16 +92,11 @@ void UpdateRule::transform(const at::Tensor& matrix) const {
 
 // A rule that takes the scale gets all runs at once, where they need not be cut.
 void UpdateRule::call(Slot slot, const UpdateRuns& runs) const {
-  const bool on_cpu = runs.weights.front().is_cpu();
-  if (takes_scale_ && !is_narrow_ && (own_ || !on_cpu)) {
-    Tensors values = runs.gradients;
-    values.insert(values.end(), runs.weights.begin(), runs.weights.end());
-    for (const std::vector<Kept>& kind : runs.state)
-      for (const Kept& kept : kind) values.push_back(kept.values);
-    return call_table(slot, values, runs.weights.size(), runs);
-  }
-  for (size_t run = 0; run < runs.weights.size(); ++run) {
-    const int64_t end = runs.weights[run].numel();
+  const bool on_cpu = runs.values.front().is_cpu();
+  if (takes_scale_ && !is_narrow_ && (own_ || !on_cpu))
+    return call_table(slot, runs.count, runs.values, runs);
+  for (size_t run = 0; run < runs.count; ++run) {
+    const int64_t end = runs.values[run].numel();
     if (is_narrow_ && on_cpu) {  // a rule of this library may be called by several threads at once
       parallel_tasks((end + kPiece - 1) / kPiece, [&](int64_t i) {
         call_piece(slot, runs, run, i * kPiece, std::min(kPiece, end - i * kPiece));
@@ -120,12 +115,14 @@ void UpdateRule::call(Slot slot, const UpdateRuns& runs) const {
 void UpdateRule::call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64_t begin,
                             int64_t length) const {
   const at::NoGradGuard no_grad;  // of this thread
-  Tensors values{runs.gradients[run].narrow(0, begin, length), runs.weights[run].narrow(0, begin, length)};
+  Tensors values;                 // gradient, weights, state
+  for (size_t i = run; i < 2 * runs.count; i += runs.count)
+    values.push_back(runs.values[i].narrow(0, begin, length));
   if (!takes_scale_ && !is_of_matrices()) values[0] = unscaled(values[0], runs.scale);
   std::vector<Kept> kept;
-  for (size_t i = 0; i < kinds_.size(); ++i) {
-    kept.push_back(narrow_state(runs.state[i][run], begin, length));
-    values.push_back(widened(kinds_[i].form, kept[i]));  // in float32 the same
+  for (size_t i = run; i < runs.scales.size(); i += runs.count) {
+    kept.push_back(narrow_state({runs.values[2 * runs.count + i], runs.scales[i]}, begin, length));
+    values.push_back(widened(kinds_[kept.size() - 1].form, kept.back()));  // in float32 the same
   }
   // Where only the device knows that the step is to be skipped, a rule need not know of it.
   const bool may_skip = !takes_scale_ && runs.scale.found_inf;
@@ -137,7 +134,7 @@ void UpdateRule::call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64
     else if (may_skip && i > 0)
       handed[i] = values[i].clone();
   }
-  call_table(slot, handed, 1, runs);
+  call_table(slot, 1, handed, runs);
   for (size_t i = 0; i < values.size(); ++i) {
     if (handed[i].is_same(values[i])) continue;
     const at::Tensor changed = handed[i].narrow(0, 0, length);
@@ -165,8 +162,8 @@ at::TensorList tensors(std::span<const pl_tensor> runs) {
   return {given.tensors + (runs.data() - given.views), runs.size()};
 }
 
-// `values`: the gradients of `count` runs, their weights, and their state kind by kind.
-void UpdateRule::call_table(Slot slot, const Tensors& values, size_t count, const UpdateRuns& runs) const {
+// `values`: of `count` runs, as UpdateRuns has them.
+void UpdateRule::call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs) const {
   std::vector<pl_tensor> views;
   views.reserve(values.size());
   for (const at::Tensor& tensor : values) views.push_back(to_pl(tensor));

@@ -22,8 +22,10 @@ struct GradientScale {
 // What is updated in one call: one-dimensional runs of the arena. It may be cut anywhere at multiples of
 // kRun, and no bit may depend on where.
 struct UpdateRuns {
-  std::vector<at::Tensor> gradients, weights;  // float32; gradients may be overwritten
-  std::vector<std::vector<Kept>> state;        // by kind, then as `weights`
+  size_t count;
+  // All their gradients, which may be overwritten, all weights, and the state kind by kind.
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> scales;  // of the state
   double learning_rate;
   at::Tensor step_count;  // with this one: a float32 scalar on the device
   const GradientScale& scale;
@@ -62,7 +64,7 @@ class UpdateRule {
 
   void call(Slot slot, const UpdateRuns& runs) const;
   void call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64_t begin, int64_t length) const;
-  void call_table(Slot slot, const Tensors& values, size_t count, const UpdateRuns& runs) const;
+  void call_table(Slot slot, size_t count, const Tensors& values, const UpdateRuns& runs) const;
 
   pl_optimizer_api api_{};
   pl_update_rule* rule_ = nullptr;
