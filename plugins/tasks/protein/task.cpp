@@ -150,8 +150,7 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
     return context().warn(what, ": predictions for them say little about new proteins");
   fail_with(PL_ERROR_CONFIG, what, ": figures for them would say little about new proteins. ",
             config().split.by == "column" ? "If your splits (task.split.by) have them in both, take them out "
-                                            "of one and train again; else use "
-                                            "the data"
+                                            "of one and train again; else use the data"
                                           : concat("Use the data (task.", config().path_key(), ")"),
             " and options of the training (task.data, task.split, as in the run's config.toml), or set "
             "task.test_path to proteins of your own");
