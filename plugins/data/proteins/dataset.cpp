@@ -120,14 +120,12 @@ void Dataset::describe() const {
   if (!is_training) return;
   if (size(Split::kTrain) == 0) {
     const bool by_column = options_.split.by == "column";
-    fail_with(
-        PL_ERROR_CONFIG, options_.path().string(), ": no sample is left to learn from: ",
-        by_column
-            ? "no row says train (task.split.by = \"column\")"
-            : concat("there are too few clusters for ", options_.split.folds,
-                     " parts (task.split.folds, task.split.by = \"", options_.split.by,
-                     "\"): give more data, or where all are alike, as mutants of one protein, divide by "
-                     "task.split.by = \"sequence\" or \"column\""));
+    fail_with(PL_ERROR_CONFIG, options_.path().string(), ": no sample is left to learn from: ",
+              by_column ? "no row says train (task.split.by = \"column\")"
+                        : concat("there are too few clusters for ", options_.split.folds,
+                                 " parts (task.split.folds, task.split.by = \"", options_.split.by,
+                                 "\"): give more data, or where all are alike, as mutants of one protein, "
+                                 "divide by task.split.by = \"sequence\" or \"column\""));
   }
   if (!options_.test_path.empty())
     context_.info("test       task.test_path is what evaluations and predictions use; the test part of task.",

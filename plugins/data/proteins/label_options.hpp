@@ -21,8 +21,7 @@ struct LabelConfig {
         .follows();
     o("source", source,
       "where labels are: a column of the table that task.sequences names, or the backbone, of which DSSP's "
-      "rules "
-      "make H, E and C")
+      "rules make H, E and C")
         .choices({"column", "secondary_structure"});
     o("column", column,
       "the column. Of residues: a letter for each (HHEEC), numbers or words with commas between them, or a "

@@ -101,8 +101,7 @@ struct ProteinData {
       "folder of structures (PDB, mmCIF, also gzipped; searched recursively), or one file");
     o("sequences", sequences,
       "in place of pdb_path, for ESM-2 and ESM C: sequences as FASTA, Stockholm, CSV, TSV, JSON or Parquet: "
-      "a file, a "
-      "pattern or a folder");
+      "a file, a pattern or a folder");
     o("test_path", test_path,
       "structures or sequences to use as the test split instead of the held-out part; not used in training")
         .may_change();

@@ -42,13 +42,13 @@ void ProteinConfig::validate_labels(const ConfigErrors& errors) const {
     if (!label.is_from_backbone() && label.column == name)
       errors("label.column", concat("is the column of task.data.", key, ": labels need one of their own"));
   if (label.is_from_backbone() && (!is_classes || !label.is_per_residue()))
-    errors("label.source", concat("= \"", label.source,
-                                  "\" needs task.objective = \"classification\" and task.label.per = "
-                                  "\"residue\""));
+    errors("label.source",
+           concat("= \"", label.source,
+                  "\" needs task.objective = \"classification\" and task.label.per = \"residue\""));
   if (!label.is_from_backbone() && !pdb_path.empty())
     errors("label.source",
-           "= \"column\": structures (task.pdb_path) have no columns: name a table as "
-           "task.sequences, or set secondary_structure");
+           "= \"column\": structures (task.pdb_path) have no columns: name a table as task.sequences, or set "
+           "secondary_structure");
 }
 
 void ProteinConfig::read_model(const ProteinConfig& config, const std::filesystem::path& init_from,

@@ -55,9 +55,7 @@ struct PredictConfig {
   void describe(Options& o) {
     o("what", what,
       "scores: tables of each residue and each substitution, or the labels of task.objective; embeddings: a "
-      "vector for each chain or "
-      "structure; "
-      "residue_embeddings: one for each residue")
+      "vector for each chain or structure; residue_embeddings: one for each residue")
         .choices({"scores", "embeddings", "residue_embeddings"})
         .may_change();
     o("mutations", mutations,
@@ -184,16 +182,12 @@ struct ProteinConfig : proteins::ProteinData {
         .below(1);
     o("objective", objective,
       "what is learnt: masked residues; or labels (ESM-2, ESM C), by a head in place of the output head: a "
-      "number, "
-      "a "
-      "class, or which residues are in contact (CB nearer than 8 angstrom)")
+      "number, a class, or which residues are in contact (CB nearer than 8 angstrom)")
         .choices({residues::kMasked, residues::kRegression, residues::kClassification, residues::kContacts})
         .follows();
     o("freeze", freeze,
       "of ESM-2 and ESM C, parameters that are not trained, as patterns of names: [\"esm.*\"] trains the "
-      "head of "
-      "labels "
-      "alone");
+      "head of labels alone");
     o("model", kind, "an encoder-decoder that sees the structure, or ESM-2 or ESM C, which see the sequence")
         .choices({"encoder-decoder", "esm2", "esmc"})
         .of_model();

@@ -1,4 +1,5 @@
-// What a model learns of proteins: masked residues, or labels. The task holds one objective.
+// What a task of proteins is made of: one objective, masked residues or labels, and the predictions that are
+// asked for beside the objective's own.
 #pragma once
 
 #include <pipeline/options.hpp>
@@ -6,6 +7,7 @@
 #include <pipeline/torch/forward.hpp>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -111,5 +113,37 @@ std::unique_ptr<Objective> masked_residues(const Setting& setting);
 
 // Numbers or classes of chains or of their residues, or contacts, by a head in place of the model's own.
 std::unique_ptr<Objective> learnt_labels(const Setting& setting);
+
+// What is made of samples beside their scores. Methods are called from the main thread.
+class Prediction {
+ public:
+  // dataset: it outlives the object.
+  Prediction(const Setting& setting, const proteins::Dataset& dataset)
+      : setting_(setting), dataset_(dataset) {}
+  Prediction(const Prediction&) = delete;
+  Prediction& operator=(const Prediction&) = delete;
+  virtual ~Prediction() = default;
+
+  virtual void predict(const ProteinBatch& batch, const Inference& inference, const PredictionSink& sink) = 0;
+  // Makes something of all that is in `folder`, on one process.
+  virtual void finish(Split split, const std::filesystem::path& folder, const Inference& inference,
+                      const PredictionSink& sink) = 0;
+
+ protected:
+  const PredictConfig& options() const { return setting_.config.predict; }
+
+  const Setting setting_;
+  const proteins::Dataset& dataset_;
+};
+
+// A vector for each sample, "embeddings.safetensors", or for each residue,
+// "residue-embeddings-00001-of-00003.safetensors" and so on; and as Parquet, and as a picture. They grow with
+// a prediction, in safetensors' format (its header is a JSON object of names, shapes and places, padded to 8
+// bytes, with its size in front; then the values, little-endian).
+std::unique_ptr<Prediction> embeddings(const Setting& setting, const proteins::Dataset& dataset);
+
+// The table that task.predict.mutations names, as "variants.csv" with scores, and how these rank beside what
+// was measured.
+std::unique_ptr<Prediction> variant_scores(const Setting& setting, const proteins::Dataset& dataset);
 
 }  // namespace pipeline::tasks::protein

@@ -59,8 +59,8 @@ void ProteinTask::open_data() {
   objective_->open(*dataset_, *background_);
   const PredictConfig& options = config().predict;
   if (options.wants("embeddings") || options.wants("residue_embeddings"))
-    embeddings_.emplace(setting_, *dataset_);
-  if (!options.mutations.empty()) variants_.emplace(setting_, *dataset_);
+    predictions_.push_back(embeddings(setting_, *dataset_));
+  if (!options.mutations.empty()) predictions_.push_back(variant_scores(setting_, *dataset_));
 }
 
 std::shared_ptr<ProteinModel> ProteinTask::build_model() {
@@ -110,8 +110,7 @@ std::vector<std::string> ProteinTask::prediction_columns() {
 }
 
 void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink) {
-  if (embeddings_) embeddings_->predict(batch, inference(), sink);
-  if (variants_) variants_->predict(batch, inference(), sink);
+  for (const auto& prediction : predictions_) prediction->predict(batch, inference(), sink);
   if (config().predict.wants("scores")) return objective_->predict(batch, inference(), sink);
   for (const uint64_t id : batch.ids) {
     const proteins::SplitRow row = dataset_->row(batch.split, id);
@@ -121,8 +120,8 @@ void ProteinTask::predict(const ProteinBatch& batch, const PredictionSink& sink)
 
 void ProteinTask::finish_predictions(Split split, const std::filesystem::path& folder,
                                      const PredictionSink& sink) {
-  if (variants_) variants_->finish(split, folder, sink);
-  if (embeddings_) embeddings_->finish(split, folder, model().width(), sink);
+  for (auto last = predictions_.rbegin(); last != predictions_.rend(); ++last)
+    (*last)->finish(split, folder, inference(), sink);
 }
 
 std::optional<proteins::Learnt> ProteinTask::learnt() const {
@@ -151,8 +150,7 @@ void ProteinTask::require_unseen(Split split, Purpose purpose) const {
     return context().warn(what, ": predictions for them say little about new proteins");
   fail_with(PL_ERROR_CONFIG, what, ": figures for them would say little about new proteins. ",
             config().split.by == "column" ? "If your splits (task.split.by) have them in both, take them out "
-                                            "of one and train again; else use "
-                                            "the data"
+                                            "of one and train again; else use the data"
                                           : concat("Use the data (task.", config().path_key(), ")"),
             " and options of the training (task.data, task.split, as in the run's config.toml), or set "
             "task.test_path to proteins of your own");

@@ -14,9 +14,7 @@
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/models/protein/protein_model.hpp"
 #include "plugins/tasks/protein/config.hpp"
-#include "plugins/tasks/protein/embeddings.hpp"
 #include "plugins/tasks/protein/objective.hpp"
-#include "plugins/tasks/protein/variant_scores.hpp"
 
 namespace pipeline::tasks::protein {
 
@@ -72,10 +70,9 @@ class ProteinTask : public TorchTask<ProteinConfig, ProteinModel, ProteinBatch> 
   const std::unique_ptr<Objective> objective_ =
       config().objective == residues::kMasked ? masked_residues(setting_) : learnt_labels(setting_);
   std::optional<proteins::Dataset> dataset_;
-  std::optional<Embeddings> embeddings_;  // where they are asked for, as are:
-  std::optional<VariantScores> variants_;
-  std::optional<proteins::Frequencies> background_;  // of the data that the model learnt from
-  std::string model_state_;                          // came with the weights, as did:
+  std::vector<std::unique_ptr<Prediction>> predictions_;  // beside those of the objective
+  std::optional<proteins::Frequencies> background_;       // of the data that the model learnt from
+  std::string model_state_;                               // came with the weights, as did:
   std::optional<proteins::Learnt> learnt_;
   mutable std::array<std::once_flag, 3> told_;  // by split
 };

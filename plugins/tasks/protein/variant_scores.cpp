@@ -1,9 +1,16 @@
-#include "plugins/tasks/protein/variant_scores.hpp"
-
+// Mutations of the user's own, scored as Meier et al. do ("Language models enable zero-shot prediction of the
+// effects of mutations on protein function", NeurIPS 2021, for ESM-1v). T are the residues that a variant
+// changes, x the sequence:
+//
+//   masked             sum over T of ln p(mutant | x without T) - ln p(wild type | x without T)
+//   wild-type          sum over T of ln p(mutant | x) - ln p(wild type | x), nothing masked
+//   pseudo-perplexity  the sum over all residues of ln p(residue | the others), of the mutant, less that of
+//                      the wild type
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <ATen/core/Tensor.h>
@@ -16,6 +23,8 @@
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/labels/labels.hpp"
+#include "plugins/tasks/protein/objective.hpp"
+#include "plugins/tasks/protein/variants.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {
@@ -23,6 +32,7 @@ namespace {
 constexpr const char* kVariantFile = "variants.csv";
 
 using Places = std::vector<size_t>;  // ascending
+using Substitutions = std::vector<Substitution>;
 
 // A forward pass over a whole sample: what it does not see, and what it is asked for.
 struct Question {
@@ -74,8 +84,6 @@ std::string row_of(const Variant& variant, const std::string& name, const std::s
          proteins::csv_field(variant.mutation) + "," + proteins::csv_field(variant.chain) + "," + score +
          "," + proteins::csv_field(variant.measured_text) + "," + proteins::csv_field(problem) + "\n";
 }
-
-}  // namespace
 
 std::vector<double> marginals(const proteins::Sample& sample, const std::vector<Substitutions>& variants,
                               bool is_masked, Packing packing, const Inference& inference) {
@@ -141,157 +149,167 @@ std::vector<double> pseudo_likelihoods(const proteins::Sample& sample,
   return scores;
 }
 
-const Variants& VariantScores::variants() {
-  if (variants_) return *variants_;
-  const ProteinConfig& config = setting_.config;
-  const Context& context = setting_.context;
-  files::with_data_errors([&] {
-    variants_.emplace(options().mutations,
-                      VariantColumns{.id = config.data.id_column,
-                                     .mutation = options().mutation_column,
-                                     .measured = options().measured_column},
-                      records::quotes_named(config.data.quotes), proteins::cache_folder(config, context),
-                      proteins::data_hooks("reading mutations", context));
-  });
-  if (variants_->not_numbers() > 0)
-    context.warn(options().mutations.string(), ": left out of the correlation, as no numbers: ",
-                 proteins::counted(variants_->not_numbers(), "value"), " of ", options().measured_column,
-                 ", the first ", variants_->first_not_number());
-  return *variants_;
-}
+class VariantScores : public Prediction {
+ public:
+  using Prediction::Prediction;
 
-std::vector<const Variant*> VariantScores::variants_of(Split split, uint64_t id) {
-  const std::vector<std::string> chains = dataset_.chain_names(split, id);
-  return variants().of(dataset_.name(split, id), chains.size() == 1 ? chains.front() : "");
-}
-
-void VariantScores::predict(const ProteinBatch& batch, const Inference& inference,
-                            const PredictionSink& sink) {
-  for (const uint64_t id : batch.ids) {
-    const uint64_t samples = dataset_.size(batch.split);
-    if (!variants().has_names() && samples > 1)
-      setting_.errors("predict.mutations", concat("has no column \"", setting_.config.data.id_column,
-                                                  "\" (task.data.id_column), and there are ", samples,
-                                                  " proteins: it must say of which one each mutation is"));
-    std::string rows = id == 0 ? "id,mutation,chain,score,measured,problem\n" : "";
-    rows += rows_of(batch.split, id, inference);
-    if (id + 1 == samples) rows += rows_of_others(batch.split);  // behind all others
-    sink.append(id, kVariantFile, rows);
-  }
-}
-
-std::string VariantScores::rows_of(Split split, uint64_t id, const Inference& inference) {
-  const std::vector<const Variant*> wanted = variants_of(split, id);
-  if (wanted.empty()) return "";
-  const std::string name = dataset_.name(split, id);
-  const proteins::Sample sample = dataset_.sample(split, id);
-  const std::vector<std::string> chains = dataset_.chain_names(split, id);
-  const auto offset = static_cast<int32_t>(options().mutation_offset);
-  std::vector<Substitutions> usable;
-  std::vector<std::string> problems;
-  for (const Variant* variant : wanted) try {
-      usable.push_back(substitutions_of(*variant, sample, chains, offset));
-      problems.emplace_back();
-    } catch (const files::DataError& error) {
-      problems.emplace_back(error.what());
+  void predict(const ProteinBatch& batch, const Inference& inference, const PredictionSink& sink) override {
+    for (const uint64_t id : batch.ids) {
+      const uint64_t samples = dataset_.size(batch.split);
+      if (!variants().has_names() && samples > 1)
+        setting_.errors("predict.mutations", concat("has no column \"", setting_.config.data.id_column,
+                                                    "\" (task.data.id_column), and there are ", samples,
+                                                    " proteins: it must say of which one each mutation is"));
+      std::string rows = id == 0 ? "id,mutation,chain,score,measured,problem\n" : "";
+      rows += rows_of(batch.split, id, inference);
+      if (id + 1 == samples) rows += rows_of_others(batch.split);  // behind all others
+      sink.append(id, kVariantFile, rows);
     }
-  const Packing packing = packing_of(setting_.config);
-  const std::vector<double> scores =
-      options().scoring == "pseudo-perplexity"
-          ? pseudo_likelihoods(sample, usable, packing, inference)
-          : marginals(sample, usable, options().scoring == "masked", packing, inference);
-  require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
-  std::string rows;
-  for (size_t i = 0, next = 0; i < wanted.size(); ++i)
-    rows +=
-        row_of(*wanted[i], name, problems[i].empty() ? proteins::exactly(scores[next++]) : "", problems[i]);
-  return rows;
-}
+  }
+  // Says what has no score, and how the scores rank beside what was measured.
+  void finish(Split split, const std::filesystem::path& folder, const Inference& /*inference*/,
+              const PredictionSink& sink) override {
+    struct Protein {
+      std::vector<double> scores, measured;
+    };
+    std::map<std::string, Protein> proteins;
+    uint64_t rows = 0, without = 0;
+    std::string first_problem;
+    files::with_data_errors([&] {
+      records::RecordReport report;
+      records::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
+                          {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
+                          [&](records::Row&& row) {
+                            ++rows;
+                            const std::optional<double> score = number_in(*row.fields[1]);
+                            if (!score) {
+                              if (without++ == 0) first_problem = *row.fields[3];
+                            } else if (const auto measured = number_in(*row.fields[2])) {
+                              const std::string_view accession =
+                                  proteins::accession_of(*row.fields[0]);  // whichever of its names is there
+                              Protein& protein =
+                                  proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
+                              protein.scores.push_back(*score);
+                              protein.measured.push_back(*measured);
+                            }
+                          },
+                          report);
+    });
+    setting_.context.info("mutations  ", rows - without, " scored (", options().scoring, "), in ",
+                          kVariantFile);
+    if (without > 0)
+      setting_.context.warn(without, " of ", rows,
+                            " mutations have no score, and their problem beside them: ", first_problem,
+                            proposed_offset(split));
+    if (options().measured_column.empty()) return;
+    std::string table = "id,mutations,spearman\n";
+    double sum = 0;
+    size_t counted_proteins = 0;
+    for (const auto& [name, protein] : proteins) {
+      const auto rank = labels::spearman(protein.scores, protein.measured);
+      table += proteins::csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
+               (rank ? figures::decimal(*rank, 4) : "") + "\n";
+      if (!rank) {
+        setting_.context.warn("spearman   ", name, ": none, of ",
+                              proteins::counted(protein.scores.size(), "mutation"),
+                              ": there must be two at least, with different scores and measurements");
+        continue;
+      }
+      sum += *rank;
+      if (++counted_proteins <= proteins::kNamesShown)
+        setting_.context.info("spearman   ", name, "  ", figures::decimal(*rank), " over ",
+                              protein.scores.size(), " mutations");
+    }
+    if (counted_proteins > 1)
+      setting_.context.info("spearman   mean ", figures::decimal(sum / static_cast<double>(counted_proteins)),
+                            " of ", counted_proteins, " proteins");
+    sink.file(0, "spearman.csv", table);
+  }
 
-std::string VariantScores::rows_of_others(Split split) {
-  std::set<uint64_t> known;
-  const uint64_t samples = dataset_.size(split);
-  for (uint64_t id = 0; id < samples; ++id)
-    for (const Variant* variant : variants_of(split, id)) known.insert(variant->row);
-  const std::string name = dataset_.name(split, samples - 1);
-  std::string rows;
-  for (const Variant& variant : variants().all())
-    if (!known.contains(variant.row))
-      rows += row_of(variant, name, "",
-                     "no protein or chain of this name is predicted: it is another, or was left out");
-  return rows;
-}
-
-// Of the first protein whose mutations are all numbered otherwise than its residues: how.
-std::string VariantScores::proposed_offset(Split split) {
-  for (uint64_t id = 0; id < dataset_.size(split); ++id) {
-    setting_.context.throw_if_cancelled();
+ private:
+  const Variants& variants() {
+    if (variants_) return *variants_;
+    const ProteinConfig& config = setting_.config;
+    const Context& context = setting_.context;
+    files::with_data_errors([&] {
+      variants_.emplace(options().mutations,
+                        VariantColumns{.id = config.data.id_column,
+                                       .mutation = options().mutation_column,
+                                       .measured = options().measured_column},
+                        records::quotes_named(config.data.quotes), proteins::cache_folder(config, context),
+                        proteins::data_hooks("reading mutations", context));
+    });
+    if (variants_->not_numbers() > 0)
+      context.warn(options().mutations.string(), ": left out of the correlation, as no numbers: ",
+                   proteins::counted(variants_->not_numbers(), "value"), " of ", options().measured_column,
+                   ", the first ", variants_->first_not_number());
+    return *variants_;
+  }
+  std::vector<const Variant*> variants_of(Split split, uint64_t id) {
+    const std::vector<std::string> chains = dataset_.chain_names(split, id);
+    return variants().of(dataset_.name(split, id), chains.size() == 1 ? chains.front() : "");
+  }
+  std::string rows_of(Split split, uint64_t id, const Inference& inference) {
     const std::vector<const Variant*> wanted = variants_of(split, id);
-    if (wanted.empty()) continue;
-    const auto offset = fitting_offset(wanted, dataset_.sample(split, id), dataset_.chain_names(split, id));
-    if (offset && *offset != options().mutation_offset)
-      return concat("; with ", *offset, " added to their numbers those of ", dataset_.name(split, id),
-                    " all fit it: if they are numbered so, set task.predict.mutation_offset = ", *offset);
+    if (wanted.empty()) return "";
+    const std::string name = dataset_.name(split, id);
+    const proteins::Sample sample = dataset_.sample(split, id);
+    const std::vector<std::string> chains = dataset_.chain_names(split, id);
+    const auto offset = static_cast<int32_t>(options().mutation_offset);
+    std::vector<Substitutions> usable;
+    std::vector<std::string> problems;
+    for (const Variant* variant : wanted) try {
+        usable.push_back(substitutions_of(*variant, sample, chains, offset));
+        problems.emplace_back();
+      } catch (const files::DataError& error) {
+        problems.emplace_back(error.what());
+      }
+    const Packing packing = packing_of(setting_.config);
+    const std::vector<double> scores =
+        options().scoring == "pseudo-perplexity"
+            ? pseudo_likelihoods(sample, usable, packing, inference)
+            : marginals(sample, usable, options().scoring == "masked", packing, inference);
+    require_numbers(std::span(scores), name, concat("score (", kVariantFile, ")"));
+    std::string rows;
+    for (size_t i = 0, next = 0; i < wanted.size(); ++i)
+      rows +=
+          row_of(*wanted[i], name, problems[i].empty() ? proteins::exactly(scores[next++]) : "", problems[i]);
+    return rows;
   }
-  return "";
-}
-
-void VariantScores::finish(Split split, const std::filesystem::path& folder, const PredictionSink& sink) {
-  struct Protein {
-    std::vector<double> scores, measured;
-  };
-  std::map<std::string, Protein> proteins;
-  uint64_t rows = 0, without = 0;
-  std::string first_problem;
-  files::with_data_errors([&] {
-    records::RecordReport report;
-    records::read_table((folder / kVariantFile).string(), sources::Format::kCsv,
-                        {{.name = "id"}, {.name = "score"}, {.name = "measured"}, {.name = "problem"}},
-                        [&](records::Row&& row) {
-                          ++rows;
-                          const std::optional<double> score = number_in(*row.fields[1]);
-                          if (!score) {
-                            if (without++ == 0) first_problem = *row.fields[3];
-                          } else if (const auto measured = number_in(*row.fields[2])) {
-                            const std::string_view accession =
-                                proteins::accession_of(*row.fields[0]);  // whichever of its names is there
-                            Protein& protein =
-                                proteins[accession.empty() ? *row.fields[0] : std::string(accession)];
-                            protein.scores.push_back(*score);
-                            protein.measured.push_back(*measured);
-                          }
-                        },
-                        report);
-  });
-  setting_.context.info("mutations  ", rows - without, " scored (", options().scoring, "), in ",
-                        kVariantFile);
-  if (without > 0)
-    setting_.context.warn(without, " of ", rows,
-                          " mutations have no score, and their problem beside them: ", first_problem,
-                          proposed_offset(split));
-  if (options().measured_column.empty()) return;
-  std::string table = "id,mutations,spearman\n";
-  double sum = 0;
-  size_t counted_proteins = 0;
-  for (const auto& [name, protein] : proteins) {
-    const auto rank = labels::spearman(protein.scores, protein.measured);
-    table += proteins::csv_field(name) + "," + std::to_string(protein.scores.size()) + "," +
-             (rank ? figures::decimal(*rank, 4) : "") + "\n";
-    if (!rank) {
-      setting_.context.warn("spearman   ", name, ": none, of ",
-                            proteins::counted(protein.scores.size(), "mutation"),
-                            ": there must be two at least, with different scores and measurements");
-      continue;
+  std::string rows_of_others(Split split) {
+    std::set<uint64_t> known;
+    const uint64_t samples = dataset_.size(split);
+    for (uint64_t id = 0; id < samples; ++id)
+      for (const Variant* variant : variants_of(split, id)) known.insert(variant->row);
+    const std::string name = dataset_.name(split, samples - 1);
+    std::string rows;
+    for (const Variant& variant : variants().all())
+      if (!known.contains(variant.row))
+        rows += row_of(variant, name, "",
+                       "no protein or chain of this name is predicted: it is another, or was left out");
+    return rows;
+  }
+  // Of the first protein whose mutations are all numbered otherwise than its residues: how.
+  std::string proposed_offset(Split split) {
+    for (uint64_t id = 0; id < dataset_.size(split); ++id) {
+      setting_.context.throw_if_cancelled();
+      const std::vector<const Variant*> wanted = variants_of(split, id);
+      if (wanted.empty()) continue;
+      const auto offset = fitting_offset(wanted, dataset_.sample(split, id), dataset_.chain_names(split, id));
+      if (offset && *offset != options().mutation_offset)
+        return concat("; with ", *offset, " added to their numbers those of ", dataset_.name(split, id),
+                      " all fit it: if they are numbered so, set task.predict.mutation_offset = ", *offset);
     }
-    sum += *rank;
-    if (++counted_proteins <= proteins::kNamesShown)
-      setting_.context.info("spearman   ", name, "  ", figures::decimal(*rank), " over ",
-                            protein.scores.size(), " mutations");
+    return "";
   }
-  if (counted_proteins > 1)
-    setting_.context.info("spearman   mean ", figures::decimal(sum / static_cast<double>(counted_proteins)),
-                          " of ", counted_proteins, " proteins");
-  sink.file(0, "spearman.csv", table);
+
+  std::optional<Variants> variants_;  // once they are asked for
+};
+
+}  // namespace
+
+std::unique_ptr<Prediction> variant_scores(const Setting& setting, const proteins::Dataset& dataset) {
+  return std::make_unique<VariantScores>(setting, dataset);
 }
 
 }  // namespace pipeline::tasks::protein

@@ -70,7 +70,7 @@ TEST_F(TokenStores, HoldPartsAndWhatIsBesideThem) {
   EXPECT_EQ(out, (std::vector<int64_t>{0, 5}));
   EXPECT_FALSE(store[1].has_target());
   EXPECT_EQ(store[2].beside, "");
-  const TokenReport& report = open().report();
+  const TokenReport report = open().report();
   EXPECT_EQ(report.records, 4u);
   EXPECT_EQ(report.used, 3u);
   EXPECT_EQ(report.drops, kReport.drops);

@@ -1,12 +1,9 @@
 // Embeddings of samples and of residues, as files that grow.
-#include "plugins/tasks/protein/embeddings.hpp"
-
 #include <cstring>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/safetensors/file.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 
 namespace pipeline::tasks::protein {
@@ -23,8 +20,8 @@ struct Embedded : SmallTask {
   void predict() {
     ProteinBatch batch;
     batch.ids = {0, 1, 2}, batch.split = Split::kTest;
-    embeddings.emplace(lent, data());
-    embeddings->predict(batch, inference(), sent.prediction());
+    prediction = embeddings(setting(), data());
+    prediction->predict(batch, inference(), sent.prediction());
   }
   // The values behind the header of a file.
   std::vector<float> values(const std::string& name) const {
@@ -36,8 +33,7 @@ struct Embedded : SmallTask {
     return all;
   }
 
-  Setting lent = setting();
-  std::optional<Embeddings> embeddings;
+  std::unique_ptr<Prediction> prediction;
   Sent sent;
 };
 
@@ -88,7 +84,8 @@ TEST(Embeddings, AreDrawnAsAMap) {
   Embedded embedded("embeddings");
   embedded.predict();
   embedded.folder.write("embeddings.safetensors", embedded.sent.grown.at("embeddings.safetensors"));
-  embedded.embeddings->finish(Split::kTest, embedded.folder.path(), 2, embedded.sent.prediction());
+  embedded.prediction->finish(Split::kTest, embedded.folder.path(), embedded.inference(),
+                              embedded.sent.prediction());
   EXPECT_THAT(embedded.sent.files.at("embeddings.svg"), HasSubstr("embeddings of 3 proteins, by esm2"));
 }
 

@@ -1,5 +1,5 @@
 // Scores of mutations by what a model says of residues.
-#include "plugins/tasks/protein/variant_scores.hpp"
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,46 +18,50 @@ constexpr double kSlope = 0.5;
 struct Scored : SmallTask {
   Scored() : SmallTask("id,sequence\np,ACDAC\nq,AAA\n", PL_PURPOSE_PREDICT) { model.slope = kSlope; }
 
-  proteins::Sample sample() { return data().sample(Split::kTest, 0); }
   // Of the whole table that task.predict.mutations names.
   std::string table(const std::string& mutations) {
     config.predict.mutations = folder.write("mutations.csv", mutations);
-    const Setting lent = setting();
-    VariantScores scores(lent, data());
     ProteinBatch batch;
     batch.ids = {0, 1}, batch.split = Split::kTest;
     Sent sent;
-    scores.predict(batch, inference(), sent.prediction());
+    variant_scores(setting(), data())->predict(batch, inference(), sent.prediction());
     return sent.grown.at("variants.csv");
+  }
+  std::vector<double> scores(const std::string& mutations, const std::string& scoring) {
+    config.predict.scoring = scoring;
+    std::istringstream lines(table("id,mutation\n" + mutations));
+    std::vector<double> all;
+    std::string line, field;
+    std::getline(lines, line);
+    while (std::getline(lines, line)) {
+      std::istringstream fields(line);
+      for (int k = 0; k < 4; ++k) std::getline(fields, field, ',');
+      all.push_back(std::stod(field));
+    }
+    return all;
   }
 };
 
-const Substitutions kOne{{.place = 0, .from = 0, .to = 3}},
-    kTwo{{.place = 0, .from = 0, .to = 3}, {.place = 1, .from = 1, .to = 0}};
-
 TEST(Marginals, AddUpLogOddsOverTheSubstitutions) {
-  Scored scored;
-  EXPECT_THAT(marginals(scored.sample(), {kOne, kTwo, {}}, true, Packing::kSequence, scored.inference()),
+  EXPECT_THAT(Scored().scores("p,A1E\np,A1E:C2A\np,WT\n", "masked"),
               ElementsAre(DoubleNear(-3 * kSlope, 1e-6), DoubleNear(-2 * kSlope, 1e-6), 0));
 }
 
 TEST(Marginals, ThatAreMaskedHideWhatAVariantChanges) {
   Scored scored;
-  marginals(scored.sample(), {kTwo}, true, Packing::kSequence, scored.inference());
-  const at::Tensor expected =
-      at::tensor({residues::kMaskToken, residues::kMaskToken, int64_t{2}, int64_t{0}, int64_t{1}});
-  EXPECT_TRUE(scored.model.seen.at(0).equal(expected)) << scored.model.seen.at(0);
+  scored.scores("p,A1E:C2A\n", "masked");
+  const std::vector<int64_t> hidden{residues::kMaskToken, residues::kMaskToken, 2, 0, 1};
+  EXPECT_TRUE(scored.model.seen.at(0).equal(at::tensor(hidden))) << scored.model.seen.at(0);
 }
 
 TEST(Marginals, OfTheWildTypeHideNothing) {
   Scored scored;
-  marginals(scored.sample(), {kTwo}, false, Packing::kSequence, scored.inference());
+  scored.scores("p,A1E:C2A\n", "wild-type");
   EXPECT_EQ(scored.model.seen.at(0).eq(residues::kMaskToken).sum().item<int64_t>(), 0);
 }
 
 TEST(PseudoLikelihoods, AreThoseOfTheMutantLessTheWildTypes) {
-  Scored scored;
-  EXPECT_THAT(pseudo_likelihoods(scored.sample(), {kOne, {}}, Packing::kSequence, scored.inference()),
+  EXPECT_THAT(Scored().scores("p,A1E\np,WT\n", "pseudo-perplexity"),
               ElementsAre(DoubleNear(-3 * kSlope, 1e-5), 0));
 }
 
