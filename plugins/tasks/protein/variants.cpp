@@ -26,7 +26,7 @@ uint8_t amino_acid_of(std::string_view name) {
     return at == std::string_view::npos ? residues::kUnknown : static_cast<uint8_t>(at);
   }
   for (uint8_t a = 0; a < residues::kAminoAcidCount; ++a)
-    if (std::ranges::equal(name, structures::three_letters_of(a), {}, upper)) return a;
+    if (std::ranges::equal(name, structures::three_letters_of(a), {}, structures::upper)) return a;
   return residues::kUnknown;
 }
 
@@ -71,7 +71,7 @@ std::vector<Change> changes_of(std::string_view mutation) {
   std::string_view rest = mutation;
   if (const size_t hgvs = rest.find(":p."); hgvs != rest.npos) rest.remove_prefix(hgvs + 1);  // whose it is
   const auto is_rest = [&](std::string_view word) {
-    return std::ranges::equal(rest, word, {}, upper, upper);
+    return std::ranges::equal(rest, word, {}, structures::upper, structures::upper);
   };
   if (std::ranges::any_of(kWildType, is_rest)) return {};
   std::vector<Change> all;

@@ -17,6 +17,7 @@
 #include "plugins/tasks/vlm/chat.hpp"
 #include "plugins/tasks/vlm/config.hpp"
 #include "plugins/tasks/vlm/cut_conversations.hpp"
+#include "plugins/tasks/vlm/feature_cache.hpp"
 #include "plugins/tasks/vlm/majority.hpp"
 #include "tokenizer/tokenizer.hpp"
 
