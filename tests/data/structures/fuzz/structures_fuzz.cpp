@@ -15,6 +15,7 @@
 namespace {
 
 using namespace pipeline::structures;
+using pipeline::residues::Residue;
 namespace files = pipeline::files;
 
 void require(bool holds, const char* what) {
