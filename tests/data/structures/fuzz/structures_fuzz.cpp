@@ -15,7 +15,7 @@
 namespace {
 
 using namespace pipeline::structures;
-using pipeline::residues::Residue;
+using namespace pipeline::residues;
 namespace files = pipeline::files;
 
 void require(bool holds, const char* what) {
