@@ -79,7 +79,8 @@ class Room {
   void check_library() {
     static const std::regex adds(R"(\s*(?:add_library|pipeline_plugin)\((\w+)\b.*)");
     const fs::path file = folder_ / "CMakeLists.txt";
-    if (!fs::exists(file)) return say(file, 1, "there is no such file, and must be one that adds a library " + name_);
+    if (!fs::exists(file))
+      return say(file, 1, "there is no such file, and must be one that adds a library " + name_);
     size_t first = 0;
     std::string found;
     const std::vector<std::string> lines = lines_of(file);

@@ -20,8 +20,7 @@ class ContactFigures : public ::testing::Test {
       : odds_(kLength * kLength, -5), labels_(kLength * kLength, residues::kNoPair), positions_(kLength) {
     std::iota(positions_.begin(), positions_.end(), 0);
     for (size_t i = 0; i < kLength; ++i)
-      for (size_t j = i + kLeastApart; j < kLength; ++j)
-        labels_[i * kLength + j] = residues::kNoContact;
+      for (size_t j = i + kLeastApart; j < kLength; ++j) labels_[i * kLength + j] = residues::kNoContact;
     labels_[30] = labels_[kLength + 10] = residues::kContact;
   }
   std::vector<float> figures() const { return contact_figures(odds_, labels_, positions_); }

@@ -17,9 +17,9 @@
 
 namespace {
 
-using pipeline::parquet_reader::append_text;
-using pipeline::parquet_reader::append_value;
-using pipeline::parquet_reader::depth_of;
+using pipeline::parquet::reader::append_text;
+using pipeline::parquet::reader::append_value;
+using pipeline::parquet::reader::depth_of;
 
 // What a file may have at most. Of memory: the pages of a batch's columns, packed and unpacked.
 constexpr int64_t kMostMemory = int64_t{2} << 30, kBufferBytes = int64_t{1} << 20,

@@ -14,7 +14,7 @@
 
 #include "plugins/data/parquet/reader/parquet_reader.h"
 
-namespace pipeline::parquet_reader {
+namespace pipeline::parquet::reader {
 namespace {
 
 using arrow::Array;
@@ -211,4 +211,4 @@ int depth_of(const arrow::DataType& type) {
   return below + 1;
 }
 
-}  // namespace pipeline::parquet_reader
+}  // namespace pipeline::parquet::reader

@@ -15,6 +15,7 @@
 namespace {
 
 using namespace pipeline::structures;
+using namespace pipeline::residues;
 namespace files = pipeline::files;
 
 void require(bool holds, const char* what) {

@@ -132,13 +132,11 @@ int main(int argc, char** argv) {
   const auto request = nlohmann::json::parse(std::cin);
   const std::filesystem::path folder = argv[1], path = folder / "config.json";
   if (pipeline::hugging_face::ConfigFile(path.string()).type({"esm", "esmc"}) == "esmc") {
-    const EsmcConfig config = pipeline::encoder::esmc::read_config(path);
-    std::cout << probe<Esmc>(request, folder, argv[2], config, pipeline::encoder::esmc::adapted_model(config))
-              << "\n";
+    const EsmcConfig config = esmc::read_config(path);
+    std::cout << probe<Esmc>(request, folder, argv[2], config, esmc::adapted_model(config)) << "\n";
   } else {
-    const Esm2Config config = pipeline::encoder::esm2::read_config(path);
-    std::cout << probe<Esm2>(request, folder, argv[2], config, pipeline::encoder::esm2::adapted_model(config))
-              << "\n";
+    const Esm2Config config = esm2::read_config(path);
+    std::cout << probe<Esm2>(request, folder, argv[2], config, esm2::adapted_model(config)) << "\n";
   }
   return 0;
 }
