@@ -6,16 +6,13 @@
 namespace pipeline::language {
 namespace {
 
-// Members that are 0 where a file says null, which is another value than none.
 void read_nulls(const Architecture& row, const hugging_face::ConfigFile& file, Config& config) {
   const std::vector<std::string> keys = file.keys();
-  const auto read = [&](auto member) {
+  hugging_face::each_field(model_fields(), [&](const auto& field, const auto member) {
     const std::string key = row.key(member, "");
-    if (std::ranges::find(keys, key) != keys.end() && file.find(key) == nullptr) config.*member = 0;
-  };
-  for (const auto member : {&Config::num_key_value_heads, &Config::head_dim, &Config::sliding_window})
-    read(member);
-  for (const auto member : {&Config::attn_logit_softcapping, &Config::final_logit_softcapping}) read(member);
+    if (field.is_0_where_null && std::ranges::find(keys, key) != keys.end() && file.find(key) == nullptr)
+      config.*member = {};
+  });
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 #include <variant>
 
 #include "hugging_face/config_fields.hpp"
+#include "hugging_face/model_fields.hpp"
 #include "language/config.hpp"
 
 namespace pipeline::language {
+
+// All that a model is made of, by the names that options have, in the order in which they are listed.
+const hugging_face::ModelFields<Config>& model_fields();
 
 // What the parts of a model are called in Hugging Face's folders, and here. Defaults: Llama's.
 struct Names {
@@ -72,6 +76,14 @@ struct Architecture {
   template <class T>
   bool has(T Config::*member) const {
     return !key(member, "").empty();
+  }
+  // The same of a row of model_fields().
+  std::string key(const hugging_face::ModelField<Config>& field) const {
+    return std::visit([&](const auto member) { return key(member, field.checked); }, field.member);
+  }
+  bool has(const hugging_face::ModelField<Config>& field) const {
+    if (field.is_there != nullptr) return field.is_there(defaults);
+    return std::visit([&](const auto member) { return has(member); }, field.member);
   }
   // A folder's config.json, or the part of a larger one. Throws an Error that names file, key and value where
   // the model is not one that we compute.

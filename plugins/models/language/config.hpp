@@ -64,4 +64,7 @@ struct Config {
   void check() const;
 };
 
+// intermediate_size as options have it: where it is 0, the architecture's usual one.
+int64_t usual_inner(const Config& config);
+
 }  // namespace pipeline::language

@@ -59,6 +59,48 @@ const hugging_face::Fields<RopeScaling>& rope_fields() {
 
 }  // namespace
 
+void RopeScaling::describe(Options& o) {
+  o("type", type,
+    "how rotary positions are stretched; linear: all divided by factor; dynamic: beyond "
+    "max_position_embeddings alone, so that nothing changes here; llama3: as in Llama 3.1; yarn: as in "
+    "Qwen2.5's instructions for long texts; longrope: each pair of channels by a number of its own")
+      .choices({kRopeTypes.begin(), kRopeTypes.end()})
+      .of_model();
+  o("factor", factor,
+    "linear, dynamic, llama3, yarn: slow angles are divided by this; longrope: attention_factor follows")
+      .min(1)
+      .of_model();
+  o("short_factor", short_factor, "longrope: the numbers, for sequences of up to the original length")
+      .of_model();
+  o("long_factor", long_factor, "longrope: the numbers, for longer sequences").of_model();
+  o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
+      .above(0)
+      .of_model();
+  o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
+  o("beta_slow", beta_slow, "yarn: turns in the original length below which all is divided")
+      .above(0)
+      .of_model();
+  o("beta_fast", beta_fast, "yarn: turns above which nothing is").above(0).of_model();
+  o("truncate", truncate, "yarn: these limits fall between pairs of channels, not on one").of_model();
+  o("attention_factor", attention_factor,
+    "yarn, longrope: what cosines and sines are multiplied by; 0: yarn's is 0.1 ln(factor) + 1, longrope's "
+    "sqrt(1 + ln(factor) / ln(original length))")
+      .min(0)
+      .of_model();
+  o("original_max_position_embeddings", original_max_position_embeddings,
+    "llama3, yarn, longrope: the original length")
+      .unit("tokens")
+      .min(1)
+      .max(1 << 24)
+      .of_model();
+}
+
+void RopeScaling::validate(const ConfigErrors& errors) const {
+  if (high_freq_factor <= low_freq_factor)
+    errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
+  if (beta_fast < beta_slow) errors("beta_fast", concat("must not be below beta_slow (", beta_slow, ")"));
+}
+
 void RopeScaling::check(int64_t head_width) const {
   if (!is_known(type))
     fail_with(PL_ERROR_CONFIG, "rope_scaling.type = \"", type, "\": only ", kKnown, " are computed here");

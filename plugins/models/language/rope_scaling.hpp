@@ -1,5 +1,7 @@
 #pragma once
 
+#include <pipeline/options.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -44,6 +46,8 @@ struct RopeScaling {
   int64_t original_max_position_embeddings = 8192;  // 0 until config.json's max_position_embeddings is known
 
   bool operator==(const RopeScaling&) const = default;
+  void describe(Options& o);
+  void validate(const ConfigErrors& errors) const;
   // Throws Error (PL_ERROR_CONFIG) for values that make no sense together, or for heads of this width.
   void check(int64_t head_width) const;
   // The positions' frequencies, (head_width / 2) fp32, as transformers computes them; `is_long`: of sequences

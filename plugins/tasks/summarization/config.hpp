@@ -115,7 +115,7 @@ struct SummarizationConfig {
   DataConfig data;
   tokenizer::TokenizerOptions tokenizer;
   ModelConfig model;
-  language::LanguageOptions language{.architecture = "gpt2"};
+  language::LanguageOptions language{"gpt2"};
   SequenceConfig sequence;
   language::LossOptions loss;
   GenerateConfig generate;
@@ -137,7 +137,7 @@ struct SummarizationConfig {
     language::LanguageOptions besides = language;
     besides.lora = {};
     besides.vocab_size = 0;
-    if (is_gpt2() && besides != language::LanguageOptions{.architecture = "gpt2"})
+    if (is_gpt2() && besides != language::LanguageOptions("gpt2"))
       errors("language.architecture",
              "a GPT-2's options are those of [task.model]: choose another architecture, or leave out what is "
              "set in [task.language]");
