@@ -9,8 +9,7 @@
 #include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/models/encoder/esm2.hpp"
-#include "plugins/models/encoder/esmc.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "plugins/tasks/protein/pack.hpp"
@@ -101,16 +100,13 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   const auto freeze = [&](Parameter& parameter) {
     if (is_frozen(parameter.name)) parameter.trainable = false;
   };
-  if (config().kind == "esm2") {
-    encoder::Esm2Config esm2 = config().esm2.model;
-    esm2.label = label_form();
-    model = std::make_shared<encoder::Esm2>(esm2, config().esm2.lora, freeze);
-  } else if (config().kind == "esmc") {
-    encoder::EsmcConfig esmc = config().esmc.model;
-    esmc.label = label_form();
-    model = std::make_shared<encoder::Esmc>(esmc, config().esmc.lora, freeze);
-  } else {
+  if (config().sees_structure()) {
     model = std::make_shared<pipeline::protein::EncoderDecoder>(config().model);
+  } else {
+    const encoder::EncoderOptions& options = config().sequence_model();
+    encoder::Config sizes = options.model;
+    sizes.label = label_form();
+    model = std::make_shared<encoder::ProteinEncoder>(*options.row, sizes, options.lora, freeze);
   }
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);

@@ -58,8 +58,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
   const bool lacks_head = labels_.is_wanted() && !pipeline::protein::predicts_labels(folder.string()),
              trains = run().purpose == PL_PURPOSE_TRAIN;
-  const std::string adapter =
-      (config().kind == "esm2" ? config().esm2.lora : config().esmc.lora).init_from.string();
+  const std::string adapter = config().sequence_model().lora.init_from.string();
   if (lacks_head && !trains && (adapter.empty() || !pipeline::protein::adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));
