@@ -50,24 +50,24 @@ nlohmann::json Architecture::json(const Config& config) const {
   return values;
 }
 
-void Architecture::compare(const std::string& table, const Config& ours, const Config& theirs,
+void Architecture::compare(const std::string& table, const Config& ours, const Config& folders,
                            hugging_face::Differences& differences) const {
-  hugging_face::compare_fields(fields, ours, theirs, differences,
+  hugging_face::compare_fields(fields, ours, folders, differences,
                                [&](const auto& field) { return table + field.name; });
 }
 
 std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::string& prefix,
                                         int64_t more_tokens) const {
   if (parameter.name.starts_with("lora.")) return {};
-  const std::string name = parameter.name.substr(prefix.size());
-  const auto is = [&](const char* one) { return one != nullptr && name == one; };
+  const std::string plain = parameter.name.substr(prefix.size());
+  const auto is = [&](const char* one) { return one != nullptr && plain == one; };
   const bool is_matrix = parameter.shape.size() == 2;
   if (is(names.words)) return {{.name = parameter.name, .more_rows = more_tokens}};
-  if (is(names.positions) || (names.decoder != nullptr && name.starts_with(names.decoder)))
+  if (is(names.positions) || (names.decoder != nullptr && plain.starts_with(names.decoder)))
     return {{.name = parameter.name}};
   const auto split = [&](const char* whole, const std::vector<const char*>& parts) {
     const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);
-    if (parts.empty() || name.find(concat(".", last, ".")) == std::string::npos) return std::vector<Piece>();
+    if (parts.empty() || plain.find(concat(".", last, ".")) == std::string::npos) return std::vector<Piece>();
     std::vector<hugging_face::Part> columns;
     for (const char* part : parts)
       columns.push_back({part, parameter.shape.back() / static_cast<int64_t>(parts.size())});
@@ -81,9 +81,9 @@ std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::s
 std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& config) const {
   using transformer::Layer;
   const int64_t width = config.hidden_size, columns = inner(config);
-  const auto part = [](const char* whole, const char* name) {
+  const auto part = [](const char* whole, const char* last) {
     const std::string_view path = whole;
-    return std::string(path.substr(0, path.rfind('.') + 1)) + name;
+    return std::string(path.substr(0, path.rfind('.') + 1)) + last;
   };
   std::vector<adapters::LayerMatrix> matrices;
   for (size_t i = 0; i < names.qkv.size(); ++i)

@@ -94,7 +94,7 @@ struct Architecture {
   Config read(const hugging_face::ConfigFile& file, Config start) const;
   nlohmann::json json(const Config& config) const;
   // `table`: that of the options.
-  void compare(const std::string& table, const Config& ours, const Config& theirs,
+  void compare(const std::string& table, const Config& ours, const Config& folders,
                hugging_face::Differences& differences) const;
 
   // The folder's tensors for a parameter of ours; both begin with `prefix`. more_tokens: see

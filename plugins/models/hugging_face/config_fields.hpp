@@ -30,9 +30,9 @@ inline constexpr ReadElsewhere kReadElsewhere;
 template <class Config>
 struct Field {
   template <class... Others>
-  using Held =
-      std::variant<Others..., int64_t Config::*, double Config::*, bool Config::*, std::string Config::*,
-                   std::vector<std::string> Config::*, std::vector<int64_t> Config::*>;
+  using Held = std::variant<Others..., int64_t Config::*, double Config::*, bool Config::*,
+                            std::string Config::*, std::vector<std::string> Config::*,
+                            std::vector<int64_t> Config::*, std::vector<double> Config::*>;
   using Member = Held<>;
   using Use = Held<Only, WithoutEffect, ReadElsewhere>;
   const char* key;

@@ -51,65 +51,39 @@ struct ModelField {
   ModelField& range(int64_t least, int64_t most) {
     limits.kind = Limits::Kind::kRange;
     limits.least = least, limits.most = most;
-    limits.least_set = least;
-    return *this;
+    return set_from(least);
   }
   // Of the option alone.
   ModelField& set_from(int64_t least, std::optional<int64_t> most = {}) {
-    limits.least_set = least, limits.most_set = most;
-    return *this;
+    return limits.least_set = least, limits.most_set = most, *this;
   }
-  ModelField& positive() { return limited(Limits::Kind::kPositive); }
-  ModelField& not_negative() { return limited(Limits::Kind::kNotNegative); }
-  ModelField& share() { return limited(Limits::Kind::kShare); }
-  ModelField& choices(std::vector<std::string_view> all) {
-    limits.choices = std::move(all);
-    return *this;
-  }
-  ModelField& unit(const char* text) {
-    limits.unit = text;
-    return *this;
-  }
+  ModelField& positive() { return limits.kind = Limits::Kind::kPositive, *this; }
+  ModelField& not_negative() { return limits.kind = Limits::Kind::kNotNegative, *this; }
+  ModelField& share() { return limits.kind = Limits::Kind::kShare, *this; }
+  ModelField& choices(std::vector<std::string_view> all) { return limits.choices = std::move(all), *this; }
+  ModelField& unit(const char* text) { return limits.unit = text, *this; }
   // config.json's name, where it is another.
-  ModelField& called(const char* in_file) {
-    key = in_file;
-    return *this;
-  }
+  ModelField& called(const char* in_file) { return key = in_file, *this; }
   // The name in errors about the configuration itself, where it is not the option's.
-  ModelField& checked_as(const char* in_errors) {
-    checked = in_errors;
-    return *this;
-  }
+  ModelField& checked_as(const char* in_errors) { return checked = in_errors, *this; }
   // A run may have another value than the model that it starts from.
-  ModelField& of_run() {
-    is_of_run = true;
-    return *this;
-  }
-  // Models that differ in it may start from each other all the same.
-  ModelField& not_compared(bool (*unless)(const Config&) = nullptr) {
-    is_compared = unless == nullptr ? [](const Config&) { return false; } : unless;
-    return *this;
+  ModelField& of_run() { return is_of_run = true, *this; }
+  // Models that differ in it may start from each other all the same, or those for which `only` does not hold.
+  ModelField& not_compared(bool (*only)(const Config&) = [](const Config&) { return false; }) {
+    return is_compared = only, *this;
   }
   // For a 0 that stands for another number. `as_option`: what a folder says of the option; without it the
   // member itself.
   ModelField& stands_for(Number number, Number as_option = nullptr) {
-    value = number, told = as_option;
-    return *this;
+    return value = number, told = as_option, *this;
   }
   // Null in config.json is 0, which is another value than the default.
-  ModelField& null_is_0() {
-    is_0_where_null = true;
-    return *this;
-  }
+  ModelField& null_is_0() { return is_0_where_null = true, *this; }
   // Whether a model has the field. Where it has not, nothing is told or compared.
-  ModelField& where(bool (*there)(const Config&)) {
-    is_there = there;
-    return *this;
-  }
+  ModelField& where(bool (*there)(const Config&)) { return is_there = there, *this; }
   // Whether the option `set` is as good as what the folder says, if not by the number that it stands for.
   ModelField& as_good(bool (*good)(const Config& set, const Config& theirs)) {
-    is_as_good = good;
-    return *this;
+    return is_as_good = good, *this;
   }
 
   const char* name;
@@ -122,12 +96,6 @@ struct ModelField {
   bool (*is_compared)(const Config&) = nullptr;
   bool (*is_there)(const Config&) = nullptr;
   bool (*is_as_good)(const Config& set, const Config& theirs) = nullptr;
-
- private:
-  ModelField& limited(Limits::Kind kind) {
-    limits.kind = kind;
-    return *this;
-  }
 };
 
 template <class Config>

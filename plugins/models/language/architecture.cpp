@@ -23,12 +23,15 @@ const Architecture& llama();
 const Architecture& gemma2();
 const Architecture& gemma3();
 const Architecture& mistral();
+const Architecture& olmo2();
+const Architecture& phi3();
 const Architecture& qwen2();
 const Architecture& qwen3();
+const Architecture& smollm3();
 
 std::span<const Architecture* const> architectures() {
-  static const std::vector<const Architecture*> kAll{&llama(), &gpt2(),   &mistral(), &qwen2(),
-                                                     &qwen3(), &gemma2(), &gemma3()};
+  static const std::vector<const Architecture*> kAll{&llama(),  &gpt2(),   &mistral(), &qwen2(), &qwen3(),
+                                                     &gemma2(), &gemma3(), &smollm3(), &olmo2(), &phi3()};
   return kAll;
 }
 

@@ -1,5 +1,7 @@
 #include "language/config.hpp"
 
+#include <tuple>
+
 #include "language/architecture.hpp"
 #include "language/layer_types.hpp"
 
@@ -82,6 +84,8 @@ const hugging_face::ModelFields<Config>& model_fields() {
           .where([](const Config& config) {
             return has_layers_by_pattern(config) || row_of(config).has(&Config::max_window_layers);
           }),
+      Field("no_rope_layers", &Config::no_rope_layers,
+            "smollm3: 1 for each layer with rotary positions, 0 for one without; empty: all have them"),
       Field("rope_local_theta", &Config::rope_local_theta,
             "gemma3: rope_theta of the layers with a window; 0: as the others")
           .not_negative(),
@@ -130,9 +134,11 @@ void Config::check() const {
     fail_with(PL_ERROR_CONFIG, head_dim > 0 ? "head_dim" : heads, " = ",
               head_dim > 0 ? head_dim : num_attention_heads, ": gives heads of ", head_width(),
               " channels: rotary positions need an even number");
-  if (!layer_types.empty() && static_cast<int64_t>(layer_types.size()) != num_hidden_layers)
-    fail_with(PL_ERROR_CONFIG, "layer_types has ", layer_types.size(), " names: must be one for each of ",
-              num_hidden_layers, " layers");
+  for (const auto& [key, size, what] : {std::tuple("layer_types", layer_types.size(), " names"),
+                                        {"no_rope_layers", no_rope_layers.size(), " numbers"}})
+    if (size > 0 && static_cast<int64_t>(size) != num_hidden_layers)
+      fail_with(PL_ERROR_CONFIG, key, " has ", size, what, ": must be one for each of ", num_hidden_layers,
+                " layers");
   for (const std::string& type : layer_types)
     if (type != kFullAttention && type != kSlidingAttention)
       fail_with(PL_ERROR_CONFIG, "layer_types has \"", type, "\": must be ", kFullAttention, " or ",

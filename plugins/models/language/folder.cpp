@@ -72,8 +72,8 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   const Names& names = row.names;
   const std::string name = parameter.name.substr(prefix.size());
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
-  if (!names.is_split) return {{.name = name}};
   const bool is_matrix = parameter.shape.size() == 2;
+  if (!names.is_split) return {{.name = name, .transposed = is_matrix && names.is_transposed}};
   const auto parts = [&](std::string_view whole, const std::vector<hugging_face::Part>& all) {
     return hugging_face::side_by_side(name, whole.substr(whole.rfind('.') + 1), all,
                                       is_matrix && names.is_transposed);

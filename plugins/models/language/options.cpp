@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <tuple>
 
 #include "hugging_face/folder_teller.hpp"
 #include "language/adapter.hpp"
@@ -42,9 +43,11 @@ void LanguageOptions::validate(const ConfigErrors& errors) const {
     refuse(has_none && this->*member != none.*member, row.has(field), field.name);
   });
   refuse(rope_scaling.type != "default", row.is_rotary, "rope_scaling.type");
-  if (!layer_types.empty() && static_cast<int64_t>(layer_types.size()) != num_hidden_layers)
-    errors("layer_types", concat("has ", layer_types.size(), " names: must be one for each of ",
-                                 num_hidden_layers, " layers (task.language.num_hidden_layers)"));
+  for (const auto& [key, size, what] : {std::tuple("layer_types", layer_types.size(), " names"),
+                                        {"no_rope_layers", no_rope_layers.size(), " numbers"}})
+    if (size > 0 && static_cast<int64_t>(size) != num_hidden_layers)
+      errors(key, concat("has ", size, what, ": must be one for each of ", num_hidden_layers,
+                         " layers (task.language.num_hidden_layers)"));
   if (!layer_types.empty() && sliding_window == 0)
     errors("layer_types", "is of no use without a window: set sliding_window, too, or leave it out");
   for (const std::string& type : layer_types)

@@ -34,30 +34,65 @@ void read_magnitude(const ConfigFile& rope, RopeScaling& scaling) {
   rope.read("mscale_all_dim", scaling.mscale_all_dim);
 }
 
-const hugging_face::Fields<RopeScaling>& rope_fields() {
+hugging_face::Fields<RopeScaling> file_fields() {
   using namespace hugging_face;
-  static const Fields<RopeScaling> kFields{
-      {"type", kReadElsewhere},
-      {"rope_type", kReadElsewhere},
-      {"rope_theta", kReadElsewhere},
-      {"factor", kReadElsewhere},
-      {"short_factor", kReadElsewhere},
-      {"long_factor", kReadElsewhere},
-      {"low_freq_factor", kReadElsewhere},
-      {"high_freq_factor", kReadElsewhere},
-      {"original_max_position_embeddings", kReadElsewhere},
-      {"beta_fast", kReadElsewhere},
-      {"beta_slow", kReadElsewhere},
-      {"attention_factor", kReadElsewhere},
-      {"mscale", kReadElsewhere},
-      {"mscale_all_dim", kReadElsewhere},
-      {"truncate", kReadElsewhere},
-      {"partial_rotary_factor", only({1.0})},
-  };
-  return kFields;
+  Fields<RopeScaling> fields{{"partial_rotary_factor", only({1.0})}};
+  for (const char* key : {"type", "rope_type", "rope_theta", "mscale", "mscale_all_dim"})
+    fields.push_back({key, kReadElsewhere});
+  for (const RopeField& row : rope_fields()) fields.push_back({row.field.name, kReadElsewhere});
+  return fields;
 }
 
 }  // namespace
+
+const std::vector<RopeField>& rope_fields() {
+  using Field = hugging_face::ModelField<RopeScaling>;
+  static const std::vector<RopeField> kFields{
+      {Field("factor", &RopeScaling::factor,
+             "linear, dynamic, llama3, yarn: slow angles are divided by this; longrope: attention_factor "
+             "follows")
+           .set_from(1),
+       {"linear", "dynamic", "llama3"},
+       {"yarn", "longrope"}},
+      {Field("short_factor", &RopeScaling::short_factor,
+             "longrope: the numbers, for sequences of up to the original length"),
+       {"longrope"}},
+      {Field("long_factor", &RopeScaling::long_factor, "longrope: the numbers, for longer sequences"),
+       {"longrope"}},
+      {Field("low_freq_factor", &RopeScaling::low_freq_factor,
+             "llama3: turns in the original length below which all is divided")
+           .positive(),
+       {"llama3"}},
+      {Field("high_freq_factor", &RopeScaling::high_freq_factor, "llama3: turns above which nothing is")
+           .positive(),
+       {"llama3"}},
+      {Field("beta_slow", &RopeScaling::beta_slow,
+             "yarn: turns in the original length below which all is divided")
+           .positive(),
+       {},
+       {"yarn"}},
+      {Field("beta_fast", &RopeScaling::beta_fast, "yarn: turns above which nothing is").positive(),
+       {},
+       {"yarn"}},
+      {Field("truncate", &RopeScaling::truncate,
+             "yarn: these limits fall between pairs of channels, not on one"),
+       {},
+       {"yarn"}},
+      {Field("attention_factor", &RopeScaling::attention_factor,
+             "yarn, longrope: what cosines and sines are multiplied by; 0: yarn's is 0.1 ln(factor) + 1, "
+             "longrope's sqrt(1 + ln(factor) / ln(original length))")
+           .set_from(0),
+       {},
+       {"yarn", "longrope"}},
+      {Field("original_max_position_embeddings", &RopeScaling::original_max_position_embeddings,
+             "llama3, yarn, longrope: the original length")
+           .set_from(1, 1 << 24)
+           .unit("tokens"),
+       {},
+       {"llama3", "yarn", "longrope"}},
+  };
+  return kFields;
+}
 
 void RopeScaling::describe(Options& o) {
   o("type", type,
@@ -66,33 +101,8 @@ void RopeScaling::describe(Options& o) {
     "Qwen2.5's instructions for long texts; longrope: each pair of channels by a number of its own")
       .choices({kRopeTypes.begin(), kRopeTypes.end()})
       .of_model();
-  o("factor", factor,
-    "linear, dynamic, llama3, yarn: slow angles are divided by this; longrope: attention_factor follows")
-      .min(1)
-      .of_model();
-  o("short_factor", short_factor, "longrope: the numbers, for sequences of up to the original length")
-      .of_model();
-  o("long_factor", long_factor, "longrope: the numbers, for longer sequences").of_model();
-  o("low_freq_factor", low_freq_factor, "llama3: turns in the original length below which all is divided")
-      .above(0)
-      .of_model();
-  o("high_freq_factor", high_freq_factor, "llama3: turns above which nothing is").above(0).of_model();
-  o("beta_slow", beta_slow, "yarn: turns in the original length below which all is divided")
-      .above(0)
-      .of_model();
-  o("beta_fast", beta_fast, "yarn: turns above which nothing is").above(0).of_model();
-  o("truncate", truncate, "yarn: these limits fall between pairs of channels, not on one").of_model();
-  o("attention_factor", attention_factor,
-    "yarn, longrope: what cosines and sines are multiplied by; 0: yarn's is 0.1 ln(factor) + 1, longrope's "
-    "sqrt(1 + ln(factor) / ln(original length))")
-      .min(0)
-      .of_model();
-  o("original_max_position_embeddings", original_max_position_embeddings,
-    "llama3, yarn, longrope: the original length")
-      .unit("tokens")
-      .min(1)
-      .max(1 << 24)
-      .of_model();
+  for (const RopeField& row : rope_fields())
+    hugging_face::describe_fields<RopeScaling>(o, {row.field}, *this);
 }
 
 void RopeScaling::validate(const ConfigErrors& errors) const {
@@ -191,7 +201,7 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
     if (rope.find(name) != nullptr && !is_known(scaling.type))
       rope.fail(name, concat("only ", kKnown, " are computed here"));
   }
-  hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
+  hugging_face::read_fields(rope, file_fields(), config_class, scaling);
   if (scaling.type == "longrope" || scaling.type == "yarn") scaling.factor = 0;
   scaling.original_max_position_embeddings = 0;
   visit_rope_values(scaling, [&](const char* name, auto& value, bool is_needed) {

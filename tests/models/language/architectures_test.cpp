@@ -35,6 +35,7 @@ class Architectures : public ::testing::TestWithParam<const Architecture*> {
     if (config.sliding_window > 0) config.sliding_window = 5;
     if (config.max_window_layers > 0) config.max_window_layers = 1;
     if (config.full_attention_every > 0) config.full_attention_every = 2;
+    if (GetParam()->has(&Config::no_rope_layers)) config.no_rope_layers = {1, 0, 1};
     config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
     config.bos_token_id = config.eos_token_id = 1;
     return config;
