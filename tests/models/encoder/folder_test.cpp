@@ -88,7 +88,7 @@ class EncoderFolders : public EncoderFolderTest, public ::testing::WithParamInte
   EncoderFolders() : EncoderFolderTest(*GetParam()) {}
 };
 INSTANTIATE_TEST_SUITE_P(All, EncoderFolders, ::testing::Values(&esm2(), &esmc()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& is) { return std::string(is.param->name); });
 
 TEST_P(EncoderFolders, WhatIsSavedIsReadBack) {
   expect_same_parameters();
