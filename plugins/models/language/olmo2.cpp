@@ -18,7 +18,7 @@ const Architecture& olmo2() {
                                               .tie_word_embeddings = false,
                                               .eos_token_id = 50279},
                                  .fields = llama_fields({{"attention_bias", &Config::attention_bias}}),
-                                 .written = {{"hidden_act", "silu"}},
+                                 .written = {{"hidden_act", "silu"}, {"pad_token_id", nullptr}},
                                  .names = {.attention_norm = nullptr,
                                            .mlp_norm = nullptr,
                                            .attention_end_norm = "post_attention_layernorm",

@@ -53,7 +53,7 @@ const Architecture& phi3() {
                                                                ? rope.original_max_position_embeddings
                                                                : config.max_position_embeddings;
                                      },
-                                 .written = {{"hidden_act", "silu"}},
+                                 .written = {{"hidden_act", "silu"}, {"pad_token_id", nullptr}},
                                  .names = {.is_split = false}};
   return kRow;
 }

@@ -255,7 +255,7 @@ TEST_P(ProteinEncoders, DecayIsForMatricesOnly) {
   for (size_t i = 0; i < model_.parameters().size(); ++i) {
     const Parameter& info = model_.parameters()[i];
     EXPECT_EQ(info.decay, info.shape.size() == 2 && info.name != GetParam()->names.words) << info.name;
-    EXPECT_EQ(info.unit == 0, info.name.find(".layer") == std::string::npos) << info.name;
+    EXPECT_EQ(info.unit > 0, info.name.starts_with(GetParam()->names.layers)) << info.name;
   }
 }
 
