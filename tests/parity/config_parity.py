@@ -48,6 +48,7 @@ GEMMA = {**BIAS, **{name: (value, "language." + name) for name, value in {
     "layer_types": (["full_attention"], "language.full_attention_every", 1)}
 CAP = {"attn_logit_softcapping": (20.0, "language.attn_logit_softcapping")}
 NO_GEMMA = {"hidden_activation": "gelu", "use_bidirectional_attention": True, "layer_types": ["full_attention", "sliding_attention"]}
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
 LOCAL_ROPE = {"full_attention": ROPE, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}
 LANGUAGE = {
     "LlamaConfig": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias")}, {"pretraining_tp": 2}, {"sliding_window": 16}),
@@ -55,9 +56,15 @@ LANGUAGE = {
     "Qwen2Config": like_llama(**QWEN),
     "Qwen3Config": like_llama(**{**QWEN, "follows": {**QWEN["follows"], **BIAS}}),
     "Gemma2Config": like_llama({**GEMMA, **CAP}, refused=NO_GEMMA),
+    "SmolLM3Config": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias"), "no_rope_layers": ([0], "language.no_rope_layers")},
+                                {"no_rope_layer_interval": 2, "sliding_window": 16}, {"use_sliding_window": True, "layer_types": ["sliding_attention"]}),
+    "Olmo2Config": like_llama(BIAS),
+    "Phi3Config": like_llama({"sliding_window": (128, "language.sliding_window"), "rope_parameters": (LONG_ROPE, "language.rope_scaling.type", "longrope")},
+                             {"embd_pdrop": 0.1, "original_max_position_embeddings": 64}, {"resid_pdrop": 0.1}),
     "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)},
                                    refused={**NO_GEMMA, "attn_logit_softcapping": 20.0}),
 }
+SMALL_TOKENS = ("SmolLM3Config", "Olmo2Config", "Phi3Config")  # whose usual ones are beyond a small vocabulary
 VISION = dict(
     follows={
         "hidden_size": (48, "vision.hidden_size"), "intermediate_size": (80, "vision.intermediate_size"),
@@ -175,6 +182,8 @@ def make_folders(work):
     words = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1,
                  bos_token_id=2, eos_token_id=3)
 
+    tokens = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
     def of(without):
         return {field: value for field, value in vision.items() if field != without}
 
@@ -183,7 +192,8 @@ def make_folders(work):
                                    text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     models = {
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
-        **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
+        **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text, **(tokens if name in SMALL_TOKENS else {})))
+           for name in LANGUAGE},
         "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
         "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
         "Siglip2VisionConfig": t.Siglip2VisionModel(t.Siglip2VisionConfig(**of("image_size"), num_patches=4)),

@@ -33,6 +33,8 @@ LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
 LONG = dict(rope_type="longrope", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64,
             short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.0, 1.9, 3.5, 7.0])
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)  # of classes whose usual ones are beyond these small vocabularies
+SMOLLM3 = dict(TOKENS, num_hidden_layers=4, rope_parameters=dict(rope_type="default", rope_theta=500.0))
 # The class, what is particular, its configuration, options of save_pretrained, peft's additions.
 MODELS = [
     ("GPT2", "plain", {}, {}, None),
@@ -84,6 +86,20 @@ MODELS = [
     ("Llama", "long positions", dict(rope_parameters=LONG), {}, None),
     ("Llama", "long positions, from within a text", dict(rope_parameters=dict(LONG, original_max_position_embeddings=14)), {}, None),
     ("Mistral", "long positions without a factor", dict(sliding_window=None, rope_parameters={k: v for k, v in LONG.items() if k != "factor"}), {}, None),
+    ("SmolLM3", "every fourth layer without positions", SMOLLM3, {}, None),
+    # Without positions a bias of keys has no gradient but for rounding.
+    ("SmolLM3", "others without positions, biases of the MLP", dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0], mlp_bias=True),
+     dict(max_shard_size="40KB"), None),
+    ("SmolLM3", "additions to all", dict(SMOLLM3, no_rope_layer_interval=2), {}, dict(target_modules="all-linear")),
+    ("Olmo2", "plain", TOKENS, {}, None),
+    # With biases below norms of all heads, transformers' own gradients in float32 and in float64 differ by up to 9e-6.
+    ("Olmo2", "wide heads, tied, yarn positions", dict(TOKENS, head_dim=16, tie_word_embeddings=True, rope_parameters=YARN),
+     dict(max_shard_size="40KB"), None),
+    ("Olmo2", "additions to all", TOKENS, {}, dict(target_modules="all-linear")),
+    ("Phi3", "plain", TOKENS, {}, None),
+    ("Phi3", "a window of 20 tokens", dict(TOKENS, sliding_window=20, num_key_value_heads=6), dict(max_shard_size="40KB"), None),
+    ("Phi3", "long positions", dict(TOKENS, original_max_position_embeddings=64, rope_parameters=LONG), {}, None),
+    ("Phi3", "additions to all", TOKENS, {}, dict(target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, None),
 ]
 

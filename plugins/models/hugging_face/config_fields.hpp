@@ -29,8 +29,12 @@ inline constexpr ReadElsewhere kReadElsewhere;
 // `use`: a member of the model's configuration holds the value; or one of the above.
 template <class Config>
 struct Field {
-  using Use = std::variant<Only, WithoutEffect, ReadElsewhere, int64_t Config::*, double Config::*,
-                           bool Config::*, std::string Config::*>;
+  template <class... Others>
+  using Held = std::variant<Others..., int64_t Config::*, double Config::*, bool Config::*,
+                            std::string Config::*, std::vector<std::string> Config::*,
+                            std::vector<int64_t> Config::*, std::vector<double> Config::*>;
+  using Member = Held<>;
+  using Use = Held<Only, WithoutEffect, ReadElsewhere>;
   const char* key;
   Use use;
 };

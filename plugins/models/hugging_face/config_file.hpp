@@ -29,6 +29,7 @@ class ConfigFile {
   void read(const char* key, bool& value) const;
   void read(const char* key, std::string& value) const;
   void read(const char* key, std::vector<double>& value) const;
+  void read(const char* key, std::vector<int64_t>& value) const;
   void read(const char* key, std::vector<std::string>& value) const;
 
   // `model_type`, which must be one of `accepted`: to be asked before anything else.

@@ -87,14 +87,17 @@ void LanguageModel::add_layer(int64_t index) {
     return transformer::Linear{
         transformer::add_matrix(parameters(), name(of + part), in, out, of_unit, of_values), {}};
   };
-  const auto norm = [&](const char* part, int64_t width) { return add_norm(of + part, width, of_unit); };
+  const auto norm = [&](const char* part, int64_t width) {
+    return part == nullptr ? transformer::Norm{} : add_norm(of + part, width, of_unit);
+  };
   const int64_t width = config_.hidden_size, queries = config_.query_width(), inner = config_.inner();
   transformer::Layer layer;
   layer.attention_norm = norm(names.attention_norm, width);
   layer.qkv = linear(names.qkv, width, queries + 2 * config_.key_width(), config_.attention_bias, deviation);
   if (architecture_.has_query_norm) {
-    layer.query_norm = norm(names.query_norm, config_.head_width());
-    layer.key_norm = norm(names.key_norm, config_.head_width());
+    const bool is_whole = architecture_.is_query_norm_whole;
+    layer.query_norm = norm(names.query_norm, is_whole ? queries : config_.head_width());
+    layer.key_norm = norm(names.key_norm, is_whole ? config_.key_width() : config_.head_width());
   }
   layer.projection = linear(names.projection, queries, width,
                             config_.attention_bias && architecture_.has_output_bias, into_residual);
@@ -102,8 +105,9 @@ void LanguageModel::add_layer(int64_t index) {
   layer.is_gated = architecture_.is_gated;
   layer.is_gelu_gate = architecture_.is_gelu_gate;
   layer.is_local = config_.is_local(index);
-  if (names.attention_end_norm != nullptr) layer.attention_end_norm = norm(names.attention_end_norm, width);
-  if (names.mlp_end_norm != nullptr) layer.mlp_end_norm = norm(names.mlp_end_norm, width);
+  layer.is_unturned = !config_.is_turned(index);
+  layer.attention_end_norm = norm(names.attention_end_norm, width);
+  layer.mlp_end_norm = norm(names.mlp_end_norm, width);
   layer.up = linear(names.up, width, (layer.is_gated ? 2 : 1) * inner, config_.mlp_bias, deviation);
   layer.down = linear(names.down, inner, width, config_.mlp_bias, into_residual);
   layers_.push_back(std::move(layer));
@@ -238,7 +242,7 @@ at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Te
                                 at::ScalarType compute, const Attention& attend) const {
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
   at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
-  if (frequencies_.defined())
+  if (frequencies_.defined() && !layer.is_unturned)
     qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
                                rotation(positions, layer.is_local));
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});

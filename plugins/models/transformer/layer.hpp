@@ -1,4 +1,4 @@
-// Pre-norm transformer layers: their parameters, and how a model runs them.
+// Transformer layers: their parameters, and how a model runs them.
 #pragma once
 
 #include <pipeline/torch/forward.hpp>
@@ -32,7 +32,7 @@ struct LowRank {
 };
 
 struct Layer {
-  Norm attention_norm;
+  Norm attention_norm;  // undefined, as mlp_norm may be: the residual stream is read as it is
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
@@ -45,7 +45,8 @@ struct Layer {
   // (C), times what attention and the MLP give, before it is added: LayerScale (Touvron et al.,
   // arXiv:2103.17239), of layers without additions; undefined: none.
   at::Tensor attention_scale = {}, mlp_scale = {};
-  bool is_local = false;  // LayerPass::local is its layout and rotation
+  bool is_local = false;     // LayerPass::local is its layout and rotation
+  bool is_unturned = false;  // positions do not turn its queries and keys
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
   std::vector<LowRank> up_additions = {}, down_additions = {};
 };

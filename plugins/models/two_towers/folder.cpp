@@ -20,31 +20,6 @@ constexpr const char *kVision = "vision_model.", *kText = "text_model.";
 
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
 
-// Of CLIPTextConfig and SiglipTextConfig.
-const hugging_face::Fields<encoder::TextConfig>& text_fields() {
-  using namespace hugging_face;
-  static const Fields<encoder::TextConfig> kFields{
-      {"vocab_size", &encoder::TextConfig::vocab_size},
-      {"max_position_embeddings", &encoder::TextConfig::max_position_embeddings},
-      {"hidden_size", &encoder::TextConfig::hidden_size},
-      {"num_hidden_layers", &encoder::TextConfig::num_hidden_layers},
-      {"num_attention_heads", &encoder::TextConfig::num_attention_heads},
-      {"intermediate_size", &encoder::TextConfig::intermediate_size},
-      {"layer_norm_eps", &encoder::TextConfig::layer_norm_eps},
-      {"initializer_range", &encoder::TextConfig::initializer_range},
-      {"hidden_act", &encoder::TextConfig::hidden_act},
-      {"attention_dropout", only({0.0})},
-      {"projection_size", kReadElsewhere},  // SigLIP's
-      {"projection_dim", kWithoutEffect},   // of the part by itself
-      {"initializer_factor", kWithoutEffect},
-      {"bos_token_id", kWithoutEffect},  // the tokenizer says
-      {"eos_token_id", kWithoutEffect},
-      {"pad_token_id", kWithoutEffect},
-      {"tie_word_embeddings", kWithoutEffect},
-  };
-  return kFields;
-}
-
 // Of CLIPConfig and SiglipConfig.
 const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
   using namespace hugging_face;
@@ -59,17 +34,6 @@ const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
       {"tie_word_embeddings", kWithoutEffect},
   };
   return kFields;
-}
-
-encoder::TextConfig text_defaults(bool is_clip) {
-  if (is_clip) return {};
-  return {.vocab_size = 32000,
-          .max_position_embeddings = 64,
-          .hidden_size = 768,
-          .num_attention_heads = 12,
-          .intermediate_size = 3072,
-          .layer_norm_eps = 1e-6,
-          .hidden_act = "gelu_pytorch_tanh"};
 }
 
 // An old form of text_config, which goes first in transformers; vision::read_config() looks at the other one.
@@ -90,13 +54,8 @@ std::vector<Piece> pieces(const Parameter& parameter, const TwoTowersConfig& con
   if (name == std::string(kIn) + ".bias") return {{.name = std::string(kIn) + "_bias"}};
   if (name.starts_with(kVision))
     return vision::pieces(after(name, kVision), parameter, config.vision, kVision);
-  if (name == "text_model.embeddings.token_embedding.weight")
-    return {{.name = name, .more_rows = more_tokens}};
-  if (name.starts_with(kText) && name != "text_model.head.weight") {
-    vision::Config width;
-    width.hidden_size = config.text.hidden_size;  // layers are called alike
-    return vision::pieces(after(name, kText), parameter, width, kText);
-  }
+  if (name.starts_with(kText))
+    return encoder::text_tower(config.is_clip()).pieces(parameter, kText, more_tokens);
   return {{.name = name, .transposed = parameter.shape.size() == 2}};
 }
 
@@ -112,17 +71,7 @@ hugging_face::NameMap name_map(const TwoTowersConfig& config, int64_t more_token
 void compare(const TwoTowersConfig& ours, const TwoTowersConfig& theirs,
              hugging_face::Differences& differences) {
   vision::compare(ours.vision, theirs.vision, theirs.vision.num_hidden_layers, differences);
-  const auto text = [&](const char* key, const auto& mine, const auto& other) {
-    differences.compare(std::string("task.text.") + key, mine, other);
-  };
-  const encoder::TextConfig &a = ours.text, &b = theirs.text;
-  text("max_position_embeddings", a.max_position_embeddings, b.max_position_embeddings);
-  text("hidden_size", a.hidden_size, b.hidden_size);
-  text("num_hidden_layers", a.num_hidden_layers, b.num_hidden_layers);
-  text("num_attention_heads", a.num_attention_heads, b.num_attention_heads);
-  text("intermediate_size", a.intermediate_size, b.intermediate_size);
-  text("layer_norm_eps", a.layer_norm_eps, b.layer_norm_eps);
-  text("hidden_act", a.hidden_act, b.hidden_act);
+  encoder::text_tower(ours.is_clip()).compare("task.text.", ours.text, theirs.text, differences);
   differences.compare("task.projection_dim", ours.projection_dim, theirs.projection_dim);
 }
 
@@ -138,9 +87,7 @@ json token_ids(const TextEnds& ends) {
 
 // But for the numbers of tokens.
 json text_json(const TwoTowersConfig& config) {
-  json values{{"model_type", config.is_clip() ? "clip_text_model" : "siglip_text_model"},
-              {"attention_dropout", 0.0}};
-  hugging_face::write_fields(config.text, text_fields(), values);
+  json values = encoder::text_tower(config.is_clip()).json(config.text);
   values[config.is_clip() ? "projection_dim" : "projection_size"] = config.projection_dim;
   return values;
 }
@@ -199,8 +146,8 @@ TwoTowersConfig read_config(const ConfigFile& file) {
   check_old_form(file, text);
   TwoTowersConfig config;
   config.vision = vision::read_config(file);
-  config.text = hugging_face::read_fields(
-      text, text_fields(), is_clip ? "CLIPTextConfig" : "SiglipTextConfig", text_defaults(is_clip));
+  const encoder::Architecture& row = encoder::text_tower(is_clip);
+  config.text = row.read(text, row.theirs);
   config = hugging_face::read_fields(file, whole_fields(), is_clip ? "CLIPConfig" : "SiglipConfig", config);
   if (!is_clip) {
     config.projection_dim = config.text.hidden_size;  // transformers' default

@@ -20,7 +20,7 @@ at::Tensor normalised(const at::Tensor& x) { return x / x.norm(2, -1, /*keepdim=
 void TwoTowersConfig::check() const {
   constexpr int64_t kMostWidth = 1 << 20;
   vision.check();
-  text.check();
+  encoder::text_tower(is_clip()).check(text);
   hugging_face::check_range("projection_dim", projection_dim, 1, kMostWidth);
   if (!is_clip() && projection_dim != vision.hidden_size)
     fail_with(PL_ERROR_CONFIG, "projection_dim = ", projection_dim, ": SigLIP's is vision.hidden_size (",
@@ -34,7 +34,7 @@ TwoTowers::TwoTowers(const TwoTowersConfig& config, ParameterRegistry::Rule rule
   vision_.emplace(config_.vision, language::ParameterPlace{registry_, "vision_model.", 0});
   picture_unit_ = vision_->units();
   add_picture_head();
-  text_.emplace(config_.text, is_clip, language::ParameterPlace{registry_, "text_model.", picture_unit_ + 1});
+  text_.emplace(encoder::text_tower(is_clip), config_.text, *registry_, "text_model.", picture_unit_ + 1);
   text_unit_ = picture_unit_ + 1 + text_->units();
   const int64_t width = config_.text.hidden_size;
   const double deviation = config_.text.initializer_range;

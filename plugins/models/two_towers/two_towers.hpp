@@ -12,7 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "plugins/models/encoder/text_tower.hpp"
+#include "plugins/models/encoder/encoder.hpp"
 #include "transformer/packed_batch.hpp"
 #include "vision/vision_tower.hpp"
 
@@ -20,7 +20,7 @@ namespace pipeline::two_towers {
 
 struct TwoTowersConfig {
   vision::Config vision;  // whose kind is that of all
-  encoder::TextConfig text;
+  encoder::Config text;
   int64_t projection_dim = 512;  // D; SigLIP's is the width of its pictures
   double logit_scale = 2.6592;   // at the start: the logarithm of what multiplies similarities
   double logit_bias = -10;       // at the start, SigLIP's: added to all
@@ -82,7 +82,7 @@ class TwoTowers {
   TwoTowersConfig config_;
   std::shared_ptr<ParameterRegistry> registry_ = std::make_shared<ParameterRegistry>();
   std::optional<vision::Tower> vision_;
-  std::optional<encoder::TextTower> text_;
+  std::optional<encoder::Encoder> text_;
   uint32_t picture_unit_ = 0, text_unit_ = 0;  // of what follows the towers
   PictureHead picture_;
   transformer::Norm text_norm_;

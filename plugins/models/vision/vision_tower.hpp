@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "hugging_face/model_fields.hpp"
 #include "language/language_model.hpp"
 #include "plugins/models/vision/position_grid.hpp"
 #include "transformer/layer.hpp"
@@ -52,6 +53,9 @@ struct Config {
   // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
   void check() const;
 };
+
+// What all kinds have, by the names that options have, in the order in which they are listed.
+const hugging_face::ModelFields<Config>& model_fields();
 
 // A vision transformer (Dosovitskiy et al., arXiv:2010.11929) up to the last layer's output, which is what
 // the language model sees: no last norm, no pooling. CLIP (Radford et al., arXiv:2103.00020) has a class

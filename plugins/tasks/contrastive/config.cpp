@@ -16,21 +16,12 @@ void ContrastiveTaskConfig::read_model(const ContrastiveTaskConfig& config, cons
   if (init_from.empty()) return;
   const two_towers::TwoTowersConfig theirs = two_towers::read_config(init_from.string());
   const hugging_face::FolderTeller whole(say, "", init_from / "config.json"),
-      pictures_of(say, "vision.", init_from / "config.json"), text(say, "text.", init_from / "config.json");
+      pictures_of(say, "vision.", init_from / "config.json"), texts(say, "text.", init_from / "config.json");
   whole("kind", theirs.vision.kind);
   whole("projection_dim", theirs.projection_dim);
   whole("logit_scale", theirs.logit_scale);
   pictures::tell_encoder(pictures_of, theirs.vision, config.vision.vision.num_hidden_layers, false);
-  const encoder::TextConfig& t = theirs.text;
-  text("vocab_size", t.vocab_size);
-  text("max_position_embeddings", t.max_position_embeddings);
-  text("hidden_size", t.hidden_size);
-  text("num_hidden_layers", t.num_hidden_layers);
-  text("num_attention_heads", t.num_attention_heads);
-  text("intermediate_size", t.intermediate_size);
-  text("hidden_act", t.hidden_act);
-  text("layer_norm_eps", t.layer_norm_eps);
-  text("initializer_range", t.initializer_range);
+  hugging_face::tell_fields(texts, encoder::text_tower(true).fields, theirs.text, config.text.text);
   pictures::PictureOptions as_there = config.vision;
   as_there.vision = theirs.vision;
   if (const auto pictures = pictures::read_image_processor(init_from, as_there.tiles(), theirs.vision.kind)) {

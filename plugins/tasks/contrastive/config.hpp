@@ -42,31 +42,11 @@ struct VisionOptions : pictures::PictureOptions {
 };
 
 struct TextOptions {
-  encoder::TextConfig text;
-  int64_t vocab_size = 0;
+  encoder::Config text{.vocab_size = 0};
   double lr_multiplier = 1;
 
   void describe(Options& o) {
-    o("vocab_size", vocab_size, "rows of the embedding; 0, or too few: as many as the tokenizer has tokens")
-        .min(0)
-        .max(1 << 24)
-        .of_model();
-    o("max_position_embeddings", text.max_position_embeddings,
-      "longer texts are cut; SigLIP pads all to this length")
-        .unit("tokens")
-        .min(2)
-        .of_model();
-    o("hidden_size", text.hidden_size, "width").min(1).of_model();
-    o("num_hidden_layers", text.num_hidden_layers, "layers").min(1).of_model();
-    o("num_attention_heads", text.num_attention_heads, "attention heads").min(1).of_model();
-    o("intermediate_size", text.intermediate_size, "width of the feed-forward layer").min(1).of_model();
-    o("hidden_act", text.hidden_act, "activation")
-        .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"})
-        .of_model();
-    o("layer_norm_eps", text.layer_norm_eps, "added to the variance").above(0).of_model();
-    o("initializer_range", text.initializer_range, "standard deviation of initial weights")
-        .above(0)
-        .follows();
+    hugging_face::describe_fields(o, encoder::text_tower(true).fields, text);
     o("lr_multiplier", lr_multiplier, "times the learning rate").above(0);
   }
 };
@@ -134,7 +114,7 @@ struct ContrastiveTaskConfig {
                                        .logit_bias = logit_bias,
                                        .max_logit_scale = max_logit_scale};
     config.vision = pictures().vision;
-    config.text.vocab_size = std::max(tokens, text.vocab_size);
+    config.text.vocab_size = std::max(tokens, text.text.vocab_size);
     return config;
   }
   // Of the kind that both towers are.

@@ -3,8 +3,6 @@
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/data/residues/objectives.hpp"
-#include "plugins/models/encoder/esm2_folder.hpp"
-#include "plugins/models/encoder/esmc_folder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/models/protein/label_folder.hpp"
 
@@ -56,11 +54,6 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   if (init_from.empty()) return;
   const std::filesystem::path path = init_from / "config.json";
   const auto tell = [&](const std::string& key, const auto& value) { say(key, value, path); };
-  // 0 and the usual width are one.
-  const auto tell_inner = [&](const std::string& key, int64_t set, int64_t usual, int64_t theirs) {
-    const bool is_same = (set > 0 ? set : usual) == (theirs > 0 ? theirs : usual);
-    tell(key, say.is_set(key) && is_same ? set : theirs);
-  };
   const auto tell_label = [&](const std::optional<LabelForm>& form) {
     if (!form) return;
     tell("objective", pipeline::protein::objective_of(form));
@@ -70,37 +63,13 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
   const hugging_face::ConfigFile file(path.string());
   const std::string type = file.type({"esm", "esmc", pipeline::protein::kEncoderDecoderType});
   hugging_face::check_weights(init_from.string());
-  if (type == "esm") {
-    const encoder::Esm2Config theirs = encoder::esm2::read_config(path.string());
-    tell("model", std::string("esm2"));
-    tell_label(theirs.label ? theirs.label : read_adapter_label(config.esm2.lora.init_from.string(), "Esm"));
-    tell("esm2.num_layers", theirs.num_layers);
-    tell("esm2.hidden_dim", theirs.hidden_dim);
-    tell("esm2.num_heads", theirs.num_heads);
-    tell_inner("esm2.intermediate_dim", config.esm2.model.intermediate, 4 * theirs.hidden_dim,
-               theirs.intermediate);
-    tell("esm2.layer_norm_epsilon", theirs.layer_norm_epsilon);
-    tell("esm2.token_dropout", theirs.token_dropout);
-    tell("esm2.hidden_dropout", theirs.hidden_dropout);
-    tell("esm2.attention_dropout", theirs.attention_dropout);
-    adapters::tell_adapter(say, "esm2.lora.", encoder::esm2::adapted_model(theirs), config.esm2.lora,
-                           init_from.string());
-    return;
-  }
-  if (type == "esmc") {
-    const encoder::EsmcConfig theirs = encoder::esmc::read_config(path.string());
-    encoder::EsmcConfig usual = theirs;
-    usual.intermediate = 0;
-    tell("model", std::string("esmc"));
-    tell_label(theirs.label ? theirs.label : read_adapter_label(config.esmc.lora.init_from.string(), "Esmc"));
-    tell("esmc.num_layers", theirs.num_layers);
-    tell("esmc.hidden_dim", theirs.hidden_dim);
-    tell("esmc.num_heads", theirs.num_heads);
-    tell_inner("esmc.intermediate_dim", config.esmc.model.intermediate, usual.inner(), theirs.intermediate);
-    tell("esmc.attention_dropout", theirs.attention_dropout);
-    adapters::tell_adapter(say, "esmc.lora.", encoder::esmc::adapted_model(theirs), config.esmc.lora,
-                           init_from.string());
-    return;
+  for (const encoder::EncoderOptions* model : {&config.esm2, &config.esmc}) {
+    if (type != model->row->type) continue;
+    const encoder::Config theirs = encoder::read_config(*model->row, path.string());
+    tell("model", std::string(model->row->name));
+    tell_label(theirs.label ? theirs.label
+                            : read_adapter_label(model->lora.init_from.string(), model->row->classes));
+    return model->tell(say, theirs, init_from);
   }
   tell("model", std::string("encoder-decoder"));
   EncoderDecoderConfig theirs;
@@ -113,8 +82,10 @@ void ProteinConfig::read_model(const ProteinConfig& config, const std::filesyste
     tell(key, *value);
   }
   file.read("feed_forward_dim", theirs.feed_forward_dim);
-  tell_inner("feed_forward_dim", config.model.feed_forward_dim, 4 * theirs.hidden_dim,
-             theirs.feed_forward_dim);
+  const auto inner = [&](int64_t set) { return set > 0 ? set : 4 * theirs.hidden_dim; };
+  const bool is_same = inner(config.model.feed_forward_dim) == inner(theirs.feed_forward_dim);
+  tell("feed_forward_dim",
+       say.is_set("feed_forward_dim") && is_same ? config.model.feed_forward_dim : theirs.feed_forward_dim);
 }
 
 }  // namespace pipeline::tasks::protein

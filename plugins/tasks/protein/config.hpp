@@ -12,13 +12,11 @@
 #include <string_view>
 #include <vector>
 
-#include "adapters/lora_options.hpp"
 #include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
 #include "plugins/data/residues/objectives.hpp"
-#include "plugins/models/encoder/esm2_folder.hpp"
-#include "plugins/models/encoder/esmc_folder.hpp"
+#include "plugins/models/encoder/options.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 
 namespace pipeline::tasks::protein {
@@ -97,80 +95,11 @@ struct PredictConfig {
   }
 };
 
-template <class Model>
-void check_sequence_model(const ConfigErrors& errors, const std::string& table, const Model& model,
-                          const adapters::LoraConfig& lora, const adapters::AdaptedModel& adapted) {
-  if (model.hidden_dim % (2 * model.num_heads) != 0)
-    errors("num_heads", "must divide task." + table + ".hidden_dim (" + std::to_string(model.hidden_dim) +
-                            ") into heads of an even width");
-  if (const auto problem = adapters::chosen(lora, adapted.targets).problem; !problem.empty())
-    errors("lora.targets", problem);
-}
-
-struct Esm2Options {
-  encoder::Esm2Config model;
-  adapters::LoraOptions lora;
-
-  void describe(Options& o) {
-    o.group("lora", lora);
-    o("num_layers", model.num_layers, "layers: 6 (8M model), 12 (35M), 30 (150M), 33 (650M)")
-        .min(1)
-        .max(encoder::kMostLayers)
-        .of_model();
-    o("hidden_dim", model.hidden_dim, "width: 320, 480, 640, 1280")
-        .min(2)
-        .max(encoder::kMostWidth)
-        .of_model();
-    o("num_heads", model.num_heads, "attention heads; 20 in all four").min(1).of_model();
-    o("intermediate_dim", model.intermediate, "width of the feed-forward layers; 0: 4 x hidden_dim")
-        .min(0)
-        .max(encoder::kMostWidth)
-        .of_model();
-    o("layer_norm_epsilon", model.layer_norm_epsilon,
-      "added to the variance in layer norms; 1e-5 in all four")
-        .above(0)
-        .of_model();
-    o("token_dropout", model.token_dropout,
-      "zero the embeddings of masked residues and rescale the others, as ESM-2 does")
-        .of_model();
-    o("hidden_dropout", model.hidden_dropout, "before each residual addition").min(0).below(1).follows();
-    o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
-  }
-  void validate(const ConfigErrors& errors) const {
-    check_sequence_model(errors, "esm2", model, lora, encoder::esm2::adapted_model(model));
-  }
-};
-
-struct EsmcOptions {
-  encoder::EsmcConfig model;
-  adapters::LoraOptions lora;
-
-  void describe(Options& o) {
-    o.group("lora", lora);
-    o("num_layers", model.num_layers, "layers: 30 (300M model), 36 (600M)")
-        .min(1)
-        .max(encoder::kMostLayers)
-        .of_model();
-    o("hidden_dim", model.hidden_dim, "width: 960, 1152").min(2).max(encoder::kMostWidth).of_model();
-    o("num_heads", model.num_heads, "attention heads: 15, 18").min(1).of_model();
-    o("intermediate_dim", model.intermediate,
-      "width of the gated feed-forward layers; 0: 8/3 x hidden_dim, the next multiple of 256")
-        .min(0)
-        .max(encoder::kMostWidth)
-        .of_model();
-    o("attention_dropout", model.attention_dropout, "of attention weights").min(0).below(1).follows();
-  }
-  void validate(const ConfigErrors& errors) const {
-    check_sequence_model(errors, "esmc", model, lora, encoder::esmc::adapted_model(model));
-  }
-};
-
 struct ProteinConfig : proteins::ProteinData {
   double mask_ratio = 0.15;
   std::string kind = "encoder-decoder";
   EncoderDecoderConfig model;
-  Esm2Options esm2;
-  EsmcOptions esmc;
+  encoder::EncoderOptions esm2{&encoder::esm2()}, esmc{&encoder::esmc()};
   MaskConfig mask;
   PredictConfig predict;
   std::vector<std::string> freeze;
@@ -245,12 +174,8 @@ struct ProteinConfig : proteins::ProteinData {
       if (!sees_structure() && errors.is_set(key))
         errors(key, "is of no use with task.model = \"" + kind + "\": leave it out; the options of " +
                         (kind == "esm2" ? "ESM-2" : "ESM C") + " are in task." + kind);
-    check_unused(errors, "esm2",
-                 {"num_layers", "hidden_dim", "num_heads", "intermediate_dim", "layer_norm_epsilon",
-                  "token_dropout", "hidden_dropout", "attention_dropout", "lora.rank", "lora.init_from"});
-    check_unused(errors, "esmc",
-                 {"num_layers", "hidden_dim", "num_heads", "intermediate_dim", "attention_dropout",
-                  "lora.rank", "lora.init_from"});
+    for (const encoder::EncoderOptions* model : {&esm2, &esmc})
+      if (kind != model->row->name) check_unused(errors, *model);
     if (sees_structure() && errors.is_set("freeze"))
       errors("freeze", "is of use with task.model = \"esm2\" or \"esmc\" alone: leave it out");
     validate_labels(errors);
@@ -260,6 +185,8 @@ struct ProteinConfig : proteins::ProteinData {
   bool sees_structure() const { return kind == "encoder-decoder"; }
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return model.distogram > 0; }
+  // Of the model that sees the sequence alone.
+  const encoder::EncoderOptions& sequence_model() const { return kind == esm2.row->name ? esm2 : esmc; }
 
   // What the folder of an ESM-2, an ESM C, or of a model that this task exported, says.
   static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,
@@ -267,12 +194,15 @@ struct ProteinConfig : proteins::ProteinData {
 
  private:
   // Options of a model that is another one.
-  void check_unused(const ConfigErrors& errors, const std::string& table,
-                    std::initializer_list<const char*> keys) const {
-    if (kind == table) return;
-    for (const char* key : keys)
+  static void check_unused(const ConfigErrors& errors, const encoder::EncoderOptions& model) {
+    const std::string table = model.row->name;
+    const auto check = [&](const char* key) {
       if (errors.is_set(table + "." + key))
         errors(table + "." + key, "is of no use without task.model = \"" + table + "\"");
+    };
+    for (const auto& field : model.row->fields)
+      if (field.help != nullptr) check(field.name);
+    for (const char* key : {"lora.rank", "lora.init_from"}) check(key);
   }
 };
 

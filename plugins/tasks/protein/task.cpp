@@ -5,8 +5,7 @@
 #include "adapters/freeze.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/data/proteins/sequence_samples.hpp"
-#include "plugins/models/encoder/esm2.hpp"
-#include "plugins/models/encoder/esmc.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/models/protein/label_folder.hpp"
 
@@ -69,16 +68,13 @@ std::shared_ptr<ProteinModel> ProteinTask::build_model() {
   const auto freeze = [&](Parameter& parameter) {
     if (is_frozen(parameter.name)) parameter.trainable = false;
   };
-  if (config().kind == "esm2") {
-    encoder::Esm2Config esm2 = config().esm2.model;
-    esm2.label = objective_->head();
-    model = std::make_shared<encoder::Esm2>(esm2, config().esm2.lora, freeze);
-  } else if (config().kind == "esmc") {
-    encoder::EsmcConfig esmc = config().esmc.model;
-    esmc.label = objective_->head();
-    model = std::make_shared<encoder::Esmc>(esmc, config().esmc.lora, freeze);
-  } else {
+  if (config().sees_structure()) {
     model = std::make_shared<pipeline::protein::EncoderDecoder>(config().model);
+  } else {
+    const encoder::EncoderOptions& options = config().sequence_model();
+    encoder::Config sizes = options.model;
+    sizes.label = objective_->head();
+    model = std::make_shared<encoder::ProteinEncoder>(*options.row, sizes, options.lora, freeze);
   }
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);
@@ -160,8 +156,7 @@ void ProteinTask::import_model(const std::filesystem::path& folder) {
   model().import_folder(folder);
   const bool lacks_head = objective_->head() && !pipeline::protein::predicts_labels(folder.string()),
              trains = run().purpose == PL_PURPOSE_TRAIN;
-  const std::string adapter =
-      (config().kind == "esm2" ? config().esm2.lora : config().esmc.lora).init_from.string();
+  const std::string adapter = config().sequence_model().lora.init_from.string();
   if (lacks_head && !trains && (adapter.empty() || !pipeline::protein::adapter_predicts_labels(adapter)))
     config_error("objective", concat("needs a head for labels, which ", folder.string(),
                                      " does not have: train one with train.init_from"));

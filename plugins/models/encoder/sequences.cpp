@@ -1,4 +1,4 @@
-#include "plugins/models/encoder/esm2_sequences.hpp"
+#include "plugins/models/encoder/sequences.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::encoder::esm2 {
+namespace pipeline::encoder {
 namespace {
 
 constexpr int64_t number_of(std::string_view token) {
@@ -76,4 +76,4 @@ Sequences::Sequences(const protein::PackedProteins& batch, bool token_dropout) {
   scale = factor.index_select(0, in).masked_fill_(masked, 0);
 }
 
-}  // namespace pipeline::encoder::esm2
+}  // namespace pipeline::encoder

@@ -8,16 +8,16 @@
 
 namespace pipeline::encoder::testing {
 
-Esm2Config tiny_config() {
-  Esm2Config config;
-  config.num_layers = 3;
-  config.hidden_dim = 24;
-  config.num_heads = 3;
-  config.intermediate = 50;
+Config tiny_config(const Architecture& row) {
+  Config config = row.defaults;
+  config.num_hidden_layers = 3;
+  config.hidden_size = 24;
+  config.num_attention_heads = 3;
+  config.intermediate_size = 50;
   return config;
 }
 
-void fill_with_numbers(Esm2& model) {
+void fill_with_numbers(ProteinEncoder& model) {
   const at::NoGradGuard no_grad;
   uint64_t seed = 0;
   for (const auto& [name, parameter] : named(model)) {

@@ -15,9 +15,7 @@
 
 #include "core/safetensors/writer.hpp"
 #include "hugging_face/config_file.hpp"
-#include "plugins/models/encoder/esm2.hpp"
-#include "plugins/models/encoder/esm2_folder.hpp"
-#include "plugins/models/encoder/esmc.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "tests/support/declared.hpp"
 
 using namespace pipeline::encoder;
@@ -70,18 +68,17 @@ void save(const std::filesystem::path& path, const std::map<std::string, at::Ten
   writer.finish();
 }
 
-template <class Model, class Config>
 nlohmann::json probe(const nlohmann::json& request, const std::filesystem::path& folder,
-                     const std::filesystem::path& out, const Config& config,
-                     const pipeline::adapters::AdaptedModel& adapted) {
+                     const std::filesystem::path& out, const Architecture& row) {
+  const Config config = pipeline::encoder::read_config(row, folder / "config.json");
   pipeline::adapters::LoraOptions lora;
   lora.init_from = request.value("adapter", "");
   if (!lora.init_from.empty()) {
     static_cast<pipeline::adapters::LoraConfig&>(lora) =
-        pipeline::adapters::read_adapter(lora.init_from.string(), adapted);
+        pipeline::adapters::read_adapter(lora.init_from.string(), adapted_model(row, config));
     lora.base_model = folder;
   }
-  Model model(config, lora);
+  ProteinEncoder model(row, config, lora);
   model.import_folder(folder);
   std::vector<at::Tensor> values, gradients;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
@@ -94,7 +91,7 @@ nlohmann::json probe(const nlohmann::json& request, const std::filesystem::path&
   lora.init_from = "";
   pipeline::adapters::LoraOptions whole = lora;
   whole.merge = true;
-  Model again(config, whole);
+  ProteinEncoder again(row, config, whole);
   again.set_extra_state(model.extra_state());
   copy_into(again, values);
   const auto write = [&](const ProteinModel& what, const char* name) {
@@ -116,10 +113,10 @@ nlohmann::json probe(const nlohmann::json& request, const std::filesystem::path&
       throw std::runtime_error(parameter.name + ": is frozen and has a gradient, or the other way");
     gradients.push_back(parameter.trainable ? parameter.tensor.grad() : at::zeros(parameter.shape));
   }
-  Model slopes(config, lora);
+  ProteinEncoder slopes(row, config, lora);
   copy_into(slopes, gradients);
   write(slopes, "gradients");
-  return {{"loss", loss.sum.template item<double>()}, {"flops", again.flops(batch)}};
+  return {{"loss", loss.sum.item<double>()}, {"flops", again.flops(batch)}};
 }
 
 }  // namespace
@@ -131,12 +128,7 @@ int main(int argc, char** argv) {
   }
   const auto request = nlohmann::json::parse(std::cin);
   const std::filesystem::path folder = argv[1], path = folder / "config.json";
-  if (pipeline::hugging_face::ConfigFile(path.string()).type({"esm", "esmc"}) == "esmc") {
-    const EsmcConfig config = esmc::read_config(path);
-    std::cout << probe<Esmc>(request, folder, argv[2], config, esmc::adapted_model(config)) << "\n";
-  } else {
-    const Esm2Config config = esm2::read_config(path);
-    std::cout << probe<Esm2>(request, folder, argv[2], config, esm2::adapted_model(config)) << "\n";
-  }
+  const bool is_esmc = pipeline::hugging_face::ConfigFile(path.string()).type({"esm", "esmc"}) == "esmc";
+  std::cout << probe(request, folder, argv[2], is_esmc ? esmc() : esm2()) << "\n";
   return 0;
 }

@@ -13,8 +13,8 @@
 namespace pipeline::encoder::testing {
 namespace {
 
-Esm2Config with(protein::LabelForm::Of of, std::vector<std::string> classes = {}, bool are_numbers = false) {
-  Esm2Config config = tiny_config();
+Config with(protein::LabelForm::Of of, std::vector<std::string> classes = {}, bool are_numbers = false) {
+  Config config = tiny_config();
   config.label = protein::LabelForm{.of = of, .are_numbers = are_numbers, .classes = std::move(classes)};
   return config;
 }
@@ -40,7 +40,7 @@ protein::PackedProteins pairs_batch() {
 double number(const at::Tensor& t) { return t.item<double>(); }
 
 TEST(LabelHeadOfPairs, IsItsFormula) {
-  Esm2 model(with(protein::LabelForm::Of::kPairs));
+  ProteinEncoder model(esm2(), with(protein::LabelForm::Of::kPairs));
   fill_with_numbers(model);
   const protein::PackedProteins batch = pairs_batch();
   const at::Tensor residues = model.embeddings(batch, {}, model.layers()).residues;
@@ -74,7 +74,7 @@ TEST(LabelHeadOfPairs, IsItsFormula) {
 }
 
 TEST(LabelHeadOfPairs, HasTheGradientOfItsLoss) {
-  Esm2 model(with(protein::LabelForm::Of::kPairs));
+  ProteinEncoder model(esm2(), with(protein::LabelForm::Of::kPairs));
   fill_with_numbers(model);
   const protein::PackedProteins batch = pairs_batch();
   zero_gradients(model);
@@ -98,8 +98,9 @@ TEST(LabelHeadOfPairs, HasTheGradientOfItsLoss) {
 TEST(LabelHead, TakesTheParametersOfUnitsOnlyWithinThem) {
   for (const protein::LabelForm::Of of :
        {protein::LabelForm::Of::kChains, protein::LabelForm::Of::kResidues, protein::LabelForm::Of::kPairs}) {
-    Esm2 model(with(of, of == protein::LabelForm::Of::kPairs ? std::vector<std::string>()
-                                                             : std::vector<std::string>{"a", "b"}));
+    ProteinEncoder model(esm2(),
+                         with(of, of == protein::LabelForm::Of::kPairs ? std::vector<std::string>()
+                                                                       : std::vector<std::string>{"a", "b"}));
     fill_with_numbers(model);
     protein::PackedProteins batch = pairs_batch();
     if (of == protein::LabelForm::Of::kChains)

@@ -1,4 +1,4 @@
-#include "plugins/models/encoder/esm2_sequences.hpp"
+#include "plugins/models/encoder/sequences.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,6 @@
 namespace pipeline::encoder::testing {
 namespace {
 
-using esm2::Sequences;
 using Numbers = std::vector<int64_t>;
 
 Numbers numbers(const at::Tensor& tensor) {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/models/encoder/esm2.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "tests/support/declared.hpp"
 
 namespace pipeline::encoder::testing {
@@ -11,10 +11,11 @@ namespace pipeline::encoder::testing {
 using tests::named;
 using tests::zero_gradients;
 
-Esm2Config tiny_config();  // 3 layers of 24 channels, 3 heads, no dropout, token dropout
+// 3 layers of 24 channels, 3 heads, no dropout but ESM-2's of tokens.
+Config tiny_config(const Architecture& row = esm2());
 
 // The same ones each time; biases and norms are not 0 and 1.
-void fill_with_numbers(Esm2& model);
+void fill_with_numbers(ProteinEncoder& model);
 
 // A sample is its chains. 'A' to 'Y': an amino acid; 'X': unknown; '#': masked, with a target; a small
 // letter: visible, with itself as target; '-': a gap of one position.

@@ -18,10 +18,19 @@ double distance(const at::Tensor& actual, const at::Tensor& expected) {  // rela
   return difference.norm().item<double>() / (expected.to(at::kDouble).norm().item<double>() + 1e-12);
 }
 
-class Esm2Test : public ::testing::Test {
+// Of every protein encoder.
+class ProteinEncoders : public ::testing::TestWithParam<const Architecture*> {
  protected:
-  explicit Esm2Test(const Esm2Config& config = tiny_config()) : model_(config) { fill_with_numbers(model_); }
+  explicit ProteinEncoders(double dropout = 0) : model_(*GetParam(), config(dropout)) {
+    fill_with_numbers(model_);
+  }
 
+  static Config config(double dropout) {
+    Config tiny = tiny_config(*GetParam());
+    tiny.hidden_dropout = dropout;
+    tiny.attention_dropout = dropout / 2;
+    return tiny;
+  }
   std::vector<at::Tensor> gradients(const protein::PackedProteins& batch, const ForwardPass& options = {}) {
     zero_gradients(model_);
     model_.loss(batch, options).scaled.backward();
@@ -30,11 +39,15 @@ class Esm2Test : public ::testing::Test {
     return result;
   }
   at::Tensor logits(const std::vector<Sample>& samples) { return model_.logits(batch_of(samples), {}); }
+  bool is_esm2() const { return GetParam() == &esm2(); }
 
-  Esm2 model_;
+  ProteinEncoder model_;
 };
 
-TEST_F(Esm2Test, LossLogitsAndGradientsAreThoseOfAnExactReference) {
+std::string name_of(const ::testing::TestParamInfo<const Architecture*>& info) { return info.param->name; }
+INSTANTIATE_TEST_SUITE_P(All, ProteinEncoders, ::testing::Values(&esm2(), &esmc()), name_of);
+
+TEST_P(ProteinEncoders, LossLogitsAndGradientsAreThoseOfAnExactReference) {
   // Many targets, few, and one that is alone in its sequence: the last layer goes over all rows, or over
   // these.
   const std::vector<std::vector<Sample>> batches = {tiny_samples(),
@@ -44,7 +57,8 @@ TEST_F(Esm2Test, LossLogitsAndGradientsAreThoseOfAnExactReference) {
   for (const std::vector<Sample>& samples : batches) {
     const protein::PackedProteins batch = batch_of(samples);
     const Weights weights = exact_weights(model_);
-    const Exact exact = exact_esm2(weights, model_.config(), batch);
+    const Exact exact = Reference(*GetParam(), weights, model_.config()).exact(batch);
+    EXPECT_EQ(model_.logits(batch, {}).size(1), is_esm2() ? 33 : 64);
     EXPECT_LT(distance(model_.logits(batch, {}), exact.logits), 2e-6);
     const double loss = exact.loss.item<double>();
     EXPECT_NEAR(model_.loss(batch, {}).sum.item<double>(), loss, 2e-6 * loss);
@@ -58,18 +72,34 @@ TEST_F(Esm2Test, LossLogitsAndGradientsAreThoseOfAnExactReference) {
   }
 }
 
-TEST_F(Esm2Test, WithoutTokenDropoutAMaskIsAToken) {
-  Esm2Config config = tiny_config();
+TEST(Esm2, WithoutTokenDropoutAMaskIsAToken) {
+  Config config = tiny_config();
+  ProteinEncoder dropping(esm2(), config);
   config.token_dropout = false;
-  Esm2 plain(config);
+  ProteinEncoder plain(esm2(), config);
+  fill_with_numbers(dropping);
   fill_with_numbers(plain);
   const protein::PackedProteins batch = batch_of(tiny_samples());
-  const Exact exact = exact_esm2(exact_weights(plain), config, batch);
+  const Weights weights = exact_weights(plain);
+  const Exact exact = Reference(esm2(), weights, config).exact(batch);
   EXPECT_LT(distance(plain.logits(batch, {}), exact.logits), 2e-6);
-  EXPECT_GT(distance(model_.logits(batch, {}), exact.logits), 1e-2);
+  EXPECT_GT(distance(dropping.logits(batch, {}), exact.logits), 1e-2);
 }
 
-TEST_F(Esm2Test, ASampleDoesNotSeeTheOthers) {
+TEST_P(ProteinEncoders, EmbeddingsOfEveryLayerAreThoseOfTheReference) {
+  const protein::PackedProteins batch = batch_of({{"LAGV"}});
+  const Weights weights = exact_weights(model_);
+  const std::vector<at::Tensor> states =
+      Reference(*GetParam(), weights, model_.config()).states({0, 4, 5, 6, 7, 2}, {0, 1, 2, 3, 4, 5});
+  for (int64_t layer = 0; layer <= model_.layers(); ++layer) {
+    const protein::Embeddings ours = model_.embeddings(batch, {}, layer);
+    const at::Tensor& exact = states[static_cast<size_t>(layer)];
+    EXPECT_LT(distance(ours.residues, exact.narrow(0, 1, 4)), 2e-6) << layer;
+    EXPECT_LT(distance(ours.chains, exact.narrow(0, 0, 1)), 2e-6) << layer;
+  }
+}
+
+TEST_P(ProteinEncoders, ASampleDoesNotSeeTheOthers) {
   std::vector<at::Tensor> alone;
   double loss = 0;
   for (const Sample& sample : tiny_samples()) {
@@ -81,22 +111,22 @@ TEST_F(Esm2Test, ASampleDoesNotSeeTheOthers) {
   EXPECT_NEAR(model_.loss(batch_of(tiny_samples()), {}).sum.item<double>(), loss, 1e-6 * loss);
 }
 
-TEST_F(Esm2Test, AChainIsASequenceOfItsOwn) {
+TEST_P(ProteinEncoders, AChainIsASequenceOfItsOwn) {
   EXPECT_TRUE(logits({{"AC#DE", "FGH#"}}).equal(logits({{"AC#DE"}, {"FGH#"}})));
   EXPECT_FALSE(logits({{"AC#DEFGH#"}}).equal(logits({{"AC#DE", "FGH#"}})));
 }
 
-TEST_F(Esm2Test, PositionsAreRelativeAndGapsCount) {
+TEST_P(ProteinEncoders, PositionsAreRelativeAndGapsCount) {
   EXPECT_TRUE(logits({{"AC#DE"}}).equal(logits({{"---AC#DE"}})));
   EXPECT_GT(distance(logits({{"AC#--DE"}}), logits({{"AC#DE"}})), 1e-3);
 }
 
-TEST_F(Esm2Test, ProbabilitiesAreThoseOfTheAminoAcidsAlone) {
+TEST_P(ProteinEncoders, ProbabilitiesAreThoseOfTheAminoAcidsAlone) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor log_p = model_.outputs(batch, {}).log_probabilities;
   EXPECT_EQ(log_p.sizes(), at::IntArrayRef({static_cast<int64_t>(batch.target_rows.size()), 20}));
   EXPECT_LT(distance(log_p.exp().sum(1), at::ones({log_p.size(0)})), 1e-6);
-  // A, C, D and Y are tokens 5, 23, 13 and 19 of ESM-2.
+  // A, C, D and Y are tokens 5, 23, 13 and 19 of both.
   const at::Tensor all = model_.logits(batch, {});
   const auto difference = [](const at::Tensor& x, int64_t a, int64_t b) {
     return x.select(1, a) - x.select(1, b);
@@ -106,14 +136,14 @@ TEST_F(Esm2Test, ProbabilitiesAreThoseOfTheAminoAcidsAlone) {
   EXPECT_FALSE(log_p.requires_grad());
 }
 
-TEST_F(Esm2Test, TheScaleIsThatOfTheGradientsAlone) {
+TEST_P(ProteinEncoders, TheScaleIsThatOfTheGradientsAlone) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   EXPECT_EQ(model_.loss(batch, {.scale = 0.25}).sum.item<float>(), model_.loss(batch, {}).sum.item<float>());
   const std::vector<at::Tensor> whole = gradients(batch), quarter = gradients(batch, {.scale = 0.25});
   for (size_t i = 0; i < whole.size(); ++i) EXPECT_LT(distance(quarter[i] * 4, whole[i]), 1e-6) << i;
 }
 
-TEST_F(Esm2Test, BatchesWithoutTargetsOrResidues) {
+TEST_P(ProteinEncoders, BatchesWithoutTargetsOrResidues) {
   for (const std::vector<Sample>& samples :
        std::vector<std::vector<Sample>>{{{"ACDEF"}}, {}, {{}, {"AC#"}, {}}}) {
     const protein::PackedProteins batch = batch_of(samples);
@@ -130,7 +160,7 @@ TEST_F(Esm2Test, BatchesWithoutTargetsOrResidues) {
   }
 }
 
-TEST_F(Esm2Test, WhatDoesNotFitTogetherIsRefused) {
+TEST_P(ProteinEncoders, WhatDoesNotFitTogetherIsRefused) {
   protein::PackedProteins batch = batch_of({{"AC#"}});
   batch.target_rows = {3};
   EXPECT_THROW(model_.loss(batch, {}), c10::IndexError);
@@ -139,7 +169,7 @@ TEST_F(Esm2Test, WhatDoesNotFitTogetherIsRefused) {
   EXPECT_THROW(model_.loss(batch, {}), c10::Error);
 }
 
-TEST_F(Esm2Test, ThreadsDoNotMatter) {
+TEST_P(ProteinEncoders, ThreadsDoNotMatter) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   const int before = at::get_num_threads();
   at::set_num_threads(1);
@@ -151,7 +181,7 @@ TEST_F(Esm2Test, ThreadsDoNotMatter) {
 }
 
 // As the core does where it trains in bf16: parameters and products.
-TEST_F(Esm2Test, LowPrecisionComputesTheSameFunction) {
+TEST_P(ProteinEncoders, LowPrecisionComputesTheSameFunction) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor exact = model_.logits(batch, {});
   const std::vector<at::Tensor> whole = gradients(batch);
@@ -168,30 +198,25 @@ TEST_F(Esm2Test, LowPrecisionComputesTheSameFunction) {
   }
 }
 
-class Esm2DropoutTest : public Esm2Test {
+class ProteinEncodersWithDropout : public ProteinEncoders {
  protected:
-  Esm2DropoutTest()
-      : Esm2Test([] {
-          Esm2Config config = tiny_config();
-          config.hidden_dropout = 0.2;
-          config.attention_dropout = 0.1;
-          return config;
-        }()) {}
+  ProteinEncodersWithDropout() : ProteinEncoders(0.2) {}
 };
+INSTANTIATE_TEST_SUITE_P(All, ProteinEncodersWithDropout, ::testing::Values(&esm2(), &esmc()), name_of);
 
-TEST_F(Esm2DropoutTest, IsAFunctionOfTheSeedAndForTrainingAlone) {
+TEST_P(ProteinEncodersWithDropout, IsAFunctionOfTheSeedAndForTrainingAlone) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   const auto loss = [&](const ForwardPass& options) { return model_.loss(batch, options).sum.item<float>(); };
   const float first = loss({.training = true, .dropout_seed = 1});
   EXPECT_EQ(loss({.training = true, .dropout_seed = 1}), first);
   EXPECT_NE(loss({.training = true, .dropout_seed = 2}), first);
-  Esm2 without(tiny_config());
+  ProteinEncoder without(*GetParam(), config(0));
   fill_with_numbers(without);
   EXPECT_EQ(loss({.dropout_seed = 1}), without.loss(batch, {}).sum.item<float>());
 }
 
 // What a layer computes again in the backward pass is the same to the bit.
-TEST_F(Esm2DropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
+TEST_P(ProteinEncodersWithDropout, LayersAreUnitsAndMayBeComputedAgain) {
   for (const std::vector<Sample>& samples : {tiny_samples(), std::vector<Sample>{{"MKT#YIAKQRQISFVK"}}}) {
     const protein::PackedProteins batch = batch_of(samples);
     ForwardPass pass{.training = true, .dropout_seed = 5};
@@ -207,9 +232,9 @@ TEST_F(Esm2DropoutTest, LayersAreUnitsAndMayBeComputedAgain) {
   }
 }
 
-TEST_F(Esm2Test, AUnitUsesItsOwnParametersAlone) {
+TEST_P(ProteinEncoders, AUnitUsesItsOwnParametersAlone) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
-  const at::Tensor expected = model_.logits(batch, {});
+  const at::Tensor expected = model_.logits(batch, {}), states = model_.embeddings(batch, {}, 1).residues;
   std::vector<at::Tensor> values;
   for (const auto& [name, parameter] : named(model_)) {
     values.push_back(parameter.detach().clone());
@@ -223,53 +248,65 @@ TEST_F(Esm2Test, AUnitUsesItsOwnParametersAlone) {
     }
   });
   EXPECT_TRUE(model_.logits(batch, {.units = &recorder.units()}).equal(expected));
+  EXPECT_TRUE(model_.embeddings(batch, {.units = &recorder.units()}, 1).residues.equal(states));
 }
 
-TEST_F(Esm2Test, DecayIsForMatricesOnly) {
+TEST_P(ProteinEncoders, DecayIsForMatricesOnly) {
   for (size_t i = 0; i < model_.parameters().size(); ++i) {
     const Parameter& info = model_.parameters()[i];
-    const bool words = info.name == "esm.embeddings.word_embeddings.weight";
-    EXPECT_EQ(info.decay, info.shape.size() == 2 && !words) << info.name;
-    EXPECT_EQ(info.unit == 0, info.name.find(".layer.") == std::string::npos) << info.name;
+    EXPECT_EQ(info.decay, info.shape.size() == 2 && info.name != GetParam()->names.words) << info.name;
+    EXPECT_EQ(info.unit > 0, info.name.starts_with(GetParam()->names.layers)) << info.name;
   }
 }
 
-TEST_F(Esm2Test, HasAsManyParametersAsThePublishedModel) {
-  const Esm2 small(Esm2Config{});
-  int64_t count = 0;
-  for (const auto& [name, parameter] : named(small)) count += parameter.numel();
-  // esm2_t6_8M_UR50D in transformers: 7,512,474, of which 121 are those of the contact head.
-  EXPECT_EQ(count, 7'512'474 - 121);
+// Nothing is touched, so they take no memory.
+TEST(ProteinEncoderSize, IsThatOfThePublishedModels) {
+  Config large = esmc().defaults;
+  large.num_hidden_layers = 36;
+  large.hidden_size = 1152;
+  large.num_attention_heads = 18;
+  // esm2_t6_8M_UR50D in transformers: 7,512,474, of which 121 are those of the contact head; EsmcForMaskedLM.
+  const std::vector<std::tuple<const Architecture*, Config, int64_t>> models{
+      {&esm2(), esm2().defaults, 7'512'474 - 121},
+      {&esmc(), esmc().defaults, 332'997'184},
+      {&esmc(), large, 575'036'992}};
+  for (const auto& [row, config, expected] : models) {
+    const ProteinEncoder model(*row, config);
+    int64_t count = 0;
+    for (const auto& [name, parameter] : named(model)) count += parameter.numel();
+    EXPECT_EQ(count, expected);
+  }
 }
 
-TEST_F(Esm2Test, OperationsAreThoseOfTheProducts) {
-  const double width = 24, inner = 50, rows = 20,
-               layer = 2 * rows * (4 * width * width + 2 * width * inner) + 4 * rows * rows * width;
-  const auto head = [&](double targets) { return 2 * targets * (width * width + 33 * width); };
+TEST_P(ProteinEncoders, OperationsAreThoseOfTheProducts) {
+  const double width = 24, inner = 50, rows = 20, matrices = is_esm2() ? 2 : 3, tokens = is_esm2() ? 33 : 64,
+               layer = 2 * rows * (4 * width * width + matrices * width * inner) + 4 * rows * rows * width;
+  const auto head = [&](double targets) { return 2 * targets * (width * width + tokens * width); };
   EXPECT_DOUBLE_EQ(model_.flops(batch_of({{"acdefghiklmnpqrstv"}})), 3 * (3 * layer + head(18)));
   // With one target the last layer is keys and values of all, and the rest of one row.
   const double last =
-      2 * rows * 2 * width * width + 2 * (2 * width * width + 2 * width * inner) + 4 * rows * width;
+      2 * rows * 2 * width * width + 2 * (2 * width * width + matrices * width * inner) + 4 * rows * width;
   EXPECT_DOUBLE_EQ(model_.flops(batch_of({{"#CDEFGHIKLMNPQRSTV"}})), 3 * (2 * layer + last + head(1)));
 }
 
-TEST(Esm2ConfigTest, WhatCannotBeIsNamed) {
+TEST_P(ProteinEncoders, WhatCannotBeIsNamed) {
   const auto error = [](auto&& change) -> std::string {
-    Esm2Config config;
+    Config config = tiny_config(*GetParam());
     change(config);
     try {
-      Esm2 model(config);
+      ProteinEncoder model(*GetParam(), config);
     } catch (const Error& problem) {
       return problem.what();
     }
     return "";
   };
-  EXPECT_EQ(error([](Esm2Config&) {}), "");
-  EXPECT_THAT(error([](Esm2Config& c) { c.num_heads = 7; }),
-              HasSubstr("num_heads = 7: must divide hidden_dim (320)"));
-  EXPECT_THAT(error([](Esm2Config& c) { c.num_heads = 64; }), HasSubstr("heads of 5 channels"));
-  EXPECT_THAT(error([](Esm2Config& c) { c.num_layers = 0; }), HasSubstr("num_layers = 0"));
-  EXPECT_THAT(error([](Esm2Config& c) { c.hidden_dropout = 1; }), HasSubstr("hidden_dropout"));
+  EXPECT_EQ(error([](Config&) {}), "");
+  EXPECT_EQ(error([](Config& c) { c.num_attention_heads = 7; }),
+            "num_heads = 7: must divide hidden_dim (24)");
+  EXPECT_THAT(error([](Config& c) { c.num_attention_heads = 8; }), HasSubstr("heads of 3 channels"));
+  EXPECT_THAT(error([](Config& c) { c.num_hidden_layers = 0; }), HasSubstr("num_layers = 0"));
+  EXPECT_THAT(error([](Config& c) { c.intermediate_size = -1; }), HasSubstr("intermediate = -1"));
+  EXPECT_THAT(error([](Config& c) { c.attention_dropout = 1; }), HasSubstr("attention_dropout"));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "plugins/models/protein/protein_model.hpp"
 #include "transformer/packed_batch.hpp"
 
-namespace pipeline::encoder::esm2 {
+namespace pipeline::encoder {
 
 // The tokens of ESM-2 by number, in the order of its vocab.txt.
 constexpr std::array<std::string_view, 33> kVocabulary = {
@@ -44,4 +44,4 @@ struct Sequences {
   at::Tensor scale;
 };
 
-}  // namespace pipeline::encoder::esm2
+}  // namespace pipeline::encoder
