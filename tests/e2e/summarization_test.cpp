@@ -112,6 +112,7 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
     EXPECT_THAT(check.out, testing::ContainsRegex(std::string(line) + " *# theirs/config.json")) << line;
   EXPECT_THAT(check.out + check.err,
               HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", "
+                        "task.language.architecture = \"gpt2\", "
                         "task.language.vocab_size = 300, task.language.hidden_size = 16"));
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.err;
@@ -332,7 +333,7 @@ TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
 // a start again.
 TEST_F(Summarization, LearnsWithAnotherArchitecture) {
   std::string config = SmallJob::config();
-  const size_t model = config.find("model = {");
+  const size_t model = config.find("language = {");
   config.replace(model, config.find('\n', model) - model,
                  "language = { architecture = \"gemma3_text\", hidden_size = 16, num_hidden_layers = 3, "
                  "num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 64, "
