@@ -200,7 +200,7 @@ TEST_F(ScheduleRun, MomentsInFewerBitsGoOnUnderOtherLayouts) {
 TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
   // The last one sees matrices whole, and leaves all else to AdamW.
   const std::string zoo = "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]";
-  for (const std::string rule : {"sign_sgd", "sigmoid_rule", "rule_of_matrices"}) {
+  for (const std::string rule : {"sign_sgd", "sigmoid_rule", "rule_scaled", "rule_of_matrices"}) {
     const Options base{zoo, "optimizer.plugin=" + rule, "optimizer.lr=1e-3", "optimizer.ema_decay=0.9"};
     const Result whole = run(rule, base);
     ASSERT_EQ(whole.code, 0) << whole.err;
@@ -217,6 +217,9 @@ TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
       EXPECT_EQ(curve(dir), curve(rule)) << dir;
     }
   }
+  // The one takes the scale, for the other the strategy does what that says.
+  ASSERT_EQ(run("rule_right", {zoo, "optimizer.plugin=rule_right", "optimizer.lr=1e-3"}).code, 0);
+  EXPECT_EQ(curve("rule_scaled"), curve("rule_right"));
   EXPECT_THAT(run("x", {"optimizer.plugin=sign_sgd", "optimizer.kind=sgd"}).err,
               HasSubstr("the rule is that of optimizer.plugin = \"sign_sgd\": leave one of the two out"));
   EXPECT_THAT(run("sign_sgd", {"optimizer.kind=adamw"}).err, HasSubstr("optimizer.plugin"));
