@@ -174,8 +174,8 @@ struct ProteinConfig : proteins::ProteinData {
       if (!sees_structure() && errors.is_set(key))
         errors(key, "is of no use with task.model = \"" + kind + "\": leave it out; the options of " +
                         (kind == "esm2" ? "ESM-2" : "ESM C") + " are in task." + kind);
-    for (const encoder::EncoderOptions* model : {&esm2, &esmc})
-      if (kind != model->row->name) check_unused(errors, *model);
+    for (const encoder::EncoderOptions* encoder : {&esm2, &esmc})
+      if (kind != encoder->row->name) check_unused(errors, *encoder);
     if (sees_structure() && errors.is_set("freeze"))
       errors("freeze", "is of use with task.model = \"esm2\" or \"esmc\" alone: leave it out");
     validate_labels(errors);
