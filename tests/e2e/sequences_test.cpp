@@ -216,13 +216,21 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   for (int i = 0; i < 10; ++i)
     for (const Protein& protein : proteins_) many += ">" + protein.name + "\n" + protein.letters + "\n";
   write_text(path("many.fasta"), many);
+  const bool has_parquet = fs::exists(PIPELINE_BUILD_DIR "/lib/pipeline/readers/parquet_reader.so");
   const auto words = [&](const std::string& output) {
     return std::vector<std::string>{
-        "--set",    "task.test_path=many.fasta",
-        "--set",    "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
-        "--set",    "task.predict.pictures=false",
-        "--set",    "task.predict.mutations=dms.csv",
-        "--output", output};
+        "--set",
+        "task.test_path=many.fasta",
+        "--set",
+        "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
+        "--set",
+        std::string("task.predict.formats=[\"safetensors\"") + (has_parquet ? ",\"parquet\"]" : "]"),
+        "--set",
+        "task.predict.pictures=false",
+        "--set",
+        "task.predict.mutations=dms.csv",
+        "--output",
+        output};
   };
   const Result whole = call("predict", words("whole.csv"));
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
@@ -247,11 +255,13 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   std::vector<std::string> on_three = words("three.csv");
   on_three.insert(on_three.end(), {"--set", "launch.processes=3"});
   ASSERT_EQ(call("predict", on_three).code, 0);
+  std::vector<std::string> files{"embeddings.safetensors", "residue-embeddings-00001-of-00001.safetensors",
+                                 "variants.csv", "mutations.csv"};
+  if (has_parquet) files.insert(files.end(), {"embeddings.parquet", "residue-embeddings.parquet"});
   for (const char* other : {"killed", "three"})
-    for (const char* file : {"embeddings.safetensors", "residue-embeddings-00001-of-00001.safetensors",
-                             "variants.csv", "mutations.csv"}) {
+    for (const std::string& file : files) {
       EXPECT_EQ(read_text(path(std::string(other) + "-files/" + file)),
-                read_text(path(std::string("whole-files/") + file)))
+                read_text(path("whole-files/" + file)))
           << other << " " << file;
       EXPECT_FALSE(fs::exists(path(std::string(other) + "-files/" + file + ".part")));
     }

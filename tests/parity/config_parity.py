@@ -93,7 +93,6 @@ IDEFICS = dict(follows={"scale_factor": (1, "projector.scale_factor")}, no_effec
 LLAVA_REFUSED = {"image_token_index": 5, "image_seq_length": 7, "projector_hidden_act": "relu", "vision_feature_select_strategy": "full",
                  "multimodal_projector_bias": False, "tie_word_embeddings": True, "vision_config": {"model_type": "clip_vision_model",
                  "num_channels": 1}, "text_config": {"model_type": "llama", "partial_rotary_factor": 0.5}}
-GPT2_DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop")
 CLASSES = {
     "GPT2Config": dict(
         follows={
@@ -101,7 +100,8 @@ CLASSES = {
             "n_layer": (2, "language.num_hidden_layers"), "n_head": (4, "language.num_attention_heads"),
             "n_inner": (80, "language.intermediate_size"), "layer_norm_epsilon": (0.001, "language.norm_eps"),
             "initializer_range": (0.5, "language.initializer_range"), "vocab_size": (1000, "language.vocab_size"),
-            **{name: (0.25, "language.dropout", 0.25, dict.fromkeys(GPT2_DROPOUTS, 0.25)) for name in GPT2_DROPOUTS}},  # one option
+            "resid_pdrop": (0.25, "language.residual_dropout"), "embd_pdrop": (0.25, "language.embedding_dropout"),
+            "attn_pdrop": (0.25, "language.dropout")},
         no_effect={"summary_type": "mean", "summary_use_proj": False, "summary_activation": "tanh",
                    "summary_proj_to_labels": False, "summary_first_dropout": 0.5, "reorder_and_upcast_attn": True},
         refused={"activation_function": "relu", "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,

@@ -106,12 +106,13 @@ const hugging_face::ModelFields<Config>& model_fields() {
       Field("attention_bias", &Config::attention_bias,
             "biases in attention; gpt2 and qwen2 always have them, mistral never"),
       Field("mlp_bias", &Config::mlp_bias, "llama: biases in the feed-forward layer; gpt2 always has them"),
-      Field("dropout", &Config::attention_dropout,
-            "of attention weights; gpt2: also of the embedding and before residual additions")
+      Field("dropout", &Config::attention_dropout, "of attention weights").share().of_run(),
+      Field("embedding_dropout", &Config::embedding_dropout, "gpt2: of tokens with their positions")
           .share()
           .of_run(),
-      Field("embedding_dropout", &Config::embedding_dropout).share().of_run(),
-      Field("residual_dropout", &Config::residual_dropout).share().of_run(),
+      Field("residual_dropout", &Config::residual_dropout, "gpt2: before residual additions")
+          .share()
+          .of_run(),
       Field("initializer_range", &Config::initializer_range, "standard deviation of initial weights")
           .positive()
           .of_run(),

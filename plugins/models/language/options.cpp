@@ -12,8 +12,6 @@
 namespace pipeline::language {
 namespace {
 
-constexpr std::string_view kDropout = "dropout";
-
 std::vector<std::string_view> architecture_names() {
   std::vector<std::string_view> names;
   for (const Architecture* row : architectures()) names.emplace_back(row->name);
@@ -71,8 +69,6 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
   made.vocab_size = std::max(tokenizer.size, vocab_size);
   made.written_tokens = vocab_size > tokenizer.size ? tokenizer.size : 0;
   if (row.is_gated) made.intermediate_size = usual_inner(*this);
-  if (row.has(&Config::embedding_dropout)) made.embedding_dropout = attention_dropout;
-  if (row.has(&Config::residual_dropout)) made.residual_dropout = attention_dropout;
   if (!row.has(&Config::tie_word_embeddings)) made.tie_word_embeddings = true;
   made.attention_bias = attention_bias || row.defaults.attention_bias;
   made.mlp_bias = mlp_bias || row.defaults.mlp_bias;
@@ -90,18 +86,6 @@ void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs
   });
 }
 
-void tell_dropout(const hugging_face::FolderTeller& tell, const Architecture& row, const Config& theirs) {
-  const bool is_one =
-      !row.has(&Config::embedding_dropout) || (theirs.embedding_dropout == theirs.attention_dropout &&
-                                               theirs.attention_dropout == theirs.residual_dropout);
-  if (is_one) return tell("dropout", theirs.attention_dropout);
-  if (tell.is_set("dropout")) return;
-  const auto named = [&](double Config::*member) { return concat(row.key(member, ""), " ", theirs.*member); };
-  tell.problem("dropout", concat(tell.file(), " has three: ", named(&Config::embedding_dropout), ", ",
-                                 named(&Config::attention_dropout), ", ", named(&Config::residual_dropout),
-                                 ": set the one to train with"));
-}
-
 }  // namespace
 
 void tell_options(const ModelOptions& say, const std::string& table, const std::filesystem::path& from,
@@ -110,10 +94,7 @@ void tell_options(const ModelOptions& say, const std::string& table, const std::
   const Architecture& row = architecture(theirs.architecture);
   tell("architecture", theirs.architecture);
   for (const auto& field : model_fields())
-    if (field.name == kDropout)
-      tell_dropout(tell, row, theirs);
-    else if (row.has(field))
-      hugging_face::tell_field<Config>(tell, field, theirs, run);
+    if (row.has(field)) hugging_face::tell_field<Config>(tell, field, theirs, run);
   if (row.is_rotary) tell_rope(tell, theirs.rope_scaling);
 }
 

@@ -23,10 +23,18 @@ struct VocabularyOf {
 struct LanguageOptions : Config {
   adapters::LoraOptions lora;
 
-  explicit LanguageOptions(const char* of = "llama") {
-    architecture = of;
+  LanguageOptions() {
     vocab_size = 0;
     max_position_embeddings = 2048;
+  }
+  // With the sizes of the smallest GPT-2.
+  static LanguageOptions gpt2() {
+    LanguageOptions options;
+    options.architecture = "gpt2";
+    options.max_position_embeddings = 1024;
+    options.hidden_size = 768;
+    options.num_hidden_layers = options.num_attention_heads = 12;
+    return options;
   }
   bool operator==(const LanguageOptions&) const = default;
   void describe(Options& o);

@@ -1,6 +1,5 @@
 #include "plugins/tasks/chat/sequence.hpp"
 
-
 #include <algorithm>
 #include <functional>
 

@@ -1,11 +1,13 @@
-// Predicted embeddings: files that grow, what is made of them at the end, and a picture.
+// Predicted embeddings: files that grow, and a picture of them.
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -32,170 +34,184 @@ using Json = nlohmann::ordered_json;
 // What is said of embeddings in the files' metadata.
 using Metadata = std::map<std::string, std::string>;
 
-constexpr const char* kChainFile = "embeddings.safetensors";
-constexpr uint64_t kMostTensors = 10'000, kMostBytes = uint64_t{4} << 30;
-
-std::string with_size(const Json& json) {
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  text.append((8 - text.size() % 8) % 8, ' ');
-  return std::string(files::bytes_of(uint64_t{text.size()})) + text;
-}
-
-Json tensor(std::initializer_list<int64_t> shape, uint64_t begin, uint64_t end) {
-  return {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, end}}};
-}
-
-std::string_view bytes_of_values(const at::Tensor& values) {
-  return {static_cast<const char*>(values.const_data_ptr()), values.nbytes()};
-}
+constexpr uint64_t kMostTensors = 10'000, kMostBytes = uint64_t{4} << 30,  // of a file with many tensors
+    kGroupBytes = uint64_t{64} << 20;  // vectors of a Parquet file's row group
 
 std::span<const float> numbers_of(const at::Tensor& contiguous) {
   return {contiguous.const_data_ptr<float>(), static_cast<size_t>(contiguous.numel())};
 }
 
-// The vectors in such a file, one after another.
-class ValueReader {
+// Vectors in files of one format, as they come: samples in their order form groups, and behind what the
+// format has before a group stand its vectors, fp32. So a file is the same however samples are dealt to
+// processes, and an interrupted prediction goes on with it.
+class VectorFiles {
  public:
-  // Throws files::DataError.
-  ValueReader(const std::string& path, int64_t width)
-      : path_(path),
-        file_(files::open_regular(path, O_RDONLY)),
-        bytes_(static_cast<uint64_t>(width) * sizeof(float)) {
-    uint64_t header = 0;
-    if (!file_) throw files::system_error(path, "it was written a moment ago: check the disk");
-    if (::pread(file_.fd(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header))
-      throw files::DataError(path + ": has no header: start again");
-    begin_ = sizeof header + header;
-  }
+  // dataset and split: of the samples. by_residue: each has a vector a residue, or one. A group has at most
+  // so many samples and bytes of vectors, but for one whose only sample has more.
+  struct Shape {
+    const proteins::Dataset& dataset;
+    Split split;
+    int64_t width;
+    bool by_residue;
 
-  // Vectors first .. first + count - 1: (count, C).
-  void read(uint64_t first, uint64_t count, float* into) const {
-    auto* bytes = reinterpret_cast<char*>(into);
-    uint64_t at = begin_ + first * bytes_;
-    for (uint64_t left = count * bytes_; left > 0;) {
-      const ssize_t got = ::pread(file_.fd(), bytes, left, static_cast<off_t>(at));
-      if (got <= 0) throw files::DataError(path_ + ": is shorter than it was written: check the disk");
-      bytes += got;
-      at += static_cast<uint64_t>(got);
-      left -= static_cast<uint64_t>(got);
-    }
-  }
-
- private:
-  std::string path_;
-  Descriptor file_;
-  uint64_t begin_, bytes_;  // of the values; of a vector
-};
-
-// For each sample (residues, C) fp32, by the name that its other files begin with. A file has 10,000 samples
-// at most, and values of 4 GiB, but for one that has more by itself.
-class ResidueFiles {
- public:
-  ResidueFiles(const proteins::Dataset& dataset, Split split, int64_t width, Metadata metadata)
-      : dataset_(dataset), split_(split), width_(width), metadata_(std::move(metadata)) {
+    uint64_t samples() const { return dataset.size(split); }
+    int64_t rows(uint64_t id) const { return by_residue ? int64_t{dataset.row(split, id).residues} : 1; }
+    uint64_t bytes(uint64_t id) const { return static_cast<uint64_t>(rows(id) * width) * sizeof(float); }
+  };
+  VectorFiles(const Shape& shape, uint64_t most_samples, uint64_t most_bytes) : shape_(shape) {
     uint64_t bytes = 0;
-    const uint64_t samples = dataset_.size(split_);
-    for (uint64_t id = 0; id < samples; ++id) {
-      const uint64_t own = dataset_.row(split_, id).residues * static_cast<uint64_t>(width_) * sizeof(float);
-      if (begins_.empty() || id - begins_.back() == kMostTensors || bytes + own > kMostBytes) {
+    for (uint64_t id = 0; id < shape_.samples(); ++id) {
+      const uint64_t own = shape_.bytes(id);
+      if (begins_.empty() || id - begins_.back() == most_samples || bytes + own > most_bytes) {
         begins_.push_back(id);
         bytes = 0;
       }
       bytes += own;
     }
-    begins_.push_back(samples);
+    begins_.push_back(shape_.samples());
   }
-  // values: (residues, C) fp32, of sample `id`.
-  void add(uint64_t id, const at::Tensor& values, const PredictionSink& sink) const {
-    const auto file = static_cast<size_t>(std::ranges::upper_bound(begins_, id) - begins_.begin()) - 1;
-    if (begins_[file] == id) sink.append(id, name(file), header(file));
-    sink.append(id, name(file), bytes_of_values(values.contiguous()));
+  virtual ~VectorFiles() = default;
+
+  // values: (rows of sample `id`, C) fp32.
+  void add(uint64_t id, const at::Tensor& values, const PredictionSink& sink) {
+    const size_t group = group_of(id);
+    if (begins_[group] == id) sink.append(id, name(group), before(group));
+    const at::Tensor contiguous = values.contiguous();
+    sink.append(id, name(group),
+                {static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
+    if (id + 1 == shape_.samples())
+      if (const std::string end = behind(); !end.empty()) sink.append(id, name(group), end);
   }
-  // Of each file its name, its first sample, and that behind its last.
-  using Part = std::pair<std::string, std::pair<uint64_t, uint64_t>>;
-  std::vector<Part> parts() const {
-    std::vector<Part> parts;
-    for (size_t file = 0; file + 1 < begins_.size(); ++file)
-      parts.push_back({name(file), {begins_[file], begins_[file + 1]}});
-    return parts;
+  // The vector of a sample that has one, in a file that has all.
+  void read(const std::filesystem::path& folder, uint64_t id, float* into) {
+    uint64_t at = id * shape_.bytes(id);
+    for (size_t group = 0; group <= group_of(id); ++group) {
+      if (group == sizes_.size()) sizes_.push_back(before(group).size());
+      at += sizes_[group];
+    }
+    const std::string path = (folder / name(0)).string();
+    if (!file_) file_ = files::open_regular(path, O_RDONLY);
+    if (!file_) throw files::system_error(path, "it was written a moment ago: check the disk");
+    if (::pread(file_->fd(), into, shape_.bytes(id), static_cast<off_t>(at)) !=
+        static_cast<ssize_t>(shape_.bytes(id)))
+      throw files::DataError(path + ": is shorter than it was written: check the disk");
   }
+
+ protected:
+  const Shape& shape() const { return shape_; }
+  size_t groups() const { return begins_.size() - 1; }
+  // First sample of a group; that of the group behind the last: the number of samples.
+  uint64_t begin(size_t group) const { return begins_[group]; }
 
  private:
-  std::string name(size_t file) const {
-    std::array<char, 64> text;
-    std::snprintf(text.data(), text.size(), "residue-embeddings-%05zu-of-%05zu.safetensors", file + 1,
-                  begins_.size() - 1);
-    return text.data();
+  size_t group_of(uint64_t id) const {
+    return static_cast<size_t>(std::ranges::upper_bound(begins_, id) - begins_.begin()) - 1;
   }
-  std::string header(size_t file) const {
-    Json json{{"__metadata__", metadata_}};
-    uint64_t at = 0;
-    for (uint64_t id = begins_[file]; id < begins_[file + 1]; ++id) {
-      const int64_t residues = dataset_.row(split_, id).residues;
-      const uint64_t bytes = static_cast<uint64_t>(residues * width_) * sizeof(float);
-      json[dataset_.tensor(split_, id)] = tensor({residues, width_}, at, at + bytes);
-      at += bytes;
-    }
-    return with_size(json);
-  }
+  virtual std::string name(size_t group) const = 0;
+  virtual std::string before(size_t group) = 0;
+  virtual std::string behind() { return ""; }  // the last group's vectors
 
-  const proteins::Dataset& dataset_;
-  Split split_;
-  int64_t width_;
-  Metadata metadata_;
-  std::vector<uint64_t> begins_;  // of each file the first sample, and behind the last the number of samples
+  Shape shape_;
+  std::vector<uint64_t> begins_;
+  std::vector<uint64_t> sizes_;  // of what stands before the first groups
+  std::optional<Descriptor> file_;
 };
 
-void write_chain_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
-                         const std::filesystem::path& folder) {
-  using Column = parquet::ParquetWriter::Column;
-  const ValueReader values((folder / kChainFile).string(), width);
-  parquet::ParquetWriter table((folder / "embeddings.parquet").string(),
-                               {{.name = "id"},
-                                {.name = "residues", .kind = Column::kInteger},
-                                {.name = "embedding", .kind = Column::kVector, .width = width}});
-  std::vector<float> vector(static_cast<size_t>(width));
-  for (uint64_t id = 0; id < dataset.size(split); ++id) {
-    values.read(id, 1, vector.data());
-    table.text(dataset.name(split, id)).integer(dataset.row(split, id).residues).vector(vector.data());
-    table.end_row();
-  }
-  table.finish();
-}
+// `embeddings` (samples, C), in the order of the prediction's table; or of residues a tensor (residues, C)
+// for each sample, by the name that its other files begin with, in files with 10,000 of them and 4 GiB at
+// most.
+class SafetensorsFiles : public VectorFiles {
+ public:
+  SafetensorsFiles(const Shape& shape, Metadata metadata)
+      : VectorFiles(shape, shape.by_residue ? kMostTensors : std::numeric_limits<uint64_t>::max(),
+                    shape.by_residue ? kMostBytes : std::numeric_limits<uint64_t>::max()),
+        metadata_(std::move(metadata)) {}
 
-void write_residue_parquet(const proteins::Dataset& dataset, Split split, int64_t width,
-                           const std::filesystem::path& folder) {
+ private:
+  std::string name(size_t group) const override {
+    if (!shape().by_residue) return "embeddings.safetensors";
+    std::array<char, 64> text;
+    std::snprintf(text.data(), text.size(), "residue-embeddings-%05zu-of-%05zu.safetensors", group + 1,
+                  groups());
+    return text.data();
+  }
+  std::string before(size_t group) override {
+    Json json{{"__metadata__", metadata_}};
+    uint64_t at = 0;
+    const auto add = [&](const std::string& tensor, int64_t rows) {
+      const uint64_t end = at + static_cast<uint64_t>(rows * shape().width) * sizeof(float);
+      json[tensor] = {{"dtype", "F32"}, {"shape", {rows, shape().width}}, {"data_offsets", {at, end}}};
+      at = end;
+    };
+    if (!shape().by_residue) add("embeddings", static_cast<int64_t>(shape().samples()));
+    for (uint64_t id = begin(group); shape().by_residue && id < begin(group + 1); ++id)
+      add(shape().dataset.tensor(shape().split, id), shape().rows(id));
+    std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text.append((8 - text.size() % 8) % 8, ' ');
+    return std::string(files::bytes_of(uint64_t{text.size()})) + text;
+  }
+
+  Metadata metadata_;
+};
+
+// A row for each vector; a group of samples is a row group. Where a process begins a row group, it makes
+// those before it, too, since the end of the file tells where all are.
+class ParquetTable : public VectorFiles {
+ public:
+  explicit ParquetTable(const Shape& shape) : VectorFiles(shape, kMostRows, kGroupBytes) {}
+
+ private:
   using Column = parquet::ParquetWriter::Column;
-  const ResidueFiles files(dataset, split, width, {});
-  parquet::ParquetWriter table((folder / "residue-embeddings.parquet").string(),
-                               {{.name = "id"},
-                                {.name = "chain"},
-                                {.name = "number", .kind = Column::kInteger},
-                                {.name = "insertion"},
-                                {.name = "residue"},
-                                {.name = "embedding", .kind = Column::kVector, .width = width}});
-  std::vector<float> vectors;
-  for (const auto& [name, ids] : files.parts()) {
-    const ValueReader values((folder / name).string(), width);
-    uint64_t first = 0;
-    for (uint64_t id = ids.first; id < ids.second; ++id) {
-      const proteins::Sample sample = dataset.sample(split, id);
-      const std::vector<std::string> chains = dataset.chain_names(split, id);
-      const std::string sample_name = dataset.name(split, id);
-      vectors.resize(sample.size() * static_cast<size_t>(width));
-      values.read(first, sample.size(), vectors.data());
-      first += sample.size();
-      for (size_t i = 0; i < sample.size(); ++i) {
-        const char letter = residues::letter_of(sample.codes[i]);
-        table.text(sample_name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(sample.number(i));
-        table.text(insertion_of(sample, i));
-        table.text({&letter, 1}).vector(&vectors[i * static_cast<size_t>(width)]);
-        table.end_row();
-      }
+  static constexpr uint64_t kMostRows = 1'000'000;
+
+  std::string name(size_t) const override {
+    return shape().by_residue ? "residue-embeddings.parquet" : "embeddings.parquet";
+  }
+  std::string before(size_t group) override {
+    std::string bytes;
+    if (!table_ || group < next_) start();
+    for (; next_ <= group; ++next_) {
+      for (uint64_t id = begin(next_); id < begin(next_ + 1); ++id) add_rows(id);
+      bytes = table_->end_group();
+    }
+    return bytes;
+  }
+  std::string behind() override {
+    if (next_ < groups()) before(groups() - 1);
+    return table_->finish();
+  }
+  void start() {
+    std::vector<Column> columns{{.name = "id"}};
+    if (shape().by_residue)
+      columns.insert(columns.end(), {{.name = "chain"},
+                                     {.name = "number", .kind = Column::kInteger},
+                                     {.name = "insertion"},
+                                     {.name = "residue"}});
+    else
+      columns.push_back({.name = "residues", .kind = Column::kInteger});
+    columns.push_back({.name = "embedding", .kind = Column::kVector, .width = shape().width});
+    table_.emplace(name(0), std::move(columns));
+    next_ = 0;
+  }
+  void add_rows(uint64_t id) {
+    const auto& [dataset, split, width, by_residue] = shape();
+    const std::string name = dataset.name(split, id);
+    if (!by_residue) {
+      table_->text(name).integer(dataset.row(split, id).residues).end_row();
+      return;
+    }
+    const proteins::Sample sample = dataset.sample(split, id);
+    const std::vector<std::string> chains = dataset.chain_names(split, id);
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const char letter = residues::letter_of(sample.codes[i]);
+      table_->text(name).text(chains[static_cast<size_t>(sample.chains[i])]).integer(sample.number(i));
+      table_->text(insertion_of(sample, i)).text({&letter, 1}).end_row();
     }
   }
-  table.finish();
-}
+
+  std::optional<parquet::ParquetWriter> table_;
+  size_t next_ = 0;  // group
+};
 
 class Embeddings : public Prediction {
  public:
@@ -205,9 +221,7 @@ class Embeddings : public Prediction {
   void predict(const ProteinBatch& batch, const Inference& inference, const PredictionSink& sink) override {
     const int64_t layer = layer_of(inference.model);
     const bool by_mean = options().pooling == "mean";
-    const bool wants_samples = options().wants("embeddings");
-    if (options().wants("residue_embeddings") && !residue_files_)
-      residue_files_.emplace(dataset_, batch.split, inference.model.width(), metadata(layer));
+    open_files(batch.split, inference.model);
     const auto rows_of = [&](size_t i) { return int64_t{dataset_.row(batch.split, batch.ids[i]).residues}; };
     inference.in_passes(batch.ids.size(), rows_of, [&](size_t begin, size_t end) {
       Packer packer(packing_of(setting_.config));
@@ -220,6 +234,8 @@ class Embeddings : public Prediction {
           inference.model.embeddings(packed, inference.pass, layer);
       const at::Tensor residues = embedded.residues.to(at::kCPU).contiguous(),
                        chains = embedded.chains.defined() ? embedded.chains.to(at::kCPU) : at::Tensor();
+      if (!of_samples_.empty() && !by_mean && !chains.defined())
+        setting_.errors("predict.pooling", "= \"cls\": the encoder-decoder has no such token: use \"mean\"");
       int64_t chain = 0;
       for (size_t i = begin; i < end; ++i) {
         const uint64_t id = batch.ids[i];
@@ -227,63 +243,46 @@ class Embeddings : public Prediction {
         const auto at = static_cast<int64_t>(i - begin);
         const at::Tensor own = residues.narrow(0, packed.sequences.start(at), packed.sequences.length(at));
         require_numbers(numbers_of(own), dataset_.name(batch.split, id), "embedding");
-        if (wants_samples) {
-          if (!by_mean && !chains.defined())
-            setting_.errors("predict.pooling",
-                            "= \"cls\": the encoder-decoder has no such token: use \"mean\"");
-          add(batch.split, id, (by_mean ? own : chains.narrow(0, chain, count)).mean(0), layer, sink);
-        }
-        if (residue_files_) residue_files_->add(id, own, sink);
+        files::with_data_errors([&] {
+          for (const auto& file : of_samples_)
+            file->add(id, (by_mean ? own : chains.narrow(0, chain, count)).mean(0), sink);
+          for (const auto& file : of_residues_) file->add(id, own, sink);
+        });
         chain += count;
       }
     });
   }
   void finish(Split split, const std::filesystem::path& folder, const Inference& inference,
               const PredictionSink& sink) override {
-    const int64_t width = inference.model.width();
-    const auto as_parquet = [&](const char* file, const auto& write) {
-      if (!options().has_format("parquet")) return;
-      sink.file(0, file, "");
-      files::with_data_errors([&] { write(dataset_, split, width, folder); });
-    };
-    if (options().wants("embeddings")) {
-      if (options().pictures) draw_map(split, folder, width, sink);
-      as_parquet("embeddings.parquet", write_chain_parquet);
-      if (!options().has_format("safetensors")) std::filesystem::remove(folder / kChainFile);
-    }
-    if (options().wants("residue_embeddings")) {
-      as_parquet("residue-embeddings.parquet", write_residue_parquet);
-      for (const auto& [file, ids] : ResidueFiles(dataset_, split, width, {}).parts())
-        if (!options().has_format("safetensors")) std::filesystem::remove(folder / file);
-    }
+    open_files(split, inference.model);
+    if (!of_samples_.empty() && options().pictures)
+      files::with_data_errors([&] { draw_map(split, folder, inference.model.width(), sink); });
   }
 
  private:
+  using AllFiles = std::vector<std::unique_ptr<VectorFiles>>;
+
   int64_t layer_of(const pipeline::protein::ProteinModel& model) const {
     const int64_t layer = options().layer < 0 ? model.layers() : options().layer;
     if (layer > model.layers())
       setting_.errors("predict.layer", concat("must be at most ", model.layers(), ", the model's layers"));
     return layer;
   }
-  Metadata metadata(int64_t layer) const {
-    return {{"model", setting_.config.kind},
-            {"layer", std::to_string(layer)},
-            {"pooling", options().pooling},
-            {"order", "of the prediction's table"}};
-  }
-  // To the file of samples: `embeddings` (samples, C) fp32, in the order of the prediction's table.
-  // embedding: (C), of sample `id`.
-  void add(Split split, uint64_t id, const at::Tensor& embedding, int64_t layer,
-           const PredictionSink& sink) const {
-    const auto samples = static_cast<int64_t>(dataset_.size(split));
-    const int64_t width = embedding.numel();
-    if (id == 0)
-      sink.append(
-          id, kChainFile,
-          with_size({{"__metadata__", metadata(layer)},
-                     {"embeddings",
-                      tensor({samples, width}, 0, static_cast<uint64_t>(samples * width) * sizeof(float))}}));
-    sink.append(id, kChainFile, bytes_of_values(embedding.contiguous()));
+  void open_files(Split split, const pipeline::protein::ProteinModel& model) {
+    if (!of_samples_.empty() || !of_residues_.empty()) return;
+    const Metadata metadata{{"model", setting_.config.kind},
+                            {"layer", std::to_string(layer_of(model))},
+                            {"pooling", options().pooling},
+                            {"order", "of the prediction's table"}};
+    const auto open = [&](const char* what, bool by_residue, AllFiles& files) {
+      if (!options().wants(what)) return;
+      const VectorFiles::Shape shape{dataset_, split, model.width(), by_residue};
+      if (options().has_format("safetensors"))
+        files.push_back(std::make_unique<SafetensorsFiles>(shape, metadata));
+      if (options().has_format("parquet")) files.push_back(std::make_unique<ParquetTable>(shape));
+    };
+    open("embeddings", false, of_samples_);
+    open("residue_embeddings", true, of_residues_);
   }
   // Of many samples some, evenly spaced.
   void draw_map(Split split, const std::filesystem::path& folder, int64_t width,
@@ -297,10 +296,10 @@ class Embeddings : public Prediction {
         .embeddings = at::empty({static_cast<int64_t>(points), width}, at::kFloat),
         .names = {},
         .groups = {}};
-    ValueReader values((folder / kChainFile).string(), width);
     for (uint64_t i = 0; i < points; ++i) {
       const uint64_t id = i * samples / points;
-      values.read(id, 1, map.embeddings.select(0, static_cast<int64_t>(i)).data_ptr<float>());
+      of_samples_.front()->read(folder, id,
+                                map.embeddings.select(0, static_cast<int64_t>(i)).data_ptr<float>());
       map.names.push_back(dataset_.name(split, id));
       map.groups.push_back(dataset_.group(split, id));
     }
@@ -309,7 +308,7 @@ class Embeddings : public Prediction {
     sink.file(0, "embeddings.svg", figures::draw(map));
   }
 
-  std::optional<ResidueFiles> residue_files_;  // once the first is predicted
+  AllFiles of_samples_, of_residues_;  // in each format that is asked for
 };
 
 }  // namespace

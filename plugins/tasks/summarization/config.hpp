@@ -86,7 +86,7 @@ struct RougeConfig : generation::ScoredSamples {
 struct SummarizationConfig {
   DataConfig data;
   tokenizer::TokenizerOptions tokenizer;
-  language::LanguageOptions language{"gpt2"};
+  language::LanguageOptions language = language::LanguageOptions::gpt2();
   SequenceConfig sequence;
   language::LossOptions loss;
   GenerateConfig generate;

@@ -10,6 +10,7 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
+#include "plugins/data/parquet/parquet_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::parquet {
@@ -173,6 +174,39 @@ TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
     EXPECT_GT(damage(file), 1000) << file;
   // By pyarrow, which writes no checksums of pages by itself; its column is a dictionary's in Arrow, too.
   EXPECT_GT(damage("unchecked/dictionary.parquet"), 300);
+}
+
+TEST(Parquet, VectorsStandBehindTheBytesOfTheirRowGroup) {
+  using Column = ParquetWriter::Column;
+  ParquetWriter writer("a.parquet", {{.name = "id"},
+                                     {.name = "residues", .kind = Column::kInteger},
+                                     {.name = "embedding", .kind = Column::kVector, .width = 2}});
+  // The first group has more rows than Arrow puts into a page by itself.
+  constexpr int kFirst = 30'000, kRows = kFirst + 1;
+  std::string bytes;
+  for (int i = 0, begin = 0; i < kRows; ++i) {
+    writer.text("p" + std::to_string(i)).integer(i).end_row();
+    if (i + 1 != kFirst && i + 1 != kRows) continue;
+    bytes += writer.end_group();
+    for (; begin <= i; ++begin) {
+      const float vector[] = {0.5f * static_cast<float>(begin), -1};
+      bytes.append(reinterpret_cast<const char*>(vector), sizeof vector);
+    }
+  }
+  bytes += writer.finish();
+  const tests::FilesFolder folder;
+  const std::vector<std::string> rows = rows_of(folder.write("a.parquet", bytes));
+  ASSERT_EQ(rows.size(), size_t{kRows});
+  EXPECT_EQ(rows[1], R"({"id":"p1","residues":1,"embedding":[0.5,-1]})");
+  EXPECT_EQ(rows[kFirst - 1], R"({"id":"p29999","residues":29999,"embedding":[14999.5,-1]})");
+  EXPECT_EQ(rows[kFirst], R"({"id":"p30000","residues":30000,"embedding":[15000,-1]})");
+}
+
+TEST(Parquet, ARowThatLacksAValueIsRefused) {
+  ParquetWriter writer("a.parquet", {{.name = "a"}, {.name = "b"}});
+  writer.text("one");
+  EXPECT_EQ(tests::message_of<DataError>([&] { writer.end_row(); }),
+            "a.parquet: cannot be written as Parquet: a row without a value for each of the 2 columns");
 }
 
 }  // namespace
