@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <test_paths.hpp>
+
 #include "tests/e2e/job.hpp"
 
 namespace pipeline::tests {

@@ -90,9 +90,9 @@ class VectorFiles {
       at += sizes_[group];
     }
     const std::string path = (folder / name(0)).string();
-    if (!file_) file_ = files::open_regular(path, O_RDONLY);
+    if (!file_) file_ = Descriptor(files::open_regular(path, O_RDONLY));
     if (!file_) throw files::system_error(path, "it was written a moment ago: check the disk");
-    if (::pread(file_->fd(), into, shape_.bytes(id), static_cast<off_t>(at)) !=
+    if (::pread(file_.fd(), into, shape_.bytes(id), static_cast<off_t>(at)) !=
         static_cast<ssize_t>(shape_.bytes(id)))
       throw files::DataError(path + ": is shorter than it was written: check the disk");
   }
@@ -114,7 +114,7 @@ class VectorFiles {
   Shape shape_;
   std::vector<uint64_t> begins_;
   std::vector<uint64_t> sizes_;  // of what stands before the first groups
-  std::optional<Descriptor> file_;
+  Descriptor file_;
 };
 
 // `embeddings` (samples, C), in the order of the prediction's table; or of residues a tensor (residues, C)

@@ -104,7 +104,8 @@ TEST_P(Architectures, TheLossOfSomeTokensIsTheirShareOfAll) {
 // What a task has by its options alone, with and without layers that see all, is what its folder says.
 TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
   for (const int64_t every : {0, 2}) {
-    LanguageOptions options(GetParam()->name);
+    LanguageOptions options;
+    options.architecture = GetParam()->name;
     options.hidden_size = 24, options.num_hidden_layers = 3, options.num_attention_heads = 4;
     if (GetParam()->has(&Config::sliding_window)) options.sliding_window = 5;
     if (GetParam()->has(&Config::query_pre_attn_scalar)) options.full_attention_every = every;
