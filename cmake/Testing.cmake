@@ -1,6 +1,6 @@
 find_package(GTest REQUIRED)
 
-# Not optimized, because GoogleTest's macros take more than twice as long to compile so. What a test links is optimized all the same.
+# Tests are not optimized: GoogleTest's macros would take more than twice as long to compile. What a test links is optimized all the same.
 set(test_headers <chrono> <cmath> <cstdint> <cstdlib> <filesystem> <fstream> <functional> <map> <memory> <set> <sstream> <string>
     <string_view> <thread> <utility> <vector> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 set(test_libraries GTest::gmock nlohmann_json::nlohmann_json)
@@ -53,7 +53,7 @@ function(pipeline_runs_here out)
   set(${out} ${here} PARENT_SCOPE)
 endfunction()
 
-# pipeline_timeout(OUT SECONDS): that of a test; "": of most. Sanitizers are slow.
+# pipeline_timeout(OUT SECONDS): a test's time limit in this build, as sanitizers are slow; "": that of most tests.
 function(pipeline_timeout out seconds)
   if(NOT seconds)
     set(seconds 120)

@@ -23,7 +23,7 @@ struct Config {
   }
 };
 
-// The option, or what PyTorch's users have set for Gloo: of a list of interfaces the first.
+// The option's interface, or the first of those that PyTorch's users have set for Gloo.
 std::string interface_of(const Context& context, const Config& config) {
   const char* const set = std::getenv("GLOO_SOCKET_IFNAME");
   const std::string_view names = set == nullptr ? "" : set;

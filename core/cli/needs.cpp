@@ -83,7 +83,7 @@ void add_command(const std::string& verb, ConfigArgs args, const std::string& fi
   args.file = file;
   constexpr std::array<std::string_view, 4> kTakeModels{"chat", "evaluate", "export", "predict"};
   if (std::ranges::find(kTakeModels, verb) != kTakeModels.end() && is_model_folder(file)) {
-    // Which task takes it, only the tasks can say.
+    // Only the tasks can say which of them takes the folder.
     args.file.clear();
     if (std::ranges::none_of(args.sets, [](const auto& set) { return set.starts_with("task.plugin="); }))
       args.sets.push_back(

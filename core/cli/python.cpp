@@ -25,7 +25,7 @@ struct PythonTask {
   bool operator==(const PythonTask&) const = default;
 };
 
-// The one that a wheel's `pipeline` is installed in, the one that the user is in, or the first of PATH.
+// The interpreter that a wheel's `pipeline` is installed in, that the user is in, or the first of PATH.
 std::string default_interpreter() {
   if (const char* given = std::getenv("PIPELINE_PYTHON"); given && *given) return given;
   const char* environment = std::getenv("VIRTUAL_ENV");

@@ -69,8 +69,8 @@ report::RunRecord not_made(std::string name, report::RunRecord::Made made, std::
   return run;
 }
 
-// One trial for each strategy and number of processes; one in all if neither is varied. What does not go
-// together is one of `runs`, which says so.
+// One trial for each strategy and number of processes; one in all if neither is varied. A pair that does not
+// go together becomes one of `runs`, which says so.
 void add_trials(const CompareArgs& args, const std::string& file, bool many_files, std::vector<Trial>& trials,
                 std::vector<fs::path>& folders, std::vector<report::RunRecord>& runs) {
   ConfigArgs one;

@@ -179,7 +179,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 namespace {
 
-// Ends the examples, of which it says something.
+// The examples, and what is to be said of the last two.
 std::string of_models(const char* examples) {
   return std::string(examples) +
          "The last two need no training: the weights are those of a folder that transformers wrote. Without "

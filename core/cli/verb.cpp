@@ -99,7 +99,7 @@ std::optional<HostPort> serve_address(const config::Config& config) {
 
 namespace {
 
-// What the whole command has once.
+// Throws where a stage has another value of what the whole command has once.
 void require_same_for_all_stages(const config::Config& config) {
   if (!config.has_stages()) return;
   for (const std::string& name : config.stage_names()) {
@@ -113,7 +113,7 @@ void require_same_for_all_stages(const config::Config& config) {
   }
 }
 
-// What can be wrong with the configuration as a whole, before any process is started for it.
+// Throws what is wrong with the configuration as a whole, before any process is started for it.
 void check_whole(const config::Config& config) {
   require_same_for_all_stages(config);
   serve_address(config);

@@ -48,7 +48,7 @@ struct OptimizerOptions : OptionTable {
              at_least(0), by_name());
 };
 
-// Of the rules that strategies know by name.
+// The options of update rules that strategies know by name.
 struct RuleOptions : OptionTable {
   using OptionTable::OptionTable;
 

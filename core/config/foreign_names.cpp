@@ -187,7 +187,7 @@ constexpr Names kTables[] = {
     {"stages", "[[stage]]"},
 };
 
-// Of command lines: verbs, and options that kKeys and our own keys do not explain.
+// Words of command lines: verbs, and options that kKeys and our own keys do not explain.
 constexpr Names kVerbs[] = {
     {"train fit finetune fine_tune pretrain sft start launch", "run"},
     {"resume continue restart requeue", "run, which continues the run that it began"},
@@ -237,7 +237,7 @@ constexpr Names kFlags[] = {
     {"schedule", "schedule.kind"},
 };
 
-// What has no key because it needs none.
+// Options that have no key here, because they need none.
 constexpr Names kNeedless[] = {
     {"find_unused_parameters ddp_find_unused_parameters static_graph",
      "parameters that a step does not use are always found, at no cost"},
@@ -270,7 +270,7 @@ constexpr Names kAbsent[] = {
     {"remove_unused_columns", "columns that the task does not name are never read"},
 };
 
-// Values, of any option.
+// Values that an option of any name may have elsewhere.
 constexpr Names kValues[] = {
     {"adamw_8bit adamw_bnb_8bit adam8bit paged_adamw_8bit", "write \"adamw\" with optimizer.state_bits = 8"},
     {"adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adam paged_adamw paged_adamw_32bit fusedadam "
@@ -308,7 +308,7 @@ std::string_view look_up(const Names* begin, const Names* end, std::string_view 
   return found;
 }
 
-// Of the key or, failing that, of its last parts.
+// Looks up the key or, failing that, its last parts.
 std::string_view look_up_parts(const Names* begin, const Names* end, std::string_view theirs) {
   for (;;) {
     const std::string_view ours = look_up(begin, end, theirs);

@@ -31,8 +31,8 @@ struct CountOrAuto {
   bool is_auto = false;
 };
 
-// What is not common to all options: each is set in one of the functions of OptionTable, and all of a row are
-// put together.
+// What not all options have in common: each facet is set in one function of OptionTable, and those of a row
+// are put together.
 struct OptionFacet {
   uint32_t flags = 0;
   std::optional<double> minimum, maximum;
@@ -108,7 +108,7 @@ struct OptionRow {
   }
 };
 
-// Of a number that has no default, so that it may be missing.
+// The row of a number that has no default, so that it may be missing.
 struct OptionalRow {
   const OptionReader& reader;
   DeclaredOption option;
@@ -148,10 +148,10 @@ class OptionTable {
   static Facet in(std::string_view unit) { return {.unit = unit}; }
   static Facet one_of(std::initializer_list<std::string_view> words) { return {.choices = words}; }
   static Facet required() { return {.flags = PL_OPTION_REQUIRED}; }
-  // It may differ when a run is continued: its length, what it reports and keeps, where it runs.
+  // The option may differ when a run is continued: its length, what it reports and keeps, where it runs.
   static Facet may_change() { return {.flags = PL_OPTION_MAY_CHANGE}; }
-  // It may differ so long as --change names it: it decides the result from a step on. What decides the result
-  // from the beginning may not.
+  // The option may differ so long as --change names it: it decides the result from a step on. An option that
+  // decides the result from the beginning may not.
   static Facet by_name() { return {.flags = kChangesByName}; }
 
   const OptionReader& reader() const { return *reader_; }

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 namespace pipeline::plugins {
 namespace {
 
-// All of this process. Never destroyed: plugins stay loaded, and may still be called while statics are taken
-// down.
+// All plugins of this process. Never destroyed: plugins stay loaded, and may still be called while statics
+// are taken down.
 struct Loaded {
   using File = std::pair<dev_t, ino_t>;
   std::map<File, std::unique_ptr<const Plugin>> plugins;
@@ -276,7 +276,7 @@ pl_runtime Plugin::runtime_extension() const {
 
 namespace {
 
-// The others are to be shut down, too, whatever this one does.
+// Shuts one plugin down. The others follow, whatever it does.
 void shut_down(const Plugin& plugin, const pl_plugin& table) noexcept {
   if (!table.shutdown) return;
   try {

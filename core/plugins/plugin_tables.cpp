@@ -24,7 +24,7 @@ struct Slot {
   bool required;
 };
 
-// In the order of the header, as are the others.
+// The slots of each table, in the order of the header.
 #define TASK(name, required) \
   { #name, offsetof(pl_task_api, name), required }
 constexpr Slot kTaskSlots[] = {TASK(create, true),

@@ -19,10 +19,10 @@ class UpdateRule {
   UpdateRule& operator=(const UpdateRule&) = delete;
 
   const Plugin& plugin() const { return call_.plugin(); }
-  // It sees matrices whole, and is for those of hidden layers alone.
+  // Whether the rule sees matrices whole, and is for those of hidden layers alone.
   bool is_for_matrices() const { return api_.transform != nullptr; }
 
-  // As strategies get it: with the optional slots of the plugin.
+  // The table that strategies get, with the optional slots that the plugin has.
   const pl_optimizer_api& forwarding_table() const;
   pl_update_rule* handle() const {
     return reinterpret_cast<pl_update_rule*>(const_cast<UpdateRule*>(this));  // back in forwarding_table()

@@ -27,7 +27,7 @@ checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder
           .keep_best = config.options().checkpoint.keep_best};
 }
 
-// On a channel of its own, as it is used by the writing thread.
+// The ranks that write, on a channel of their own, as it is used by the writing thread.
 checkpoint::Group group_of(ProcessGroup& processes) {
   const auto worst = [&processes](uint32_t code) {
     uint32_t highest = 0;
@@ -76,7 +76,7 @@ bool is_finite(const float* values, uint64_t count) {
   return finite;
 }
 
-// Those of `names` whose values in the pieces are not all finite.
+// Those among `names` whose values in the pieces are not all finite.
 std::vector<std::string> ruined(const checkpoint::PieceSource& pieces,
                                 const std::vector<std::string>& names) {
   const std::set<std::string_view> wanted(names.begin(), names.end());

@@ -37,7 +37,7 @@ class RunSaver {
 
   // Whether checkpoint.every or checkpoint.every_seconds asks for one.
   bool due() const { return checkpointer_.due(parts_.state.step); }
-  // One was due when updates were skipped, or is needed for what --change named.
+  // Whether a checkpoint was due when updates were skipped, or is needed for what --change named.
   bool is_owed() const { return is_owed_; }
   void set_owed(bool owed) { is_owed_ = owed; }
   // Whether this step was saved when its evaluation was cut off, which has now been made up for.
@@ -56,9 +56,9 @@ class RunSaver {
   // What others have taken away of the run's folder, records and checkpoints, as rank 0 sees it; empty:
   // nothing.
   std::string lost(bool at_end = false) const;
-  // The same once a second, on rank 0.
+  // Calls lost() once a second, on rank 0.
   std::string lost_by_now();
-  // Ends the run where that is something, as all that it computes would be lost. Where the folder is still
+  // Ends the run where `lost` is not empty, as all that it computes would be lost. Where the folder is still
   // there, what was learnt is saved first.
   void end_if_lost(const std::string& lost);
 

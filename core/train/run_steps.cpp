@@ -133,7 +133,7 @@ std::pair<plugins::Batch, MicroBatchPlace> RunSteps::first_of_step() {
           MicroBatchPlace{.step = state_.step, .index = 0}};
 }
 
-// Where the task's loss needs them.
+// The outputs of all samples of the step, where the task's loss needs them.
 std::optional<GlobalOutputs> RunSteps::global_outputs(std::span<const plugins::Batch> batches,
                                                       const StepFacts& facts) {
   const uint64_t micro_batches = session_.plan().micro_batches, step = state_.step;

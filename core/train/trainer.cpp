@@ -77,7 +77,7 @@ void Trainer::start_records(const Origin& origin, double peak_flops) {
   folder_.write_file("config.toml",
                      config::stored_config(session_.config(), session_.resolved_toml(), folder_.path()));
   folder_.write_file("model.json", model_json(session_));
-  // Until summarize() can say more.
+  // This summary stands until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
   write_changes(folder_.path(), saver_.checkpointer().changes());
   reporter_ =
@@ -275,7 +275,7 @@ void Trainer::finish() {
   log_.console().status({});
 }
 
-// All ranks together.
+// Called by all ranks together.
 void Trainer::summarize(bool finished) {
   activity_.add_time(Cost::checkpoint);
   nlohmann::json mine = activity_.costs().to_json();

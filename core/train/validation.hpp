@@ -23,7 +23,7 @@ class Validation {
 
   // Throws what would otherwise show up only after hours of training.
   void check() const;
-  // Training begins: one that a signal or a kill cut off is made up for. `records`: of rank 0, or nullptr.
+  // Training begins: an evaluation that was cut off is made up for. `records`: of rank 0, or nullptr.
   void begin(const RunFolder& folder, Records* records);
   // `last`: no step comes after this one.
   bool due(bool last) const;
@@ -31,9 +31,9 @@ class Validation {
   // was cut off by a signal.
   bool evaluate(const std::function<void()>& save);
 
-  // Of evaluate.best_metric, where it was evaluated after this very step.
+  // The figure of evaluate.best_metric, where it was evaluated after this very step.
   std::optional<checkpoint::Metric> metric() const;
-  // For a run that goes on from a checkpoint which has one.
+  // Sets the metric, in a run that goes on from a checkpoint which has one.
   void set_metric(std::optional<checkpoint::Metric> metric);
   // Whether the weights after this step are the best so far.
   bool is_best() const { return metric() && state_.best && state_.best->step == state_.step; }

@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
 EMULATED = ROOT / "build/release/tests/emulator/torch/lib"
 BENCH = ROOT / "scripts" / "bench"
-# Of a dozen steps against the CPU in float32: losses, which hardly move in so few, and norms of gradients. On the emulated device bf16 and
-# fp16 differ by up to 0.004 and 0.005, and where the device draws masks of its own (WITH_DROPOUT) norms by up to 0.05.
+# How far a dozen steps may be from the CPU in float32: in losses, which hardly move in so few, and in norms of gradients. On the emulated
+# device bf16 and fp16 differ by up to 0.004 and 0.005, and where the device draws masks of its own (WITH_DROPOUT) norms by up to 0.05.
 BANDS = {"fp32": (1e-4, 1e-3), "bf16": (0.01, 0.02), "fp16": (0.01, 0.02)}
 WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
-# Of a benchmark, beside its own options.
+# A benchmark's options in a rehearsal, beside its own.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
     "protein_side_by_side.py": "--device cpu --device-turns --batch 4 --turns 1 --steps 2".split(),

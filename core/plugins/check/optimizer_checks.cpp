@@ -181,7 +181,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
   if (transformed(values) != once) throw Error("transform of the same matrix twice gives other bits");
 }
 
-// In a reserved field, and in one that it does not know. `good`: a call that it takes.
+// A rule refuses a reserved field, and one that it does not know. `good`: a call that it takes.
 void refuses_new_options(pl_update_rule* rule, pl_error* (*slot)(pl_update_rule*, const pl_update_args*),
                          const pl_update_args& good) {
   struct {

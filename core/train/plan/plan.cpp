@@ -53,7 +53,7 @@ std::vector<std::vector<uint64_t>> costliest_samples(Session& session, Sampler& 
   return micro_batches;
 }
 
-// Every second one.
+// Every second sample of each micro-batch.
 std::vector<std::vector<uint64_t>> half_of(std::vector<std::vector<uint64_t>> micro_batches) {
   for (std::vector<uint64_t>& ids : micro_batches) {
     const size_t half = std::max<size_t>(1, ids.size() / 2);
@@ -79,7 +79,7 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   const auto largest = costliest_samples(session, sampler, batch, whole, count);
   // Libraries load code and set up buffers at their first use: these belong to the process.
   steps.run(half_of(largest), 0, 0);
-  // As many batches wait as in a run.
+  // Loads as many batches ahead as wait in a run.
   const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
     const uint64_t step = index / batch.micro_batches;
     return LoadRequest{.ids = sampler.micro_batch(step, index % batch.micro_batches),
@@ -118,8 +118,8 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   if (median.flops && *median.flops > 0) plan.flops = *median.flops / per_micro_batch;
 }
 
-// A step on an assumed device: its compute, and of what is sent all that finds no room beside the backward
-// passes of the last micro-batch, two thirds of it.
+// The seconds of a step on an assumed device: its compute, and that part of what is sent that finds no room
+// beside the backward passes of the last micro-batch, two thirds of it.
 std::optional<double> assumed_step_seconds(const Plan& plan, const PlannedRun& run, uint32_t compute_bits) {
   if (!plan.flops || !run.bytes_sent) return std::nullopt;
   const double peak = compute_bits == 16 ? plan.assumed->peak_16 : plan.assumed->peak_32,
@@ -130,7 +130,7 @@ std::optional<double> assumed_step_seconds(const Plan& plan, const PlannedRun& r
          std::max(0.0, wire - micro_batch * 2 / 3);
 }
 
-// On this machine, without what is sent. Processes that share cores are as fast together as one alone.
+// Seconds of a step on this machine, without sending. Processes that share cores are as fast as one alone.
 double measured_step_seconds(const Plan& plan, const PlannedRun& run) {
   const uint64_t passes = plan.shares_cores ? run.batch.micro_batches : run.batch.accumulation_steps();
   return plan.pass_seconds * static_cast<double>(run.batch.micro_batch) /

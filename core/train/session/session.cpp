@@ -36,7 +36,7 @@ std::string choose_strategy(const config::Config& config, const World& world) {
   return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
 }
 
-// Empty: one process talks to nobody, and no backend is asked for.
+// The backend's name; empty: one process talks to nobody, and no backend is asked for.
 std::string choose_backend(const config::Config& config, const World& world, pl_device device) {
   const std::string& name = config.options().plugins.backend;
   if (name != "auto") return name;
@@ -125,7 +125,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const pl_device device = choose_device(config_, devices_, world, log_);
   precision_ = choose_precision(config_, device, devices_);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
-  // Outside training it says only how large batches are.
+  // Outside training the plan says only how large batches are.
   plan_ = BatchPlan::make(config_, training ? static_cast<uint64_t>(world.size) : 1);
   if (training) {
     check_schedule(config_);
@@ -280,7 +280,7 @@ std::string Session::resolved_toml() const { return config_.to_toml(true, plugin
 
 void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
 
-// Not in the constructor: checking a configuration needs no device.
+// Not called by the constructor: checking a configuration needs no device.
 void Session::open_device() {
   if (info_.device.type == PL_DEVICE_CPU) return;
   info_.stream = launch::compute_stream(info_.device);
@@ -326,7 +326,7 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   log_.console().status({});
 }
 
-// Of a group of all ranks.
+// The arguments for opening a group of all ranks.
 plugins::OpenArgs Session::open_args() const {
   const World& world = args_.world;
   ProcessGroup& processes = *args_.processes;

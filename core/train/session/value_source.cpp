@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Nothing where there is no such checkpoint; whether its tensors are whole is for those who load them.
+// The source that a checkpoint is; nothing where there is none. Whether its tensors are whole, loading shows.
 std::optional<ValueSource> options_of(const std::string& checkpoint) {
   const fs::path path = fs::path(checkpoint) / checkpoint::kManifestName;
   std::ifstream file(path, std::ios::binary);
@@ -29,7 +29,7 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
-// Empty: it lies elsewhere.
+// The folder of the run that has the checkpoint; empty: it lies elsewhere.
 fs::path run_of(const std::string& checkpoint) {
   const fs::path checkpoints = fs::absolute(checkpoint).parent_path();
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();

@@ -34,7 +34,7 @@ void warn_of_rejected(observe::Log& log, const std::string& folder,
   }
 }
 
-// Nothing where there are none at all.
+// The newest checkpoint that is good; nothing where there are none at all.
 std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
   const observe::Elapsed elapsed(log.console(), "verifying the newest checkpoint in " + folder);
   checkpoint::Store store({.folder = folder});
@@ -232,8 +232,8 @@ class InitialValues {
   std::vector<float> value_;  // of parameter `current_`
 };
 
-// Of another stage: what is new here keeps its initial value, and what that stage can do without stays
-// behind.
+// Loads the weights of another stage: what is new here keeps its initial value, and what that stage lets go
+// stays behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
   if (!differ.missing.empty())

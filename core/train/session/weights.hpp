@@ -26,7 +26,7 @@ struct Origin {
   std::string to_bytes() const;
   static Origin from_bytes(const std::string& bytes);
 
-  // With which the run goes on.
+  // The checkpoint with which the run goes on.
   const checkpoint::Checkpoint* own() const { return resumed && !is_branch ? &*resumed : nullptr; }
   const checkpoint::Checkpoint* checkpoint() const {
     return resumed ? &*resumed : weights ? &*weights : nullptr;
@@ -39,8 +39,8 @@ struct Origin {
 Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
                    const std::string& init_from);
 
-// The same for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might find a
-// newer or another one.
+// find_origin() for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might
+// find a newer or another one.
 Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
                           const RunFolder& folder, const std::string& init_from);
 
@@ -56,17 +56,17 @@ std::string load_weights(Session& session, const Origin& origin);
 // named init_from, where they are set. "task.language.init_from = models/llama".
 std::vector<std::string> origins_of_parts(const Session& session);
 
-// What a checkpoint of the very same model holds, the optimizer's state as well: the run goes on.
+// Loads all that a checkpoint of the very same model holds, also the optimizer's state: the run goes on.
 void load_state(Session& session, const checkpoint::Checkpoint& from);
-// Throws unless it has all the values, of which none may be missing: it would be used untrained.
+// Throws unless `from` has all the values, of which none may be missing: it would be used untrained.
 void require_values(Session& session, const checkpoint::Checkpoint& from);
-// The values that `read` gives for a checkpoint's parameters.
+// Loads the values that `read` gives for a checkpoint's parameters.
 void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read);
-// Reads a parameter's moving average for its value, where it is trained. Throws where there is none. Of
-// `from`, which must outlive it.
+// Reads a parameter's moving average in `from` for its value, where it is trained. Throws where there is
+// none. `from` must outlive the reader.
 plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from);
 
-// As checkpoint::open_any; what is passed over in the folder is logged.
+// Opens a checkpoint as checkpoint::open_any() does; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
 
 }  // namespace pipeline::train

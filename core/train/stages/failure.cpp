@@ -11,7 +11,7 @@
 namespace pipeline::train {
 namespace {
 
-// What is being done; before the session can work it knows itself. Empty: it does not.
+// What is being done, which the session itself knows until it can work. Empty: it does not.
 std::string set_up_phase(const Session& session) {
   const SetUp now = session.set_up();
   return now == SetUp::preparing_data        ? "preparing data"

@@ -54,7 +54,7 @@ checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args
 struct Loaded {
   Session& session;
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
-  std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
+  std::optional<checkpoint::Average> average;        // of the checkpoint and those before it, if asked for
   plugins::PieceReader values;                       // of the checkpoint's, or in place of them
   std::string folder;                                // of another tool, if not of ours
   std::string path;                                  // for people

@@ -34,7 +34,7 @@ template <class... Parts>
   throw Error(PL_ERROR_CONFIG, fmt::format(problem, parts...));
 }
 
-// Parts of the data that it scored.
+// The parts of the data that an evaluation scored.
 std::set<std::string_view> groups_of(const KeptEvaluation& evaluation) {
   std::set<std::string_view> groups;
   for (const plugins::EvaluationValue& value : evaluation.sums.sums)
@@ -46,7 +46,7 @@ bool same_figures(const plugins::Metric& a, const plugins::Metric& b) {
   return a.name == b.name && a.source == b.source && a.aggregate == b.aggregate && a.better == b.better;
 }
 
-// By itself, and beside the one before it.
+// Throws unless an evaluation may be used, by itself and beside the first one.
 void require_usable(const KeptEvaluation& one, const KeptEvaluation& first) {
   if (one.sums.samples < one.sums.available)
     fail(
@@ -79,7 +79,7 @@ std::vector<config::Config> evaluations_before(const config::Config& whole, cons
   return stages;
 }
 
-// At the one of the two that says something.
+// Throws where the two differ, at the one that says something.
 void require_same(const char* key, const config::Config& first, const config::Config& other,
                   const std::string& pool) {
   if (first.show(key) == other.show(key)) return;
@@ -117,7 +117,7 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
   return evaluations;
 }
 
-// What it adds up, by which, and by its options, a finished stage is recognized.
+// What a stage adds up: by this, and by its options, a finished stage is recognized.
 std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
@@ -128,7 +128,7 @@ std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   return text;
 }
 
-// On one rank: there is no more to it than reading and writing a few small files.
+// Done on one rank: there is no more to it than reading and writing a few small files.
 void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluation>& evaluations) {
   observe::Log& log = session.log();
   require_poolable(evaluations);

@@ -233,8 +233,8 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
   return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
 }
 
-// `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing was
-// begun.
+// Does `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing
+// was begun.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
     try {

@@ -21,7 +21,7 @@ enum class Cost { data, ranks, compute, optimizer, communication, device, evalua
 inline constexpr std::array<std::string_view, 8> kCostNames{
     "data", "ranks", "compute", "optimizer", "communication", "device", "evaluation", "checkpoint"};
 
-// Of this process, from here on. Used from one thread.
+// The costs of this process, from here on. Used from one thread.
 class Costs {
  public:
   // `groups`: of ranks that train; none: this process alone.

@@ -59,7 +59,7 @@ void give_back_unused(Session& session) {
 MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)
     : device_(session.run_info().device),
       strategy_(memory_of(session.strategy())),
-      // Of a device the copy is in host memory.
+      // A copy of what is on a device is in host memory.
       checkpoint_(copies_checkpoints && device_.type == PL_DEVICE_CPU ? checkpoint_bytes(session.strategy())
                                                                       : 0),
       largest_(largest),

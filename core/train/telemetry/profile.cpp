@@ -270,7 +270,7 @@ void Profile::finish() {
   print(ranks);
 }
 
-// Without the ranks whose part is not there.
+// Merges the ranks' traces, without the ranks whose part is not there.
 void Profile::merge(const std::vector<Report>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     for (const std::string& problem : ranks[rank].problems)
@@ -281,7 +281,7 @@ void Profile::merge(const std::vector<Report>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (fs::exists(file_of(static_cast<int32_t>(rank)), none))
       files.push_back(file_of(static_cast<int32_t>(rank)));
-  // Of an earlier profile with more processes.
+  // Files of an earlier profile with more processes are removed.
   for (auto rank = static_cast<int32_t>(ranks.size()); fs::remove(file_of(rank), none);) ++rank;
   problems_.clear();
   attempt("trace.json", [&] { observe::merge_traces(files, folder_ / "trace.json"); });

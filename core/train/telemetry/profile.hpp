@@ -54,7 +54,7 @@ class Profile {
   void warn_if_before_all(uint64_t last);
   void start();
   void start_operations();
-  // Both leave in problems_ what went wrong.
+  // Leaves in problems_ what went wrong, as add_collectives() does.
   void stop_operations(const std::filesystem::path& to);
   void add_collectives();
   void add_collectives(plugins::Communicator& group);

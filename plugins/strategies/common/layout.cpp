@@ -41,7 +41,7 @@ void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t uni
 }
 
 void Layout::place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members) {
-  // In the order in which their first parameter comes.
+  // Groups in the order in which their first parameter comes.
   std::vector<std::vector<size_t>> groups;
   std::map<std::pair<double, uint32_t>, size_t> known;
   for (const size_t index : members) {

@@ -56,7 +56,7 @@ void in_pieces(int64_t length, const std::function<void(int64_t, int64_t)>& visi
   for (int64_t begin = 0; begin < length; begin += kMost) visit(begin, std::min(kMost, length - begin));
 }
 
-// In host memory, where snapshots are.
+// A float32 copy in host memory, where snapshots are.
 at::Tensor widened_copy(StateForm form, const Kept& kept) {
   at::Tensor wide = at::empty(kept.values.sizes(), at::kFloat);
   in_pieces(wide.numel(), [&](int64_t begin, int64_t length) {

@@ -31,9 +31,9 @@ class Optimizer {
 
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;
-  // Fills it: with zeros where the reader has values only. The count of updates is the caller's to set.
+  // Fills the state: with zeros where the reader has values only. The caller sets the count of updates.
   void load(const ArenaState& arena, const StateReader& reader);
-  // All of its memory.
+  // All of the state's memory.
   std::vector<at::Tensor> state_tensors() const;
   uint64_t state_bytes() const;
   pl_dtype state_dtype() const;  // of the narrowest
@@ -42,12 +42,12 @@ class Optimizer {
   at::Tensor& step_count() { return step_count_; }
   void set_step_count(int64_t count) { step_count_.fill_(count); }
 
-  // Once per step, before update().
+  // To be called once per step, before update().
   void advance(const GradientScale& scale);
   // The runs belong to groups that are updated as `group` is, lie within the master weights and do not
   // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
-  // For a rule of matrices: the same runs, of what it is to transform.
+  // For a rule of matrices: the same runs, of what the rule is to transform.
   GradientRuns directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
   // The master weights and their moving average, if there is one that an update has begun, change places.
   void swap_average();

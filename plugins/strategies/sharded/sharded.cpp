@@ -277,7 +277,7 @@ void Sharded::load_state(const StateReader& reader) {
   publish();
 }
 
-// What is in the shards, in what the task is bound to.
+// Puts what is in the shards into what the task is bound to.
 void Sharded::publish() {
   if (has_unit_slots()) return unit_slots_->invalidate();
   values_->gather_all(shard_);

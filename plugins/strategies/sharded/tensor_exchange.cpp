@@ -36,8 +36,8 @@ TensorExchange::TensorExchange(std::shared_ptr<const Layout> layout, const Parti
   std::ranges::stable_sort(sent_, {}, [&](size_t i) { return owners_[mine()[i].slot]; });
 }
 
-// The largest first, each to the rank that has least to do. A product of Newton and Schulz takes rows x
-// columns x the smaller of the two.
+// Deals out the largest tensor first, each to the rank that has least to do. A product of Newton and Schulz
+// takes rows x columns x the smaller of the two.
 void TensorExchange::choose_owners() {
   const auto cost = [&](size_t index) {
     const std::vector<int64_t>& shape = layout_->slots()[index].shape;

@@ -28,7 +28,7 @@ class TensorExchange {
   TensorExchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
                  std::vector<size_t> slots);
 
-  // This rank's, in the order in which transform() takes them.
+  // This rank's pieces, in the order in which transform() takes them.
   const std::vector<Piece>& mine() const { return pieces_[static_cast<size_t>(partition_.rank())]; }
 
   // Replaces the values of mine() by those of the transformed tensors. f: changes a tensor, which has its

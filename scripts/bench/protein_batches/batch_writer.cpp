@@ -27,7 +27,7 @@ safetensors::Dtype dtype_of(const at::Tensor& tensor) {
   }
 }
 
-// Those that there are: a model that sees no structure gets none.
+// Saves the tensors that there are: for a model that sees no structure those of a structure are missing.
 void save(const std::filesystem::path& path, std::map<std::string, at::Tensor> tensors) {
   std::erase_if(tensors, [](const auto& named) { return !named.second.defined(); });
   safetensors::Writer writer(path.string());

@@ -45,7 +45,7 @@ class Context {
   void metric(std::string_view name, double sum, double weight) const {
     host().metric(context_, str(name), sum, weight);
   }
-  // The same for a float32 or float64 scalar on the device, which is read one step later. [main]
+  // A figure from a float32 or float64 scalar on the device, which is read one step later. [main]
   void metric(std::string_view name, const pl_tensor& sum, double weight) const {
     host().metric_tensor(context_, str(name), &sum, weight);
   }

@@ -54,7 +54,7 @@ concept ReadsModel = requires(const Config& config, const ModelOptions& say) {
   Config::read_model(config, std::filesystem::path(), say);
 };
 
-// pl_task_api.model_options.
+// The slot pl_task_api.model_options.
 template <ReadsModel Config>
 pl_error* read_model_options(const pl_host*, const pl_config* config, pl_str init_from,
                              const pl_model_options_sink* sent) {

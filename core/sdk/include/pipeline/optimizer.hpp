@@ -31,7 +31,7 @@ class Update {
   const pl_tensor& gradient(size_t run) const { return args_.gradients[run]; }  // may be overwritten
   // kind: index in Optimizer::state().
   const pl_tensor& state(size_t kind, size_t run) const { return args_.state[kind * runs() + run]; }
-  // Those of all runs.
+  // The weights and the gradients of all runs.
   std::span<const pl_tensor> weights() const { return {args_.weights, runs()}; }
   std::span<const pl_tensor> gradients() const { return {args_.gradients, runs()}; }
   std::span<const pl_tensor> state(size_t kind) const { return {args_.state + kind * runs(), runs()}; }

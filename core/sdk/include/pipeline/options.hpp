@@ -88,7 +88,7 @@ class Options {
   Options() = default;
   // Reads the values without checking how they go together.
   explicit Options(const pl_config* config) : config_(config) {}
-  // Checks that, too, for this purpose.
+  // Reads the values and checks how they go together, for this purpose.
   Options(const pl_config* config, uint32_t purpose) : config_(config), purpose_(purpose) {}
   // Reads the values from numbers, of which each option must have one.
   explicit Options(const Numbers& numbers) : numbers_(&numbers) {}

@@ -22,7 +22,7 @@ struct Parameter {
   bool droppable = false;      // a later stage may do without it
   uint32_t forms = 0;          // PL_FORM_... in which its value may be kept where it is not trained
   bool hidden_matrix = false;  // neither embedding nor head: for rules such as Muon
-  uint32_t form = 0;           // for strategies: of these, the one in force; 0: the run's parameter_dtype
+  uint32_t form = 0;           // for strategies: the one of `forms` in force; 0: the run's parameter_dtype
 
   uint64_t count() const { return element_count(shape); }
 

@@ -32,7 +32,7 @@ struct OptimizerRule {
   std::string name;
   uint32_t flags = 0;  // PL_OPTIMIZER_WHOLE_TENSORS
   Numbers options;
-  // Of a plugin's rule; null: the strategy knows the rule by its name.
+  // A plugin's rule; null: the strategy knows the rule by its name.
   const pl_optimizer_api* api = nullptr;
   pl_update_rule* rule = nullptr;
 

@@ -16,7 +16,7 @@ struct BuiltIn {
   pl_update_rule* (*make)(const Context& context, const OptimizerRule& rule);  // throws Error
 };
 
-// Of a class over pipeline::Optimizer.
+// The built-in rule that a class over pipeline::Optimizer makes.
 template <class T>
 constexpr BuiltIn built_in(std::string_view name) {
   return {name, OptimizerTable<T>::api, [](const Context& context, const OptimizerRule& rule) {
@@ -32,7 +32,7 @@ constexpr BuiltIn built_in(std::string_view name) {
           }};
 }
 
-// Each in its own file.
+// The rules, each in its own file.
 extern const BuiltIn kAdamW, kMuon, kSgd;
 
 // The tensors of the runs that a rule of this library is called with, for kernels that take them all.

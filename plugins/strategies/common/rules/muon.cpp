@@ -16,12 +16,12 @@
 namespace pipeline::strategies {
 namespace {
 
-// Of the quintic polynomial that moves all singular values towards 1 (Jordan et al.).
+// The coefficients of the quintic polynomial that moves all singular values towards 1 (Jordan et al.).
 constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
-// In bfloat16, as PyTorch has it: where processors compute in it the products take a quarter of the time, and
-// a rounding error of the direction does not add up.
+// Computes in bfloat16, as PyTorch does: where processors compute in it the products take a quarter of the
+// time, and a rounding error of the direction does not add up.
 at::Tensor orthogonal(const at::Tensor& matrix, int64_t steps) {
   at::Tensor x = matrix.to(at::kBFloat16);
   const bool is_tall = x.size(0) > x.size(1);

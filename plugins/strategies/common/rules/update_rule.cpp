@@ -141,7 +141,7 @@ void UpdateRule::call_piece(Slot slot, const UpdateRuns& runs, size_t run, int64
     values[i].copy_(may_skip ? at::where(runs.scale.found_inf->gt(0), values[i], changed) : changed);
   }
   if (!is_narrow_) return;
-  // Of its 32 bits each of two kinds takes 16.
+  // Two kinds of state take 16 each of the noise's 32 bits.
   const auto& [unit, first] = runs.places[run];
   const at::Tensor random = noise(unit, first + begin, length, runs.step_count);
   for (size_t i = 0; i < kinds_.size(); ++i)

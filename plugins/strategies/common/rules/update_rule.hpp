@@ -29,7 +29,7 @@ struct UpdateRuns {
   double learning_rate;
   at::Tensor step_count;  // with this one: a float32 scalar on the device
   const GradientScale& scale;
-  // Where a run begins: of the unit's trained elements. The same for every strategy and number of ranks.
+  // Where a run begins among the unit's trained elements. The same for every strategy and number of ranks.
   struct Place {
     uint32_t unit;
     int64_t first;
@@ -45,17 +45,17 @@ class UpdateRule {
   // Throws Error for unknown names and invalid options.
   UpdateRule(const Context& context, OptimizerRule options);
 
-  // What it keeps of each weight, zero at first.
+  // What the rule keeps of each weight, zero at first.
   const std::vector<StateKind>& kinds() const { return kinds_; }
-  // It sees matrices whole, between directions() and update(), so that a strategy may keep them in pieces.
+  // Whether the rule sees matrices whole, between directions() and update(); strategies may hold pieces.
   bool is_of_matrices() const { return api_.transform != nullptr; }
 
-  // Changes weights and state in place. Of a rule of matrices the gradients are the transformed directions,
+  // Changes weights and state in place. For a rule of matrices the gradients are the transformed directions,
   // and no longer scaled.
   void update(UpdateRuns& runs) const { call(api_.update, runs); }
   // Moves the state; what transform() is to see takes the gradients' place.
   void directions(UpdateRuns& runs) const;
-  // In place; in the parameter's shape and contiguous.
+  // Transforms in place; `matrix` has the parameter's shape and is contiguous.
   void transform(const at::Tensor& matrix) const;
 
  private:

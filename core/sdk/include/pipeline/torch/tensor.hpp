@@ -61,7 +61,7 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .make_tensor();
 }
 
-// None of null.
+// Returns nullopt for null.
 inline std::optional<at::Tensor> to_torch(const pl_tensor* view) {
   return view == nullptr ? std::nullopt : std::optional(to_torch(*view));
 }
