@@ -16,8 +16,8 @@
 namespace pipeline::clusters {
 namespace {
 
-// Two sequences are similar if both hold. The first is of the score of their best local alignment, where
-// `set_size` distinct sequences are compared with each other; the second aligns them again.
+// Two sequences are similar if both functions say so. The first goes by the score of their best local
+// alignment, where `set_size` distinct sequences are compared with each other; the second aligns them again.
 bool is_significant(LetterView a, LetterView b, int score, size_t set_size, const ClusterOptions& options) {
   return score >= significant_score(a.size(), b.size(), set_size, options.evalue);
 }
@@ -29,7 +29,7 @@ bool is_alike(LetterView a, LetterView b, const ClusterOptions& options) {
          alignment.columns >= options.coverage * shorter;
 }
 
-// This thread's batch, with these of the sequences as its targets.
+// This thread's batch, with the sequences that `targets` numbers as its targets.
 ScoreBatch& batch_of(const std::vector<Letters>& sequences, std::span<const uint32_t> targets) {
   thread_local ScoreBatch batch;
   std::vector<LetterView> views;
@@ -218,7 +218,7 @@ class Search {
   const SimilarOptions& options_;
   const files::Hooks& hooks_;
   std::vector<uint8_t> found_;
-  std::vector<uint32_t> order_;  // of the queries that have to be aligned, by length
+  std::vector<uint32_t> order_;  // indices of the queries that have to be aligned, by length
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace pipeline::clusters {
 
-// Which numbers have been joined, directly or through others. Any thread may call any function.
+// A union-find: which numbers have been joined, directly or through others. Any thread may call any function.
 class DisjointSets {
  public:
   explicit DisjointSets(size_t count) : parent_(count) {
@@ -69,7 +69,7 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
 
 struct SimilarOptions {
   ClusterOptions similar;    // but exact_up_to plays no part
-  size_t set_size = 1;       // distinct sequences of the set that the two lists are parts of
+  size_t set_size = 1;       // exact_up_to is ignored
   bool prefiltered = false;  // align those pairs alone that share seeds (prefilter.hpp), not every one
 };
 

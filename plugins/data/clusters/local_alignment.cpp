@@ -9,7 +9,7 @@
 namespace pipeline::clusters {
 namespace {
 
-// As published: the lower triangle, in its own order.
+// BLOSUM62 as published: the lower triangle, in its own order.
 constexpr std::string_view kOrder = "ARNDCQEGHILKMFPSTWYV";
 constexpr int8_t kTriangle[] = {
     4,                                                                               // A
@@ -70,8 +70,8 @@ const Cells kCells = [] {
 }();
 
 struct AlignmentState {
-  Cell best = 0;  // of alignments that end here (H)
-  Cell gap = 0;   // of those that end in a gap, for the next residue of a (E); below one point it never wins
+  Cell best = 0;  // score of the best alignment that ends here (H)
+  Cell gap = 0;   // score of one that ends in a gap, for the next residue of a (E); below 1 it never wins
 };
 
 }  // namespace

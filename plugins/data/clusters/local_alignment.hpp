@@ -36,11 +36,11 @@ int significant_score(size_t m, size_t n, size_t comparisons, double evalue);
 // The best local alignment of two sequences (Smith and Waterman 1981, with Gotoh's affine gaps 1982).
 struct LocalAlignment {
   int score = 0;
-  uint32_t columns = 0;     // that pair two residues; gaps are not counted
-  uint32_t identities = 0;  // of them; an unknown residue is identical to nothing
+  uint32_t columns = 0;     // pairs of aligned residues; gaps are not counted
+  uint32_t identities = 0;  // identical pairs; an unknown residue is identical to nothing
 };
 
-// Longer ones are beyond the numbers used here, and beyond any protein.
+// Longer sequences are beyond the number types used here, and beyond any protein.
 constexpr size_t kMaxAlignedLength = 500'000;
 
 // Among alignments of the best score: the one with most identities, and among those the one with most
@@ -61,10 +61,10 @@ class ScoreBatch {
   ScoreBatch(const ScoreBatch&) = delete;
   ScoreBatch& operator=(const ScoreBatch&) = delete;
 
-  // At most kLanes sequences, best of similar length: the work is that of the longest in every lane.
+  // At most kLanes sequences, best of similar length: every lane takes as long as the longest one.
   void set_targets(std::span<const LetterView> targets);
 
-  // Of `query` with each target; 0 in the lanes without one.
+  // The scores of `query` against each target; 0 in the lanes without one.
   Scores scores(LetterView query);
 
  private:

@@ -32,7 +32,7 @@ class Prefilter {
   };
 
   const std::vector<Letters>& sequences_;
-  std::vector<uint64_t> begin_;  // of a seed's hits; one more than there are seeds
+  std::vector<uint64_t> begin_;  // where each seed's hits begin; one more than there are seeds
   std::vector<Hit> hits_;        // by seed, then by sequence and position
 };
 

@@ -25,7 +25,7 @@ struct alignas(kLanes * sizeof(Score)) Vector {
   Type lanes;
 };
 
-// Of a residue of the query, as far as the targets have been read.
+// The state at one residue of the query, as far as the targets have been read.
 template <typename Score>
 struct BatchState {
   Vector<Score> best, gap;  // H and E of the recurrences, as in align_locally
@@ -103,7 +103,7 @@ struct ScoreBatch::Lanes {
 
   void set_targets(std::span<const LetterView> targets, size_t longest) {
     profile.resize(longest * kLetters);
-    std::array<const int8_t*, kLanes> rows;  // of the substitutions, for the residue in each lane
+    std::array<const int8_t*, kLanes> rows;  // of the substitution matrix, for the residue in each lane
     for (size_t position = 0; position < longest; ++position) {
       for (size_t lane = 0; lane < kLanes; ++lane) {
         const bool inside = lane < targets.size() && position < targets[lane].size();

@@ -16,11 +16,11 @@ void check_options(const ClusterOptions& options);
 // Sequences as numbers, equal ones once.
 struct SequenceSet {
   std::vector<Letters> distinct;    // in order of appearance
-  std::vector<uint32_t> number_of;  // of each sequence, among the distinct ones
+  std::vector<uint32_t> number_of;  // each sequence's place in `distinct`
 
   // Throws files::DataError for a sequence longer than kMaxAlignedLength.
   explicit SequenceSet(std::span<const std::string_view> sequences);
-  // Of the distinct ones, the shortest first: neighbours then are of similar length.
+  // The places in `distinct`, the shortest sequence first: neighbours then are of similar length.
   std::vector<uint32_t> by_length() const;
 };
 

@@ -15,7 +15,7 @@
 namespace pipeline::messages {
 namespace {
 
-// What of a table's columns is read.
+// Which columns of a table are read.
 struct Table {
   Columns columns;
   bool has_system = false;
@@ -32,7 +32,7 @@ Table table_of(const Columns& columns, const std::vector<std::string>& names) {
   return table;
 }
 
-// By the names in the header row, whatever separates them.
+// Finds the columns by the names in the header row, whatever separates them.
 Table look_at_table(const std::string& path, const TextOptions& options) {
   records::Input input(path, nullptr);
   records::skip_line_ends(input);
@@ -195,7 +195,7 @@ void read_pairs(const sources::SourceFiles& source, const records::Columns& colu
 
 namespace {
 
-// What of a record's own is read, beside its turns or texts.
+// The columns that are read: those of a record's own, and those of its turns or texts.
 std::vector<std::string> used_columns(const std::vector<std::string>& names, const Columns& wanted) {
   std::vector<std::string> used{
       "id", "image", "images", "system", "system_prompt", "tools", "chat_template_kwargs"};

@@ -35,8 +35,8 @@ void read_pairs(const sources::SourceFiles& source, const records::Columns& colu
                 const std::function<Conversation(records::Pair&&)>& make, Collector& collector,
                 const ReadHooks& hooks);
 
-// For people, of the names of a record's columns those that conversation_of() does not read, and what that
-// means of those that others learn from. Empty: it reads all.
+// A note for people on the columns of a record that conversation_of() does not read, and on what follows
+// where others learn from them. Empty: it reads all.
 std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted);
 
 struct TextOptions {

@@ -19,10 +19,10 @@ struct Source {
   std::function<void(const Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks)> read;
   // Conversations that have one of these in common belong to one part of the data: never none.
   std::function<std::vector<std::string>(const Conversation&)> contents;
-  bool has_several = false;  // it may be more than one, for which the files are read once more
+  bool has_several = false;  // `contents` may give more than one, and the files are then read once more
 };
 
-// Immutable; safe for concurrent use. Memory does not grow with it.
+// Immutable; safe for concurrent use. Memory does not grow with the data.
 class ConversationStore {
  public:
   ConversationStore() = default;  // empty

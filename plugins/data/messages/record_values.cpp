@@ -16,7 +16,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// What a Parquet file has in place of a text: base64.
+// The base64 that a Parquet row has in place of a text; nullptr: none.
 const json* bytes_in(const json& value) {
   const auto found = value.is_object() ? value.find(parquet::kBytesKey) : value.end();
   return found != value.end() && found->is_string() ? &*found : nullptr;
@@ -39,7 +39,6 @@ const json* find(const json& object, std::string_view key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-// Of "data:image/png;base64,...": RFC 2397.
 std::string bytes_within(const std::string& data) {
   const size_t comma = data.find(',');
   const std::string_view kind = std::string_view(data).substr(0, std::min(comma, data.size()));

@@ -32,7 +32,7 @@ class ParquetWriter {
   void end_row();
   // A row group of the rows since the last one, which are one at least. Its vectors must be under 2 GiB.
   std::string end_group();
-  // What stands behind the last group's vectors.
+  // The bytes behind the last group's vectors, which end the file.
   std::string finish();
 
  private:

@@ -43,11 +43,11 @@ class Bytes {
 // deeper in them, such as outlines, is passed over.
 class Lists : public nlohmann::json_sax<json> {
  public:
-  // False ends it.
+  // Returns false to end the reading.
   using OnRecord = std::function<bool(const std::string& list, Fields&& record)>;
   explicit Lists(OnRecord on_record) : on_record_(std::move(on_record)) {}
 
-  // Of JSON that is not.
+  // What is wrong with the text where it is not JSON.
   const std::string& problem() const { return problem_; }
 
   bool null() override { return true; }

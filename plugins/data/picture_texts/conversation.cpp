@@ -48,7 +48,7 @@ CaptionColumns as_named(CaptionColumns columns, const auto& has) {
   return columns;
 }
 
-// By the header of its first file, whatever separates its names.
+// The columns as the header of the source's first file names them, whatever separates its names.
 CaptionColumns as_in_header(const CaptionColumns& columns, const sources::SourceFiles& source) {
   records::Input input(source.paths.front(), nullptr);
   records::skip_line_ends(input);
@@ -119,7 +119,7 @@ std::vector<std::string> shared_contents(const Conversation& conversation,
 
 namespace {
 
-// Of equally frequent ones the first.
+// The most frequent text; the first of several that are equally frequent.
 std::string most_frequent(const std::vector<std::string>& texts) {
   const auto count = [&](const std::string& text) { return std::ranges::count(texts, text); };
   return texts.empty() ? "" : *std::ranges::max_element(texts, {}, count);

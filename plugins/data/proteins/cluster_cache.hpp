@@ -11,8 +11,8 @@ namespace pipeline::proteins {
 
 struct ClusterCache {
   std::string folder;
-  // Both may be empty. note: a line for the log. cancelled: true ends a wait for another process with
-  // files::Cancelled.
+  // Both functions may be empty. note: a line for the log. cancelled: true ends a wait for another process
+  // with files::Cancelled.
   std::function<void(const std::string&)> note;
   std::function<bool()> cancelled;
 

@@ -14,8 +14,8 @@ namespace {
 using files::bytes_of;
 
 constexpr uint32_t kVersion = 2;  // raise it whenever the same sequences would be found alike otherwise
-// Of the alignments of a comparison of all pairs: some twelve minutes of one core, or one with the sequences
-// that 20,000 have held out. A constant, since what is held out may not depend on the machine.
+// The most pairs of residues in a comparison of all pairs: twelve minutes of one core, or 20,000 sequences
+// with those held out of them. A constant, since what is held out may not depend on the machine.
 constexpr double kMostAligned = 1e13;
 
 // The sequences of samples, and whose they are: numbers of rows.
@@ -111,7 +111,7 @@ bool Comparison::cluster(const Samples& samples, std::span<SplitRow> rows) const
   });
 
   clusters::DisjointSets sets(rows.size());
-  // By cluster of sequences: a sample that has one of it.
+  // For each cluster of sequences, the first sample that has one of them.
   std::vector<size_t> first(sequences.views.size(), SIZE_MAX);
   for (size_t i = 0; i < sequences.owner.size(); ++i) {
     size_t& sample = first[of_sequence[i]];

@@ -47,7 +47,7 @@ uint64_t hash_of(std::string_view text);
 
 // Where the task keeps what it made of the data.
 std::string cache_folder(const ProteinData& options, const Context& context);
-// Of the one process that prepares data, while the others of its host wait for it.
+// The threads of the one process that prepares data, while the others of its host wait for it.
 unsigned data_threads(const Context& context);
 files::Hooks data_hooks(const std::string& what, const Context& context);
 

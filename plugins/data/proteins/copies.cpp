@@ -50,7 +50,7 @@ constexpr size_t kWord = 5;
 struct Distinct {
   clusters::Letters letters;
   std::span<const residues::Residue> residues;  // of the first chain with this sequence
-  int64_t begin = 0;                            // where that lies
+  int64_t begin = 0;                            // where that chain begins
   std::vector<uint32_t> words;                  // all stretches of kWord known residues, ascending
 };
 
@@ -91,7 +91,7 @@ ResiduePairs pair_residues(std::span<const residues::Residue> a, std::span<const
   if (a.size() > kMostCells / b.size()) return pair_by_number(a, b);
   const size_t columns = b.size();
   std::vector<uint8_t> cells(a.size() * columns);
-  // Of the row above, each one place on: pairings that end in the cell, and the best of all cells up to it.
+  // For the row above, shifted by one: the best pairing that ends in a cell, and the best up to the cell.
   std::vector<int32_t> ends(columns + 1), best(columns + 1);
   for (size_t i = 0; i < a.size(); ++i) {
     int32_t diagonal = 0, corner = 0, left = 0;

@@ -85,7 +85,7 @@ Dataset::Dataset(const ProteinData& options, const Context& context, const Learn
   });
 }
 
-// Whether what was learnt from is: with test data of their own a model can be used where it is not.
+// Whether training data are needed: with test data of one's own a model can be used where they are missing.
 bool Dataset::needs_training_data() const {
   if (!own_test_) return true;
   if (context_.run().purpose == PL_PURPOSE_PREDICT || options_.path().empty()) return false;
@@ -132,7 +132,7 @@ void Dataset::describe() const {
                   options_.path_key(), " is held out all the same");
 }
 
-// Where the user has divided the data, nobody else has looked.
+// Where the user has divided the data, nobody else has looked for samples that are training data, too.
 void Dataset::warn_of_equal_sequences() const {
   const ContentKeys& known = splits_.totals(static_cast<size_t>(Split::kTrain)).keys;
   for (const Split split : {Split::kVal, Split::kTest}) {

@@ -41,16 +41,16 @@ class Dataset {
   std::string file(Split split, uint64_t id) const { return of(split, id, &Samples::file); }
   std::string tensor(Split split, uint64_t id) const { return of(split, id, &Samples::tensor); }
   std::string group(Split split, uint64_t id) const;  // its cluster where the data name it; else empty
-  // By number in the sample.
+  // The chains' names, by number in the sample.
   std::vector<std::string> chain_names(Split split, uint64_t id) const {
     return of(split, id, &Samples::chain_names);
   }
   uint64_t key(Split split, uint64_t id) const;  // what the sample is
   SampleLabels labels(Split split, uint64_t id) const;
-  // Of all that was read for training, held-out parts included; none where nothing was.
+  // The labels of all that was read for training, held-out parts included; none where nothing was.
   LabelCounts label_counts() const;
   const std::string& fingerprint() const { return fingerprint_; }
-  // Of the training split, one added to each count; the same for all where there is no training data.
+  // The training split's, one added to each count; all the same where there is no training data.
   Frequencies frequencies() const;
   // The data of a training with these splits.
   Learnt learnt() const;

@@ -20,14 +20,14 @@ constexpr uint64_t kMostCompared = 50'000, kMostKnown = 200'000;
 
 size_t number_of(Split split) { return static_cast<size_t>(split); }
 
-// Each key a cluster, numbered in the order in which they first appear.
+// Makes each key a cluster, numbered in the order in which they first appear.
 void number_clusters(std::vector<SplitRow>& rows) {
   std::unordered_map<uint64_t, uint32_t> numbers;
   for (SplitRow& row : rows)
     row.cluster = numbers.try_emplace(row.cluster_key, static_cast<uint32_t>(numbers.size())).first->second;
 }
 
-// Equal samples are together.
+// Groups equal samples.
 void group_equal(const Samples& samples, std::vector<SplitRow>& rows) {
   for (SplitRow& row : rows) row.cluster_key = content_key(samples.keys(row.sample));
   number_clusters(rows);
@@ -35,7 +35,7 @@ void group_equal(const Samples& samples, std::vector<SplitRow>& rows) {
 
 }  // namespace
 
-// Of a few thousand chains of structures nothing is worth keeping.
+// Divisions of sequences are kept in the cache; for a few thousand chains of structures it is not worth it.
 Splits Division::kept(const Samples& samples, const std::string& what,
                       const std::function<SplitRows()>& make) const {
   if (std::string_view(samples.noun()) != "sequence") return Splits(make(), samples);
@@ -109,7 +109,7 @@ std::vector<SplitRow> Division::usable(const Samples& samples, int64_t least, st
             left_out_text(names, residues, samples.noun(), least));
 }
 
-// Before anything that takes long.
+// Comes before anything that takes long.
 void Division::require_labels(const Samples& samples, const std::string& what) const {
   if (!labels_.is_wanted()) return;
   bool has_column = labels_.is_from_structures();
@@ -124,8 +124,8 @@ void Division::require_labels(const Samples& samples, const std::string& what) c
                        : concat("there is no column \"", options_.label.column, "\" (task.label.column)"));
 }
 
-// The others are where they would be with all of them: a stage on masked residues, which learns from all, and
-// one on labels hold out the same.
+// The labelled samples stay where they would be among all: a stage on masked residues, which learns from all,
+// and one on labels hold out the same.
 void Division::leave_out_unlabelled(const Samples& samples, SplitRows& parts) const {
   for (size_t part = 0; labels_.is_wanted() && part < kLeftOut; ++part) {
     context_.throw_if_cancelled();
@@ -184,7 +184,7 @@ SplitRows Division::divide(const Samples& samples, const std::string& what) cons
   return parts;
 }
 
-// Whole clusters go to a split.
+// Deals out whole clusters to the splits.
 void Division::deal_out(const Samples& samples, const std::vector<SplitRow>& rows, bool exact,
                         SplitRows& parts) const {
   std::vector<uint64_t> residues;  // by cluster
@@ -245,9 +245,9 @@ void Division::deal_out_by_column(const Samples& samples, const SplitList& list,
                   others.empty() ? "" : concat("; it has ", first_of({others.begin(), others.end()})));
 }
 
-// Of what the prefilter has missed, nothing shall cross from training to what is held out, nor from
-// validation to test. Clusters that turn out to be like some of training are learnt from, too, and so on with
-// those that are like these; then likewise those of validation go to test.
+// The prefilter may have missed similar pairs, but none shall be split between training and what is held out,
+// nor between validation and test. So clusters that turn out to be like training join it, then those that are
+// like these, and so on; after that, those of validation that are like test join test in the same way.
 void Division::keep_apart(const Samples& samples, const std::vector<SplitRow>& rows,
                           std::vector<Split>& split_of, std::vector<Reason>& reason_of) const {
   const size_t chains = count_chains(rows);
@@ -291,12 +291,11 @@ void Division::keep_apart(const Samples& samples, const std::vector<SplitRow>& r
   }
 }
 
-// Training does not depend on test data of their own, and these not on the rest: only what is said of them
-// does.
+// Training does not depend on one's own test data, nor do these on the rest: only what is said of them does.
 void Division::compare(const Samples& test, const Splits& test_splits, const Samples& training,
                        const Splits& splits, const ContentKeys& known) const {
   constexpr size_t kTest = static_cast<size_t>(Split::kTest);
-  std::vector<SplitRow> references, queries;  // what is known itself is not looked for
+  std::vector<SplitRow> references, queries;  // test samples that are known themselves are left out
   std::vector<std::string> same, alike;       // names
   size_t chains = 0;
   uint64_t all = 0;

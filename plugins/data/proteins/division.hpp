@@ -17,7 +17,7 @@
 
 namespace pipeline::proteins {
 
-// Of one's own data nothing is left out of predictions for its length but what has nothing to see.
+// The fewest known residues of one's own data for predictions: only what has nothing to see is left out.
 constexpr int64_t kLeastPredicted = 1;
 
 class Division {
@@ -28,13 +28,13 @@ class Division {
         comparison_(options, context_),
         labels_(options.objective, options.label) {}
 
-  // What is in a split together, by task.split. Of sequences it is kept in the cache. Throws
-  // files::DataError, or an Error where nothing is left.
+  // The splits that task.split asks for. Those of sequences are kept in the cache. Throws files::DataError,
+  // or an Error where nothing is left.
   Splits of_training_data(const Samples& samples) const;
-  // All in the test split, and grouped by similarity for intervals.
+  // All samples in the test split, grouped by similarity for intervals.
   Splits of_own_test_data(const Samples& samples) const;
-  // Says how many of the test data the weights know: of what was learnt from, as far as `known` has it,
-  // `training` has the sequences.
+  // Says how many of the test samples the weights know: those in `known`, which has the keys of training
+  // data, and those like the samples of `training` in it.
   void compare(const Samples& test, const Splits& test_splits, const Samples& training, const Splits& splits,
                const ContentKeys& known) const;
 

@@ -31,7 +31,7 @@ std::vector<std::string_view> parts_of(std::string_view text, char between) {
   return parts;
 }
 
-// Of a list that Python has printed, as pandas writes one into a table: ['H', None], or NumPy's [0 1].
+// Cleans up a list that Python has printed, as pandas writes one into a table: ['H', None], or NumPy's [0 1].
 void as_printed(std::vector<std::string_view>& parts) {
   std::erase_if(parts, [](std::string_view part) { return part.empty(); });
   for (std::string_view& part : parts)
@@ -39,7 +39,7 @@ void as_printed(std::vector<std::string_view>& parts) {
       part = part.substr(1, part.size() - 2);
 }
 
-// What is written, NaN in any letters and infinities too; nothing: no number.
+// The number that is written, NaN in any letters and infinities too; nothing: it is no number.
 std::optional<double> written_number(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
@@ -67,7 +67,7 @@ std::string Labels::key() const {
   return key;
 }
 
-// Of numbers -100 may be one.
+// Where labels are numbers, -100 may be one.
 bool Labels::is_word_for_none(std::string_view text) const {
   if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
   if (records::is_word_for_none(text)) return true;

@@ -19,21 +19,21 @@ namespace pipeline::proteins {
 // from the chain alone (CASP's short, medium and long range together).
 constexpr int32_t kLeastApart = 6;
 
-// What torch's cross entropy passes over.
+// The label that torch's cross entropy passes over.
 constexpr double kIgnoreIndex = -100;
 
-// Of one sample. Places are residues, from 0; a chain's own label is at the first.
+// The labels of one sample. Places are residues, from 0; a chain's own label is at the first.
 struct SampleLabels {
   std::vector<int64_t> places;                          // ascending
-  std::vector<double> numbers;                          // of regression, one for each place,
-  std::vector<std::string> texts;                       // and as they are written
-  std::vector<std::string> classes;                     // of classification, likewise
+  std::vector<double> numbers;                          // for regression: one for each place
+  std::vector<std::string> texts;                       // for regression: the numbers as written
+  std::vector<std::string> classes;                     // for classification: one for each place
   std::vector<std::pair<uint32_t, uint32_t>> contacts;  // ascending; places: residues with a backbone
   std::string problem;                                  // why there are none; empty: there are
   std::map<std::string, uint64_t> passed_over;          // words that stand for no label, with how often
 };
 
-// Reads them. [any-thread]
+// Reads labels. [any-thread]
 class Labels {
  public:
   // objective: see label_options.hpp; of kMasked nothing has a label.
@@ -44,7 +44,7 @@ class Labels {
   bool are_numbers() const { return objective_ == residues::kRegression; }
   bool are_contacts() const { return objective_ == residues::kContacts; }
   const LabelConfig& options() const { return options_; }
-  // As text: everything that reading depends on; what is predicted, and of what; where it is.
+  // key: everything that reading depends on. kind: what is predicted, and of what. where: its source.
   std::string key() const;
   std::string kind() const { return objective_ + " " + options_.per; }
   std::string where() const { return options_.is_from_backbone() ? options_.source : options_.column; }
@@ -69,11 +69,11 @@ struct LabelScale {
   uint64_t count = 0;                // of training labels that this was found in; 0: nothing is known of them
 
   bool operator==(const LabelScale&) const = default;
-  // The class of such a name; nothing where there is none.
+  // The number of the class of this name; nothing where there is none.
   std::optional<size_t> number_of(const std::string& name) const;
 };
 
-// Adds up labels of training samples, and of all samples their classes.
+// Adds up labels of training samples, and the classes of all samples.
 class LabelCounts {
  public:
   static constexpr size_t kMostClasses = 1000;  // beyond these one more is enough

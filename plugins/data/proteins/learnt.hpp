@@ -17,20 +17,20 @@
 namespace pipeline::proteins {
 
 // What a chain is, wherever its file lies and whatever it and its residues are called: a hash of its amino
-// acids and coordinates. Of a sequence, which has none, that of a chain whose coordinates are zero.
+// acids and coordinates. For a sequence, which has none, the hash of a chain whose coordinates are zero.
 uint64_t content_key(std::span<const residues::Residue> chain);
 uint64_t content_key(std::span<const uint8_t> codes);
-// Of chains together: that of the chain where there is one.
+// The key of several chains together; of a single one, its own.
 uint64_t content_key(std::span<const uint64_t> chains);
 
-// Of what there was: all keys up to so many, else the smallest of them, which are a fair share, as keys are
+// Keys of samples or chains: all up to kMost of them, else the smallest, which are a fair sample, as keys are
 // hashes.
 class ContentKeys {
  public:
   static constexpr size_t kMost = size_t{1} << 18;
 
   ContentKeys() = default;
-  // Those of `keys` up to `bound`.
+  // Takes those of `keys` up to `bound`.
   explicit ContentKeys(std::vector<uint64_t> keys, uint64_t bound = UINT64_MAX) : bound_(bound) {
     add(std::move(keys));
   }
@@ -38,7 +38,7 @@ class ContentKeys {
   void add(std::vector<uint64_t> keys);  // many at once
   void add(const ContentKeys& other);
   bool has_any(std::span<const uint64_t> keys) const;
-  // A key above it may have been there, and nobody knows.
+  // Whether a key above this was there is not known.
   uint64_t bound() const { return bound_; }
   const std::vector<uint64_t>& keys() const { return keys_; }  // sorted
 

@@ -29,7 +29,7 @@ class ScoringPasses {
  public:
   explicit ScoringPasses(uint64_t groups) : groups_(groups) {}
 
-  // In the order of the samples, from 0 on: one that is looked at as a whole and has a target in each group;
+  // Adds the next sample, in order from 0: one that is looked at as a whole and has a target in each group;
   // or one with these passes.
   void add_whole() { ++samples_; }
   void add(std::vector<ScoringPass> passes);
@@ -48,9 +48,9 @@ class ScoringPasses {
 };
 
 struct MaskingOptions {
-  double ratio = 0.15;  // of the residues that are known; one at least
+  double ratio = 0.15;  // share of the known residues that are targets; one at least
   double random = 0.1;  // share of the targets shown as a random amino acid (Devlin et al. 2019, BERT: 0.1)
-  double keep = 0.1;    // share of them shown as they are
+  double keep = 0.1;    // share of the targets shown as they are
   double span = 1;      // mean length of the stretches that are targets together
 };
 
@@ -60,11 +60,11 @@ struct Masking {
   std::vector<uint8_t> is_target;
 };
 
-// All as they are, and no targets.
+// All residues as they are, and no targets.
 Masking nothing_masked(std::span<const uint8_t> amino_acids);
 
-// For training: a function of (amino acids, chains, options, seed). Unknown residues are never targets.
-// `chains`: which chain each residue is of; a stretch ends with its chain.
+// The mask for training: a function of (amino acids, chains, options, seed). Unknown residues are never
+// targets. `chains`: which chain each residue is of; a stretch ends with its chain.
 Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const int64_t> chains,
                           const MaskingOptions& options, uint64_t seed);
 
@@ -74,14 +74,14 @@ Masking mask_for_training(std::span<const uint8_t> amino_acids, std::span<const 
 constexpr uint32_t kNoGroup = UINT32_MAX;
 std::vector<uint32_t> deal_to_groups(std::span<const uint8_t> amino_acids, uint64_t groups, uint64_t seed);
 
-// As many groups as hide the same share at a time as training does.
+// The number of groups that hides the same share at a time as training does.
 uint64_t scoring_groups(double ratio);
 
 // Masks of samples: residues that are copies of each other are masked together, since one would give the
 // other away.
 
-// As a mask is to see them: copies are unknown, so that they are not drawn. unknown_too: residues that are
-// unknown can be drawn.
+// Amino acids as masks are drawn from them: copies are unknown, so that they are not drawn. unknown_too:
+// residues that are unknown can be drawn.
 std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too = false);
 
 // `masking`, drawn from amino_acids_to_mask(), with what follows for copies: they are targets where what
@@ -89,7 +89,7 @@ std::vector<uint8_t> amino_acids_to_mask(const Sample& sample, bool unknown_too 
 // not known are no targets.
 Masking with_copies(Masking masking, const Sample& sample);
 
-// For each residue in which of a sample's scoring passes it is masked; kNoGroup: in none.
+// For each residue, the scoring pass of its sample in which it is masked; kNoGroup: none.
 using ScoringGroups = std::vector<uint32_t>;
 ScoringGroups scoring_groups_of(const Sample& sample, uint64_t groups, uint64_t seed,
                                 bool unknown_too = false);

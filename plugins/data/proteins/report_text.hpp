@@ -8,7 +8,7 @@
 
 namespace pipeline::proteins {
 
-// For tables that somebody computes with: reads as the same number again.
+// A number for tables that somebody computes with: it reads as the same number again.
 inline std::string exactly(double value) {
   char digits[32];
   return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};

@@ -10,7 +10,7 @@ namespace pipeline::proteins {
 
 Sample Sample::part(std::span<const int64_t> rows) const {
   Sample result;
-  // By what stood for a group: what does so now, of those that are kept.
+  // For each residue that stood for its group: the one that does so now, among those that are kept.
   std::vector<int64_t> stands(size(), -1);
   for (const int64_t row : rows) {
     const auto at = static_cast<size_t>(row);

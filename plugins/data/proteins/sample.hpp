@@ -17,8 +17,8 @@ using ResiduePairs = std::vector<std::pair<uint32_t, uint32_t>>;  // places in a
 
 // Which residue of one chain is which of another that is nearly the same: the pairing with most identical
 // residues, where what is passed over between two pairs costs the same whatever its length, and nothing at
-// the ends; a loop that was not seen says nothing. Between equal ones the residues' numbers decide. Chains of
-// more than some 10,000 residues are paired by their numbers alone.
+// the ends; a loop that was not seen says nothing. Between equally good pairings the residues' numbers
+// decide. Chains of more than some 10,000 residues are paired by their numbers alone.
 ResiduePairs pair_residues(std::span<const residues::Residue> a, std::span<const residues::Residue> b);
 
 // For each residue of the chains, laid end to end, the number of the one that stands for it and its copies:
@@ -61,7 +61,7 @@ struct Sample {
   std::vector<int64_t> chains;  // of each residue: the number of its chain
   std::vector<int64_t>
       copy_of;  // the residue that stands for it and its copies in other chains: find_copies()
-  // What a structure has of each residue beside the code. Empty of a sequence, whose residues are numbered
+  // What a structure has of each residue beside the code. Empty for a sequence, whose residues are numbered
   // from 1 and have no coordinates.
   std::vector<residues::Residue> backbone = {};
 
@@ -72,7 +72,7 @@ struct Sample {
   int32_t position(size_t i) const { return has_backbone() ? backbone[i].position : static_cast<int32_t>(i); }
   bool has_ca(size_t i) const { return has_backbone() && backbone[i].has_ca(); }
   bool has_frame(size_t i) const { return has_backbone() && backbone[i].has_frame(); }
-  // These residues alone, in this order; of a sequence they are numbered anew.
+  // A sample of these residues alone, in this order; those of a sequence are numbered anew.
   Sample part(std::span<const int64_t> rows) const;
 
  private:
@@ -83,10 +83,10 @@ struct Sample {
 Sample make_sample(std::span<const std::span<const residues::Residue>> chains);
 Sample make_sample(std::span<const uint8_t> codes);
 
-// Which residues of `sample` are left when it may have no more than `most`; ascending. A function of its
-// arguments.
+// Which of a sample's `residues` are left when it may have no more than `most`: a stretch of them, ascending.
+// A function of the arguments.
 std::vector<int64_t> crop_contiguous(int64_t residues, int64_t most, uint64_t seed);
-// Those nearest to a random residue, by CA. Residues whose place is not known are taken last.
+// Those nearest to a random residue, by CA, ascending. Residues whose place is not known are taken last.
 std::vector<int64_t> crop_spatial(const Sample& sample, int64_t most, uint64_t seed);
 
 // Adds N(0, deviation) ångström to every coordinate.

@@ -19,7 +19,7 @@ class Samples {
   virtual ~Samples() = default;
 
   virtual uint64_t size() const = 0;
-  virtual const char* noun() const = 0;  // of one, for the log
+  virtual const char* noun() const = 0;  // what one sample is called in the log
   // Equal where all names and contents are.
   virtual std::string fingerprint() const = 0;
 
@@ -30,9 +30,9 @@ class Samples {
   virtual Sample sample(uint64_t i) const = 0;
   virtual std::string name(uint64_t i) const = 0;  // the structure's, and the chain's where that is a sample
   virtual std::string file(uint64_t i) const = 0;  // what names of its files begin with; no other sample's do
-  virtual std::string tensor(uint64_t i) const { return file(i); }  // what its tensor is called; likewise
+  virtual std::string tensor(uint64_t i) const { return file(i); }  // what its tensor alone is called
   virtual std::vector<std::string> chain_names(uint64_t i) const = 0;
-  virtual std::vector<uint64_t> keys(uint64_t i) const = 0;  // of the chains: content_key()
+  virtual std::vector<uint64_t> keys(uint64_t i) const = 0;  // content_key() of each chain
   // The chains' one-letter codes. Valid during the call.
   virtual void each_chain(uint64_t i, const std::function<void(std::string_view letters)>& visit) const = 0;
 

@@ -87,8 +87,8 @@ bool SequenceSamples::has_twins(const std::string& file) const {
   return std::ranges::binary_search(twins_, hash_of(file));
 }
 
-// Of several sequences with one name, or whose names differ only in what a file's may not have, each has its
-// own number behind it, and a mark that no file name has otherwise.
+// Several sequences with one name, or whose names differ only in what a file's may not have, each get a mark
+// that no file name has otherwise, and their own number.
 std::string SequenceSamples::file(uint64_t i) const {
   const std::string file = structures::file_names({name(i)}).front();
   return has_twins(file) ? concat(file, structures::kNumberMark, i + 1) : file;

@@ -76,7 +76,7 @@ SplitList::SplitList(const ProteinData& options, const std::string& cache_folder
   hooks.tell(report.table());
 }
 
-// As MMseqs2's createtsv and easy-cluster write clusters: representative and member, with a tab between.
+// Reads clusters as MMseqs2's createtsv and easy-cluster write them: representative, tab, member.
 void SplitList::read_members(const std::string& path) {
   records::Input input(path, nullptr);
   records::CsvReader rows(input, {.separator = '\t', .quotes_are_text = true}, uint64_t{1} << 20);

@@ -28,8 +28,8 @@ class SplitList {
 
   Samples::Words words(const Samples& samples, uint64_t i) const;
   uint64_t size() const { return by_name_.size(); }  // names in the list
-  uint64_t unused() const;                           // of them those that nothing was asked for
-  // Of options and the list's content.
+  uint64_t unused() const;                           // names that nothing was asked for
+  // A key of the options and the list's content.
   static std::string key(const ProteinData& options, const std::string& cache_folder,
                          const files::Hooks& hooks);
 

@@ -40,11 +40,11 @@ struct SplitRow {
 };
 static_assert(sizeof(SplitRow) == 32);
 
-// By Split, and behind the three what is in none.
+// Rows by Split, and behind these three those in no split.
 constexpr size_t kLeftOut = 3, kParts = 4;
 using SplitRows = std::array<std::vector<SplitRow>, kParts>;
 
-// What is added up over a part.
+// Totals over a part.
 struct PartTotals {
   uint64_t rows = 0, residues = 0, clusters = 0;
   std::array<uint64_t, residues::kAminoAcidCount> amino_acids{};
@@ -55,10 +55,10 @@ struct PartTotals {
 class Splits {
  public:
   Splits() = default;  // without samples
-  // In memory.
+  // Splits that are held in memory.
   Splits(SplitRows rows, const Samples& samples);
-  // In a file of samples, whose memory does not grow with them. The first process that asks makes it, and the
-  // others wait. Throws files::DataError.
+  // Splits in a file of samples: memory does not grow with them. The first process that asks makes it, and
+  // the others wait. Throws files::DataError.
   static Splits in_file(const std::string& path, const files::Hash128& key, const Samples& samples,
                         const files::Hooks& hooks, const std::function<SplitRows()>& make);
 

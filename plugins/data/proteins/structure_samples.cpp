@@ -38,7 +38,7 @@ structures::StructureLibrary open_library(const std::filesystem::path& root, con
   return library;
 }
 
-// Of a chain in a structure that is called so; chains may have no name.
+// The name of a chain in a structure of this name; chains may have none.
 std::string join(std::string_view structure, const char* by, std::string_view chain) {
   return concat(structure, chain.empty() ? "" : by, chain);
 }

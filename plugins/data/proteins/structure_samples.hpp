@@ -40,7 +40,7 @@ class StructureSamples : public Samples {
     Size size;
   };
   void list();
-  // Of entry i.
+  // Visits the chains of entry i.
   template <class Visit>
   void with_chains(uint64_t i, const Visit& visit) const;
 

@@ -24,7 +24,7 @@ void CsvReader::append(char c) {
   if (!too_long_ && field_count_ <= kMaxFields) fields_.back() += c;
 }
 
-// Behind the opening quote; leaves the input behind the closing one.
+// Reads from behind the opening quote to behind the closing one.
 void CsvReader::read_quoted() {
   while (true) {
     const int c = take();

@@ -25,7 +25,7 @@ class CsvReader {
   // False at the end of the file.
   bool next();
 
-  // Of the record, as far as it could be read: fields beyond kMaxFields are counted and not kept.
+  // The record's fields, as far as it could be read: fields beyond kMaxFields are counted and not kept.
   const std::vector<std::string>& fields() const { return fields_; }
   std::vector<std::string>& fields() { return fields_; }
   size_t field_count() const { return field_count_; }

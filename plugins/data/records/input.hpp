@@ -51,7 +51,7 @@ class Input {
   size_t at_ = 0, end_ = 0;
 };
 
-// To where a table begins: as those who read it, who look at its header pass over empty lines.
+// Advances to where a table begins: readers of a table pass over empty lines before its header.
 inline void skip_line_ends(Input& input) {
   while (input.peek() == '\n' || input.peek() == '\r') input.advance(1);
 }

@@ -71,8 +71,8 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   bool lone_surrogate() const { return lone_surrogate_; }
 
  private:
-  // Where the parser stands is one behind the character that it does not expect. Python's writer makes words
-  // of numbers that JSON has not.
+  // `position` is one behind the character that the parser does not expect. Python's writer makes words of
+  // numbers that JSON does not have.
   std::string problem_at(size_t position) const {
     const std::string_view before = text_.substr(0, std::min(position, text_.size()));
     const size_t word = before.find_last_of(" \t\r\n:,[{") + 1;  // npos + 1 is 0
@@ -90,7 +90,7 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1 && field_) *field_ = {state, std::move(text)};
     return true;
   }
-  // Of a wanted field's list: it is kept as long as commas tell its values apart.
+  // Adds to a wanted field's list, which is kept as long as commas tell its values apart.
   void element(JsonField::State state, std::string_view text) {
     if (field_->state != JsonField::kValues) return;
     if (state == JsonField::kText && text.find(',') != std::string_view::npos) {
@@ -191,7 +191,7 @@ bool JsonRecords::next_line() {
   return true;
 }
 
-// Up to the bracket that closes it, or to what ends one without brackets. False: there is none.
+// Reads an element up to its closing bracket, or to what ends one without brackets. False: there is none.
 bool JsonRecords::next_element() {
   while (is_space(input_.peek()) || input_.peek() == ',') take(1);
   begin();

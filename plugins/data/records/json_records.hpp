@@ -55,10 +55,10 @@ struct JsonField {
     kValues,
     kList,
     kObject,
-    kBytes,  // of Parquet, that are no text
+    kBytes,  // bytes in Parquet that are no text
   } state = kAbsent;
-  // Of kText; the digits of numbers, 1 and 0 of kBool; of kValues, a list of these without commas of their
-  // own, with commas in between and nothing where there is null.
+  // The text of kText; the digits of numbers; 1 and 0 for kBool; for kValues, the values with commas in
+  // between, none with a comma of its own, and nothing where there is null.
   std::string text;
 };
 

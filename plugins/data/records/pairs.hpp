@@ -17,14 +17,14 @@ bool is_blank(std::string_view text);
 
 // What pandas reads as missing, and writes where a column becomes text: "nan", "None", "<NA>", ...
 bool is_word_for_none(std::string_view text);
-// For people, of so many texts that are such words; empty: of none.
+// A note for people on so many texts that are such words; empty: there are none.
 std::string note_of_words_for_none(uint64_t count);
 
 struct Pair {
   std::string id;      // as in the file, or the number of the record (from 1) where the file has no ids
   std::string first;   // valid UTF-8, not blank; exactly as in the file, NUL characters included
-  std::string second;  // the same, but empty if absent and not required
-  std::string extra;   // the same, but empty if absent
+  std::string second;  // like `first`, but empty if absent and not required
+  std::string extra;   // like `first`, but empty if absent
   uint64_t line = 0;   // where the record starts, from 1; of Parquet, its row
 };
 
@@ -47,9 +47,9 @@ void read_pairs(const std::string& path, sources::Format format, const Columns& 
                 const std::function<void(Pair&&)>& sink, RecordReport& report,
                 const ReadOptions& options = {});
 
-// The same of all files of a source, one after another. Ids are unique within a file; of several files each
-// id begins with its file's name. `where`, for people: "line 3". Throws DataError where no file has a usable
-// pair.
+// Reads the pairs of all files of a source, one after another. Ids are unique within a file; of several files
+// each id begins with its file's name. `where`, for people: "line 3". Throws DataError where no file has a
+// usable pair.
 void read_pairs(const sources::SourceFiles& source, const Columns& columns,
                 const std::function<void(Pair&&, const std::string& where)>& sink, SourceReport& report,
                 const ReadOptions& options = {});

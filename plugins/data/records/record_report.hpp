@@ -28,9 +28,9 @@ struct Drop {
   DropReason reason{};
   std::string subject;  // where the reason is a field's: which one, and what it is: `"summary" is null`
   uint64_t count = 0;
-  std::vector<uint64_t> lines;    // of the first few
-  std::vector<uint64_t> records;  // of these the numbers, where another is before it in the line; else 0
-  std::string detail;             // of the first one, may be empty
+  std::vector<uint64_t> lines;    // of the first few records
+  std::vector<uint64_t> records;  // numbers of these, where another record is before it in the line; else 0
+  std::string detail;             // of the first record, may be empty
 
   std::string problem() const;  // with the detail
   std::string remedy() const;
@@ -38,7 +38,7 @@ struct Drop {
 
 // What became of a file's records.
 struct RecordReport {
-  std::string unit = "line";  // of where records are
+  std::string unit = "line";  // what `lines` count
   uint64_t records = 0;       // blank lines are none
   uint64_t used = 0;
   std::vector<Drop> drops;
@@ -46,7 +46,7 @@ struct RecordReport {
 
   uint64_t dropped() const { return records - used; }
   void begin_record(uint64_t line);
-  // Of the record that has begun.
+  // Counts a drop of the record that has begun.
   void add_drop(DropReason reason, std::string detail = {}, const std::string& subject = {});
 
   // Lines for people: "3 of 100 records of train.jsonl were dropped", then one a reason with its count, first
@@ -61,7 +61,7 @@ struct RecordReport {
   bool shares_line_ = false;
 };
 
-// The same of all files of a source.
+// The reports on all files of a source.
 struct SourceReport {
   struct File {
     std::string path;

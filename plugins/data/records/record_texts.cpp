@@ -35,12 +35,12 @@ const char* unit_of(sources::Format format) { return format == sources::Format::
 
 namespace {
 
-// What a file's partition adds to each of its records, but for what these have themselves.
+// A member that a file's partition adds to each of its records that does not have it itself.
 struct Member {
   std::string key, text;  // year, "year":"2024"
 };
 
-// Of Parquet, without those that are columns of the file.
+// The members to add; for Parquet, without those that are columns of the file.
 std::vector<Member> members_of_partition(const std::string& path, sources::Format format,
                                          const std::vector<std::string>& wanted) {
   std::vector<Member> members;

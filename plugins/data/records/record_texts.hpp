@@ -19,7 +19,7 @@ struct RecordText {
 
 struct RecordOptions {
   uint64_t max_bytes = uint64_t{16} << 20;
-  std::vector<std::string> columns;        // that of Parquet are read; empty: all
+  std::vector<std::string> columns;        // those of Parquet that are read; empty: all
   std::function<void(uint64_t)> on_block;  // bytes read so far, often; may throw to stop
 };
 
@@ -38,8 +38,8 @@ std::vector<std::string> column_names(const std::string& path, sources::Format f
                                       const std::vector<std::string>& wanted,
                                       const std::function<void(uint64_t)>& on_block = {});
 
-// For people, of those names the ones that are not `used`: `its columns "a" and "b" are not used`. Empty: all
-// are.
+// A note for people on those of `names` that are not `used`: `its columns "a" and "b" are not used`. Empty:
+// all are.
 std::string note_of_unused(const std::vector<std::string>& names, const std::vector<std::string>& used);
 
 }  // namespace pipeline::records

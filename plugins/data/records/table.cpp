@@ -25,7 +25,7 @@ std::string list_names(const std::vector<std::string>& names) {
   return text.empty() ? "nothing" : text;
 }
 
-// Of the names, the one that differs from the wanted one in capitals and white space alone.
+// Asks whether the name that differs in capitals and white space alone is meant; empty: there is none.
 std::string alike(const std::vector<std::string>& names, const std::string& wanted) {
   const auto bare = [](const std::string& name) {
     std::string text;
@@ -128,7 +128,7 @@ void take_object(const RecordText& record, const Rows& rows) {
   rows.sink(std::move(row));
 }
 
-// JSON, and what is like it.
+// Reads records of JSON, or rows of Parquet as JSON.
 void read_objects(const std::string& path, sources::Format format, const Rows& rows) {
   RecordOptions options{
       .max_bytes = rows.options.max_record_bytes, .columns = {}, .on_block = rows.options.on_block};
@@ -143,7 +143,7 @@ void read_objects(const std::string& path, sources::Format format, const Rows& r
   });
 }
 
-// Before any row is read.
+// Checks the columns before any row is read.
 void check_columns(const std::string& path, const std::vector<Column>& columns, const std::string& remedy) {
   std::vector<std::string> names = parquet::ParquetFile(path).columns();
   for (const auto& [name, value] : sources::partition_of(path)) names.push_back(name);
@@ -157,7 +157,7 @@ std::string where(const CsvReader& csv, const std::string& path) {
   return path + ":" + std::to_string(csv.line()) + ": ";
 }
 
-// By column, which of the record's fields is its, or what its partition says of all records.
+// For a column: which of the record's fields it is, or what the file's partition says of all records.
 struct Place {
   std::optional<size_t> field = {};
   std::optional<std::string> value = {};

@@ -26,7 +26,7 @@ struct Column {
   } takes = kText;
 };
 
-// Of a record, a field for each column: valid UTF-8, exactly as in the file.
+// A record, with a field for each column: valid UTF-8, exactly as in the file.
 struct Row {
   std::vector<std::optional<std::string>> fields;
   uint64_t line = 0;  // where the record starts, from 1; of Parquet, its row

@@ -9,7 +9,7 @@ namespace pipeline::residues {
 inline constexpr const char *kMasked = "masked", *kRegression = "regression",
                             *kClassification = "classification", *kContacts = "contacts";
 
-// Of a pair of residues; kNoPair: nothing is known, or it is too near along the chain to count.
+// What a pair of residues is; kNoPair: nothing is known, or it is too near along the chain to count.
 constexpr uint8_t kNoContact = 0, kContact = 1, kNoPair = 2;
 
 }  // namespace pipeline::residues

@@ -16,7 +16,7 @@ inline Vec3 cross(const Vec3& a, const Vec3& b) {
   return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
 }
 
-// As it lies in the cache: no pointers, no padding.
+// A residue as it lies in the cache: no pointers, no padding.
 struct Residue {
   enum Flags : uint8_t { kHasCa = 1, kHasFrame = 2 };  // kHasFrame: N, CA and C are all there
 
@@ -24,7 +24,7 @@ struct Residue {
   uint8_t flags = 0;
   char insertion = ' ';  // insertion code
   uint8_t reserved = 0;
-  int32_t number = 0;    // as in the file; one on from the residue before where it has none there
+  int32_t number = 0;    // as in the file; where it has none, one more than the residue before
   int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues
                          // are missing in between
   Vec3 n, ca, c;         // zero where missing

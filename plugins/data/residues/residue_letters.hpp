@@ -18,10 +18,10 @@ class ResidueLetters {
   // After the last piece: why this is no sequence of amino acids, for people. Empty: it is one.
   std::string problem() const;
 
-  // As alphabet.hpp numbers them: amino acids, kUnknown, kRareLetters.
+  // The residues as alphabet.hpp numbers them: amino acids, kUnknown, kRareLetters.
   const std::vector<uint8_t>& codes() const { return codes_; }
 
-  // What was met on the way.
+  // What was odd about the letters.
   enum Oddity : uint8_t { kSmallLetters = 1, kGaps = 2, kStop = 4, kLeucineOrIsoleucine = 8 };
   uint8_t oddities() const { return met_ & (kSmallLetters | kGaps | kStop | kLeucineOrIsoleucine); }
   // Whether all its letters are A, C, G, T, U, N or X.

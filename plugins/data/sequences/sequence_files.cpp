@@ -24,7 +24,7 @@ using sources::Format;
 
 constexpr uint64_t kMostAlignment = uint64_t{1} << 30;  // bytes of one in Stockholm format
 
-// What all formats come to: letters in, sequences out, oddities counted.
+// What the readers of all formats share: letters in, sequences out, oddities counted.
 class Taker {
  public:
   Taker(const std::string& path, const std::function<void(const Sequence&)>& sink, RecordReport& report,
@@ -71,7 +71,7 @@ class Taker {
     note(unnamed_, "no name: sequence1, sequence2, ... by their place in the file");
   }
 
-  // Nobody's proteins have these alone.
+  // Refuses letters of nucleic acids, which alone make up nobody's proteins.
   void require_proteins() const {
     constexpr uint64_t kEnough = 200;
     if (residues_ >= kEnough && may_be_nucleic_)
@@ -210,7 +210,7 @@ void read_stockholm(Input& input, Taker& taker) {
   finish();
 }
 
-// A table begins with neither.
+// Refuses FASTA and Stockholm, since a table begins with neither.
 void require_table(const std::string& path, Format format) {
   if (format == Format::kParquet) return;
   Input input(path, nullptr);

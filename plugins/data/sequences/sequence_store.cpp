@@ -35,7 +35,7 @@ void write(std::string& sample, const Sequence& sequence) {
   for (const auto& other : sequence.others) sample += other.value_or("");
 }
 
-// The lock is the caller's. Returns the summary.
+// Fills a store whose lock the caller holds. Returns the summary.
 std::string fill(stores::SampleWriter& writer, const sources::SourceFiles& source,
                  const StoreOptions& options, const files::Hooks& hooks) {
   ReadOptions read = options.read;

@@ -21,7 +21,7 @@ struct StoredHead {
 static_assert(sizeof(StoredHead) == 16);
 constexpr uint32_t kAbsent = UINT32_MAX;
 
-// What was read of one. Valid as long as it is there.
+// A sequence as it was read. Its views are valid as long as it lives.
 class StoredSequence {
  public:
   explicit StoredSequence(stores::Sample bytes, const std::string& path);  // throws DataError
@@ -29,7 +29,7 @@ class StoredSequence {
   std::span<const uint8_t> codes() const { return codes_; }
   uint32_t known() const { return head_.known; }  // residues that are one of the twenty
   std::string_view name() const { return name_; }
-  // Of the column others[i]; nothing where the record has none.
+  // The value in column others[i]; nothing where the record has none.
   std::optional<std::string_view> other(size_t i) const;
 
  private:
@@ -42,7 +42,7 @@ class StoredSequence {
 struct StoreOptions {
   std::string cache_folder;
   Columns columns;
-  ReadOptions read;  // its on_block plays no part
+  ReadOptions read;  // its on_block is ignored
 };
 
 // The sequences of a source, in its order. Opening reads none of them: memory does not grow with their

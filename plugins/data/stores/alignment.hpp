@@ -5,7 +5,7 @@
 
 namespace pipeline::stores {
 
-// What lies in a file begins at multiples of this.
+// Everything in a file begins at multiples of this.
 constexpr size_t kAlignment = 8;
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

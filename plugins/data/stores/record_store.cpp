@@ -27,7 +27,7 @@ class HeaderReader {
  public:
   HeaderReader(int fd, const std::string& path, uint64_t bytes) : fd_(fd), path_(path), bytes_(bytes) {}
 
-  // What lies there, with `ahead` bytes read at once if any must be; nullopt where the file is too short.
+  // The header at `begin`, with `ahead` bytes read at once if need be; nullopt where the file is too short.
   template <class Header>
   std::optional<Header> at(uint64_t begin, uint64_t ahead) {
     Header header;

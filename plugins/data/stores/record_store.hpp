@@ -87,18 +87,17 @@ class RecordStore {
   const Record* find(const Hash128& key) const;  // nullptr if the key is not there
   // Reads and verifies all of the record. Nothing else may be asked of one that is not whole.
   bool is_whole(const Record& record) const;
-  // That a record that was whole still is: throws DataError, with what to do, if it is not.
+  // Checks that a record that was whole still is: throws DataError, with what to do, if it is not.
   void check(const Record& record) const;
-  // For who reads records all the time: of a large file not all stays in the process's memory. check() does
-  // it.
+  // To be told of each reading: not all of a large file stays in the process's memory. check() tells it.
   void was_read(const Record& record) const { file_.count_read(record.bytes); }
-  // That the file has not got shorter: to touch what is no longer there would end the process.
+  // Checks that the file has not got shorter: touching what is no longer there would end the process.
   void check_length() const;
-  // At a multiple of 8 bytes. Valid as long as the store.
+  // The payload, at a multiple of 8 bytes. Valid as long as the store.
   std::string_view payload(const Record& record) const {
     return file_.bytes().substr(record.begin, record.bytes);
   }
-  // Header and padding included.
+  // The record's bytes, header and padding included.
   std::string_view bytes_of(const Record& record) const;
 
   const std::vector<Record>& records() const { return records_; }  // one a key, in the order of the file

@@ -20,9 +20,9 @@ class RecordWriter {
   // Appends to the file as `store` found it, without a tail that is not whole; a new file if it is not ours.
   RecordWriter(const RecordStore& store, const Kind& kind);
 
-  void append(std::string_view record) { file_->append(record); }  // of make_record()
+  void append(std::string_view record) { file_->append(record); }  // what make_record() gave
   void sync() { file_->sync(); }
-  void replace() { file_->replace(); }  // and gives the file its name
+  void replace() { file_->replace(); }  // syncs, and gives the file its name
 
  private:
   std::optional<files::AppendedFile> file_;

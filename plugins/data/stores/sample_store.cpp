@@ -55,7 +55,7 @@ bool SampleStore::read(uint64_t begin, char* into, uint64_t bytes) const {
   return true;
 }
 
-// Why they cannot be found; empty: they are.
+// Why the parts of the file cannot be found; empty: they are.
 std::string SampleStore::find_parts(const SampleKind& kind, const Hash128& key, uint64_t bytes) {
   constexpr const char* kNoEnd = "its end is missing or damaged";
   const Header expected(kind);

@@ -51,7 +51,7 @@ struct Place {
 struct Footer {
   Hash128 key, content;  // content: of all samples' hashes
   uint64_t samples, directory_begin, summary_begin, summary_bytes;
-  Hash128 hash;  // of directory, summary and what is above
+  Hash128 hash;  // of directory, summary and the fields above
 };
 
 static_assert(sizeof(Header) == 24 && sizeof(Place) == 16 && sizeof(Footer) == 80);
@@ -60,13 +60,13 @@ static_assert(std::endian::native == std::endian::little);
 Hash128 hash_of_parts(std::string_view directory_and_summary, const Footer& footer);
 uint64_t hash_of_sample(uint64_t number, std::string_view payload);
 
-// What was read of a sample, verified.
+// A sample as it was read, verified.
 class Sample {
  public:
   Sample(Sample&&) noexcept = default;
   Sample& operator=(Sample&&) noexcept = default;
 
-  // At a multiple of 8 bytes; it stays in place when the sample is moved.
+  // The payload, at a multiple of 8 bytes; it stays in place when the sample is moved.
   std::string_view payload() const {
     return std::string_view(bytes_.data(), bytes_.size()).substr(sizeof(uint64_t));
   }

@@ -19,7 +19,7 @@ using files::take;
 struct Head {
   uint32_t parts, token_bytes;
 };
-// Of all samples. Behind it lie the drops and the notes.
+// Totals over all samples. Behind these lie the drops and the notes.
 struct Totals {
   uint64_t targets, tokens, records, used, drop_bytes;
 };

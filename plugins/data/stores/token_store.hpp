@@ -93,7 +93,7 @@ class TokenStore {
 // A change of what is in a sample raises the version.
 constexpr SampleKind kTokens{.name = "PLTOKENS", .version = 8};
 
-// Which store: its file is <folder>/<name>-<key>.tokens.
+// Names a store: its file is <folder>/<name>-<key>.tokens.
 struct TokenSource {
   std::string folder, name;
   files::Hash128 key;  // of all that decides what is in it

@@ -33,7 +33,7 @@ stores::Keys all_keys(const CacheUse& use) {
 }  // namespace
 
 bool is_mostly_unused(const stores::RecordStore& cache, const CacheUse& use) {
-  // The other indices are read only where it hangs on them.
+  // The other indices are read only where the answer depends on them.
   return is_mostly_other_than(cache, use.keys) && is_mostly_other_than(cache, all_keys(use));
 }
 

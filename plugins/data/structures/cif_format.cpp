@@ -56,9 +56,9 @@ std::string in_upper_case(std::string_view text) {
   return name;
 }
 
-// Puts the first model of such a table into a ModelParts. Throws DataError where columns are missing.
+// Puts the first model of an _atom_site table into a ModelParts. Throws DataError where columns are missing.
 class AtomSite {
-  // As in kColumns.
+  // In the order of kColumns.
   enum Column {
     kX,
     kY,

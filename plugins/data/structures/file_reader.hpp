@@ -18,7 +18,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
 
-  // What one piece of work has; given back when it ends.
+  // What one piece of work has of the budget; given back when it ends.
   class Share {
    public:
     Share() = default;
@@ -32,7 +32,7 @@ class MemoryBudget {
     }
     ~Share() { set(0); }
 
-    // Waits if it is more than before and does not fit. Less than before always ends being beyond.
+    // Waits if `bytes` are more than before and do not fit. Fewer than before always end being beyond.
     void set(uint64_t bytes) {
       if (budget_ == nullptr || bytes == bytes_) return;
       MemoryBudget& budget = *budget_;

@@ -51,7 +51,7 @@ class Builder {
     for (const auto& path : {cache_path_, index_path_}) files::mark_used(path);
   }
 
-  // What index and cache know as they are now; the rest is pending.
+  // Looks up what index and cache know as they are now; the rest is pending.
   void find_known() {
     hooks_.throw_if_cancelled();
     stamp_ = stamp();
@@ -162,7 +162,7 @@ class Builder {
     return use;
   }
 
-  // Under the lock.
+  // To be called under the lock.
   void keep_up(bool damaged) {
     mark_used();
     hooks_.tell(files::remove_unused(options_.cache_dir, removable_names()));
@@ -177,7 +177,7 @@ class Builder {
   // Every file that is there is known.
   bool has_gone_files() const { return index_.entries().size() > inputs_.files.size(); }
 
-  // Nobody needs it: another process that is at work does it anyway, and who may not write goes without.
+  // Upkeep can be left out: another process that is at work does it, and who may not write goes without.
   void keep_up_if_free() {
     try {
       const files::FileLock lock(lock_path(), nullptr, [] { return true; });

@@ -19,7 +19,7 @@ bool is_plain(char c) {
          kSpecial.find(c) == kSpecial.npos;
 }
 
-// As an address writes it, which no other name has.
+// The name with percent-escapes, as in an address: different for every name.
 std::string percent_escaped(const std::string& name) {
   std::string text;
   for (const char c : name) {
@@ -30,7 +30,7 @@ std::string percent_escaped(const std::string& name) {
   return text;
 }
 
-// Too long a name keeps its beginning.
+// A name that is too long keeps its beginning.
 std::string shortened(std::string text, const std::string& name) {
   if (text.size() <= kLongestName) return text;
   return std::string(utf8_prefix(text, kLongestName - 17)) + "-" + files::hash128(name).hex().substr(0, 16);

@@ -15,7 +15,7 @@ namespace pipeline::structures {
 std::vector<std::string> tell_apart(const std::vector<std::string>& short_names,
                                     const std::vector<std::string>& long_names);
 
-// Stands in no name of a file, so that a number behind it makes a name that no other thing has.
+// A character that no file's name has, so that a number behind it makes a name that no other thing has.
 inline constexpr char kNumberMark = '~';
 
 // Beginnings of the names of samples' files, a different one for each name: plain, without folders or what a

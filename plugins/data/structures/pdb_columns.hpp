@@ -42,9 +42,9 @@ std::optional<int> residue_number(std::string_view field);
 // from the one before.
 class PdbNumbers {
  public:
-  // For the columns of an atom. Such a residue ends where the part that it is in does, where the name
-  // changes, or where an atom of the backbone comes again, unless both have letters of alternate locations,
-  // and not the same.
+  // The number for an atom's columns. A residue without one ends where the part that it is in does, where the
+  // name changes, or where an atom of the backbone comes again, unless both have letters of alternate
+  // locations, and not the same.
   int of(const char* atom, bool backbone, bool part_ended, uint64_t line_number);
 
   const std::string& remark() const { return remark_; }  // for the user; empty if all had a number

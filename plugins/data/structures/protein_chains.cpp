@@ -153,7 +153,7 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
   candidates.reserve(part.residues.size());
   struct Taken {
     const gemmi::Residue* residue;
-    size_t at;  // of candidates
+    size_t at;  // place among `candidates`
     float occupancy;
   };
   // Number, insertion code, segment, label.
@@ -165,9 +165,9 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
     const Conformer conformer = best_conformer(residue);
     const Candidate candidate = candidate_of(residue, name, conformer.letter);
     if (name.kind == ResidueName::kOther && !candidate.residue.has_frame()) continue;
-    // What comes again at one place, wherever it stands in the part: alternate locations, unless all are
-    // written without letters (then numbers just do not count up, or it is a copy). mmCIF's label says it for
-    // what follows each other.
+    // Residues at one place, wherever they stand in the part, are alternate locations, unless all are written
+    // without letters (then numbers just do not count up, or it is a copy). For residues that follow each
+    // other mmCIF's label says it.
     const auto [found, is_new] = places.try_emplace(
         Place{candidate.residue.number, candidate.residue.insertion, residue.segment, candidate.label},
         Taken{&residue, candidates.size(), conformer.occupancy});
@@ -268,7 +268,7 @@ std::vector<bool> members_of(const std::vector<Candidate>& candidates) {
     const Candidate& candidate = candidates[i];
     const bool is_amino_acid = candidate.kind >= ResidueName::kModified;
     const auto range = written_as_atom.find(candidate.part);
-    const bool has_atoms = range != written_as_atom.end();  // of the chain, in its part
+    const bool has_atoms = range != written_as_atom.end();  // the chain has ATOM records in this part
     const bool inside = has_atoms && (range->second.holds(i) || candidate.label);
     members[i] = (is_amino_acid && (!candidate.het || inside)) ||
                  (i > 0 && bonded(candidates[i - 1], candidate)) ||

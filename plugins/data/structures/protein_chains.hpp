@@ -26,8 +26,8 @@ struct ModelParts {
   std::vector<std::string> remarks;  // what is odd about the file, although it can be used
 };
 
-// Both throw std::exception (gemmi's, or DataError) with a reason. (In a PDB file, what gemmi's own reader
-// would fail at or misread is put right: pdb_reader.cpp.)
+// Both functions throw std::exception (gemmi's, or DataError) with a reason. (In a PDB file, what gemmi's own
+// reader would fail at or misread is put right: pdb_reader.cpp.)
 ModelParts read_pdb_parts(std::string_view text);
 ModelParts read_cif_parts(std::string_view text);
 

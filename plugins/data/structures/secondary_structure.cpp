@@ -25,7 +25,7 @@ bool are_bonded(const residues::Residue& before, const residues::Residue& after)
   return before.has_frame() && after.has_frame() && norm_of(after.n - before.c) < kLongestBond;
 }
 
-// A residue's atoms that bonds are between.
+// The atoms of a residue that hydrogen bonds are between.
 struct Peptide {
   std::optional<residues::Vec3> o,
       h;  // of this residue's CO and NH; none: its neighbour is missing, or it is proline
@@ -38,7 +38,7 @@ std::vector<Peptide> peptides_of(std::span<const residues::Residue> chain) {
   for (size_t i = 0; i + 1 < chain.size(); ++i) {
     const residues::Residue &here = chain[i], &next = chain[i + 1];
     if (!are_bonded(here, next)) continue;
-    // In the plane of CA, C and the next N, between their opposites.
+    // O lies in the plane of CA, C and the next N, between the directions away from CA and from N.
     peptides[i].o = here.c + kCarbonyl * unit(unit(here.c - here.ca) + unit(here.c - next.n));
     if (next.amino_acid != kProline) peptides[i + 1].h = next.n + kAmide * unit(here.c - *peptides[i].o);
   }
@@ -140,7 +140,7 @@ std::vector<Ladder> ladders_of(const Bonds& bond, int64_t count) {
 }
 
 residues::Vec3 cb_of(const residues::Residue& residue) {
-  // Of ideal bond lengths and angles.
+  // CB for ideal bond lengths and angles.
   const residues::Vec3 b = residue.ca - residue.n, c = residue.c - residue.ca, a = cross(b, c);
   return residue.ca + -0.58273431f * a + 0.56802827f * b + -0.54067466f * c;
 }

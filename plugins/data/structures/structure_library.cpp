@@ -40,7 +40,7 @@ std::string table_of(const std::vector<FileNote>& files, size_t most, const std:
 }
 
 constexpr size_t kRowsShown = 20, kCopiesShown = 10;
-// Of a structure's residues: where more have no frame, it is odd.
+// The share of a structure's residues that may be without a frame: more are odd.
 constexpr double kMostWithoutFrame = 0.05;
 
 // Relative paths without endings where that tells them apart, else the whole paths; in UTF-8, numbered where
@@ -130,7 +130,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
-  // Which file is the first with these chains, by their hash.
+  // The first file with these chains, by their hash.
   std::unordered_map<files::Hash128, size_t, stores::KeyHash> seen;
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileIndex::Entry& outcome = built.outcomes[i];

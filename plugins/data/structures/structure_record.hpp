@@ -52,7 +52,7 @@ class StoredFile {
   struct Head {
     uint32_t chains;  // 0: the file cannot be used
     uint32_t text_bytes;
-    files::Hash128 chains_hash;  // of what is between this and the text
+    files::Hash128 chains_hash;  // of what is between the head and the text
   };
   struct ChainEntry {
     uint32_t name_bytes, residues;

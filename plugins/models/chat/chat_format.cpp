@@ -20,8 +20,8 @@ constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_
 
 using Stays = std::function<bool(std::string_view token)>;
 
-// kGuard in all that people wrote, where a special token would be found. stays(token): one that is left as it
-// is.
+// Puts kGuard into all that people wrote, where a special token would be found. stays(token): one that is
+// left as it is.
 void break_special_tokens(std::string& text, const tokenizer::Tokenizer& tokenizer, const Stays& stays) {
   for (const std::string_view mark : {kGuard, kAnswerMark})
     if (text.find(mark) != std::string::npos)
@@ -43,7 +43,7 @@ void break_special_tokens(std::string& text, const tokenizer::Tokenizer& tokeniz
   if (done > 0) text = broken.append(text, done);
 }
 
-// Keys are text as well. kept: whose value stays as it is, in this object alone.
+// Keys are text as well. kept: the key whose value stays as it is, in this object alone.
 void break_special_tokens(ordered_json& value, const tokenizer::Tokenizer& tokenizer, const Stays& stays,
                           std::string_view kept = {}) {
   if (value.is_string()) break_special_tokens(value.get_ref<std::string&>(), tokenizer, stays);
@@ -79,7 +79,7 @@ ordered_json special_tokens_of(const tokenizer::Tokenizer& tokenizer) {
   return all;
 }
 
-// What is text of a list of parts.
+// The text in a list of parts.
 std::string joined(const ordered_json& parts) {
   std::string text;
   for (const ordered_json& part : parts)
@@ -94,13 +94,13 @@ std::optional<std::vector<size_t>> token_ends(const tokenizer::Tokenizer& tokeni
                                               const std::vector<int32_t>& ids) {
   std::vector<size_t> ends;
   size_t at = 0;
-  const auto space_bytes = [&]() -> size_t {  // of any script, as added tokens take it
+  const auto space_bytes = [&]() -> size_t {  // white space of any script, as added tokens take it
     if (at == text.size()) return 0;
     const CodePoint character = decode_utf8(text.data() + at, text.data() + text.size());
     return tokenizer::character_class(character.value) == tokenizer::CharacterClass::kSpace ? character.bytes
                                                                                             : 0;
   };
-  bool may_have_space = true;  // that is not the text's
+  bool may_have_space = true;  // a space that is not the text's
   for (const int32_t id : ids) {
     std::string token = tokenizer.decode_bytes({{id}});
     const auto fits = [&] { return text.substr(at).starts_with(token); };
@@ -150,7 +150,7 @@ bool ChatFormat::reads_parts(const std::string& role) const try {
   return false;
 }
 
-// What stands around an answer. False: the template does not write such a conversation.
+// Learns what stands around an answer. False: the template does not write such a conversation.
 bool ChatFormat::learn_from_example(bool in_parts) try {
   ordered_json example{{"messages", {{{"role", "user"}, {"content", content_of("question", in_parts)}}}}};
   const std::string before = render(example, false).text, with = render(example, true).text;
@@ -172,7 +172,7 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
   }
   around_answers_ = with + answer_end_;
   return true;
-} catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
+} catch (const Error&) {  // the template refuses such a conversation; what it makes of others is seen then
   return false;
 }
 
@@ -188,9 +188,9 @@ Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) 
   return template_.render(variables, date_);
 }
 
-// A message's role and the type of a part of its content say which; all else is text of somebody.
+// A message's role and the type of a part of its content are fixed words; all else is somebody's text.
 ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
-  // What a template reads in answers and does not write around them, such as <think>.
+  // Tokens that a template reads in answers and does not write around them, such as <think>.
   const Stays of_answers = [&](std::string_view token) {
     return source_.find(token) != std::string::npos && around_answers_.find(token) == std::string::npos;
   };
@@ -234,7 +234,7 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
   };
   const std::optional<int32_t> mark = pictures.empty() ? std::nullopt : tokenizer_->special_token("<image>");
   const auto add_token = [&](int32_t id, size_t begin, size_t end) {
-    if (id == mark) return add_picture();  // which a template for pictures writes
+    if (id == mark) return add_picture();  // a template for pictures writes this mark
     add(id, begin, end);
   };
   tokenizer::TextPlace place = tokenizer::TextPlace::kStart;
@@ -254,7 +254,7 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
       for (size_t i = 0; i < ids.size(); ++i)
         add_token(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
-    } else {  // so that no token is of two
+    } else {  // so that no token belongs to two spans
       std::vector<size_t> cuts{begin, end};
       for (auto one = span; one != spans.end() && one->begin < end; ++one)
         for (const size_t cut : {one->begin, one->end})
@@ -350,7 +350,7 @@ std::pair<std::string, std::string> template_of(const tokenizer::Files& files) {
     if (!values.is_object() || !values.contains("chat_template")) continue;
     const json& found = values["chat_template"];
     if (found.is_string()) return {found, name};
-    if (!found.is_array()) continue;  // of several that have names, this one
+    if (!found.is_array()) continue;  // of several templates with names, the default
     for (const json& one : found)
       if (one.is_object() && one.value("name", "") == "default" && one.value("template", json()).is_string())
         return {one["template"], name};
@@ -375,7 +375,7 @@ std::string named_template(const std::string& name, const tokenizer::Tokenizer& 
   const std::string begin =
       "{{ " + literal(tokenizer.decode_bytes({{tokenizer.adds_bos() ? *tokenizer.bos() : tokenizer.eot()}})) +
       " }}";
-  // What SentencePiece puts before a text it does not put after the token that begins one, in some folders.
+  // In some folders SentencePiece puts a space before a text, but not after the token that begins one.
   const bool needs_space =
       tokenizer.adds_bos() && tokenizer.after_special() == tokenizer::TextPlace::kWithin &&
       tokenizer.encode("A", tokenizer::SpecialTokens::kAsText, tokenizer::TextPlace::kStart) !=

@@ -19,8 +19,8 @@ namespace pipeline::encoder {
 constexpr int64_t kMostWidth = 1 << 20,
                   kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
 
-// Of an encoder of any kind, by the names that CLIP's folders have; the defaults are those of the texts of
-// its ViT-B/32.
+// The configuration of an encoder of any kind, by the names in CLIP's folders; the defaults are those of the
+// text tower of its ViT-B/32.
 struct Config {
   int64_t vocab_size = 49408;
   int64_t max_position_embeddings = 77;  // tokens of a text at most, its end included
@@ -46,7 +46,7 @@ struct Names {
   transformer::LayerNames layer;
   std::vector<const char*> qkv = {"q_proj", "k_proj", "v_proj"}, up = {};  // in folders
   const char *query_norm = nullptr, *key_norm = nullptr;
-  // Of proteins: the last norm; the table that makes logits, without which it is the words'; its bias; and
+  // For proteins: the last norm; the table that makes logits, without which it is the words'; its bias; and
   // the head for labels of residues.
   const char *last_norm = nullptr, *decoder = nullptr, *head_bias = nullptr, *of_residues = nullptr;
 };
@@ -72,7 +72,7 @@ struct Architecture {
   // What a layer adds is divided by sqrt(layers / 36) first.
   bool divides_branches = false;
 
-  // Of proteins: reads a folder's tokenizer, which must be the architecture's own, and gives back what an
+  // For proteins: reads a folder's tokenizer, which must be the architecture's own, and gives back what an
   // export is to have of it; writes the usual one; how other versions call tensors; and whether folders have
   // Extras.
   tokenizer::Files (*read_tokenizer)(const std::string& folder) = nullptr;
@@ -80,7 +80,7 @@ struct Architecture {
   std::string (*plain_name)(const std::string& name) = nullptr;
   bool has_extras = false;
 
-  // Of the MLP, also where intermediate_size is 0.
+  // The width of the MLP, also where intermediate_size is 0.
   int64_t inner(const Config& config) const;
   // How many times the model's own residual stream the layers see. A layer adds what its branches give,
   // divided by a constant d, to the residual stream x, and reads it through norms. Here layers see d x:
@@ -89,8 +89,8 @@ struct Architecture {
   // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
   void check(const Config& config) const;
 
-  // Of a config.json, without check(). Throws an Error that names file, key and value where the model is not
-  // one that we compute.
+  // The configuration in a config.json, without check(). Throws an Error that names file, key and value where
+  // the model is not one that we compute.
   Config read(const hugging_face::ConfigFile& file, Config start) const;
   nlohmann::json json(const Config& config) const;
   // `table`: that of the options.
@@ -106,6 +106,6 @@ struct Architecture {
 
 const Architecture& esm2();
 const Architecture& esmc();
-const Architecture& text_tower(bool is_clip);  // or SigLIP's
+const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's
 
 }  // namespace pipeline::encoder

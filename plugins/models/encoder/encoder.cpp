@@ -110,7 +110,7 @@ at::Tensor Encoder::last_rows(const transformer::PackedBatch& texts, const Forwa
                                  layer_pass(texts.sequences), pass, parameters_, wanted);
 }
 
-// Of the products that are computed: 2 m n k each.
+// Counts the products that are computed: 2 m n k each.
 double Encoder::layer_flops(double rows, double computed, double pairs) const {
   const auto width = static_cast<double>(config_.hidden_size),
              inner = static_cast<double>(row_.inner(config_));

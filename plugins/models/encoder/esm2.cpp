@@ -138,7 +138,7 @@ const Architecture& esm2() {
               {"classifier_dropout", kWithoutEffect},
           },
       .written = {{"architectures", {"EsmForMaskedLM"}},
-                  {"max_position_embeddings", 1026},  // as the published models
+                  {"max_position_embeddings", 1026},  // as in the published models
                   {"torch_dtype", "float32"}},
       .check_file = [](const ConfigFile& file,
                        const Config&) { check_only(file, "vocab_list", only({kVocabulary})); },

@@ -58,7 +58,7 @@ void check_rope(const ConfigFile& file) {
     if (file.find(key) != nullptr) read_fields(file.part(key), kFields, "EsmcConfig", Rope{});
 }
 
-// What transformers' class may say a second time.
+// Checks what transformers' class may say a second time.
 void check_heads(const ConfigFile& file, const Config& config) {
   for (const auto& [key, must_be] :
        {std::pair("num_key_value_heads", config.num_attention_heads), {"head_dim", config.head_width()}}) {
@@ -69,7 +69,7 @@ void check_heads(const ConfigFile& file, const Config& config) {
   }
 }
 
-// A folder may have none.
+// Checks the folder's vocabulary, of which it may have none.
 void check_esmc_vocabulary(const std::string& path, const tokenizer::Files& files) {
   const auto found = files.find(kTokenizer);
   if (found == files.end()) return;
@@ -88,7 +88,7 @@ void check_esmc_vocabulary(const std::string& path, const tokenizer::Files& file
   }
 }
 
-// As EsmcTokenizer writes them.
+// Writes the tokenizer's files as EsmcTokenizer does.
 void write_esmc_tokenizer(const std::string& folder) {
   json added = json::array(), vocabulary = json::object(), ends = json::object();
   for (size_t i = 0; i < kEsmcVocabulary.size(); ++i) {

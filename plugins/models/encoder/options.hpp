@@ -29,7 +29,7 @@ struct EncoderOptions {
       errors("lora.targets", problem);
   }
 
-  // Says of them what `theirs` has, of the folder `base`.
+  // Says of these options what `theirs` has, of the folder `base`.
   void tell(const ModelOptions& say, const Config& theirs, const std::filesystem::path& base) const {
     const std::string table = concat(row->name, ".");
     const hugging_face::FolderTeller teller(say, table, base / "config.json");

@@ -193,7 +193,7 @@ protein::Outputs ProteinEncoder::outputs(const protein::PackedProteins& batch,
           .distance_loss = {}};
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for the backward pass.
+// Counts the products that are computed: 2 m n k each, and twice that again for the backward pass.
 double ProteinEncoder::flops(const protein::PackedProteins& batch) const {
   const Sequences sequences(batch, false);
   const auto width = static_cast<double>(config_.hidden_size),

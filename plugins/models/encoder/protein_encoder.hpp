@@ -44,18 +44,18 @@ class ProteinEncoder : public protein::ProteinModel {
   void import_folder(const std::filesystem::path& folder) override;
   void export_folder(const std::filesystem::path& folder) const override;
 
-  // As text. There is none before import_folder().
+  // The extras as text; there are none before import_folder().
   std::string extra_state() const override { return extras_.pack(row_, config_); }
   void set_extra_state(std::string_view state) override;
 
  private:
   transformer::LayerPass layer_pass(const Sequences& sequences) const;
   at::Tensor embedded(const Sequences& sequences, const ForwardPass& pass) const;
-  // The last layer's output at the target rows, of labels of chains at <cls>: (T, C).
+  // The last layer's output at the target rows, for labels of chains at <cls>: (T, C).
   at::Tensor body(const protein::PackedProteins& batch, const ForwardPass& pass) const;
   // gelu(norm(x) W + b), fp32: what the head's own norm takes.
   at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
-  // What the head of labels makes of a batch: then(its outputs), within unit 0.
+  // Calls `then` with what the label head gives for a batch, within unit 0.
   at::Tensor with_label_outputs(const protein::PackedProteins& batch, const ForwardPass& pass,
                                 const std::function<at::Tensor(const at::Tensor&)>& then) const;
   void add_head();
@@ -70,7 +70,7 @@ class ProteinEncoder : public protein::ProteinModel {
   transformer::Linear head_dense_;
   transformer::Norm head_norm_;
   at::Tensor head_weight_, head_bias_;            // (tokens, C), which may be the words; (tokens)
-  std::optional<protein::LabelHead> label_head_;  // or this
+  std::optional<protein::LabelHead> label_head_;  // in place of this head: for labels
   at::Tensor frequencies_;                        // of the rotary positions
   Extras extras_;
 };

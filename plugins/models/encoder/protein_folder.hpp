@@ -19,7 +19,7 @@
 
 namespace pipeline::encoder {
 
-// Of layers in older versions of transformers.
+// A buffer of layers in older versions of transformers.
 inline constexpr std::string_view kOldFrequencies = ".attention.self.rotary_embeddings.inv_freq";
 
 // The rows that all protein encoders have, then `others`. The texts are the options' help.
@@ -30,7 +30,7 @@ hugging_face::ModelFields<Config> esm_fields(const SizeHelp& help, int64_t (*inn
                                              const hugging_face::ModelFields<Config>& others);
 
 // What a folder has besides the parameters that are trained here, fp32 in host memory. It is kept, and
-// written back on export. Undefined: the folder had none, or there was no folder. Of tensors ESM C has none.
+// written back on export. Undefined: the folder had none, or there was no folder. ESM C has no such tensors.
 struct Extras {
   at::Tensor contact_weight;  // (1, layers * heads): predicts contacts from attention, not computed here
   at::Tensor contact_bias;    // (1)
@@ -55,8 +55,8 @@ struct Extras {
   }
 };
 
-// Of a config.json. Throws an Error (PL_ERROR_CONFIG) that names file, key and value where the model is not
-// one that we compute: other positions, norms, activation or vocabulary, ESMFold.
+// The configuration in a config.json. Throws an Error (PL_ERROR_CONFIG) that names file, key and value where
+// the model is not one that we compute: other positions, norms, activation or vocabulary, ESMFold.
 Config read_config(const Architecture& row, const std::string& path);
 
 adapters::AdaptedModel adapted_model(const Architecture& row, const Config& config);
@@ -64,7 +64,7 @@ adapters::AdaptedModel adapted_model(const Architecture& row, const Config& conf
 // The parameters start as those of the folder; what else it has is given back. Throws unless it holds the
 // model of `config`; all values of the configuration that differ are in one error, and all tensors that are
 // missing, unexpected or of another shape in another. Dropout and initial values are the run's own and not
-// compared. Of labels a folder may have the head or not: then it is new, and the output head is passed over.
+// compared. A folder may lack the head for labels, which is new then; the output head is passed over.
 Extras import_folder(const std::string& path, const Architecture& row, const Config& config,
                      ParameterRegistry& parameters);
 

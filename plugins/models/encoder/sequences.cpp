@@ -40,8 +40,8 @@ Sequences::Sequences(const protein::PackedProteins& batch, bool token_dropout) {
               " residues in all with chains of ", batch.chain_rows.rows(), " (see index())");
   const at::NoGradGuard no_grad;
   const std::vector<int64_t>& starts = batch.chain_rows.starts;
-  // By row: the residue it stands for or beside, the first one of its sequence, that sequence, and whether it
-  // comes before (-1) or after (1) the residues.
+  // For each row: the residue it stands for or beside, the first one of its sequence, that sequence, and
+  // whether it comes before (-1) or after (1) the residues.
   std::vector<int64_t> residue, first, sequence, side;
   size_t next = 0;  // target
   for (size_t s = 0; s + 1 < starts.size(); ++s) {

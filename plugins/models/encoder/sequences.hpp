@@ -20,11 +20,11 @@ constexpr std::array<std::string_view, 33> kVocabulary = {
     "W",     "C",     "X",     "B",     "U", "Z", "O", ".", "-", "<null_1>", "<mask>"};
 constexpr int64_t kCls = 0, kPad = 1, kEos = 2, kMask = 32;
 
-// By our number: the twenty amino acids, the unknown one, the mask, rare letters.
+// The token for each of our numbers: the twenty amino acids, the unknown one, the mask, rare letters.
 using TokenTable = std::array<int64_t, residues::kCodeCount>;
 const TokenTable& token_table();
 
-// Of the residues in the training of the published models 15% were chosen, and of those 80% shown as <mask>.
+// In the training of the published models 15% of the residues were chosen, and 80% of these shown as <mask>.
 // transformers has the number in its code, and so no folder can carry another.
 constexpr double kTrainedMaskRatio = 0.15 * 0.8;
 

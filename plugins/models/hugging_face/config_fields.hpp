@@ -41,8 +41,8 @@ struct Field {
 template <class Config>
 using Fields = std::vector<Field<Config>>;
 
-// For fields that the model's table does not have: those that all of transformers' configurations share, and
-// others, which may be there as what means "not used" alone: null, false, 0, empty. `type`: of the class.
+// Checks a field that the model's table does not have: one that all of transformers' configurations share, or
+// another, which may be there as "not used" alone: null, false, 0, empty. `type`: the class's.
 void check_shared_field(const ConfigFile& file, const std::string& key, const std::string& type);
 void check_only(const ConfigFile& file, const char* key, const Only& only);
 

@@ -19,7 +19,7 @@
 
 namespace pipeline::hugging_face {
 
-// What a value may be, of the option and of a configuration from elsewhere.
+// Limits of a value, in the option and in a configuration from elsewhere.
 class Limits {
  public:
   enum class Kind { kNone, kRange, kPositive, kNotNegative, kShare };
@@ -53,7 +53,7 @@ struct ModelField {
     limits.least = least, limits.most = most;
     return set_from(least);
   }
-  // Of the option alone.
+  // Limits of the option alone.
   ModelField& set_from(int64_t least, std::optional<int64_t> most = {}) {
     return limits.least_set = least, limits.most_set = most, *this;
   }

@@ -17,7 +17,7 @@ void read_nulls(const Architecture& row, const hugging_face::ConfigFile& file, C
 
 }  // namespace
 
-// Each in the file of its family.
+// Each is in the file of its family.
 const Architecture& gpt2();
 const Architecture& llama();
 const Architecture& gemma2();

@@ -23,7 +23,7 @@ struct Names {
   const char *query_norm = "self_attn.q_norm", *key_norm = "self_attn.k_norm";
   const char* projection = "self_attn.o_proj";
   const char* mlp_norm = "post_attention_layernorm";
-  // Of what attention and the MLP give, before it is added; where there are any.
+  // Norms of what attention and the MLP give, before it is added; nullptr: none.
   const char *attention_end_norm = nullptr, *mlp_end_norm = nullptr;
   const char *up = "mlp.gate_up_proj", *down = "mlp.down_proj";
   const char* last_norm = "model.norm";
@@ -62,8 +62,8 @@ struct Architecture {
   bool is_embedding_scaled = false;  // by sqrt(hidden_size)
   bool is_norm_above_one = false;    // norms multiply by 1 + weight
   bool has_query_norm = false;       // RMS norms of the heads of queries and keys,
-  bool is_query_norm_whole = false;  // or of all heads together
-  // Initial weights that write to the residual stream are: by 1 / sqrt(2 layers).
+  bool is_query_norm_whole = false;  // or one norm over all heads together
+  // Initial weights that write to the residual stream are scaled by 1 / sqrt(2 layers).
   bool is_residual_scaled = false;
 
   // How its config.json calls this member; `otherwise` where it has none.
@@ -78,7 +78,7 @@ struct Architecture {
   bool has(T Config::*member) const {
     return !key(member, "").empty();
   }
-  // The same of a row of model_fields().
+  // The key of a row of model_fields().
   std::string key(const hugging_face::ModelField<Config>& field) const {
     return std::visit([&](const auto member) { return key(member, field.checked); }, field.member);
   }

@@ -33,10 +33,10 @@ struct Config {
   // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
   // have the window, and rope_local_theta's positions. 0: they all have the window.
   int64_t full_attention_every = 0;
-  // Of each layer, in any order, in place of these two: kSlidingAttention or kFullAttention of
-  // layer_types.hpp; empty: as they say.
+  // The layers' types, in any order, in place of the two members above: kSlidingAttention or kFullAttention
+  // of layer_types.hpp; empty: as those say.
   std::vector<std::string> layer_types = {};
-  // Of each layer, 1 where positions turn queries and keys, 0 where they do not; empty: they do in all.
+  // For each layer, 1 where positions turn queries and keys, 0 where they do not; empty: they do in all.
   std::vector<int64_t> no_rope_layers = {};
   double rope_local_theta = 0;        // 0: as rope_theta
   int64_t query_pre_attn_scalar = 0;  // products of queries and keys are divided by its root; 0: head_width()

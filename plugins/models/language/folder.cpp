@@ -37,7 +37,7 @@ Config read_config(const ConfigFile& file) {
   std::vector<const char*> known;
   for (const Architecture* row : architectures()) known.push_back(row->name);
   const std::string type = file.type(known);
-  // Of another head the weights lack a language model's: said here, before any of them is looked for.
+  // Weights with another head lack a language model's: said here, before any of them is looked for.
   if (const nlohmann::json* const classes = file.find("architectures"); classes && classes->is_array())
     for (const nlohmann::json& one : *classes)
       for (const char* const task :

@@ -23,16 +23,16 @@ struct FolderPart {
   std::function<std::string(const std::string& name)> name;
 };
 
-// Of config.json or an object in it. Throws an Error that names file, key and value where the model is not
-// one that we compute.
+// The configuration in config.json or an object in it. Throws an Error that names file, key and value where
+// the model is not one that we compute.
 Config read_config(const hugging_face::ConfigFile& file);
 nlohmann::json config_json(const Config& config);
 
-// What differs, but for the size of the vocabulary.
+// Adds what differs, but for the size of the vocabulary.
 void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences);
 
-// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
-// folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
+// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: how many the
+// folder's vocabulary has behind ours; below 0: ours behind the folder's.
 std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config& config,
                                         const std::string& prefix, int64_t more_tokens = 0);
 
@@ -56,8 +56,8 @@ std::vector<std::string> export_model(const std::string& folder, const LanguageM
 // hugging_face::write_token_ids()'s.
 nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json came);
 
-// For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
-// the folder's rows that have no token here. Empty: there are none.
+// A note for the log on what an import has made of the `count` tokens that ours has behind the folder's, or
+// below 0 of the folder's rows that have no token here. Empty: there are none.
 std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count,
                                bool are_kept = true);
 

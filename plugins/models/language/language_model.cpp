@@ -16,7 +16,7 @@
 namespace pipeline::language {
 namespace {
 
-// For a `table` that is both embedding and output head; null where it is not (undefined), or is frozen.
+// The shared gradient of a `table` that is embedding and output head; null: it is undefined, or frozen.
 std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& table,
                                                              const ForwardPass& pass) {
   if (!table.defined() || !table.requires_grad()) return nullptr;
@@ -135,10 +135,10 @@ transformer::Rotation LanguageModel::rotation(const at::Tensor& positions, bool 
   return transformer::rotation(positions, of_row, rope.magnitude());
 }
 
-// Of the residual stream: that of the parameters, whatever a frozen embedding is kept in.
+// The residual stream's type: that of the parameters, whatever a frozen embedding is kept in.
 at::ScalarType LanguageModel::stream_type() const { return last_norm_.weight.scalar_type(); }
 
-// As transformers has it: the factor is of the embedding's type.
+// Scaled as in transformers: the factor is of the embedding's type.
 at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
   if (!architecture_.is_embedding_scaled) return embedded;
   return embedded * at::scalar_tensor(std::sqrt(static_cast<double>(width())), embedded.options());
@@ -210,7 +210,7 @@ at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& row
                                   head(), compute, {}, config_.final_logit_softcapping);
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
+// Counts the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
 // head is computed where there is a target, attention on the lower triangle or in a window of it.
 double LanguageModel::flops(const PackedBatch& batch) const {
   const auto width = static_cast<double>(config_.hidden_size),

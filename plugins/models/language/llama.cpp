@@ -46,8 +46,8 @@ const Architecture& llama() {
           {"sliding_window", only({nullptr})},
           {"pretraining_tp", kWithoutEffect},        // in how many slices a product was computed
           {"is_llama_config", kWithoutEffect},       // what Idefics3's text_config has of its makers' own
-          {"pixel_shuffle_factor", kWithoutEffect},  // the same
-          {"perceiver_config", kWithoutEffect},      // the same
+          {"pixel_shuffle_factor", kWithoutEffect},  // of Idefics3's makers, too
+          {"perceiver_config", kWithoutEffect},      // of Idefics3's makers, too
       }),
       .written = {{"hidden_act", "silu"}},
       .names = {.plain =

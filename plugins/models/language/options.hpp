@@ -27,7 +27,7 @@ struct LanguageOptions : Config {
     vocab_size = 0;
     max_position_embeddings = 2048;
   }
-  // With the sizes of the smallest GPT-2.
+  // Options with the sizes of the smallest GPT-2.
   static LanguageOptions gpt2() {
     LanguageOptions options;
     options.architecture = "gpt2";

@@ -151,7 +151,7 @@ namespace {
 at::Tensor yarn(const RopeScaling& scaling, const at::Tensor& frequencies, double base) {
   const auto dim = static_cast<double>(2 * frequencies.size(0)),
              length = static_cast<double>(scaling.original_max_position_embeddings);
-  const auto channel = [&](double turns) {  // that turns so often
+  const auto channel = [&](double turns) {  // the channel that turns so often
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   double low = channel(scaling.beta_fast), high = channel(scaling.beta_slow);
@@ -212,7 +212,7 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
   });
   read_magnitude(rope, scaling);
   for (const auto& [value, usual] :
-       {std::pair(&scaling.beta_fast, 32.0), {&scaling.beta_slow, 1.0}})  // as transformers: 0 is none
+       {std::pair(&scaling.beta_fast, 32.0), {&scaling.beta_slow, 1.0}})  // in transformers, too, 0 is none
     if (*value == 0) *value = usual;
   rope.read("rope_theta", rope_theta);
 }

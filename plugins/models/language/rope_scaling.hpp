@@ -29,7 +29,7 @@ struct RopeScaling {
   // llama3: turns within the original length from which on angles are as they were; up to which they are
   // divided.
   double high_freq_factor = 4, low_freq_factor = 1;
-  // yarn (Peng et al., arXiv:2309.00071): the same limits.
+  // yarn (Peng et al., arXiv:2309.00071): llama3's limits.
   double beta_fast = 32, beta_slow = 1;
   bool truncate = true;  // these limits fall between channels, not on them
   // longrope (Ding et al., arXiv:2402.13753): what the frequency of each pair of channels is divided by, in
@@ -74,19 +74,19 @@ void visit_rope_values(Scaling& scaling, const Visit& visit) {
   }
 }
 
-// What of it follows from the length that the model is for, where its folder does not say it: as transformers
-// has it, the original length is that one, and else the factor their quotient.
+// Fills in what follows from the length that the model is for, where its folder does not say it: as in
+// transformers, the original length is that one, and else the factor their quotient.
 void complete_rope(RopeScaling& scaling, int64_t max_position_embeddings);
-// Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
-// have rope_theta, too. Throws for a type that we do not compute.
+// Reads config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing,
+// and have rope_theta, too. Throws for a type that we do not compute.
 void read_rope(const hugging_face::ConfigFile& config, const char* config_class, RopeScaling& scaling,
                double& rope_theta);
-// Of the object itself.
+// Reads the object itself.
 void read_rope_values(const hugging_face::ConfigFile& rope, const char* config_class, RopeScaling& scaling,
                       double& rope_theta);
-// As rope_scaling; null where there is none.
+// The JSON of rope_scaling; null where there is none.
 nlohmann::json rope_json(const RopeScaling& scaling);
-// By the names that options have in [task.language.rope_scaling].
+// Compares by the names that options have in [task.language.rope_scaling].
 void compare_rope(const RopeScaling& ours, const RopeScaling& theirs, hugging_face::Differences& differences);
 
 }  // namespace pipeline::language

@@ -42,10 +42,10 @@ void check_tied(const ConfigFile& file, const language::Config& text) {
               concat("text_config says ", text.tie_word_embeddings ? "true" : "false", ": both must agree"));
 }
 
-// What of a LLaVA's own fields has to agree with its parts.
+// Checks that a LLaVA's own fields agree with its parts.
 void check_llava_fields(const ConfigFile& file, const vision::Config& vision, const language::Config& text) {
   using hugging_face::only;
-  // Without the class token, which SigLIP does not have.
+  // Features go without the class token, which SigLIP does not have.
   check_only(file, "vision_feature_select_strategy",
              {{vision.has_class() ? "default" : "full"}, /*is_required=*/!vision.has_class()});
   std::string type;
@@ -53,12 +53,12 @@ void check_llava_fields(const ConfigFile& file, const vision::Config& vision, co
   if (file.find("image_aspect_ratio") != nullptr)
     check_only(file, "image_aspect_ratio", type == kNext ? only({"anyres"}) : only({"square", "pad"}));
   // transformers' default, whatever the tower; it uses the tower's own.
-  if (!vision.is_dino() && !vision.is_flexible())  // of which the image processor says it
+  if (!vision.is_dino() && !vision.is_flexible())  // for the others the image processor says it
     check_only(file, "image_seq_length", only({vision.patches(), 576}));
   check_tied(file, text);
 }
 
-// Of "image_grid_pinpoints", heights and widths in pixels.
+// The grids of "image_grid_pinpoints", heights and widths in pixels.
 std::vector<images::Grid> read_grids(const ConfigFile& file, int64_t side) {
   constexpr const char* kKey = "image_grid_pinpoints";
   const json usual = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};  // transformers' default

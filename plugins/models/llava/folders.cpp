@@ -42,7 +42,7 @@ void import_vision(const std::string& folder, Vlm& model) {
 
 namespace {
 
-// In a folder of its own; empty: it is another part's.
+// A tensor's name in a folder of the language model's own; empty: it is another part's.
 std::string language_name(const std::string& name) {
   const std::string plain = old_name(name);
   return plain.starts_with("language_model.") ? after(plain, "language_model.") : std::string();
@@ -134,7 +134,7 @@ json whole_json(const VlmConfig& config, int64_t image_token) {
   return values;
 }
 
-// Of a model that came from no such folder.
+// The config.json of a model that came from no such folder.
 nlohmann::ordered_json new_config(const VlmConfig& config, int64_t image_token, bool is_smol) {
   const bool is_next = !config.grids.empty(), is_idefics = config.vision.has_last_norm();
   json values{{"model_type", is_idefics ? is_smol ? kSmol : kIdefics
@@ -152,7 +152,7 @@ nlohmann::ordered_json new_config(const VlmConfig& config, int64_t image_token, 
   return values;
 }
 
-// Of a model that came with this one.
+// The config.json of a model that came with `values`.
 nlohmann::ordered_json kept_config(const VlmConfig& config, int64_t image_token,
                                    nlohmann::ordered_json values, bool has_unused_layers) {
   constexpr const char *kText = "text_config", *kTower = "vision_config", *kWords = "vocab_size";
@@ -171,7 +171,7 @@ nlohmann::ordered_json kept_config(const VlmConfig& config, int64_t image_token,
   return values;
 }
 
-// What a vision encoder has there, and is not used.
+// The tensors that a vision encoder has there and that are not used.
 std::vector<std::pair<std::string, at::Tensor>> unused_of(const vision::Config& vision) {
   if (vision.has_last_norm()) return {};
   const int64_t width = vision.hidden_size;
@@ -207,7 +207,7 @@ std::vector<std::string> export_llava(const std::string& folder, const Vlm& mode
   config.vision.has_last_norm() ? check_idefics(config) : check_llava(config);
   const hugging_face::Came came = came_as_llava(config, texts);
   if (!image_token && !came.config.is_null() && config.language.written_tokens > 0) {
-    // One of the rows that no token has.
+    // The token for a picture is one of the rows that no token of text has.
     const auto file = hugging_face::ConfigFile::of("config.json", came.config.dump());
     const int64_t theirs = read_image_token(file).second;
     if (theirs >= config.language.written_tokens && theirs < config.language.vocab_size) image_token = theirs;

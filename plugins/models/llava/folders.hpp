@@ -22,7 +22,7 @@ void import_vision(const std::string& folder, Vlm& model);
 // folder's is given back, below 0 where the folder has more; see language::import_model().
 int64_t import_language(const std::string& folder, Vlm& model);
 
-// What the folders of the parts say of them. Throw Error for what we do not compute.
+// The configurations in the folders of the parts. They throw Error for what we do not compute.
 vision::Config read_vision_folder(const std::string& folder);
 language::Config read_language_folder(const std::string& folder);
 // The token that stands for a picture in a LLaVA's config.json, and what it is called there.
@@ -51,18 +51,16 @@ hugging_face::Came came_as_llava(const VlmConfig& config, const hugging_face::Fo
 // Texts of a LLaVA's folder as they would be in one of its language model alone; others stay as they are.
 hugging_face::FolderTexts language_part(hugging_face::FolderTexts texts);
 
-// What transformers loads as LlavaForConditionalGeneration, or with grids as
+// Writes what transformers loads as LlavaForConditionalGeneration, or with grids as
 // LlavaNextForConditionalGeneration. `image_token` stands for a patch there; without, it is one more than our
 // vocabulary has, at its end. Throws Error where the language model is a GPT-2: transformers cannot give one
-// a picture.
-// With Idefics3's vision encoder as Idefics3ForConditionalGeneration or, `is_smol`,
-// SmolVLMForConditionalGeneration.
-// `came`: see language::export_model(), also for what is given back.
+// a picture. With Idefics3's vision encoder as Idefics3ForConditionalGeneration or, `is_smol`,
+// SmolVLMForConditionalGeneration. `came`: see language::export_model(), also for what is given back.
 std::vector<std::string> export_llava(const std::string& folder, const Vlm& model,
                                       std::optional<int64_t> image_token = {}, bool is_smol = false,
                                       const hugging_face::FolderTexts& came = {});
 
-// As PEFT's adapters of LLaVA are: additions to the language model, and what else is trained.
+// What PEFT's adapters of LLaVA have: additions to the language model, and what else is trained.
 adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);
 
 // The language model alone; see language::export_model().

@@ -26,11 +26,11 @@ class FeatureStore {
   virtual bool is_open() const = 0;
   virtual void open(const files::Hash128& weights) = 0;
 
-  // On the CPU; with squares undefined if it is not there.
+  // The features, on the CPU; with squares undefined if they are not there.
   virtual PictureFeatures find(const files::Hash128& picture) const = 0;
-  // On a device: once that has computed it.
+  // Takes features that are on a device, once that has computed them.
   virtual void put(const files::Hash128& picture, const PictureFeatures& features) = 0;
-  // For the log.
+  // Counts features for the log.
   virtual void count(uint64_t found, uint64_t made) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What the tensors of folders are called that hold a whole model.
+// Names of the tensors in folders that hold a whole model.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@ inline constexpr std::string_view kVision = "vision.", kProjector = "projector."
 // `name` behind a prefix that it has.
 std::string after(const std::string& name, std::string_view prefix);
 
-// What is before the names of a vision encoder's tensors in LLaVA's old names.
+// What the names of a vision encoder's tensors begin with in LLaVA's old names.
 std::string tower_prefix(const vision::Config& vision);
 
-// The names that LLaVA's tensors had before transformers 4.52, in which all but the head begin with "model."
-// since; of those names, and of Idefics3's.
+// The name that a tensor of LLaVA's had before transformers 4.52, since which all but the head begin with
+// "model."; takes today's names, and Idefics3's.
 std::string old_name(const std::string& name);
-// The other way: LLaVA's of today, and Idefics3's.
+// The names for old ones: LLaVA's of today, and Idefics3's.
 std::string new_name(const std::string& name);
 std::string idefics_name(const std::string& name);
 

@@ -53,8 +53,8 @@ Vlm::Vlm(const VlmConfig& config, ParameterRegistry::Rule rule) : config_(config
                        normal(1 / std::sqrt(static_cast<double>(to))));
 }
 
-// Of each factor x factor patches of a square one row, row by row of them: pixel_shuffle() of transformers'
-// modeling_idefics3.py.
+// Makes each factor x factor patches of a square one row, row by row of them: pixel_shuffle() of
+// transformers' modeling_idefics3.py.
 at::Tensor Vlm::joined(const at::Tensor& features) const {
   const int64_t factor = config_.scale_factor, width = features.size(1),
                 side = config_.vision.side() / factor;

@@ -83,7 +83,7 @@ class Vlm {
   Vlm(const VlmConfig& config, ParameterRegistry::Rule rule = nullptr);
 
   bool vision_is_frozen() const;
-  // From now on a batch's pictures may come from there. Only while the vision encoder's values do not change.
+  // Lets a batch's pictures come from `cache`. Only while the vision encoder's values do not change.
   void set_cache(std::shared_ptr<FeatureStore> cache) { cache_ = std::move(cache); }
 
   const VlmConfig& config() const { return config_; }

@@ -30,7 +30,7 @@ struct PictureOptions {
   void describe_rate(Options& o) { o("lr_multiplier", lr_multiplier, "times the learning rate").above(0); }
 
   images::TileOptions tiles() const;
-  // Of all that a picture's features depend on besides the picture and the weights.
+  // A text of all that a picture's features depend on besides the picture and the weights.
   std::string key() const;
 };
 
@@ -39,8 +39,8 @@ struct PictureOptions {
 void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out);
 
-// What preprocessor_config.json has, so that transformers makes the same pixels. `is_smol`: an Idefics3's is
-// SmolVLM's.
+// The values for preprocessor_config.json by which transformers makes the same pixels. `is_smol`: an
+// Idefics3's is SmolVLM's.
 nlohmann::json image_processor(const PictureOptions& pictures, bool is_smol = false);
 
 // The JSON object of one of these files; an empty one where there is none.

@@ -187,7 +187,7 @@ EncoderDecoder::States EncoderDecoder::body(const PackedProteins& batch, const F
   const auto run = [&](const Layer& layer, const at::Tensor& input, const at::Tensor& bias,
                        const transformer::LayerPass& shared, const transformer::RowsOfLayer& rows) {
     const uint32_t own = unit++;
-    // It may run again in the backward pass, when all of this is gone.
+    // The body may run again in the backward pass, when all of this is gone.
     const LayerFn body = [layer, number = number++, shared, pass, rows](const Tensors& in) {
       return Tensors{transformer::run_layer(layer, number, in[0], shared, pass, rows, in[1])};
     };
@@ -282,8 +282,8 @@ Embeddings EncoderDecoder::embeddings(const PackedProteins& batch, const Forward
           .chains = {}};
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for the backward pass; of the pair
-// networks, whose input has no gradient, once again beside their being computed twice.
+// Counts the products that are computed: 2 m n k each, and twice that again for the backward pass; those of
+// the pair networks, whose input has no gradient, once again beside their being computed twice.
 double EncoderDecoder::flops(const PackedProteins& batch) const {
   const auto width = static_cast<double>(config_.hidden_dim), inner = static_cast<double>(config_.inner()),
              pair_width = static_cast<double>(config_.pair_dim),

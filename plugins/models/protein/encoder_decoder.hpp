@@ -42,7 +42,7 @@ struct DistogramInputs {
   at::Tensor places;   // (N, 3) CA in ångström
   at::Tensor placed;   // (N) bool: whether there is a CA
   transformer::Ragged samples;
-  transformer::Ragged target_samples;  // of the T
+  transformer::Ragged target_samples;  // of the T targets
   std::vector<int64_t> target_rows;    // (T) which of the N each is
   at::Tensor hidden;                   // (N) bool: whether the model was not given the place
 };
@@ -52,7 +52,7 @@ struct DistogramInputs {
 // place is hidden (one that is shown with another amino acid is not).
 at::Tensor distogram_loss(const DistogramInputs& inputs, const DistogramHead& head);
 
-// Of the folders that it exports.
+// The model_type of the folders that it exports.
 inline constexpr const char* kEncoderDecoderType = "pipeline-protein-encoder-decoder";
 
 struct EncoderDecoderConfig {
@@ -78,7 +78,7 @@ class EncoderDecoder : public ProteinModel {
 
   LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const override;
   Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const override;
-  // Of the last layer of the decoder.
+  // Embeddings by the last layer of the decoder.
   Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass, int64_t layer) const override;
   int64_t layers() const override { return config_.num_decoder_layers; }
   int64_t width() const override { return config_.hidden_dim; }

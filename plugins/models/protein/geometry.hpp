@@ -21,9 +21,9 @@ constexpr int64_t kFrameSize = 12;
 // a smooth count in units of 10. Zero where unknown.
 constexpr int64_t kLocalFeatures = 20;
 
-// Of a structure whose residues and chains stay where they are while the object lives. What is near a residue
-// is looked for when that residue is first asked for, so that a part of a long structure costs what the part
-// is. One thread at a time.
+// The geometry of a structure whose residues and chains stay where they are while the object lives. What is
+// near a residue is looked for when that residue is first asked for, so that a part of a long structure costs
+// what the part is. One thread at a time.
 class Geometry {
  public:
   // chains[i]: the number of the chain of residue i. hidden[i] != 0: as if the residue had no coordinates;

@@ -14,15 +14,15 @@
 
 namespace pipeline::protein {
 
-// What config.json says; nothing where there is no such head. Throws an Error (PL_ERROR_CONFIG) for one that
+// The label head in config.json; nothing where there is none. Throws an Error (PL_ERROR_CONFIG) for one that
 // we do not compute.
 std::optional<LabelForm> read_label(const hugging_face::ConfigFile& file, const std::string& name);
 void write_label(const LabelForm& form, const std::string& name, nlohmann::json& values);
-// Where the folder has a head.
+// To be called where the folder has a head.
 void compare_label(hugging_face::Differences& differences, const std::optional<LabelForm>& ours,
                    const std::optional<LabelForm>& theirs);
 
-// An adapter's folder has the same beside it, in a file of ours: PEFT's says nothing of labels.
+// An adapter's folder has the label head beside it, in a file of ours: PEFT's says nothing of labels.
 void write_adapter_label(const std::string& adapter, const LabelForm& form, const std::string& name);
 std::optional<LabelForm> read_adapter_label(const std::string& adapter, const std::string& name);
 

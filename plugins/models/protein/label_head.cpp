@@ -21,7 +21,7 @@
 namespace pipeline::protein {
 namespace {
 
-// One for each number of positions below the last, which stands for all that are further apart.
+// A bin for each number of positions below the last, which stands for all that are further apart.
 constexpr int64_t kBins = 64;
 // Log-odds of contacts before anything is learnt: some 3 in 100 pairs are.
 constexpr double kRarely = -3.5;

@@ -16,7 +16,7 @@
 
 namespace pipeline::protein {
 
-// Which labels, of what.
+// Which labels a head predicts, and of what.
 struct LabelForm {
   enum class Of { kChains, kResidues, kPairs } of = Of::kChains;
   bool are_numbers = false;
@@ -29,11 +29,11 @@ struct LabelForm {
   int64_t outputs() const { return classes.empty() ? 1 : static_cast<int64_t>(classes.size()); }
 };
 
-// Of chains as in EsmForSequenceClassification, two layers over the vector of <cls>:
+// A head for labels. For chains as in EsmForSequenceClassification, two layers over the vector of <cls>:
 //
 //   classifier.out_proj(tanh(classifier.dense(x)))
 //
-// of residues as in EsmForTokenClassification, one: classifier(x), or of ESM C score(x); of pairs i, j of a
+// for residues as in EsmForTokenClassification, one: classifier(x), or in ESM C score(x); for pairs i, j of a
 // chain, with vectors l = pair_head.left(x) and r = pair_head.right(x) of kPairWidth, the log-odds
 //
 //   (l_i . r_j + l_j . r_i) / (2 sqrt(kPairWidth)) + pair_head.separation[how far apart]
@@ -53,11 +53,11 @@ class LabelHead {
   // Differentiable.
   at::Tensor outputs(const at::Tensor& x, const PackedProteins& batch, const transformer::Dropout& dropout,
                      at::ScalarType compute) const;
-  // The sum over labels of the cross-entropy in nats, or of the squared error in units of deviation^2; of
-  // contacts over chains of the mean over their pairs.
+  // The sum over labels of the cross-entropy in nats, or of the squared error in units of deviation^2; for
+  // contacts, over chains, of the mean over their pairs.
   at::Tensor loss(const at::Tensor& outputs, const PackedProteins& batch) const;
-  // What is told of outputs: log-probabilities of classes, numbers as they are learnt, log-odds of contacts.
-  // Not differentiable.
+  // Outputs as they are reported: log-probabilities of classes, numbers as they are learnt, log-odds of
+  // contacts. Not differentiable.
   at::Tensor told(const at::Tensor& outputs) const;
 
  private:
@@ -68,7 +68,7 @@ class LabelHead {
   at::Tensor separation_;  // (kBins, 1)
 };
 
-// What of a task's options a form is: task.objective, and task.label.per.
+// The task's options that a form stands for: task.objective, and task.label.per.
 std::string objective_of(const std::optional<LabelForm>& form);
 std::string per_of(const LabelForm& form);
 

@@ -138,7 +138,7 @@ class Pairs {
   std::vector<Task> tasks_;
 };
 
-// Of a product: `stride` floats from row to row as it lies in memory, which is turned if `transposed`.
+// A factor: `stride` floats from row to row as it lies in memory, which is turned if `transposed`.
 struct Operand {
   const float* data;
   int64_t stride;

@@ -53,8 +53,8 @@ struct PairInputs {
 // nothing larger than a bias is kept.
 std::vector<at::Tensor> pair_bias(const PairInputs& inputs, const PairNetwork& network);
 
-// The same by LibTorch's operations, on any device: (pairs, layers * heads), all pairs at once. Features are
-// made in fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half an ångström off in bf16.
+// pair_bias() by LibTorch, on any device: (pairs, layers * heads), all pairs at once. Features are made in
+// fp32 at least, whatever the network's dtype: a coordinate of 100 Å is half an ångström off in bf16.
 at::Tensor pair_values(const PairInputs& inputs, const PairNetwork& network,
                        const transformer::PairIndex& pairs);
 

@@ -31,7 +31,7 @@ struct PackedProteins : transformer::PackedBatch {
   at::Tensor values;       // (T) float: numbers at target_rows, as they are learnt
   at::Tensor pair_labels;  // (sum of L x L over chains) uint8: kContact, kNoContact, kNoPair
 
-  // What index() finds.
+  // Set by index().
   std::vector<int64_t> visible_rows;  // whose token is not kMaskToken
   Ragged chain_rows;                  // the chains of all samples, one after another
 
@@ -66,7 +66,7 @@ struct PackedProteins : transformer::PackedBatch {
   }
 };
 
-// Not differentiable.
+// What a model predicts of a batch. Not differentiable.
 struct Outputs {
   at::Tensor log_probabilities;  // (T, 20) fp32: of the twenty amino acids at target_rows, among themselves
   at::Tensor
@@ -89,17 +89,17 @@ class ProteinModel {
   ParameterRegistry& parameters() { return parameters_; }
   const ParameterRegistry& parameters() const { return parameters_; }
 
-  // Cross-entropy summed over the targets, in nats; of labels see LabelHead::loss().
+  // Cross-entropy summed over the targets, in nats; for labels see LabelHead::loss().
   virtual LossSum loss(const PackedProteins& batch, const ForwardPass& pass) const = 0;
-  // Without dropout.
+  // The predictions, without dropout.
   virtual Outputs outputs(const PackedProteins& batch, const ForwardPass& pass) const = 0;
-  // Of a model that predicts labels, in the form that LabelHead::told() has: (T, outputs), or of pairs
-  // (sum of L x L), fp32. Not differentiable; without dropout.
+  // The predictions of a model of labels, in the form of LabelHead::told(): (T, outputs), or for pairs (sum
+  // of L x L), fp32. Not differentiable; without dropout.
   virtual at::Tensor labels(const PackedProteins& /*batch*/, const ForwardPass& /*pass*/) const {
     fail("the model predicts no labels");
   }
-  // Of a batch in which nothing is masked. layer: from 0, what the first layer gets, to layers(), what the
-  // last one gives, normalised; a model may have the last alone.
+  // Embeddings of a batch in which nothing is masked. layer: from 0, what the first layer gets, to layers(),
+  // what the last one gives, normalised; a model may have the last alone.
   virtual Embeddings embeddings(const PackedProteins& batch, const ForwardPass& pass,
                                 int64_t layer) const = 0;
   virtual int64_t layers() const = 0;

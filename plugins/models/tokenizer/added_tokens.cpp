@@ -71,7 +71,7 @@ size_t TokenIndex::may_begin(std::string_view text, size_t from) const {
 TokenIndex::Found TokenIndex::first(std::string_view text, size_t from) const {
   for (size_t at = may_begin(text, from); at < text.size(); at = may_begin(text, at + 1)) {
     const Token* longest = nullptr;
-    // Of the tokens, which are sorted, those that begin as the text does from `at`: fewer with each byte, and
+    // Those of the tokens, which are sorted, that begin as the text does from `at`: fewer with each byte, and
     // the shortest of them comes first.
     auto first = tokens_.begin(), end = tokens_.end();
     for (size_t bytes = 0; first != end; ++bytes) {

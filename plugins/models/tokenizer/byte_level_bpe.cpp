@@ -29,7 +29,7 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
     hash.add(static_cast<uint64_t>(merge.right));
   }
   for (const Added& token : vocabulary.added) hash.add(static_cast<uint64_t>(token.id));
-  // What GPT-2's has not says nothing, so that its keys of caches stay what they were.
+  // What GPT-2's tokenizer has not is left out of the hash, so that its keys of caches stay what they were.
   if (vocabulary.pre_tokenizer != PreTokenizer::kGpt2 || vocabulary.ignore_merges) {
     hash.add(static_cast<uint64_t>(vocabulary.pre_tokenizer));
     hash.add(uint64_t{vocabulary.ignore_merges});

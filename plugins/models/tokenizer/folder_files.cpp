@@ -88,7 +88,7 @@ bool is_of_folder(const Files& tokenizer, const fs::path& folder) {
   return !has_own;
 }
 
-// In CBOR, whose first byte says that it is an object.
+// Packs in CBOR, whose first byte says that it is an object.
 std::string pack(const Files& files) {
   json object = json::object();
   for (const auto& [name, text] : files)

@@ -68,7 +68,7 @@ class Fields {
   bool damaged_ = false;
 };
 
-// Of ModelProto: the parts that are written behind the pieces.
+// Options in the parts of ModelProto that are written behind the pieces.
 struct Options {
   bool has_trainer = false, has_normalizer = false;
   bool adds_space = true, space_is_suffix = false, trims_spaces = true, replaces_characters = false;

@@ -14,7 +14,7 @@ struct NamedText {
   std::string text;
 };
 
-// By the names that Hugging Face gives the files.
+// Texts by the names that Hugging Face gives the files.
 using NamedFiles = std::map<std::string, NamedText>;
 NamedFiles named(const std::map<std::string, std::string>& texts,
                  const std::string& prefix);  // of their paths

@@ -69,7 +69,7 @@ nlohmann::json parse_tokenizer_file(const NamedText& file);
 // All of an object of ids by token, checked.
 void add_vocab(const nlohmann::json& vocab, const std::string& place, VocabularyBuilder& builder);
 
-// Of an unsigned number; too large ones stay too large.
+// The id that a file's unsigned number is; too large ones stay too large.
 int64_t id_of(const nlohmann::json& number);
 
 // "left right".

@@ -69,7 +69,7 @@ Dropout dropout_at(const LayerPass& shared, const ForwardPass& pass, double p, u
   return {p, dropout_key(pass.dropout_seed, number)};
 }
 
-// Of all of a layer's additions, each of which has a number of its own: of_addition().
+// Dropout for all of a layer's additions, each of which has a number of its own: of_addition().
 Dropout dropout_of_additions(const LayerPass& shared, const ForwardPass& pass, uint64_t layer) {
   constexpr uint64_t kFirst = uint64_t{1} << 32;
   if (!pass.training || shared.dropout.additions == 0) return {};
@@ -158,7 +158,7 @@ at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& 
   return y;
 }
 
-// Its heads are the whole row.
+// The norm over whole rows: one head.
 at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, {0, x.size(1), norm}, {}); }
 
 // What a half of the layer adds to the residual stream.
@@ -234,7 +234,7 @@ bool takes_consecutive(const AttentionLayout& layout, const at::Tensor& x, at::S
   return layout.causal && !x.is_cpu() && wide(compute) != compute;
 }
 
-// In each sequence from the first of `rows` to the last.
+// In each sequence all rows from the first of `rows` to the last.
 std::vector<int64_t> without_gaps(const std::vector<int64_t>& rows, const Ragged& sequences) {
   std::vector<int64_t> all;
   for (size_t i = 0; i < rows.size(); ++i) {

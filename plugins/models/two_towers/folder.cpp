@@ -20,7 +20,7 @@ constexpr const char *kVision = "vision_model.", *kText = "text_model.";
 
 std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
 
-// Of CLIPConfig and SiglipConfig.
+// The fields of CLIPConfig and SiglipConfig.
 const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
   using namespace hugging_face;
   static const Fields<TwoTowersConfig> kFields{
@@ -36,7 +36,7 @@ const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
   return kFields;
 }
 
-// An old form of text_config, which goes first in transformers; vision::read_config() looks at the other one.
+// Refuses an old form of text_config, which transformers reads first; vision::read_config() checks the other.
 void check_old_form(const ConfigFile& file, const ConfigFile& text) {
   if (file.find("text_config_dict") == nullptr) return;
   const ConfigFile old = file.part("text_config_dict");
@@ -85,7 +85,7 @@ json token_ids(const TextEnds& ends) {
           {"pad_token_id", ends.padding}};
 }
 
-// But for the numbers of tokens.
+// The text tower's part of config.json, but for the numbers of tokens.
 json text_json(const TwoTowersConfig& config) {
   json values = encoder::text_tower(config.is_clip()).json(config.text);
   values[config.is_clip() ? "projection_dim" : "projection_size"] = config.projection_dim;
@@ -119,7 +119,7 @@ nlohmann::ordered_json new_config(const TwoTowersConfig& config, const TextEnds&
   return values;
 }
 
-// Of a model that came with this one, of which transformers reads the end of CLIP's texts alone.
+// The config.json of a model that came with `values`. Only the end of CLIP's texts is read by transformers.
 nlohmann::ordered_json kept_config(const TwoTowersConfig& config, const TextEnds& ends,
                                    nlohmann::ordered_json values) {
   const auto file = ConfigFile::of("config.json", values.dump());

@@ -17,7 +17,7 @@ TwoTowersConfig read_config(const std::string& folder);
 TwoTowersConfig read_config(const hugging_face::ConfigFile& file);
 
 // From now on the model starts from the folder's weights. Ours may have fewer or more tokens than the folder
-// at the end, as with language models, whose rows are treated alike. Gives back the folder's configuration.
+// at the end, and rows are treated as with language models. Gives back the folder's configuration.
 TwoTowersConfig import_model(const std::string& folder, TwoTowers& model);
 
 // The numbers of the tokens that a text begins with, if any, and ends with, and that it is padded with; and
@@ -30,8 +30,8 @@ struct TextEnds {
 // What is kept of the folder's weights for an export; see hugging_face::kept_weights().
 std::string kept_weights(const std::string& folder, const TwoTowers& model);
 
-// For CLIPModel or SiglipModel. The folder must exist. `came`: see language::export_model(), also for what is
-// given back.
+// Writes a folder for CLIPModel or SiglipModel. It must exist. `came`: see language::export_model(), also for
+// what is given back.
 std::vector<std::string> export_model(const std::string& folder, const TwoTowers& model, const TextEnds& ends,
                                       const hugging_face::FolderTexts& came = {});
 

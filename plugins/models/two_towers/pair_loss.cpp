@@ -115,7 +115,7 @@ Gradient softmax_part(const Columns& some, const Columns& all, const at::Tensor&
 }
 
 Gradient sigmoid_part(const Columns& some, const Columns& all, int64_t first) {
-  // Of -log sigmoid(z l): -z sigmoid(-z l).
+  // The slopes of -log sigmoid(z l): -z sigmoid(-z l).
   const auto slopes = [&](const at::Tensor& sign, const at::Tensor& logits) {
     return -sign * at::sigmoid(-sign * logits) * some.valid * all.valid.t();
   };

@@ -22,11 +22,11 @@ class PairLoss {
   enum class Kind { kSoftmax, kSigmoid };
   explicit PairLoss(Kind kind) : kind_(kind) {}
 
-  // Of each row, (G), by plain operations of all logits at once: (G, columns), differentiable.
+  // The loss of each row, (G), by plain operations on all logits at once. rows: (G, columns), differentiable.
   at::Tensor all(const at::Tensor& rows) const;
 
-  // The same of some rows, and what all rows' losses have as gradient in these. begin() comes first, once for
-  // the same rows.
+  // The losses of some rows, and the gradient in these of all rows' losses. begin() comes first, once for the
+  // same rows.
   void begin(const at::Tensor& rows);
   RowLoss part(const at::Tensor& rows, int64_t first, int64_t count) const;
 

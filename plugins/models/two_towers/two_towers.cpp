@@ -116,7 +116,7 @@ at::Tensor TwoTowers::projected(const at::Tensor& states, int64_t pictures, cons
   return normalised(x.to(at::kFloat));
 }
 
-// Of similarities. CLIP's authors cut the logarithm itself off after each step, which no strategy's memory
+// The similarities' factor. CLIP's authors cut its logarithm off after each step, which no strategy's memory
 // allows; here its gradient passes the limit, so that it comes back when a smaller one is better.
 at::Tensor TwoTowers::scale() const {
   const at::Tensor log = scale_.to(at::kFloat);

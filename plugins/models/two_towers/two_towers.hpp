@@ -60,11 +60,11 @@ class TwoTowers {
 
   double flops(const PairBatch& batch) const;
 
-  // The scale becomes what it counts as, for those who know no limit.
+  // Sets the scale to what it counts as, for those who know no limit.
   void limit_scale();
 
  private:
-  struct PictureHead {  // of CLIP: norm and projection; of SigLIP: all
+  struct PictureHead {  // CLIP's has norm and projection; SigLIP's has all
     transformer::Norm norm;
     at::Tensor projection;
     at::Tensor probe;

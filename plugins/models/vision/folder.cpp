@@ -12,7 +12,7 @@ namespace {
 using hugging_face::ConfigFile;
 using nlohmann::json;
 
-// Of CLIPVisionConfig, SiglipVisionConfig and Siglip2VisionConfig.
+// The fields of CLIPVisionConfig, SiglipVisionConfig and Siglip2VisionConfig.
 hugging_face::Fields<Config> fields() {
   using namespace hugging_face;
   return fields_of(model_fields(), {
@@ -25,12 +25,12 @@ hugging_face::Fields<Config> fields() {
                                        {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
                                        {"tie_word_embeddings", kWithoutEffect},
                                        {"size", kWithoutEffect},  // Idefics3's: its image processor's count
-                                       {"max_image_size", kWithoutEffect},   // the same
-                                       {"use_base_siglip", kWithoutEffect},  // the same, of old
+                                       {"max_image_size", kWithoutEffect},   // Idefics3's, too
+                                       {"use_base_siglip", kWithoutEffect},  // Idefics3's, of old
                                    });
 }
 
-// Of Dinov2Config and Dinov2WithRegistersConfig.
+// The fields of Dinov2Config and Dinov2WithRegistersConfig.
 hugging_face::Fields<Config> dino_fields() {
   using namespace hugging_face;
   Fields<Config> all{
@@ -44,7 +44,7 @@ hugging_face::Fields<Config> dino_fields() {
       {"use_swiglu_ffn", only({false})},
       {"layerscale_value", kWithoutEffect},  // initial
       {"use_mask_token", kWithoutEffect},    // of pre-training
-      {"apply_layernorm", kWithoutEffect},   // and what follows: of a backbone's feature maps
+      {"apply_layernorm", kWithoutEffect},   // and all below: of a backbone's feature maps
       {"reshape_hidden_states", kWithoutEffect},
       {"stage_names", kWithoutEffect},
       {"out_features", kWithoutEffect},
@@ -57,7 +57,7 @@ hugging_face::Fields<Config> dino_fields() {
   return all;
 }
 
-// Of CLIPConfig, SiglipConfig and Siglip2Config, of which the vision part alone is used.
+// The fields of CLIPConfig, SiglipConfig and Siglip2Config, of which the vision part alone is used.
 const hugging_face::Fields<Config>& contrastive_fields() {
   using namespace hugging_face;
   static const Fields<Config> kFields{

@@ -206,7 +206,7 @@ at::Tensor Tower::class_features(const at::Tensor& pixels, const ForwardPass& pa
   return rows(pixels, {}, {.first = 0, .count = 1}, pass, nullptr);
 }
 
-// Of each picture that attends to itself: a square, or in NaFlex a grid of them.
+// The number of tokens of each picture that attends to itself: a square, or in NaFlex a grid of them.
 std::vector<int64_t> Tower::tokens_of(int64_t squares, const std::vector<PatchGrid>& grids) const {
   if (!config_.is_flexible()) return std::vector<int64_t>(static_cast<size_t>(squares), config_.tokens());
   std::vector<int64_t> tokens;
@@ -214,7 +214,7 @@ std::vector<int64_t> Tower::tokens_of(int64_t squares, const std::vector<PatchGr
   return tokens;
 }
 
-// Of the last layer's.
+// Rows of the last layer's output.
 at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& grids, const Wanted& which,
                        const ForwardPass& pass, const InUnit& in_unit) const {
   transformer::Ragged rows;
@@ -264,7 +264,7 @@ at::Tensor Tower::skip(const ForwardPass& pass) const {
   return seen;
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for a backward pass.
+// Counts the products that are computed: 2 m n k each, and twice that again for a backward pass.
 double Tower::flops(int64_t squares, const std::vector<PatchGrid>& grids, bool with_backward) const {
   const auto width = static_cast<double>(config_.hidden_size),
              inner = static_cast<double>(config_.intermediate_size);

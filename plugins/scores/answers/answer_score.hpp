@@ -17,7 +17,7 @@ struct AnswerScore {
   double f1 = 0;     // of the words they share, each as often as both have it
 };
 AnswerScore score_answer(std::string_view truth, std::string_view answer);
-// Of several true ones, each figure of the one that it is best with.
+// With several true answers, each figure is that of the one that it is best with.
 AnswerScore score_answer(std::span<const std::string> truths, std::string_view answer);
 
 }  // namespace pipeline::answers

@@ -15,7 +15,7 @@ constexpr double kSigma = 6;    // of the penalty for another length
 
 using Grams = std::map<std::string, double>;  // how often each is there, or what it weighs
 
-// By their number of words.
+// N-grams by their number of words.
 std::array<Grams, kLongest> grams_of(std::string_view text) {
   const std::vector<std::string> words = caption_words(text);
   std::array<Grams, kLongest> grams;
@@ -35,7 +35,7 @@ struct Weighed {
   double length = 0;  // in pairs of words, as coco-caption counts
 };
 
-// By which share of the pictures has an n-gram in a true caption.
+// Weights of n-grams, by which share of the pictures has one in a true caption.
 class Weights {
  public:
   explicit Weights(std::span<const WrittenCaption> captions)

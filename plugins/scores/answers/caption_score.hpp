@@ -18,8 +18,8 @@ struct WrittenCaption {
 // tokenizer, Stanford's, has more rules, for abbreviations and for currencies.
 std::vector<std::string> caption_words(std::string_view text);
 
-// Of each, from 0 to 10. Words are weighed by how few of these pictures have them in a true caption, so that
-// a score depends on all of them, and is 0 where there is one picture alone.
+// The score of each caption, from 0 to 10. Words are weighed by how few of these pictures have them in a true
+// caption, so that a score depends on all of them, and is 0 where there is one picture alone.
 std::vector<double> cider_d(std::span<const WrittenCaption> captions);
 
 }  // namespace pipeline::answers

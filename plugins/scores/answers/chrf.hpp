@@ -12,15 +12,15 @@ namespace pipeline::answers {
 struct SharedGrams {
   double given = 0, wanted = 0, shared = 0;
 };
-// Of up to six characters; those of several texts are added up.
+// N-grams of up to six characters; those of several texts are added up.
 using ChrfCounts = std::array<SharedGrams, 6>;
 
-// Of letters as Unicode has them, without spaces. Of several true texts, the one that it is best with.
+// Counts for letters as Unicode has them, without spaces. Of several true texts, the best match counts.
 ChrfCounts chrf_counts(std::span<const std::string> truths, std::string_view text);
 void add(ChrfCounts& sum, const ChrfCounts& more);
 
-// From 0 to 1: the F-measure in which recall counts twice (beta = 2), of precision and recall that are means
-// over the lengths that both sides have.
+// The score, from 0 to 1: the F-measure in which recall counts twice (beta = 2), of precision and recall that
+// are means over the lengths that both sides have.
 double chrf(const ChrfCounts& counts);
 
 }  // namespace pipeline::answers

@@ -23,7 +23,7 @@ constexpr const char* kContractions =
 
 const std::unordered_map<std::string, std::string>& contractions() {
   static const auto all = [] {
-    std::unordered_map<std::string, std::string> map{{"somebody'd", "somebodyd"}};  // as it is there
+    std::unordered_map<std::string, std::string> map{{"somebody'd", "somebodyd"}};  // the evaluation's
     std::istringstream words(kContractions);
     for (std::string word; words >> word;)
       for (size_t at = 0; (at = word.find('\'', at)) != std::string::npos; ++at)

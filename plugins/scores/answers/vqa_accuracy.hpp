@@ -8,9 +8,9 @@
 
 namespace pipeline::answers {
 
-// As the challenge's evaluation (vqaEval.py of GT-Vision-Lab/VQA) writes answers before it compares them:
-// lower case, numbers up to ten as digits, no articles and hardly any punctuation, and contractions with
-// their apostrophe.
+// An answer as the challenge's evaluation (vqaEval.py of GT-Vision-Lab/VQA) writes it to compare: lower case,
+// numbers up to ten as digits, no articles and hardly any punctuation, and contractions with their
+// apostrophe.
 std::string vqa_form(std::string_view answer);
 
 // The mean, over all of the people but one, of min(as many as gave this answer / 3, 1). Both sides are

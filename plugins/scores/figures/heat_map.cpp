@@ -14,8 +14,8 @@ constexpr int kCell = 14, kLeft = 60, kTop = 46, kGap = 40, kLegend = 200, kColo
 
 using Stops = std::array<std::array<double, 3>, 5>;
 
-// From dark blue over white to dark red, or from white to dark blue; lightness changes evenly, so that it
-// reads in grey, too.
+// Colours from dark blue over white to dark red, or from white to dark blue; lightness changes evenly, so
+// that it reads in grey, too.
 constexpr Stops kBothSides{{{33, 62, 125}, {120, 160, 210}, {247, 247, 247}, {226, 140, 105}, {140, 25, 35}}};
 constexpr Stops kOneSide{{{247, 250, 253}, {190, 210, 235}, {120, 160, 210}, {65, 105, 170}, {20, 40, 95}}};
 constexpr const char* kNoValue = "#c8c8c8";

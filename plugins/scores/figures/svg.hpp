@@ -5,7 +5,7 @@
 
 namespace pipeline::figures {
 
-// For tables and reports: so many digits after the point.
+// A number for tables and reports: so many digits after the point.
 std::string decimal(double value, int digits = 3);
 
 std::string xml_escaped(const std::string& text);

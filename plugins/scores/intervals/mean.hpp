@@ -18,9 +18,9 @@ struct Interval {
   double low, high;
 };
 
-// Of (sum of sums) / (sum of weights), as a ratio estimate over clusters of unequal sizes, with Student's t
-// for as many clusters less one (Cochran 1977, Sampling Techniques, chapters 6 and 9). With few clusters it
-// is as wide as that deserves; of one cluster nothing can be said.
+// The interval of (sum of sums) / (sum of weights), as a ratio estimate over clusters of unequal sizes, with
+// Student's t for as many clusters less one (Cochran 1977, Sampling Techniques, chapters 6 and 9). With few
+// clusters it is as wide as that deserves; of one cluster nothing can be said.
 std::optional<Interval> interval_of_mean(std::span<const Part> parts);
 
 // The 97.5% quantile of Student's t distribution.

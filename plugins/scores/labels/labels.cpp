@@ -10,8 +10,8 @@
 namespace pipeline::labels {
 namespace {
 
-// From 0; equal values have the mean of their ranks. Where one is NaN there is no order, and every rank is
-// NaN.
+// Ranks from 0; equal values have the mean of their ranks. Where one is NaN there is no order, and every rank
+// is NaN.
 std::vector<double> ranks_of(std::span<const double> values) {
   if (has_nan(values)) return std::vector(values.size(), std::numeric_limits<double>::quiet_NaN());
   std::vector<size_t> order(values.size());

@@ -19,7 +19,7 @@ CaptionRecall recall_of(std::span<const float> scores, size_t pictures) {
     for (size_t p = 0; p < pictures; ++p) sum += std::exp(score(p, c) - most);
     usual[c] = most + std::log(sum / static_cast<double>(pictures));
   }
-  CaptionRecall recall;  // of NaN none is best
+  CaptionRecall recall;  // a NaN is never best
   for (size_t i = 0; i < pictures; ++i) {
     bool caption_is_best = true, picture_is_best = true;
     for (size_t j = 0; j < captions; ++j)

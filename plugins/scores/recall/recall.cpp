@@ -28,7 +28,7 @@ Recall recall_of(std::vector<int64_t> ranks, int64_t among) {
   return recall;
 }
 
-// Of each row of `asking` the rank of the best of those among `all` that belong to it.
+// For each row of `asking` the rank of the best of those among `all` that belong to it.
 std::vector<int64_t> ranks_of(const at::Tensor& asking, const std::vector<int64_t>& asks_for,
                               const at::Tensor& all, const std::vector<int64_t>& all_are) {
   std::vector<int64_t> ranks;
@@ -59,7 +59,7 @@ std::pair<double, double> Recall::interval(size_t k) const {
 
 Retrieval retrieve(const at::Tensor& pictures, const at::Tensor& texts,
                    const std::vector<int64_t>& picture_of) {
-  std::vector<int64_t> first, numbers;  // of each picture the first of its texts
+  std::vector<int64_t> first, numbers;  // for each picture the first of its texts
   for (size_t i = 0; i < picture_of.size(); ++i) {
     if (picture_of[i] != static_cast<int64_t>(first.size())) continue;
     numbers.push_back(picture_of[i]);

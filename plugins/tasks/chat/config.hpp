@@ -113,7 +113,7 @@ struct ChatConfig {
                                            "), in which question and answer have to fit"));
   }
 
-  // What the folder says of which the run begins; lengths are made to fit into its positions.
+  // Tells what the folder says that the run starts from; lengths are made to fit into its positions.
   static void read_model(const ChatConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 };

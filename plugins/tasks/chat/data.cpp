@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Noon of that day, here.
+// Noon of a date, in local time.
 std::optional<std::time_t> noon_of(const std::string& date) {
   std::tm day{};
   if (const char* end = ::strptime(date.c_str(), "%Y-%m-%d", &day); end == nullptr || *end != '\0')
@@ -117,7 +117,7 @@ std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Co
   return format;
 }
 
-// Of the conversations of a source, for the log.
+// Counts over the conversations of a source, for the log.
 struct Recipe::Counts {
   std::atomic<uint64_t> cut = 0, cut_texts = 0, marked = 0, tokens = 0, left_out = 0;
 
@@ -180,7 +180,7 @@ text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Pa
   const auto read = [recipe = *this, files, part, answer_required](const stores::TokenSink& add,
                                                                    const files::Hooks& hooks) {
     Counts counts;
-    // Of the part that is held out nothing is said, so that what is not of it need not be rendered.
+    // Nothing is said of the part that is held out, so that what is not in it need not be rendered.
     const auto pack = [&](const Conversation& conversation, std::string& sample) {
       std::string problem = problem_of(conversation, answer_required);
       if (!problem.empty() || (part.is_validation && !part.takes(first_question(conversation))))

@@ -78,7 +78,7 @@ void Chat::show_mask(const text::TextBatch& batch, const PredictionSink& sink) c
       learnt += concat(learnt.empty() ? "" : " ", is_learnt);
     };
     for (size_t i = 0; i < one.tokens.size(); ++i) add(one.tokens[i], i > 0 && one.targets[i - 1] >= 0);
-    if (!one.targets.empty() && one.targets.back() >= 0) add(one.targets.back(), true);  // that nothing reads
+    if (!one.targets.empty() && one.targets.back() >= 0) add(one.targets.back(), true);  // it is no input
     if (was_learnt) text += "⟧";
     sink.row(id, {replace_invalid_utf8(text), tokens, learnt});
   }

@@ -23,8 +23,8 @@ std::vector<size_t> questions_of(const Conversation& conversation) {
   return all;
 }
 
-// One that does not fit without so few of its oldest questions that it does; without all but the last one
-// where nothing helps.
+// A conversation that does not fit, without as few of its oldest questions as makes it fit; without all but
+// the last one where nothing helps.
 Conversation shortened(const Conversation& conversation,
                        const std::function<bool(const Conversation& shorter)>& fits) {
   const std::vector<size_t> questions = questions_of(conversation);

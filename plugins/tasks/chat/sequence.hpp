@@ -26,8 +26,8 @@ Learn learn_named(std::string_view name);  // "answers", "last", "all"
 // A conversation as the template writes it, or a text by itself. Throws an Error where it cannot be written.
 ChatTokens tokens_of(const Conversation& conversation, const ChatFormat& format);
 
-// For learning and evaluating, as chat::make_sequence() cuts `chat`, the conversation's tokens; with
-// kLastAnswer the turns that come first go instead.
+// The sequence for learning and evaluating, as chat::make_sequence() cuts `chat`, the conversation's tokens;
+// with kLastAnswer the turns that come first go instead.
 Sequence make_sequence(const Conversation& conversation, ChatTokens chat, const ChatFormat& format,
                        int64_t max_tokens, Learn learn);
 

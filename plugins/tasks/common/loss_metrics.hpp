@@ -19,8 +19,8 @@ namespace pipeline::tasks::common {
 // "cross_entropy": the mean over all targets.
 void add_cross_entropy_metric(const Context& context, const at::Tensor& row_losses);
 
-// For a batch of training, whose sample i is of the source sources[i]: "loss/NAME", the mean cross entropy of
-// a source's targets, and "samples/NAME".
+// Metrics of a batch of training, whose sample i is of the source sources[i]: "loss/NAME", the mean cross
+// entropy of a source's targets, and "samples/NAME".
 void add_source_metrics(const Context& context, const language::PackedBatch& batch,
                         const std::vector<size_t>& sources, const std::vector<std::string>& names,
                         const at::Tensor& row_losses);

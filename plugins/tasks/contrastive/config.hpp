@@ -100,12 +100,12 @@ struct ContrastiveTaskConfig {
              concat("of siglip it is that of pictures, task.vision.hidden_size (", v.hidden_size, ")"));
   }
 
-  // What the folder of a CLIP or SigLIP says.
+  // Tells what the folder of a CLIP or SigLIP says.
   static void read_model(const ContrastiveTaskConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 
   bool is_clip() const { return kind == "clip"; }
-  // `tokens`: that the tokenizer has.
+  // `tokens`: how many the tokenizer has.
   two_towers::TwoTowersConfig model(int64_t tokens) const {
     two_towers::TwoTowersConfig config{.vision = {},
                                        .text = text.text,
@@ -117,7 +117,7 @@ struct ContrastiveTaskConfig {
     config.text.vocab_size = std::max(tokens, text.text.vocab_size);
     return config;
   }
-  // Of the kind that both towers are.
+  // The options of pictures, of the kind that both towers are.
   pictures::PictureOptions pictures() const {
     pictures::PictureOptions options = vision;
     options.vision.kind = kind;

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Throws where it is more than a picture and what it shows.
+// The caption of a picture. Throws where there is more than a picture and what it shows.
 const std::string& caption_of(const messages::Conversation& pair) {
   const bool is_caption =
       pair.images.size() == 1 && pair.turns.size() == 2 && pair.turns[0].text == messages::kImageMark;
@@ -105,7 +105,7 @@ std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pa
     tokens.resize(most - 1);
   }
   tokens.push_back(ends.end);
-  if (!config().is_clip())  // its last row stands for it
+  if (!config().is_clip())  // the last row of a SigLIP's text stands for it
     tokens.insert(rules_.is_padded_left ? tokens.begin() : tokens.end(), most - tokens.size(), ends.padding);
   return tokens;
 }

@@ -22,7 +22,7 @@ struct ContrastiveBatch : two_towers::PairBatch {
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
   at::Tensor valid;  // (B, 1) float32: 0 where a picture is broken
-  double pairs = 0;  // that are not
+  double pairs = 0;  // pairs whose picture is not broken
 
   template <class V>
   void tensors(V&& visit) {

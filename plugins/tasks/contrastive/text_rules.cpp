@@ -80,7 +80,7 @@ std::vector<int32_t> encode(const tokenizer::Tokenizer& tokenizer, const TextRul
                             std::string_view text) {
   const std::string lowered = rules.is_lowered ? tokenizer::lowered(text) : std::string(text);
   if (!rules.is_canonical) return tokenizer.encode(lowered);
-  // As the class does: it keeps the space before the first word by a word before it, which it takes away.
+  // Like the class, which keeps the space before the first word by a word before it, and takes that away.
   constexpr std::string_view kSpace = "\u2581";
   std::string spaced(kSpace);
   for (size_t at = 0; at < lowered.size();) {

@@ -19,7 +19,7 @@ struct TextRules {
   std::string problem;  // why texts cannot be made so; empty: they can
 };
 
-// By tokenizer_config.json: Siglip2Tokenizer makes letters small, and so does do_lower_case; SiglipTokenizer
+// tokenizer_config.json's: Siglip2Tokenizer makes letters small, and so does do_lower_case; SiglipTokenizer
 // takes punctuation out as well; pad_token, without which a text is padded with the token that ends it.
 TextRules text_rules(const tokenizer::Tokenizer& tokenizer);
 

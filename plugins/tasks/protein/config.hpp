@@ -185,15 +185,15 @@ struct ProteinConfig : proteins::ProteinData {
   bool sees_structure() const { return kind == "encoder-decoder"; }
   // Whether masked residues lose their coordinates, too.
   bool hides() const { return model.distogram > 0; }
-  // Of the model that sees the sequence alone.
+  // The options of the model that sees the sequence alone.
   const encoder::EncoderOptions& sequence_model() const { return kind == esm2.row->name ? esm2 : esmc; }
 
-  // What the folder of an ESM-2, an ESM C, or of a model that this task exported, says.
+  // Tells what the folder of an ESM-2, an ESM C, or of a model that this task exported, says.
   static void read_model(const ProteinConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 
  private:
-  // Options of a model that is another one.
+  // Refuses options of a model of another kind.
   static void check_unused(const ConfigErrors& errors, const encoder::EncoderOptions& model) {
     const std::string table = model.row->name;
     const auto check = [&](const char* key) {

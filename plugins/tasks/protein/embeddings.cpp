@@ -217,7 +217,7 @@ class Embeddings : public Prediction {
  public:
   using Prediction::Prediction;
 
-  // Whole samples, many in a forward pass, each a sequence of its own.
+  // Predicts whole samples, many in a forward pass, each a sequence of its own.
   void predict(const ProteinBatch& batch, const Inference& inference, const PredictionSink& sink) override {
     const int64_t layer = layer_of(inference.model);
     const bool by_mean = options().pooling == "mean";
@@ -284,7 +284,7 @@ class Embeddings : public Prediction {
     open("embeddings", false, of_samples_);
     open("residue_embeddings", true, of_residues_);
   }
-  // Of many samples some, evenly spaced.
+  // Draws some samples, evenly spaced, where there are many.
   void draw_map(Split split, const std::filesystem::path& folder, int64_t width,
                 const PredictionSink& sink) const {
     constexpr uint64_t kMostPoints = 3000, kFewest = 3;

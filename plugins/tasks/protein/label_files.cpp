@@ -21,7 +21,7 @@ constexpr int kProbabilityDigits = 6;
 
 double probability(float log_odds) { return 1 / (1 + std::exp(-static_cast<double>(log_odds))); }
 
-// Of the k-th label in `predicted`: the likeliest class, or the number.
+// What is predicted for the k-th label: the likeliest class, or the number.
 std::string prediction_of(const LabelForm& form, std::span<const float> predicted, size_t k) {
   if (form.are_numbers) return proteins::exactly(form.number(predicted[k]));
   const auto row = predicted.subspan(k * form.classes.size(), form.classes.size());

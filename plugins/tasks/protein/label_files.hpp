@@ -31,18 +31,18 @@ class LabelFiles {
  public:
   virtual ~LabelFiles() = default;
 
-  // Of the table of predictions, with a row for each sample.
+  // Columns of the table of predictions, which has a row for each sample.
   virtual std::vector<std::string> columns() const { return {"residues", "known"}; }
   virtual std::vector<std::string> row(const LabelledSample& one) const;
   // The sample's rows in a table of all samples, and its picture.
   virtual void write(const LabelledSample& /*one*/, const PredictionSink& /*sink*/) const {}
 };
 
-// Of chains the prediction, the probability of each class and what is right, all in the table of predictions.
-// Of residues a table with their labels, "labels.csv", and in the table of predictions their classes as
-// letters, where all names are letters. Of contacts a table of the pairs with the highest probability, five
-// for each residue, "contacts.csv", a picture with probabilities above the diagonal and what is right below
-// it, and in the table of predictions how many are expected at least six residues apart.
+// For chains the prediction, the probability of each class and what is right, all in the table of
+// predictions. For residues a table with their labels, "labels.csv", and in the table of predictions their
+// classes as letters, where all names are letters. For contacts a table of the pairs with the highest
+// probability, five for each residue, "contacts.csv", a picture with probabilities above the diagonal and
+// what is right below it, and in the table of predictions how many are expected at least six residues apart.
 std::unique_ptr<LabelFiles> label_files_of(const LabelForm& form);
 
 }  // namespace pipeline::tasks::protein

@@ -113,7 +113,7 @@ class ToldLabels {
   ToldLabels(const PackedProteins& packed, const LabelForm& form, const at::Tensor& told)
       : packed_(packed), form_(form), told_(told.to(at::kCPU, at::kFloat).contiguous()) {}
 
-  // Of the samples one after another. Pairs: (L, L); else (labels, outputs).
+  // The next sample's values. Pairs: (L, L); else (labels, outputs).
   std::span<const float> next() {
     const int64_t end = packed_.sequences.start(sample_ + 1), length = packed_.sequences.length(sample_);
     ++sample_;
@@ -147,7 +147,7 @@ class LabelSums {
         positions_(host(packed.positions)),
         confusion_(form.classes.size()) {}
 
-  // Of the samples one after another: loss, and of how many labels it is the sum; figures go to `record`.
+  // Adds the next sample: its loss, and of how many labels that is the sum; figures go to `record`.
   std::pair<double, double> add(std::span<const float> predicted, LabelRecord& record) {
     ++sample_;
     return form_.of == Of::kPairs ? add_pairs(predicted, record) : add_rows(predicted, record);
@@ -207,7 +207,7 @@ class LabelObjective : public Objective {
     if (state.labels && state.labels->kind == labels_.kind()) scale_ = std::move(state.labels);
   }
   void put_into(proteins::TaskState& state) const override { state.labels = scale_; }
-  // Where the run trains its data decide, but for what a head of the same labels has learnt already.
+  // Where the run trains, its data decide, but for what a head of the same labels has learnt already.
   void open(const proteins::Dataset& dataset, const proteins::Frequencies& /*background*/) override {
     lend(dataset);
     if (labels_.are_contacts())
@@ -332,7 +332,7 @@ class LabelObjective : public Objective {
     check_classes(counts);
     context().info("labels     ", scale_->classes.size(), " classes: ", quoted(scale_->classes));
   }
-  // Words that look like labels, and numbers that look like none.
+  // Tells of words that look like labels, and of numbers that look like none.
   void tell_passed_over(const proteins::LabelCounts& counts) const {
     std::vector<std::string> words;
     uint64_t all = 0;

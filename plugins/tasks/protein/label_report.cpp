@@ -25,7 +25,7 @@ constexpr std::string_view kConfusion = "confusion/";
 
 // Labels of all samples, laid end to end.
 struct Rows {
-  std::vector<uint64_t> clusters;  // of each
+  std::vector<uint64_t> clusters;  // of each label
   std::vector<float> values;
   std::vector<double> right;  // of numbers
   size_t columns;
@@ -43,7 +43,7 @@ struct Rows {
   double of(size_t row, size_t column) const { return static_cast<double>(values[row * columns + column]); }
 };
 
-// Of some rows, each as often as it is named.
+// A figure of some rows, each counted as often as it is named.
 using Figure = std::function<std::optional<double>(std::span<const size_t>)>;
 
 // What is added up over each cluster, and a figure of such sums.
@@ -71,7 +71,7 @@ class Teller {
   Teller(const Rows& rows, const Report& report, const ReportSink& sink)
       : rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate) {}
 
-  // As "0.512 [0.431, 0.580]", and as a figure. cost: of one, in values that are sorted.
+  // A figure as text, "0.512 [0.431, 0.580]", and to the sink. cost: of one, in values that are sorted.
   std::string ranks(const char* name, const Figure& figure, size_t cost) const {
     const std::optional<double> value = figure(up_to(rows_.size()));
     const bool has_interval = is_full_ && cost <= kMostSorted;
@@ -154,7 +154,7 @@ void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Rep
   const std::string square = tell.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
                     absolute = tell.sums("mae", PL_BETTER_LOWER, by_cluster,
                                          [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
-  // Of a folder nobody knows what it was trained with.
+  // Nobody knows what a folder's model was trained with.
   const std::string guess =
       scale.count == 0 ? "" : tell.sums("mean_rmse", PL_BETTER_LOWER, by_cluster, root(kSquaresOfMean));
   if (tell.is_full())
@@ -199,7 +199,7 @@ void show_confusion(const labels::Confusion& confusion, const std::vector<std::s
   if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
 }
 
-// Of each cluster; where there are no rows, of all values together.
+// The confusions of each cluster; where there are no rows, of all values together.
 SumsByCluster confusions(const Rows& rows, const Report& report, size_t classes) {
   SumsByCluster by_cluster;
   const auto sums = [&](uint64_t cluster) -> Sums& {
@@ -231,7 +231,7 @@ void tell_classes(const Rows& rows, const proteins::Labels& labels, const protei
   const auto of = [&](auto figure) {
     return [&, figure](const Sums& sums) { return figure(confusion(sums)); };
   };
-  // Of two classes that of the second one, else the mean over those that are there, each against the rest.
+  // For two classes that of the second one, else the mean over those that are there, each against the rest.
   const auto area = [&](std::span<const size_t> which) -> std::optional<double> {
     double sum = 0, there = 0;
     for (size_t k = classes == 2 ? 1 : 0; k < classes; ++k) {

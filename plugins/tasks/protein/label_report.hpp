@@ -16,25 +16,25 @@
 
 namespace pipeline::tasks::protein {
 
-// Of one sample. Rows are its labels: the predicted number, as it is learnt; the number of the right class
-// and the log-probability of each; of contacts one row, kContactFigures.
+// What is kept of one sample. Rows are its labels: the predicted number, as it is learnt; the number of the
+// right class and the log-probability of each; of contacts one row, kContactFigures.
 struct LabelRecord {
   static constexpr std::string_view kKey = "labels and what is right";
 
   uint64_t cluster = 0;            // of similar sequences
-  std::vector<double> right = {};  // of numbers one a row, as the data has it: as a float it may be another's
+  std::vector<double> right = {};  // for numbers one a row, as the data has it: a float may be another's
   std::vector<float> values = {};
 
   std::string pack() const;
   static LabelRecord unpack(std::string_view bytes);
 };
 
-// Of a batch's classes: what validations and evaluations that are added up have, whose memory does not grow
-// with labels.
+// Sends the confusion of a batch's classes: what validations and evaluations that are added up have, whose
+// memory does not grow with labels.
 void send_confusion(const EvaluationSink& sink, const labels::Confusion& confusion);
 
-// The figures of the field, with 95% intervals over clusters in a full evaluation, beside those of guesses
-// that see nothing.
+// Reports the figures of the field, with 95% intervals over clusters in a full evaluation, beside those of
+// guesses that see nothing.
 void report_labels(const proteins::Labels& labels, const proteins::LabelScale& scale, const Report& report,
                    const ReportSink& sink);
 

@@ -122,7 +122,7 @@ class MaskedResidues : public Objective {
     return purpose != PL_PURPOSE_PREDICT && (split != Split::kTrain || purpose != PL_PURPOSE_TRAIN);
   }
 
-  // By what the sample is, so that its neighbours in the folder do not matter.
+  // Groups by what the sample is, so that its neighbours in the folder do not matter.
   proteins::ScoringGroups groups_of(const proteins::Sample& sample, Split split, uint64_t id) const {
     const bool predicts = context().run().purpose == PL_PURPOSE_PREDICT;
     const int64_t wanted = predicts ? config().predict.maskings : 0;

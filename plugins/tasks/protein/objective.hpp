@@ -63,12 +63,12 @@ class Objective {
   Objective& operator=(const Objective&) = delete;
   virtual ~Objective() = default;
 
-  // From a checkpoint, before open(); and into one.
+  // State from a checkpoint, before open(); and into one.
   virtual void take_from(proteins::TaskState& /*state*/) {}
   virtual void put_into(proteins::TaskState& /*state*/) const {}
 
-  // Both are lent: the data, and the frequencies of amino acids in what the weights have learnt from. What
-  // follows calls this one first.
+  // Both are lent: the data, and the frequencies of amino acids in what the weights have learnt from. Comes
+  // before the methods below.
   virtual void open(const proteins::Dataset& dataset, const proteins::Frequencies& background) = 0;
   // The head that the model needs in place of its own; nothing: none.
   virtual std::optional<LabelForm> head() const { return std::nullopt; }
@@ -77,15 +77,15 @@ class Objective {
   virtual uint64_t sample_count(Split split) const { return dataset().size(split); }
   virtual int64_t sample_length(Split split, uint64_t id) const { return dataset().row(split, id).residues; }
   virtual std::string sample_name(Split split, uint64_t id) const { return dataset().name(split, id); }
-  // For training and evaluations. [any-thread]
+  // A batch for training and evaluations. [any-thread]
   virtual ProteinBatch make_batch(const LoadRequest& request) const = 0;
-  // Of how many the loss is a sum. [any-thread]
+  // How many terms the loss is a sum of. [any-thread]
   virtual uint64_t weight(const ProteinBatch& batch) const { return batch.packed.target_rows.size(); }
 
   // The sums of a batch.
   virtual void evaluate(const ProteinBatch& batch, const Inference& inference,
                         const EvaluationSink& sink) const = 0;
-  // These two are also called where nothing was opened.
+  // metrics() and report() are also called where nothing was opened.
   virtual std::vector<Metric> metrics() const = 0;
   virtual void report(const Report& report, const ReportSink& sink) const = 0;
 

@@ -37,10 +37,10 @@ struct ProteinBatch {
   }
 };
 
-// Empty, of these samples.
+// An empty batch of these samples.
 ProteinBatch batch_of(const LoadRequest& request);
 
-// Of the whole sample: what Packer::add() gets.
+// All rows of the sample, for Packer::add().
 std::vector<int64_t> all_rows(const proteins::Sample& sample);
 
 // Builds a PackedProteins sample by sample.

@@ -16,7 +16,7 @@ struct Predicted {
   std::vector<float> log_p;              // (residues, 20): each with its residue masked
 };
 
-// Of a residue: its number with the insertion code; and as fields of a table these two and the letter.
+// A residue's insertion code; and its number, insertion code and letter as fields of a table.
 inline std::string insertion_of(const proteins::Sample& sample, size_t i) {
   return sample.insertion(i) == ' ' ? "" : std::string(1, sample.insertion(i));
 }
@@ -32,7 +32,7 @@ std::string residue_table(const Predicted& predicted, int64_t top);
 // A row per residue: the log-odds of each amino acid over the one that is there, ln p(other) - ln p(this)
 // (masked marginals: Meier et al. 2021). Empty where the residue is unknown.
 std::string mutation_table(const Predicted& predicted);
-// The same of all samples in one table, a row for each substitution: these of a sample.
+// The sample's rows of a table over all samples, with one row for each substitution.
 std::string mutation_rows(const Predicted& predicted, const std::string& name, bool with_header);
 std::string mutation_picture(const Predicted& predicted, const std::string& name);
 

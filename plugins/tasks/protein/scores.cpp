@@ -21,8 +21,8 @@ namespace pipeline::tasks::protein {
 
 void Scores::add(const Target& target, LogProbabilities predicted) {
   const float right = predicted[target.amino_acid];
-  // Of equal ones the first is taken for the likelier, or a model that knows nothing would seem to be right;
-  // and so would one that computes NaN.
+  // Among equal ones the first is taken for the likelier, or a model that knows nothing would seem to be
+  // right; and so would one that computes NaN.
   const auto before = std::count_if(predicted.begin(), predicted.begin() + target.amino_acid,
                                     [&](float p) { return !(p < right); });
   const auto behind = std::count_if(predicted.begin() + target.amino_acid, predicted.end(),
@@ -215,7 +215,7 @@ std::string figures(const Values& values, const ReportSink& sink) {
   return text;
 }
 
-// Of folds that were added up: those that were not. Empty where there is nothing to say.
+// The folds that are missing where several were added up. Empty where there is nothing to say.
 std::string missing_folds(const Values& values) {
   if (values.folds.size() < 2 || static_cast<int>(values.folds.size()) >= values.fold_count) return {};
   std::string missing;

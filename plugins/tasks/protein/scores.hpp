@@ -61,7 +61,7 @@ class Scores {
   std::map<std::pair<uint8_t, uint8_t>, double> confusion_;  // (right, predicted)
 };
 
-// From the sums of a full evaluation, or of several added up: 95% intervals, the gains over both guesses
+// Reports the sums of a full evaluation, or of several added up: 95% intervals, the gains over both guesses
 // with theirs, a table by amino acid, and the confusion matrix as table and picture. Of folds added up it
 // says which are missing.
 void report_scores(std::span<const EvaluationValue> values, const ReportSink& sink);

@@ -127,7 +127,7 @@ std::optional<proteins::Learnt> ProteinTask::learnt() const {
   return all;
 }
 
-// Before the first sample of a split is used: nobody shall take for new what the weights were trained with.
+// Comes before a split's first sample is used: nobody shall take for new what the weights were trained with.
 void ProteinTask::require_unseen(Split split, Purpose purpose) const {
   if (split == Split::kTrain || !learnt_ || (purpose != Purpose::kEvaluate && purpose != Purpose::kPredict))
     return;

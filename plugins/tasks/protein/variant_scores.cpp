@@ -68,7 +68,7 @@ void ask(const std::vector<Question>& questions, Packing packing, const Inferenc
   });
 }
 
-// With what stands for it and its copies in other chains, which would give it away.
+// The places with what stands for them and their copies in other chains, which would give them away.
 std::set<size_t> hidden_with(const proteins::Sample& sample, const Places& places) {
   std::set<size_t> hidden(places.begin(), places.end());
   for (size_t i = 0; i < sample.copy_of.size(); ++i)
@@ -289,7 +289,7 @@ class VariantScores : public Prediction {
                        "no protein or chain of this name is predicted: it is another, or was left out");
     return rows;
   }
-  // Of the first protein whose mutations are all numbered otherwise than its residues: how.
+  // Proposes an offset for the first protein whose mutations are all numbered otherwise than its residues.
   std::string proposed_offset(Split split) {
     for (uint64_t id = 0; id < dataset_.size(split); ++id) {
       setting_.context.throw_if_cancelled();

@@ -30,7 +30,7 @@ uint8_t amino_acid_of(std::string_view name) {
   return residues::kUnknown;
 }
 
-// One as it is written.
+// A change as it is written.
 struct Change {
   uint8_t from = 0, to = 0;
   int32_t number = 0;

@@ -28,7 +28,7 @@ struct Variant {
   std::string id, mutation;        // as they are written there
   std::string chain;               // empty: whichever has such a residue
   std::optional<double> measured;  // what an experiment says
-  std::string measured_text = {};  // the same, as it is written there
+  std::string measured_text = {};  // `measured`, as it is written there
 };
 
 // The number that a field of a table is; nothing: it is none, as "NA" and the like.
@@ -57,8 +57,8 @@ class Variants {
   Variants(const std::filesystem::path& path, const VariantColumns& columns, records::Quotes quotes,
            const std::string& cache_folder, const files::Hooks& hooks);
 
-  // Of the protein of this name, or of that accession (UniProt's sp|ACCESSION|NAME), in the table's order; of
-  // a chain of a structure also those of the structure that name the chain. Of a table without names: all.
+  // Variants of the protein of this name, or accession (UniProt's sp|ACCESSION|NAME), in the table's order;
+  // for a chain also those of the structure that name the chain. For a table without names: all.
   std::vector<const Variant*> of(std::string_view name, std::string_view chain = {}) const;
   bool has_names() const { return has_names_; }
   const std::vector<Variant>& all() const { return all_; }

@@ -13,7 +13,7 @@ void SummarizationConfig::read_model(const SummarizationConfig& config,
   SummarizationConfig run = config;
   if (!say.is_set("sequence.max_tokens") && run.sequence.max_tokens > theirs->max_position_embeddings)
     tell("sequence.max_tokens", run.sequence.max_tokens = theirs->max_position_embeddings);
-  constexpr int64_t kSeparator = 8;  // what it has at most, about
+  constexpr int64_t kSeparator = 8;  // tokens that it has at most, about
   if (run.writing_problem(kSeparator).empty()) return;
   const int64_t quarter = std::max<int64_t>(run.sequence.max_tokens / 4, 1);
   tell("sequence.max_summary_tokens", std::min(run.sequence.max_summary_tokens, quarter));

@@ -112,7 +112,7 @@ struct SummarizationConfig {
       errors("generate.max_tokens", problem);
   }
 
-  // What the folder says of which the run begins; lengths are made to fit into its positions.
+  // Tells what the folder says that the run starts from; lengths are made to fit into its positions.
   static void read_model(const SummarizationConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 

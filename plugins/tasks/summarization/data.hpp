@@ -23,7 +23,7 @@ struct PairSource {
   records::Quotes quotes = records::Quotes::kAuto;
   files::Part part;  // of the files' records, by their documents
 
-  // The same where the same files and part give the same pairs.
+  // Equal where the same files and part give the same pairs.
   std::string options() const;
   // Calls text() with all documents and summaries, and often read() with the bytes that are done. Throws
   // DataError.

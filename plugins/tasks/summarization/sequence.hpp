@@ -26,10 +26,10 @@ struct SequenceRules {
   int64_t fixed() const { return static_cast<int64_t>(start.size() + separator.size()); }
 };
 
-// For learning and evaluating.
+// The sequence for learning and evaluating.
 Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules);
 
-// For writing a summary: start, document and separator, with room for `new_tokens` (at most
+// The prompt for writing a summary: start, document and separator, with room for `new_tokens` (at most
 // longest_writing()) more in `max_tokens`.
 std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens);
 

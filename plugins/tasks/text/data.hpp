@@ -62,7 +62,7 @@ class Corpus {
   uint64_t targets(Split split) const;                                             // samples that have one
   stores::TokenSample sample(Split split, uint64_t id, uint64_t epoch = 0) const;  // [any-thread]
   const sources::Mixed<stores::TokenStore>& training() const { return store(Split::kTrain); }
-  // Of what is learnt and measured. The test data may change in a continued run: training does not see them.
+  // For what is learnt and measured. Test data may change in a continued run: training does not see them.
   std::string fingerprint() const;
 
  private:

@@ -14,7 +14,7 @@ namespace pipeline::tasks::text {
 struct Question {
   std::string name;  // the sample's
   std::string text;
-  std::string shown;  // the same, for the log
+  std::string shown;  // the text for the log
   std::string truth;  // what people wrote; empty: nothing
   std::vector<int64_t> prompt;
 };
@@ -25,7 +25,7 @@ struct Answered {
   std::string answer;
 };
 
-// For the log: one line of so many bytes at most, whatever an untrained model writes.
+// A text for the log: one line of so many bytes at most, whatever an untrained model writes.
 std::string one_line(std::string text, size_t most = std::string::npos);
 
 // A sample of an evaluation, for the log.

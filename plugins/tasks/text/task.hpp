@@ -25,7 +25,7 @@ struct TextBatch {
   language::PackedBatch packed;
   std::vector<uint64_t> ids;
   Split split = Split::kTrain;
-  std::vector<size_t> sources;  // of each, where training has several
+  std::vector<size_t> sources;  // of each sample, where training has several
 
   template <class V>
   void tensors(V&& visit) {
@@ -108,7 +108,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   virtual const char* noun() const = 0;
   virtual bool logs_data() const = 0;
 
-  // Of a sample.
+  // Parts of a sample.
   virtual std::string name_of(const stores::TokenSample& sample) const = 0;
   virtual Sequence sequence(const stores::TokenSample& sample) const = 0;  // for learning and evaluating
   virtual int64_t max_tokens() const = 0;                                  // of a sequence

@@ -52,7 +52,7 @@ double distinct(const std::vector<uint64_t>& pictures) {
   return static_cast<double>(std::set<uint64_t>(pictures.begin(), pictures.end()).size());
 }
 
-// Of the answers that have it.
+// The figure over the answers that have the value.
 Figure figure_of(const char* name, const std::vector<ScoredAnswer>& answers,
                  const std::function<std::optional<double>(const ScoredAnswer&)>& value) {
   std::vector<uint64_t> pictures;
@@ -155,7 +155,7 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
     // A share has a formula, which knows that none or all of a few say little: drawing again would not.
     const auto bounds = name == "exact" ? std::optional(intervals::wilson(value, distinct(figure.pictures)))
                                         : intervals::resampled(figure.pictures, of_drawn);
-    // The others are metrics, which are told anyhow.
+    // The other figures are metrics, which are told anyhow.
     if (name == "vqa" || name == "chrf" || name == "cider_d") sink.figure(name, value, PL_BETTER_HIGHER);
     char line[120];
     std::snprintf(line, sizeof line, "\n  %-9s %10.4f", figure.name, value);

@@ -18,12 +18,12 @@ using picture_texts::Conversation;
 
 // What people answered to the first question: one, or several.
 std::vector<std::string> truths_of(const Conversation& conversation);
-// Each once, with how many gave it: "net (7), netting (3)".
+// The answers, each once, with how many gave it: "net (7), netting (3)".
 std::string shown_truths(const std::vector<std::string>& truths);
 
 // An answer to the first question, or, where there is none, a caption.
 struct ScoredAnswer {
-  uint64_t picture = 0;  // equal where the answers are about the same
+  uint64_t picture = 0;  // equal where answers are about the same picture
   bool is_caption = false;
   double exact = 0, f1 = 0;
   std::optional<double> vqa;  // where several people answered a question

@@ -13,7 +13,7 @@
 
 namespace pipeline::tasks::vlm {
 
-// Those of the questions' pictures, of the batch's `seen`; undefined where there are none.
+// The rows of the questions' pictures among the batch's `seen`; undefined where there are none.
 at::Tensor VlmTask::rows_of(const VlmTaskBatch& batch, const at::Tensor& seen,
                             const std::vector<Conversation>& conversations,
                             const std::vector<Question>& questions) const {
@@ -75,7 +75,7 @@ void VlmTask::predict(const VlmTaskBatch& batch, const PredictionSink& sink) {
   }
 }
 
-// What a user shows of pictures is named by paths of files.
+// Pictures that a user shows are named by paths of files.
 void VlmTask::reply(std::string_view messages, const ReplySink& sink) {
   const GenerateOptions& wanted = config().generate;
   VlmTaskBatch batch;

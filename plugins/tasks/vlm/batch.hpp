@@ -34,7 +34,7 @@ struct PicturesOfBatch {
   std::vector<SampleOfBatch> samples;
   chat::PictureTokens tokens;  // of each picture
 
-  // Of a sample's first pictures, `count` of them.
+  // The tokens of a sample's pictures.
   chat::PictureTokens tokens_of(size_t sample) const;
   // The rows of Vlm::features() that its first `count` pictures have.
   void append_rows(size_t sample, size_t count, std::vector<int64_t>& rows) const;

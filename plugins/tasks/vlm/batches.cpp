@@ -12,7 +12,7 @@ double VlmTask::sample_cost(Split split, uint64_t id) const {
   return static_cast<double>(bytes) / 4 + static_cast<double>(layout_->most_rows());
 }
 
-// Nothing where it cannot be used.
+// The picture as the model is given it; nothing where it cannot be used.
 std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
                                                  const messages::Picture& picture) const {
   SamplePicture result;
@@ -20,7 +20,7 @@ std::optional<SamplePicture> VlmTask::picture_of(const Pictures& pictures,
     result.key = content;
     if (features_) result.features = features_->find(content);
     if (!result.is_known()) return false;
-    // Of this very form, whatever is in the cache.
+    // Features of another form are not used, whatever is in the cache.
     const llava::PictureFeatures& found = result.features;
     const vision::Config& vision = config().vision.vision;
     if (found.width < 1 || found.height < 1 || found.squares.size(1) != vision.rows() ||
@@ -61,7 +61,7 @@ VlmTaskBatch VlmTask::batch_of(const std::vector<Conversation>& conversations, c
     }
     if (is_broken) found.clear(), tokens.clear();
     Sequence chat = chat_->sequence(conversation, tokens);
-    if (is_broken)  // what it would say without the picture is not so
+    if (is_broken)  // its answers are about what is not shown
       chat.targets.assign(chat.targets.size(), -1);
     else if (with_pictures)
       cut_->count(conversation.id, chat);

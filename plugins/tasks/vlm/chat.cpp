@@ -29,7 +29,7 @@ ordered_json parts_of(std::string_view text, bool with_pictures) {
   for (bool follows_picture = false;; follows_picture = true) {
     const size_t mark = text.find(kImageMark);
     std::string_view part = text.substr(0, mark);
-    if (follows_picture && part.starts_with('\n')) part.remove_prefix(1);  // which the template writes
+    if (follows_picture && part.starts_with('\n')) part.remove_prefix(1);  // the template writes it
     if (!part.empty()) parts.push_back({{"type", "text"}, {"text", part}});
     if (mark == text.npos) return parts;
     if (with_pictures) parts.push_back({{"type", "image"}});
@@ -37,7 +37,7 @@ ordered_json parts_of(std::string_view text, bool with_pictures) {
   }
 }
 
-// Where the turn has such a list of its own, that one.
+// The parts of a turn: its own list, where it has one.
 ordered_json parts_of(const Turn& turn, bool with_pictures) {
   if (turn.parts.empty()) return parts_of(turn.text, with_pictures);
   ordered_json parts = ordered_json::array();
@@ -52,7 +52,7 @@ ordered_json parts_of(const Turn& turn, bool with_pictures) {
   return parts;
 }
 
-// With what ChatFormat looks for in place of each mark.
+// The text with what ChatFormat looks for in place of each mark.
 std::string marked_text(std::string_view text, bool with_pictures) {
   std::string result;
   for (size_t mark; (mark = text.find(kImageMark)) != text.npos; text.remove_prefix(mark + kImageMark.size()))

@@ -28,7 +28,7 @@ class Chat {
   // `style`: auto, or one of chat::template_names(). `max_tokens`: longer conversations are cut.
   Chat(const std::string& style, tokenizer::TokenizerPtr tokenizer, int64_t max_tokens);
 
-  // For learning and evaluating. `pictures`: of all of the conversation's; none: as if there were none, to
+  // A sequence to learn or evaluate. `pictures`: all of the conversation's; none: as if there were none, to
   // see what they are worth. Pictures are never cut: those of a turn that does not fit are left out with it.
   Sequence sequence(const Conversation& conversation, const PictureTokens& pictures) const;
 

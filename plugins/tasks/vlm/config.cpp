@@ -64,7 +64,7 @@ void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::v
   say("vision.resample", processor->resample, processor->file);
 }
 
-// Where text has the token that stands for a picture in `folder`, the text would mean something else there.
+// Refuses a tokenizer in which the token that stands for a picture in `folder` is one of text.
 void check_image_token(const ModelOptions& say, const fs::path& folder, const fs::path& tokenizer) {
   const auto [key, token] = llava::read_image_token(hugging_face::ConfigFile(folder / "config.json"));
   try {
@@ -80,8 +80,8 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
   }
 }
 
-// Without its last row where that is the token for a picture and the tokenizer has none, as in a folder that
-// export_llava() has made: the row is of zeros and no text has it.
+// The configuration without its last row where that is the token for a picture and the tokenizer has none, as
+// in a folder that export_llava() has made: the row is of zeros and no text has it.
 language::Config without_image_token(language::Config theirs, const fs::path& folder,
                                      const fs::path& tokenizer) {
   if (llava::read_image_token(hugging_face::ConfigFile(folder / "config.json")).second + 1 !=

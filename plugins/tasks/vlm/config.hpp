@@ -118,7 +118,7 @@ struct VisionOptions : pictures::PictureOptions {
   }
   // Whether pictures differ in their rows.
   bool has_tiles() const { return !grids.empty() || longest_edge > 0 || vision.is_flexible(); }
-  // What is another kind's.
+  // Refuses options of another kind.
   void check_kind(const ConfigErrors& errors) const;
 };
 
@@ -265,7 +265,7 @@ struct VlmTaskConfig {
                     " and task.generate.max_tokens (", generate.max_tokens, ") together"));
   }
 
-  // What the folder of a LLaVA says, or of the towers; lengths are made to fit a picture and a conversation.
+  // Tells what the folder of a LLaVA or of the towers says; lengths are made to fit picture and conversation.
   static void read_model(const VlmTaskConfig& config, const std::filesystem::path& init_from,
                          const ModelOptions& say);
 

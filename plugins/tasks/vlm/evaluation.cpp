@@ -27,7 +27,7 @@ constexpr const char *kAnswerRecord = "answer", *kScoredRecord = "scored", *kSco
 // Values by question, for the table: "exact of What is this?".
 constexpr std::array kKinds{"exact", "f1", "blind_exact", "blind_f1", "majority_exact", "majority_f1"};
 
-// For the log: one line.
+// A text for the log: one line.
 std::string one_line(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
@@ -54,7 +54,7 @@ void VlmTask::evaluate(const VlmTaskBatch& batch, EvaluationSink& sink) {
   score_retrieval(batch, conversations, sink);
 }
 
-// The first question alone: its answer gives others away.
+// Scores the first question alone: its answer gives others away.
 void VlmTask::score_answers(const VlmTaskBatch& batch, const std::vector<Conversation>& conversations,
                             EvaluationSink& sink) {
   const bool is_full = sink.purpose() != Purpose::kValidate;

@@ -18,9 +18,9 @@ using files::Hash128;
 constexpr stores::Kind kFeatures{
     .name = "PLVLFEAT", .version = 3, .remedy = "the pictures are encoded again"};
 constexpr uint64_t kLeastFresh = uint64_t{1} << 23;  // bytes held in memory before the files are read again
-constexpr uint64_t kFreshShare = 16;                 // and of what the files have one in so many
+constexpr uint64_t kFreshShare = 16;                 // and one more for so many in the files
 
-// Before a record's values.
+// What stands before a record's values.
 struct Head {
   int64_t dtype, squares, patches, hidden_size;
   int64_t width, height;  // of the picture

@@ -42,11 +42,11 @@ class FeatureCache : public llava::FeatureStore {
   // What other processes have written until now is found, too. [any-thread]
   void begin_epoch(uint64_t epoch);
 
-  // On the CPU; with squares undefined if it is not there. [any-thread]
+  // The features, on the CPU; with squares undefined if they are not there. [any-thread]
   llava::PictureFeatures find(const files::Hash128& picture) const override;
-  // On a device: once that has computed it. [main]
+  // Takes features that are on a device, once that has computed them. [main]
   void put(const files::Hash128& picture, const llava::PictureFeatures& features) override;
-  // For the log. [main]
+  // Counts for the log. [main]
   void count(uint64_t found, uint64_t made) override { found_ += found, made_ += made; }
 
  private:
@@ -71,11 +71,11 @@ class FeatureCache : public llava::FeatureStore {
   uint64_t found_ = 0, made_ = 0;
   std::deque<Waiting> waiting_;
 
-  std::mutex files_mutex_;  // of the next two
+  std::mutex files_mutex_;  // guards the next two
   std::optional<files::FileLock> lock_;
   std::optional<stores::RecordWriter> writer_;
 
-  mutable std::mutex mutex_;  // of the others
+  mutable std::mutex mutex_;  // guards the others
   std::shared_ptr<const Stores> stores_ = std::make_shared<Stores>();
   std::unordered_map<files::Hash128, llava::PictureFeatures, stores::KeyHash>
       fresh_;  // written since reopen()

@@ -21,7 +21,7 @@ class MajorityAnswers {
   // The most frequent answer to the question, of equally frequent ones the first in the alphabet; to a
   // question that was never asked, the most frequent one of all.
   const std::string& answer(const std::string& question) const;
-  // Whether it is among the questions that are asked most, so that a table of them stays short.
+  // Whether the question is among those that are asked most, so that a table of them stays short.
   bool is_common(const std::string& question) const;
 
  private:

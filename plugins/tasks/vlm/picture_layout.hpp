@@ -14,9 +14,9 @@ namespace pipeline::tasks::vlm {
 
 // A picture of some size.
 struct PictureShape {
-  int64_t squares = 1;          // of it, which the encoder sees
+  int64_t squares = 1;          // of the picture, which the encoder sees
   vision::PatchGrid patches;    // NaFlex's: those squares
-  std::vector<int64_t> tokens;  // what it takes, kPatch for a row of features
+  std::vector<int64_t> tokens;  // what the picture takes, kPatch for a row of features
   std::vector<int64_t>
       arranged;  // those rows: each one of the squares' rows, or kNewline; empty: all, in order
 };

@@ -47,7 +47,7 @@ tokenizer::Files processor_files(const VisionOptions& options, int64_t scale_fac
     values = {{"processor_class", is_smol(carried) ? "SmolVLMProcessor" : "Idefics3Processor"},
               {"image_seq_len", options.vision.patches() / (scale_factor * scale_factor)}};
   } else {
-    const bool has_class = options.vision.has_class();  // which is not used
+    const bool has_class = options.vision.has_class();  // the class token is not used
     values = {{"processor_class", options.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
               {"patch_size", options.vision.patch_size},
               {"vision_feature_select_strategy", has_class ? "default" : "full"},

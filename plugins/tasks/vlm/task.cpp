@@ -160,7 +160,7 @@ std::shared_ptr<llava::Vlm> VlmTask::build_model() {
   return model;
 }
 
-// After what is imported, which is of the whole model.
+// Comes after an import, which is of the whole model.
 void VlmTask::start_from_adapter(llava::Vlm& model) const {
   const adapters::LoraOptions& lora = config().language.lora;
   if (!lora.init_from.empty())

@@ -28,7 +28,7 @@ struct VlmTaskBatch : llava::VlmBatch {
   std::vector<uint64_t> ids;
   PicturesOfBatch pictures;
   Split split = Split::kTrain;
-  std::vector<size_t> sources;  // of each, where training has several
+  std::vector<size_t> sources;  // of each sample, where training has several
 };
 
 class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
@@ -80,7 +80,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
   void open_files();
   void open_question();
   void open_features(llava::Vlm& model);
-  // Of a folder that weights come from; ours has `count` tokens behind its own.
+  // Checks the tokens of a folder that weights come from; ours has `count` tokens behind its own.
   void check_tokens(const std::filesystem::path& folder, const llava::Vlm& model, int64_t count) const;
   bool is_asked() const { return run().purpose == PL_PURPOSE_PREDICT && config().ask.any(); }
   const sources::Mixed<PictureSource>& training() const {
@@ -90,7 +90,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
     return sources_[static_cast<size_t>(split)].with(
         epoch, id, [](const PictureSource& source, uint64_t i) { return source.conversations[i]; });
   }
-  // Where that of a sample is found.
+  // Where the pictures of a sample are found.
   const Pictures& pictures(Split split, uint64_t id) const {
     return sources_[static_cast<size_t>(split)].with(
         0, id, [](const PictureSource& source, uint64_t) -> const Pictures& { return *source.pictures; });
@@ -109,7 +109,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
                        EvaluationSink& sink);
   const MajorityAnswers& majority();
   const std::vector<uint64_t>& retrieved(Split split);
-  // Of features, that a square has in the sequence.
+  // Rows of features that a square has in the sequence.
   int64_t model_rows() const {
     const int64_t factor = config().projector.scale_factor;
     return config().vision.vision.rows() / (factor * factor);
@@ -125,7 +125,7 @@ class VlmTask : public TorchTask<VlmTaskConfig, llava::Vlm, VlmTaskBatch> {
   std::shared_ptr<CutConversations> cut_;
   std::shared_ptr<FeatureCache> features_;                         // of a frozen encoder
   std::optional<MajorityAnswers> majority_;                        // made when first asked for
-  std::array<std::optional<std::vector<uint64_t>>, 3> retrieved_;  // the same
+  std::array<std::optional<std::vector<uint64_t>>, 3> retrieved_;  // made when first asked for
   bool is_open_ = false;
 };
 

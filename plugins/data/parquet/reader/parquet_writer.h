@@ -42,7 +42,7 @@ typedef struct pl_parquet_writer_api {
   int32_t (*end_row)(pl_parquet_writer* writer, const char** error);
   /* The rows since the last group, which are one at least. */
   int32_t (*end_group)(pl_parquet_writer* writer, pl_parquet_bytes* out, const char** error);
-  /* What stands behind the last group's vectors. */
+  /* The bytes behind the last group's vectors, which end the file. */
   int32_t (*finish)(pl_parquet_writer* writer, pl_parquet_bytes* out, const char** error);
   void (*close)(pl_parquet_writer* writer);
 } pl_parquet_writer_api;

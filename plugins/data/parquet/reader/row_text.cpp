@@ -43,7 +43,7 @@ void append_bytes(std::string_view bytes, std::string& out) {
   out += "\"}";
 }
 
-// As people write it: 8-4-4-4-12 digits.
+// In the usual notation: 8-4-4-4-12 digits.
 void append_uuid(std::string_view bytes, std::string& out) {
   out += '"';
   for (size_t i = 0; i < bytes.size(); ++i) {

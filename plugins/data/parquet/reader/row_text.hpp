@@ -7,7 +7,7 @@
 
 namespace pipeline::parquet::reader {
 
-// Of a row longer than this, which nobody reads, the rest is left out.
+// The most text of a row; the rest of a longer one, which nobody reads, is left out.
 inline constexpr size_t kMostText = size_t{64} << 20;
 
 // Appends value i of the array as JSON: see parquet_reader.h.
