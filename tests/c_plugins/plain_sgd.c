@@ -106,7 +106,7 @@ static pl_error* take_optimizers(pl_strategy* self, const pl_strategy_args* args
   return error;
 }
 
-/* Of the newest object: what the process's cache is emptied for. */
+/* The newest object's context, through which empty_cache() logs. */
 static const pl_context* last_context;
 
 static pl_error* create(const pl_host* host, const pl_context* context, const pl_config* config,

@@ -150,7 +150,7 @@ TEST_F(UnknownNames, QuotedKeysAreNotKeys) {
 }
 
 TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
-  // Their key anywhere -> the key that the message must name.
+  // Another tool's key, in any table -> the key that the message must name.
   const std::pair<const char*, const char*> names[] = {
       {"epochs", "train.max_epochs"},
       {"num_train_epochs", "train.max_epochs"},

@@ -70,7 +70,7 @@ TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
             "task good: the zoo has no data");
 }
 
-// The zoo's has no data, which shows as soon as the option is given.
+// The zoo's task has no data, which shows as soon as the option is given.
 TEST(CheckPlugin, SaysHowToRunWhatNeedsAnOption) {
   const CheckReport report = check_zoo("needs_option");
   EXPECT_TRUE(report.passed()) << report.text;

@@ -94,7 +94,7 @@ TYPED_TEST(EmulatedRuns, LearnAsOnTheCpu) {
   }
 }
 
-// Only for the figures of the step before.
+// A step waits only for the figures of the step before.
 TYPED_TEST(EmulatedRuns, WaitOnceAStep) {
   const auto few = this->waits(4), many = this->waits(10);
   ASSERT_FALSE(few.empty());

@@ -41,8 +41,7 @@ std::vector<Words> commands(const std::string& markdown);
 void write_model(const std::filesystem::path& folder, const std::string& config);
 
 // The checkout as a reader has it, with a run and models of theirs and with what the document shows: each
-// ```toml block whose first line is
-// `# NAME.toml` is that file.
+// ```toml block whose first line is `# NAME.toml` is that file.
 class Checkout {
  public:
   explicit Checkout(const std::string& markdown);

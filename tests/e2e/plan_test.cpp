@@ -41,7 +41,7 @@ class Plan : public testing::Test, public SmallJob {
   const std::vector<std::string> before_ = entries(folder());
 };
 
-// Of a model whose state is not lost in what a process takes anyway: 7 million parameters.
+// The model's 7 million parameters have a state that is not lost in what a process takes anyway.
 TEST_F(Plan, PredictsThePeakOfARun) {
   std::vector<std::string> larger;
   for (const char* set :
@@ -65,8 +65,8 @@ TEST_F(Plan, PredictsThePeakOfARun) {
   EXPECT_GT(state, 0.2 * measured) << "there is something to predict";
 }
 
-// First steps of short samples, whose activations are a third of those of the long ones that follow. Of many
-// layers: what libraries and allocators keep beside differs by 10 MB from run to run.
+// The first steps have short samples, whose activations are a third of those of the long ones that follow.
+// The model has many layers: what libraries and allocators keep differs by 10 MB from run to run.
 TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   std::string pairs;
   for (int i = 0; i < 88; ++i)

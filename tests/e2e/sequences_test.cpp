@@ -40,7 +40,7 @@ void pack(const std::string& text, const fs::path& file) {
   EXPECT_EQ(gzclose(packed), Z_OK);
 }
 
-// Families of similar sequences: of a member every sixth residue is its own.
+// Families of similar sequences: every sixth residue is a member's own.
 class Sequences : public testing::Test, public Job {
  protected:
   struct Protein {
@@ -87,7 +87,7 @@ class Sequences : public testing::Test, public Job {
            kShortTraining;
   }
 
-  // Of a run: names by split, and by cluster.
+  // How a run divides the sequences: names by split, and by cluster.
   struct Division {
     std::map<std::string, std::set<std::string>> splits, clusters, splits_of_cluster;
   };
@@ -141,7 +141,7 @@ TEST_F(Sequences, AreDividedBySimilarityAndLearntFrom) {
   EXPECT_THAT(read_text(path("run/splits.csv")),
               HasSubstr("short,,,fewer known residues than task.data.min_residues,3\n"));
   ASSERT_EQ(call("evaluate").code, 0);
-  // Its own table says the same division.
+  // The run's own table, taken as a list, says the same division.
   const Result again = run("again", {"task.split.by=column", "task.split.list=run/splits.csv"});
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_EQ(division("again").splits, division("run").splits);
@@ -267,7 +267,7 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
           << other << " " << file;
       EXPECT_FALSE(fs::exists(path(std::string(other) + "-files/" + file + ".part")));
     }
-  // What they are made of is not replaced by them.
+  // Predictions do not replace the file that they are made of.
   const Result over = call("predict", words("many.fasta"));
   EXPECT_EQ(over.code, 2);
   EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));

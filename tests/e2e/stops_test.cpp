@@ -129,15 +129,15 @@ generate.max_tokens = 8
 max_steps = 1000000
 )";
 
-// Links, which cost little.
+// Makes many names of one file: links cost little.
 void write_many(const fs::path& folder, const fs::path& file, int count) {
   fs::create_directories(folder);
   for (int i = 0; i < count; ++i)
     fs::create_hard_link(file, folder / (std::to_string(i) + file.extension().string()));
 }
 
-// In the task's own reading, with processor time instead of waiting: a pattern of many files, long texts that
-// are tokenized, and tables.
+// Stops in the task's own reading, which takes processor time instead of waiting: a pattern of many files,
+// long texts that are tokenized, and tables.
 TEST(Stops, AreHeardWhileInputIsRead) {
 #ifndef PIPELINE_TEST_SUMMARIZATION
   GTEST_SKIP() << "the task is not built";

@@ -77,7 +77,7 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
                                    "and these weights are of that model"));
 }
 
-// Plugin, weights and data; sizes, dropout, the tokenizer and lengths that fit are those of the folder.
+// Plugin, weights and data alone: sizes, dropout, the tokenizer and lengths that fit are the folder's.
 constexpr const char* kFromAFolder = R"([run]
 dir = "tuned"
 cache_dir = "cache"
@@ -118,7 +118,7 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("weights imported from theirs"));
 
-  // What it left is complete: it goes on, and is used, where the folder is not.
+  // The run is complete without the folder that it began with: it goes on, and is used.
   fs::rename(path("theirs"), path("elsewhere"));
   EXPECT_EQ(call("check").code, 0);
   ASSERT_EQ(call("run", {"--set", "train.max_steps=4"}).code, 0);
@@ -131,7 +131,7 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   EXPECT_EQ(anew.code, 2);
   EXPECT_THAT(anew.err, HasSubstr("train.toml:9: train.init_from = \"theirs\": there is no folder theirs"));
 
-  // Its resolved configuration is one like any other, also for a run that begins with its weights.
+  // The run's resolved configuration is one like any other, also for a run that begins with its weights.
   fs::rename(path("elsewhere"), path("theirs"));
   const std::string kept = read_text(path("tuned/config.toml"));
   write_text(path("train.toml"), kept.substr(kept.find('\n')));  // without where that run was started
@@ -461,7 +461,7 @@ TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
   }
 }
 
-// Before anything is read, in the same words.
+// `check` refuses them before anything is read, in the words of a run.
 TEST_F(Summarization, CheckRefusesFilesThatAreNotThereAsARunDoes) {
   fs::create_directory(path("notes"));
   write_text(path("notes/a.txt"), "no records");
@@ -534,14 +534,14 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
 
-  // Tuning goes on with it, also on other data.
+  // Tuning goes on with the weights' tokenizer, also on other data.
   result =
       call("run", {"--set", "run.dir=tuned", "--set", "train.init_from=run", "--set", "train.max_steps=1"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr(", as the weights have it"));
   EXPECT_THAT(result.out, Not(HasSubstr("training a tokenizer")));
 
-  // One that is given must be that one.
+  // A tokenizer that is given must be the weights'.
   ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
   ASSERT_EQ(call("predict", {"--output", "given.csv", "--set", "task.tokenizer.path=exported"}).code, 0);
   EXPECT_EQ(read_text(path("given.csv")), read_text(path("before.csv")));
@@ -621,7 +621,7 @@ TEST_F(Summarization, UnusableInputIsNamed) {
                         "at most 31, or "
                         "task.sequence.max_tokens = 51 or more"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}),
-              HasSubstr("of which the separator takes 8"));  // as the tokenizer says
+              HasSubstr("of which the separator takes 8"));  // the tokenizer says how many
   EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));
   EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
   EXPECT_THAT(

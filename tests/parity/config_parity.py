@@ -14,7 +14,7 @@ import tempfile
 
 from peer_packages import needed, use_their_python
 
-NO_EFFECT = {  # of every class
+NO_EFFECT = {  # fields of every class
     "transformers_version": "4.0", "architectures": ["Other"], "output_hidden_states": True, "return_dict": False, "dtype": "float16",
     "chunk_size_feed_forward": 2, "id2label": {"0": "a"}, "label2id": {"a": 0}, "problem_type": "regression", "use_cache": False,
     "bos_token_id": 3, "eos_token_id": [3, 4], "pad_token_id": 5, "torch_dtype": "float16", "_name_or_path": "x", "max_length": 30}
@@ -64,7 +64,7 @@ LANGUAGE = {
     "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)},
                                    refused={**NO_GEMMA, "attn_logit_softcapping": 20.0}),
 }
-SMALL_TOKENS = ("SmolLM3Config", "Olmo2Config", "Phi3Config")  # whose usual ones are beyond a small vocabulary
+SMALL_TOKENS = ("SmolLM3Config", "Olmo2Config", "Phi3Config")  # their usual tokens are beyond a small vocabulary
 VISION = dict(
     follows={
         "hidden_size": (48, "vision.hidden_size"), "intermediate_size": (80, "vision.intermediate_size"),
@@ -149,7 +149,7 @@ CLASSES = {
 }
 
 
-# One table has what they share, which the walk of the other one has seen.
+# The walk of one class has seen the options that these classes share with it.
 SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"}, "SiglipVisionConfig": "CLIPVisionConfig",
           "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config"}
 
@@ -320,7 +320,7 @@ def walk(folders, name, fields):
         raise AssertionError(f"{name}: {list(no_effect)} have an effect together")
     for field, value in refused.items():
         code, out = folders.check(name, {field: value})
-        # of a part, the field in it
+        # the message about a part names the field in it
         part = [f for f in value if f != "model_type"] if isinstance(value, dict) and field.endswith(("_config", "_dict", "_parameters")) else []
         named = part[0] if part and field not in ("quantization_config", "esmfold_config") else field
         assert code == 2 and f"{named} = " in out and "config.json" in out, f"{name}.{field} = {value}: expected a refusal:\n{out}"

@@ -33,7 +33,7 @@ LINEAR = dict(rope_type="linear", factor=2.5, rope_theta=10000.0)
 LONG = dict(rope_type="longrope", rope_theta=500.0, factor=4.0, original_max_position_embeddings=64,
             short_factor=[1.0, 1.1, 1.3, 1.7], long_factor=[1.0, 1.9, 3.5, 7.0])
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
-TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)  # of classes whose usual ones are beyond these small vocabularies
+TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)  # for classes whose usual ones are beyond these small vocabularies
 SMOLLM3 = dict(TOKENS, num_hidden_layers=4, rope_parameters=dict(rope_type="default", rope_theta=500.0))
 # The class, what is particular, its configuration, options of save_pretrained, peft's additions.
 MODELS = [
@@ -114,7 +114,7 @@ class Case:
         torch.manual_seed(seed)
         config = getattr(transformers, "Gemma3TextConfig" if name == "Gemma3" else name + "Config")(**(GPT2 if name == "GPT2" else {**SIZES, **options}))
         self.kind = getattr(transformers, name + ("LMHeadModel" if name == "GPT2" else "ForCausalLM"))
-        # Its cache keeps keys of the positions that a text has while it is short.
+        # With longrope transformers' cache keeps keys of the positions that a text has while it is short.
         self.is_long = "longrope" in str(options)
         self.model = self.kind(config).eval()
         with torch.no_grad():
@@ -204,7 +204,7 @@ def of_gradients(folder, theirs):
 
     file = next(file for file in os.listdir(folder) if file.endswith(".safetensors"))
     ours = load_file(os.path.join(folder, file))
-    tied_head = {"base_model.model.lm_head.weight"} - theirs.keys()  # of an adapter: the embedding again
+    tied_head = {"base_model.model.lm_head.weight"} - theirs.keys()  # an adapter of ours has it: the embedding again
     assert ours.keys() - tied_head == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
     whole = difference(*(torch.cat([tensors[name].flatten() for name in theirs]) for tensors in (ours, theirs)))
     return whole, max((difference(ours[name], theirs[name]), name) for name in theirs)

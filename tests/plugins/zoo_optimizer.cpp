@@ -43,7 +43,7 @@ class Rule : public pipeline::Optimizer<pipeline::NoConfig> {
 #ifdef ZOO_TRANSFORM
   void directions(const pipeline::Update&) override {}
   void transform(const pl_tensor& matrix) override {
-    // Each row less the one before it: what a part of a matrix would give otherwise.
+    // Each row less the one before it: a part of a matrix would give another result.
     const auto values = pipeline::floats(matrix);
     const auto width = static_cast<size_t>(matrix.shape[1]);
     for (size_t i = values.size(); i-- > width;) values[i] = (values[i] - values[i - width]) / ZOO_TRANSFORM;

@@ -1,11 +1,11 @@
 // A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
-// gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
-// ZOO_OUTPUT: each value of its outputs. ZOO_ROOM: how many of them a row has room for. ZOO_LOSS: with
-// outputs. ZOO_STUCK: its training hangs. ZOO_BATCH_FLAGS: of its batches. ZOO_FORMS: of its
-// parameter, which is then frozen. ZOO_SAMPLES: of each `split`. ZOO_DEAF: the slot that the variable of this
-// name names goes on for ever, after it has written a file of that name.
+// gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16. ZOO_OUTPUT:
+// each value of its outputs. ZOO_ROOM: how many of them a row has room for. ZOO_LOSS: its loss with outputs.
+// ZOO_STUCK: its training hangs. ZOO_BATCH_FLAGS: its batches' flags. ZOO_FORMS: the forms of its parameter,
+// which is then frozen. ZOO_SAMPLES: the samples of each `split`. ZOO_DEAF: the slot that the variable of
+// this name names goes on for ever, after it has written a file of that name.
 #include <unistd.h>
 
 #include <cmath>

@@ -271,7 +271,7 @@ TEST(CheckpointingTest, works_where_the_input_needs_no_gradient_and_an_output_is
   EXPECT_FALSE(unused.grad().defined());
 }
 
-// What a micro-batch does not use it enters and leaves all the same, in the order of one that does.
+// A micro-batch enters and leaves units that it does not use, in the order of one that uses them.
 TEST(UnitsSkipped, AreEnteredAndLeftInTheSameOrder) {
   std::string calls;
   pl_unit_hooks hooks{};

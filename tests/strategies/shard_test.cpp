@@ -33,7 +33,7 @@ std::vector<OptimizerRule> rules(const std::string& name) {
   return {{name, 0, {{"momentum", 0.9}, {"nesterov", 0}, {"weight_decay", 0.1}}}};
 }
 
-// Of a run on the CPU.
+// The context of a run on the CPU.
 const Context& context() {
   static const pl_run_info info = sized<pl_run_info>();
   globals().host.run_info = [](const pl_context*) { return &info; };

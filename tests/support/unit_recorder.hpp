@@ -8,7 +8,7 @@
 
 namespace pipeline::tests {
 
-// Units as a strategy sees them that has a hook at each one's beginning and end.
+// Units as they are seen by a strategy that has a hook at each one's beginning and end.
 class UnitRecorder {
  public:
   // Called where a unit begins (entered) and where it ends, with PL_PASS_FORWARD or PL_PASS_BACKWARD.

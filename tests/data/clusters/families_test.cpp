@@ -20,7 +20,7 @@ std::vector<std::string> make_families(Maker& maker, size_t families, size_t mem
   return sequences;
 }
 
-// Pairs of one family that are in one cluster, and pairs of two families that are.
+// Pairs that are in one cluster: of one family (within), and of two families (across).
 struct Joined {
   size_t within = 0, across = 0;
 };

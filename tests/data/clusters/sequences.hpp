@@ -19,7 +19,7 @@ class Maker {
   bool happens(double probability) { return static_cast<double>(engine_() >> 11) * 0x1p-53 < probability; }
 
   std::string sequence(size_t length) {
-    // As often as in proteins, in percent.
+    // Each amino acid as often as in proteins, in percent.
     static constexpr std::string_view kBag =
         "AAAAAAAARRRRRNNNNDDDDDCCQQQQEEEEEEGGGGGGGHHIIIIILLLLLLLLLLKKKKKKMMFFFFPPPPPSSSSSSSTTTTTTWYYYVVVVVV";
     std::string made;

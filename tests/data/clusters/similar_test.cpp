@@ -1,4 +1,4 @@
-// Which sequences of one list are like some of another.
+// Tests which sequences of one list are like some of another.
 #include "plugins/data/clusters/clusters.hpp"
 
 #include <gmock/gmock.h>

@@ -47,7 +47,7 @@ TEST(Parquet, ValuesAreThoseOfJson) {
             "\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
 }
 
-// Columns of bytes, of what says that it is text, coded and of fixed size: in each one value is Latin-1.
+// Columns of bytes, of declared text, coded and of fixed size: each has one value that is Latin-1.
 TEST(Parquet, BytesThatAreNoTextAreDroppedByName) {
   const sources::SourceFiles source = sources::find(kFixtures + "bytes/bytes.parquet");
   const auto read = [&](const records::Columns& columns) {
@@ -172,7 +172,7 @@ TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
   };
   for (const char* file : {"snappy.parquet", "gzip.parquet", "zstd.parquet"})
     EXPECT_GT(damage(file), 1000) << file;
-  // By pyarrow, which writes no checksums of pages by itself; its column is a dictionary's in Arrow, too.
+  // pyarrow writes no checksums of pages by itself; the file's column is a dictionary's in Arrow, too.
   EXPECT_GT(damage("unchecked/dictionary.parquet"), 300);
 }
 

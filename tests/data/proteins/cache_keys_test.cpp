@@ -29,7 +29,7 @@ TEST(SplitList, TheKeyHasEachOptionAndTheListsContent) {
       [](ProteinData& o) { o.split.folds = 7; },
       [](ProteinData& o) { o.split.fold = 3; },
       [](ProteinData& o) { o.split.exact_up_to = 10; },
-      [](ProteinData& o) { o.split.identity += 1e-9; },  // of test data of their own, whatever `by` is
+      [](ProteinData& o) { o.split.identity += 1e-9; },  // divides test data of their own, whatever `by` is
       [](ProteinData& o) { o.split.coverage += 1e-9; },
       [&](ProteinData& o) { o.split.list = folder.write("other.tsv", "id\tcluster\na\t2\n"); },
       [](ProteinData& o) { o.split.list.clear(); },

@@ -1,4 +1,4 @@
-// Which residues of a structure's chains are copies of each other.
+// Tests which residues of a structure's chains are copies of each other.
 #include "plugins/data/proteins/sample.hpp"
 #include "plugins/data/residues/residue.hpp"
 

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-// One sample of so many residues, whose column says this.
+// One sample of so many residues, whose label column has this text.
 class OneSample : public Samples {
  public:
   OneSample(uint32_t residues, std::optional<std::string> text)

@@ -31,7 +31,7 @@ TEST(ContentKey, OfOneChainIsThatOfTheChain) {
 }
 
 TEST(ContentKey, IsTheSameInEveryVersion) {
-  // Checkpoints hold these: another hash would forget what they have learnt from.
+  // Checkpoints hold content keys: with another hash they would not know what they have learnt from.
   std::vector<residues::Residue> chain(2);
   chain[0].amino_acid = 3;
   chain[1].amino_acid = 19;

@@ -61,7 +61,7 @@ TEST(Csv, InTsvQuotesAreText) {
 TEST(Csv, ATsvFileWhoseFieldsAreQuotedIsReadOrNamed) {
   ReadOptions quoted;
   quoted.quotes = Quotes::kCsv;
-  // pandas' to_csv(sep="\t") quotes where it must, with QUOTE_ALL everywhere.
+  // pandas' to_csv(sep="\t") quotes where it must, and with QUOTE_ALL everywhere.
   for (const std::string row : {"\"one\ttwo\"\ts\n", "\"one\ntwo\"\ts\n", "\"say \"\"hi\"\"\"\ts\n"}) {
     EXPECT_THAT(error_of("a.tsv", "document\tsummary\n" + row),
                 AllOf(StartsWith("a.tsv:2: the field \""), HasSubstr("set task.data.quotes = \"csv\"")))

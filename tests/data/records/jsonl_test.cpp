@@ -211,7 +211,7 @@ TEST(JsonList, HugeElementsAreDroppedInBoundedMemoryAndTheRestIsRead) {
   EXPECT_EQ(read.pairs.at(0).line, 2u);
 }
 
-// What jq writes, and tables within an object.
+// Objects as jq writes them, and a list of records within an object.
 TEST(JsonList, ObjectsMayGoOverSeveralLines) {
   const auto read = read_text("a.json",
                               "{\n  \"document\": \"d\",\n  \"summary\": \"s\"\n}\n"

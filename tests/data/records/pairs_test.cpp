@@ -33,7 +33,7 @@ TEST(Pairs, AFileThatIsOnlyPredictedNeedsNoSummary) {
   EXPECT_EQ(read_text("a.csv", "document,summary\nd,s\n", columns).pairs.at(0).second, "s");
 }
 
-// As Hive, Spark and DuckDB divide tables.
+// Hive, Spark and DuckDB divide tables into folders called COLUMN=VALUE.
 TEST(Pairs, FoldersOfAColumnsValuesAreThatColumn) {
   const tests::FilesFolder folder;
   const auto put = [&](const std::string& name, const std::string& text) {

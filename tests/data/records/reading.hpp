@@ -25,14 +25,14 @@ inline Read read_file(const std::string& path, const Columns& columns = {}, cons
   return read;
 }
 
-// The same of a file with this text.
+// Everything in a file with this text; what read_pairs throws goes through.
 inline Read read_text(const std::string& name, const std::string& text, const Columns& columns = {},
                       const ReadOptions& options = {}) {
   const tests::FilesFolder folder;
   return read_file(folder.write(name, text), columns, options);
 }
 
-// What was dropped for this reason: one subject's.
+// The first drop for this reason, of one subject; an empty one if there is none.
 inline const Drop& drop(const Read& read, DropReason reason) {
   static const Drop none;
   for (const Drop& one : read.report.drops)

@@ -112,7 +112,7 @@ TEST(OddPdb, ResiduesWithoutANumberCountOn) {
               "5 residues have no readable number, the first in line 1: counted on from the one before");
     for (const auto& r : alone.chains[0].residues) EXPECT_TRUE(r.has_frame());
   }
-  // As programs write numbers that do not fit.
+  // Some programs write asterisks for a number that does not fit.
   const std::string fits =
                         residue("TRP", {.number = 9998, .x = 1}) + residue("TRP", {.number = 9999, .x = 2}),
                     not_fits = numbered(residue("ALA", {.x = 3}) + residue("ALA", {.x = 4}), "****");

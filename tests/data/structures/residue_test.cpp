@@ -1,4 +1,4 @@
-// Which residues come out of a chain, and with what.
+// Tests which residues come out of a chain, and with what.
 #include <gtest/gtest.h>
 
 #include "plugins/data/structures/structure.hpp"
@@ -118,7 +118,7 @@ TEST(Residues, OfAlternateLocationsTheMostOccupiedIsTaken) {
     EXPECT_EQ(structure.chains.at(0).residues.size(), 1u);
     const residues::Residue& r = structure.chains[0].residues[0];
     EXPECT_TRUE(r.has_frame());
-    EXPECT_FLOAT_EQ(r.ca.y, r.n.y + 0.8f);  // of one conformer
+    EXPECT_FLOAT_EQ(r.ca.y, r.n.y + 0.8f);  // all of one conformer
     EXPECT_FLOAT_EQ(r.c.y, r.n.y);
     return r.n.y;
   };

@@ -63,10 +63,10 @@ TEST_F(StructureCacheInUse, OverwrittenIsRefused) {
   put(0, std::string(good_.size(), '\x5a'));
   expect_refused("overwritten");
   put(0, good_);
-  EXPECT_EQ(contents_of(*library_), contents_);  // as it was again
+  EXPECT_EQ(contents_of(*library_), contents_);  // the file is as it was
 }
 
-// Coordinates too: nothing but the hash knows them from others.
+// Changed coordinates are noticed, too: nothing but the hash knows them from others.
 TEST_F(StructureCacheInUse, AnyChangedByteOfAStructureIsRefusedAndTheOthersAreRead) {
   const stores::RecordStore cache(folder_.cache_file(), kStructures);
   const auto& record = *cache.find(library_->structure(1).key);

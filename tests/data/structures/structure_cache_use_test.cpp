@@ -35,7 +35,7 @@ TEST(StructureCacheUse, OnlyWhatIsOpenedIsRead) {
   open(ours);
   std::string bytes = tests::read_all(ours.cache_file());
   bytes[sizeof(stores::FileHeader) + sizeof(stores::RecordHeader) + 20] ^=
-      1;  // of the other's record, which is the first
+      1;  // in the other's record, which is the first
   ours.cache.write(std::filesystem::path(ours.cache_file()).filename().string(), bytes);
   EXPECT_EQ(contents_of(open(ours)), "a:A");
   EXPECT_TRUE(ours.notes.empty());

@@ -37,7 +37,7 @@ TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA", "GLY"}) + peptide({"SER"}, 'B'));
   const auto library = folder.open();
-  uintptr_t begin = 0, end = 0;  // of what is mapped of the cache file
+  uintptr_t begin = 0, end = 0;  // where the cache file is mapped
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find(folder.cache_file()) == std::string::npos) continue;

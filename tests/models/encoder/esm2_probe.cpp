@@ -87,7 +87,7 @@ nlohmann::json probe(const nlohmann::json& request, const std::filesystem::path&
   }
   copy_into(model, values);
 
-  // As an export from a checkpoint: parameters and extra state are all that is left of the folder.
+  // Parameters and extra state are all that an export from a checkpoint has of the folder.
   lora.init_from = "";
   pipeline::adapters::LoraOptions whole = lora;
   whole.merge = true;

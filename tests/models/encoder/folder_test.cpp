@@ -136,7 +136,7 @@ TEST_F(Esm2FolderTest, WhatOtherVersionsWriteIsAccepted) {
   tensors["esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"] =
       tensors["esm.rotary_embeddings.inv_freq"];
   tensors.erase("esm.rotary_embeddings.inv_freq");
-  Stored renamed;  // as transformers 5.23 does
+  Stored renamed;  // transformers 5.23 names them so
   for (const auto& [name, value] : tensors) {
     std::string other = name;
     if (const size_t at = name.find(".LayerNorm.weight"); at != std::string::npos)

@@ -18,7 +18,7 @@ double distance(const at::Tensor& actual, const at::Tensor& expected) {  // rela
   return difference.norm().item<double>() / (expected.to(at::kDouble).norm().item<double>() + 1e-12);
 }
 
-// Of every protein encoder.
+// Tests of every protein encoder.
 class ProteinEncoders : public ::testing::TestWithParam<const Architecture*> {
  protected:
   explicit ProteinEncoders(double dropout = 0) : model_(*GetParam(), config(dropout)) {
@@ -48,8 +48,8 @@ std::string name_of(const ::testing::TestParamInfo<const Architecture*>& info) {
 INSTANTIATE_TEST_SUITE_P(All, ProteinEncoders, ::testing::Values(&esm2(), &esmc()), name_of);
 
 TEST_P(ProteinEncoders, LossLogitsAndGradientsAreThoseOfAnExactReference) {
-  // Many targets, few, and one that is alone in its sequence: the last layer goes over all rows, or over
-  // these.
+  // Many targets, few, and one that is alone in its sequence: the last layer goes over all rows, or over the
+  // targets'.
   const std::vector<std::vector<Sample>> batches = {tiny_samples(),
                                                     {{"MKT#YIAKQRQISFVKSHFSRQLEERLGLIEVQ"}, {"ACDEFG", "HI"}},
                                                     {{"#"}},
@@ -180,7 +180,7 @@ TEST_P(ProteinEncoders, ThreadsDoNotMatter) {
   for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(three[i].equal(one[i])) << model_.parameters()[i].name;
 }
 
-// As the core does where it trains in bf16: parameters and products.
+// Parameters and products are in bf16, as in the core's training in bf16.
 TEST_P(ProteinEncoders, LowPrecisionComputesTheSameFunction) {
   const protein::PackedProteins batch = batch_of(tiny_samples());
   const at::Tensor exact = model_.logits(batch, {});
@@ -259,7 +259,7 @@ TEST_P(ProteinEncoders, DecayIsForMatricesOnly) {
   }
 }
 
-// Nothing is touched, so they take no memory.
+// The models' parameters are not touched, so they take no memory.
 TEST(ProteinEncoderSize, IsThatOfThePublishedModels) {
   Config large = esmc().defaults;
   large.num_hidden_layers = 36;
@@ -283,7 +283,7 @@ TEST_P(ProteinEncoders, OperationsAreThoseOfTheProducts) {
                layer = 2 * rows * (4 * width * width + matrices * width * inner) + 4 * rows * rows * width;
   const auto head = [&](double targets) { return 2 * targets * (width * width + tokens * width); };
   EXPECT_DOUBLE_EQ(model_.flops(batch_of({{"acdefghiklmnpqrstv"}})), 3 * (3 * layer + head(18)));
-  // With one target the last layer is keys and values of all, and the rest of one row.
+  // With one target the last layer computes keys and values of all rows, and the rest of one row.
   const double last =
       2 * rows * 2 * width * width + 2 * (2 * width * width + matrices * width * inner) + 4 * rows * width;
   EXPECT_DOUBLE_EQ(model_.flops(batch_of({{"#CDEFGHIKLMNPQRSTV"}})), 3 * (2 * layer + last + head(1)));

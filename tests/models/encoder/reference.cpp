@@ -20,7 +20,7 @@ int64_t their_number(int64_t token) {
              : static_cast<int64_t>(kTheirs.find(kLetters[static_cast<size_t>(token)]));
 }
 
-// Of `count` heads with rotary positions: (L, C) each.
+// Attention of `count` heads with rotary positions; q, k and v: (L, C).
 at::Tensor exact_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t count,
                            const std::vector<int64_t>& positions) {
   const int64_t length = q.size(0), width = q.size(1), half = width / count / 2;

@@ -172,7 +172,7 @@ TEST(VlmFolders, TokensThatAFolderDoesNotHaveStartAsTheMean) {
         EXPECT_TRUE(ours[row].allclose(theirs.mean(0), 1e-5, 1e-7)) << more.parameters()[i].name;
     }
     EXPECT_EQ(tables, larger.language.tie_word_embeddings ? 1 : 2) << "the head of a Llama, too";
-    // What is exported then has them.
+    // The language model's folder, exported, has the new rows.
     export_language(exported.path(), more);
     EXPECT_EQ(nlohmann::json::parse(tests::read_all(exported / "config.json"))["vocab_size"], 22);
     Vlm again(larger);
@@ -260,7 +260,7 @@ TEST_F(LlavaThatCame, GoesAsItCame) {
   EXPECT_EQ(config_of(written_).dump(2), config_of(folder_).dump(2)) << "in their order, too";
 }
 
-// Its placeholder is one of the rows that no token has.
+// The model's placeholder is one of the rows that no token has.
 TEST_F(LlavaThatCame, KeepsItsPlaceholderWithoutATokenOfThatName) {
   VlmConfig config = tiny(25);
   config.language.written_tokens = 23;
@@ -291,7 +291,7 @@ TEST_F(LlavaThatCame, WhatIsOtherwiseIsSaid) {
     }
 }
 
-// A layer that checkpoints do not have, as those of before: the configuration has none, either.
+// Checkpoints of before do not have the layer that is not used: the configuration has none, either.
 TEST_F(LlavaThatCame, WithoutWhatIsNotUsedItIsWhole) {
   texts_.erase(hugging_face::kWeightsText);
   export_llava(written_.path(), model_, 24, false, texts_);

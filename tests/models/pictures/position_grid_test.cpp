@@ -32,7 +32,7 @@ TEST(PositionGrid, IsWhatTorchInterpolates) {
   EXPECT_TRUE(vision::fitted(positions, {5, 5}, vision::Interpolation::kBicubic).is_same(positions));
 }
 
-// Here torch 2.11 gives all rows what the first one has.
+// For one column torch 2.11 gives all rows what the first one has.
 TEST(PositionGrid, OneColumnHasTheMeanOfEachRow) {
   const at::Tensor positions = at::arange(25, at::kFloat).view({25, 1});
   const at::Tensor column =

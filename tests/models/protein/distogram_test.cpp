@@ -17,7 +17,7 @@ using transformer::testing::values;
 
 constexpr int64_t kWidth = 8, kInner = 4;
 
-// Whose logits are the same for every pair: `bias`.
+// A head whose logits are `bias` for every pair.
 DistogramHead constant_head(const at::Tensor& bias) {
   return {.target_norm = {at::ones({kWidth}), at::zeros({kWidth})},
           .other_norm = {at::ones({kWidth}), at::zeros({kWidth})},

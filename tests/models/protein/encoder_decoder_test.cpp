@@ -167,7 +167,7 @@ TEST(EncoderDecoder, AFolderWhoseNumbersMeanSomethingElseIsRefused) {
   }
 }
 
-// As the core does where it trains in bf16: parameters and products.
+// Parameters and products are in bf16, as in the core's training in bf16.
 TEST(EncoderDecoder, LowPrecisionComesClose) {
   SmallModel model, low;
   to_bf16(low);

@@ -137,8 +137,8 @@ TEST(Geometry, APartOfAStructureIsDescribedAsInTheWholeInAnyOrderAndTwice) {
   }
 }
 
-// So that a part of a long structure costs what the part is: what is changed before the question is seen, and
-// not behind it.
+// A part of a long structure costs no more than that part: a change before the question is seen, one after it
+// is not.
 TEST(Geometry, NeighboursAreLookedForWhenAResidueIsFirstAskedFor) {
   std::vector<residues::Residue> residues = chain(30);
   const std::vector<int64_t> chains = one_chain(30);

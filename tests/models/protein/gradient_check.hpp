@@ -29,9 +29,9 @@ inline void enliven(const ProteinModel& model) {
   }
 }
 
-// Each parameter for which `looked_at(name)`, along its gradient and along two directions that have nothing
-// to do with it: an error at right angles to the gradient shows there. What float32 rounds off of the loss is
-// about 1e-3 of a difference.
+// Checks each parameter for which `looked_at(name)`, along its gradient and along two directions that have
+// nothing to do with it: an error at right angles to the gradient shows there. What float32 rounds off of the
+// loss is about 1e-3 of a difference.
 template <class Predicate>
 void expect_gradients_of_the_loss(ProteinModel& model, const PackedProteins& batch,
                                   const ForwardPass& options, const Predicate& looked_at) {

@@ -21,7 +21,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Bytes are tokens 0 to 255 in the alphabet's order, the same where they end a word 256 to 511, then merges.
+// Bytes are tokens 0 to 255 in the alphabet's order, bytes that end a word 256 to 511, then come merges.
 const std::vector<std::pair<std::string, std::string>> kMerges{{"a", "t</w>"}, {"c", "at</w>"}, {"c", "a"}};
 
 nlohmann::json vocab() {

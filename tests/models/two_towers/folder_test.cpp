@@ -34,8 +34,8 @@ TwoTowersConfig tiny(const std::string& kind, int64_t tokens) {
   return config;
 }
 
-// Padded to 64 rows, in three types, with numbers of positions and fields that the model does not use; the
-// end of a text as CLIP's folders of old say it.
+// Folders padded to 64 rows, in three types, with numbers of positions and fields that the model does not
+// use; the end of a text as CLIP's folders of old say it.
 TEST(ContrastiveFolder, GoesAsItCame) {
   using safetensors::Dtype;
   for (const char* const kind : {"clip", "siglip"}) {

@@ -18,7 +18,7 @@ TEST(SeveralTruths, TheBestOneCounts) {
   EXPECT_NEAR(score_answer(truths, "cat").f1, 2.0 / 3, 1e-12);
 }
 
-// As processPunctuation() and processDigitArticle() of vqaEval.py write them.
+// Forms that processPunctuation() and processDigitArticle() of vqaEval.py write.
 TEST(VqaForm, IsThatOfTheChallenge) {
   const std::pair<const char*, const char*> kForms[] = {
       {"The cat.", "cat"},
@@ -50,7 +50,7 @@ TEST(VqaForm, IsThatOfTheChallenge) {
   for (const auto& [answer, form] : kForms) EXPECT_EQ(vqa_form(answer), form) << answer;
 }
 
-// Of ten people: three of the others are enough, and each of them is left out once.
+// Each of ten people is left out once; three of the others are enough.
 TEST(VqaAccuracy, IsTheMeanOverAllButOne) {
   std::vector<std::string> truths(10, "net");
   EXPECT_EQ(vqa_accuracy(truths, "A net."), 1);

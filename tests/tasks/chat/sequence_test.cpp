@@ -38,8 +38,7 @@ Sequence sequence_by_letters(const Conversation& one, int64_t most, Learn learn)
   return make_sequence(one, tokens_of(one, letters()), letters(), most, learn);
 }
 
-// The text that is read, with "." for the end of text; what is learnt in upper case letters of their own
-// line.
+// The text that is read, with "." for the end of text; "^" in a line below it marks what is learnt.
 std::string shown(const text::Sequence& sequence) {
   std::string text = "?", learnt = " ";
   const auto letter = [](int64_t token) {
@@ -56,7 +55,7 @@ std::string shown(const text::Sequence& sequence) {
   return text + "\n" + learnt;
 }
 
-// As it comes back from a store.
+// The sequence as it comes back from a store.
 std::string shown(const Conversation& one, int64_t most = 100, Learn learn = Learn::kAnswers) {
   const Sequence sequence = sequence_by_letters(one, most, learn);
   const std::string packed = pack_sequence(sequence, one, 257);

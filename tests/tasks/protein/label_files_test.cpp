@@ -63,7 +63,7 @@ TEST(Contacts, OfPairsThatAreFarEnoughApartAreExpected) {
 TEST(Contacts, AreListedFromTheLikeliest) {
   const auto files = label_files_of({.of = Of::kPairs});
   std::vector<float> told(64, -2.0f);
-  told[7] = 3;  // of residues 1 and 8
+  told[7] = 3;  // residues 1 and 8
   Sent sent;
   files->write(labelled(told), sent.prediction());
   EXPECT_THAT(sent.grown.at("contacts.csv"), HasSubstr("contact\np,A,1,,A,8,,X,0.952574,\n"));

@@ -20,7 +20,7 @@
 
 namespace pipeline::tasks::protein {
 
-// Of each target ln p of amino acid a is ln(1/20) - a * `slope`: not normalised, where a test asks for it.
+// For each target ln p of amino acid a is ln(1/20) - a * `slope`: not normalised, where a test asks for it.
 class SmallModel : public pipeline::protein::ProteinModel {
  public:
   LossSum loss(const PackedProteins&, const ForwardPass&) const override { return LossSum(at::zeros({})); }
@@ -33,7 +33,7 @@ class SmallModel : public pipeline::protein::ProteinModel {
             .distance_loss = {}};
   }
   at::Tensor labels(const PackedProteins&, const ForwardPass&) const override { return told; }
-  // Of a residue its token and its position; of a chain 7 and 8.
+  // A residue's embedding is its token and its position; a chain's is 7 and 8.
   pipeline::protein::Embeddings embeddings(const PackedProteins& batch, const ForwardPass&,
                                            int64_t layer) const override {
     at::Tensor chains;
@@ -54,7 +54,7 @@ class SmallModel : public pipeline::protein::ProteinModel {
 };
 
 struct SmallTask {
-  // table: as the file's text.
+  // `table` is the text of the file of sequences.
   explicit SmallTask(const std::string& table, uint32_t purpose = PL_PURPOSE_TRAIN) {
     globals().host = fake::host();
     raw.run.purpose = purpose;
@@ -72,7 +72,7 @@ struct SmallTask {
   }
   Setting setting() const { return {.config = config, .context = *context, .errors = errors}; }
   Inference inference() { return {.model = model, .pass = pass, .device = c10::kCPU, .context = *context}; }
-  // The objective, opened.
+  // Opens the objective.
   Objective& open(std::unique_ptr<Objective> one) {
     objective = std::move(one);
     objective->open(data(), frequencies);

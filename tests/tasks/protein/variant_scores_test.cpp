@@ -18,7 +18,7 @@ constexpr double kSlope = 0.5;
 struct Scored : SmallTask {
   Scored() : SmallTask("id,sequence\np,ACDAC\nq,AAA\n", PL_PURPOSE_PREDICT) { model.slope = kSlope; }
 
-  // Of the whole table that task.predict.mutations names.
+  // The scores for the whole table that task.predict.mutations names.
   std::string table(const std::string& mutations) {
     config.predict.mutations = folder.write("mutations.csv", mutations);
     ProteinBatch batch;

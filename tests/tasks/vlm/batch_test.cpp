@@ -26,7 +26,7 @@ PictureLayout layout(std::vector<images::Grid> grids, int64_t patches = 2) {
           patches};
 }
 
-// All its numbers are `number`.
+// A picture whose numbers all are `number`.
 SamplePicture picture(const PictureShape& shape, float number, int64_t side) {
   return {.shape = shape,
           .key = {},
@@ -47,7 +47,7 @@ TEST(PictureLayout, OneSquareIsItsPatches) {
   EXPECT_EQ(layout({}).most_rows(), 4);
 }
 
-// A whole of patches 0 to 3, then 1x2 tiles, 4 to 11, of which the lines go across.
+// The whole has patches 0 to 3, then come 1x2 tiles with 4 to 11, whose lines go across.
 TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
   const PictureShape full = layout({{1, 2}}).of(8, 4);
   EXPECT_EQ(full.squares, 3);
@@ -55,7 +55,7 @@ TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
               ElementsAre(0, 1, 2, 3, 4, 5, 8, 9, llava::kNewline, 6, 7, 10, 11, llava::kNewline));
   EXPECT_EQ(full.tokens.size(), 14u);
   EXPECT_EQ(layout({{1, 2}}).most_rows(), 14);
-  // As high as wide it has two of the four columns.
+  // A picture as high as wide has two of the four columns.
   EXPECT_THAT(layout({{1, 2}}).of(8, 8).arranged,
               ElementsAre(0, 1, 2, 3, 5, 8, llava::kNewline, 7, 10, llava::kNewline));
   // A strip fills no whole line; what is left on both ends is equal, as transformers rounds it.
@@ -63,7 +63,7 @@ TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
   EXPECT_EQ(layout({{1, 2}, {2, 2}}).most_rows(), 4 + 4 * 5);
 }
 
-// As Idefics3's processor writes it; each letter is a token here, and 1 stands for each <image>.
+// Words as Idefics3's processor writes them; each letter is a token here, and 1 stands for each <image>.
 TEST(PictureLayout, WordsSayWhereASquareIs) {
   std::string said;
   images::TileOptions tiles{.square = {.size = 4, .mode = images::ResizeMode::kSquash}, .grids = {}};
@@ -87,7 +87,7 @@ TEST(PictureLayout, WordsSayWhereASquareIs) {
   EXPECT_EQ(PictureLayout(tiles, 2, words).most_rows(), 5 * 4);
 }
 
-// A square is a patch, and pictures differ in how many they are.
+// Each square is a patch, and pictures differ in how many they have.
 TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   const PictureLayout flexible({.square = {.size = 4}, .grids = {}, .max_patches = 6}, 1);
   const PictureShape wide = flexible.of(12, 8), tall = flexible.of(5, 200);
@@ -114,7 +114,7 @@ TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   EXPECT_EQ(batch.cached[1].squares, 6);
 }
 
-// DINOv2's, which the language model sees before the patches.
+// DINOv2's registers, which the language model sees before the patches.
 TEST(PictureLayout, RegistersAreRowsToo) {
   const PictureLayout layout({.square = {.size = 4}, .grids = {}}, 2, nullptr, 3);
   EXPECT_EQ(layout.of(9, 9).tokens.size(), 7u);
@@ -165,7 +165,7 @@ TEST(BatchBuilder, PicturesOfSeveralSquaresAndOneAreArrangedTogether) {
   EXPECT_THAT(values(batch.arranged), ElementsAre(0, 1, 2, 3, 12, 13, 14, 15, 17, 20, 24, 19, 22, 25));
 }
 
-// In training what a sequence was cut before is not computed; a prompt may need it.
+// In training a picture behind a cut is not computed; a prompt may need it.
 TEST(BatchBuilder, PicturesBehindACutAreLeftOutUnlessTheyAreAskedFor) {
   const PictureShape one = layout({}).of(4, 4);
   for (const bool keeps_all : {false, true}) {

@@ -27,7 +27,7 @@ tokenizer::ByteLevelBpe bytes_alone() {
   return trainer.train({.vocab_size = 257, .on_token = nullptr});
 }
 
-// Each takes three rows of the sequence.
+// Tokens of pictures, each of which takes three rows of the sequence.
 PictureTokens pictures_of(const Conversation& conversation) {
   return PictureTokens(conversation.images.size(), std::vector<int64_t>(3, ChatTokens::kPatch));
 }
@@ -158,7 +158,7 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
   }
 }
 
-// As the folders of LLaVA and SmolVLM write it: a list of parts.
+// The folders of LLaVA and SmolVLM write a content as a list of parts.
 TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
   const tests::FilesFolder folder;
   tokenizer_.save(folder.path());
@@ -209,7 +209,7 @@ TEST_F(ChatTest, SeveralPicturesStandWhereTheirTurnsHaveThem) {
                               {"user", "and\n<image>"},
                               {"assistant", "yes"}}};
   PictureTokens pictures = pictures_of(several);
-  pictures[1] = {int64_t{'('} - '!', ChatTokens::kPatch, int64_t{')'} - '!'};  // of another size, with marks
+  pictures[1] = {int64_t{'('} - '!', ChatTokens::kPatch, int64_t{')'} - '!'};  // one row, and marks around it
   pictures[2].resize(1);
   const std::string first = "$question: ### or (#)?\nanswer: one";
   EXPECT_EQ(shown(chat("simple").sequence(several, pictures).tokens),
@@ -266,7 +266,7 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
   form["pre_tokenizer"] = {
       {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
   for (const bool goes_on : {false, true}) {
-    if (goes_on) folder.write("tokenizer.json", form.dump());  // as `legacy: false`
+    if (goes_on) folder.write("tokenizer.json", form.dump());  // the form of `legacy: false`
     const tokenizer::TokenizerPtr tokenizer = tokenizer::load_tokenizer(folder.path());
     const tokenizer::TextPlace place = goes_on ? tokenizer::TextPlace::kWithin : tokenizer::TextPlace::kStart;
     const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {

@@ -34,7 +34,7 @@ class FeatureCaches : public testing::Test {
     return cache;
   }
   static files::Hash128 key(int picture) { return files::hash128("picture " + std::to_string(picture)); }
-  // Of as many squares as the picture's number says; what they hold is a function of it.
+  // Features whose number of squares, and what these hold, are functions of the picture's number.
   static llava::PictureFeatures made(int picture) {
     const int64_t squares = 1 + picture % 5;
     return {
@@ -87,7 +87,7 @@ TEST_F(FeatureCaches, OfAnotherEncoderProcessorOrContentAreNeverFound) {
   EXPECT_TRUE(is_right(open("clip squash 1x2", "weights")->find(key(3)), 3));
 }
 
-// Each has a file of its own; after begin_epoch() each has what the other wrote.
+// Each writer has a file of its own; after begin_epoch() each has what the other wrote.
 TEST_F(FeatureCaches, TwoWritersDisturbNeitherEachOtherNorReaders) {
   const auto one = open(), two = open();
   EXPECT_EQ(files().size(), 2u) << "each its own";
@@ -95,7 +95,7 @@ TEST_F(FeatureCaches, TwoWritersDisturbNeitherEachOtherNorReaders) {
   std::atomic<int> wrong = 0;
   const auto write = [&](FeatureCache& cache, int first) {
     for (int i = first; i < kPictures; i += 2) cache.put(key(i), made(i));
-    for (int i = 0; i < kPictures; i += 7) cache.put(key(i), made(i));  // both of them
+    for (int i = 0; i < kPictures; i += 7) cache.put(key(i), made(i));  // both writers put these
   };
   const auto read = [&](FeatureCache& cache) {
     for (uint64_t round = 1; round < 20; ++round) {
@@ -154,7 +154,7 @@ TEST_F(FeatureCaches, WhatIsDamagedIsMadeAndKeptAgain) {
   }
   const fs::path file = files().at(0);
   std::string bytes = tests::read_all(file.string());
-  bytes[bytes.size() - 9] ^= 1;  // of the last one's payload
+  bytes[bytes.size() - 9] ^= 1;  // in the last record's payload
   folder_.write(file.filename().string(), bytes);
   {
     const auto cache = open();

@@ -10,11 +10,10 @@
 // same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
 // with what was made of the files. These are prepared as the encoder has it, of NaFlex as up to `max_patches`
 // patches, of DINOv2 as squares of `crop_size` cut of pictures whose shortest side is `shortest_edge`. With a
-// `tokenizer`'s folder pictures take what Idefics3 writes around
-// them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
-// pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
-// the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
-// gradients.
+// `tokenizer`'s folder pictures take what Idefics3 writes around them, and are cut by `longest_edge` and
+// `split`; `smol` writes SmolVLM's folder. `prompts` {tokens, pictures} are gone on with, greedily, by
+// `new_tokens`. With the folder of a PEFT adapter in the request, the vision encoder is frozen, `model` has
+// the additions merged, and there is an `adapter` instead of the gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -90,7 +89,7 @@ struct Batch {
   PicturesOfBatch pictures;
 };
 
-// Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
+// A batch of samples {tokens, targets, pictures}; without `pictures` a sample takes the next that have rows.
 Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
                  const VlmConfig& config) {
   BatchBuilder builder(config.vision.square(), config.rows_of_square(), false, false);
