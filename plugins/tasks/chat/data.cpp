@@ -128,7 +128,7 @@ struct Recipe::Counts {
     marked += is_marked ? 1 : 0;
   }
 
-  std::string notes(const std::string& named, int64_t max_tokens) const {
+  std::string notes(const std::string& named, int64_t most_tokens) const {
     std::string notes;
     if (marked > 0)
       notes += concat(named, ": ", marked, marked == 1 ? " text has" : " texts have",
@@ -137,7 +137,7 @@ struct Recipe::Counts {
     const auto tell_cut = [&](uint64_t count, const char* noun, const char* where) {
       if (count > 0)
         notes += concat(named, ": ", count, " ", noun, count == 1 ? " is" : "s are",
-                        " longer than task.chat.max_tokens = ", max_tokens, " and cut ", where, "\n");
+                        " longer than task.chat.max_tokens = ", most_tokens, " and cut ", where, "\n");
     };
     tell_cut(cut, "conversation", "at a turn");
     tell_cut(cut_texts, "text", "there");
