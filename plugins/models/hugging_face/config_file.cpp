@@ -177,4 +177,12 @@ void Differences::raise(const std::string& folder) const {
       ": the model there is another one; set these options to what it has, or take another folder:", lines_);
 }
 
+void ConfigFile::name_errors(const std::function<void()>& check) const {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail_with(PL_ERROR_CONFIG, path_, ": ", error.what());
+  }
+}
+
 }  // namespace pipeline::hugging_face

@@ -3,6 +3,7 @@
 #include <pipeline/error.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -44,13 +45,10 @@ class ConfigFile {
   // A configuration that was read, after its check(), whose errors get the file's name.
   template <class Config>
   Config checked(Config config) const {
-    try {
-      config.check();
-    } catch (const Error& error) {
-      fail_with(PL_ERROR_CONFIG, path_, ": ", error.what());
-    }
+    name_errors([&] { config.check(); });
     return config;
   }
+  void name_errors(const std::function<void()>& check) const;
 
  private:
   ConfigFile() = default;
