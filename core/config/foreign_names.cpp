@@ -176,7 +176,7 @@ constexpr Names kTables[] = {
     {"checkpointing checkpoints ckpt", "[checkpoint]"},
     {"log logging logger metrics", "[observe]"},
     {"profiler profiling", "observe.profile"},
-    {"model network", "[task.model]"},
+    {"model network", "[task.language]"},
     {"data dataset datasets", "[task.data]"},
     {"distributed parallelism parallel deepspeed fsdp zero_optimization", "[strategy]"},
     {"launcher accelerate", "[launch]"},
