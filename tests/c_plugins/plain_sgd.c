@@ -106,7 +106,7 @@ static pl_error* take_optimizers(pl_strategy* self, const pl_strategy_args* args
   return error;
 }
 
-/* The newest object's context, through which empty_cache() logs. */
+/* The newest object's context, through which empty_cache() logs. Atomic: in tests threads are ranks. */
 static const pl_context* last_context;
 
 static pl_error* create(const pl_host* host, const pl_context* context, const pl_config* config,
@@ -120,7 +120,8 @@ static pl_error* create(const pl_host* host, const pl_context* context, const pl
   self = (pl_strategy*)calloc(1, sizeof *self);
   if (!self) return fail(host, PL_ERROR_OUT_OF_MEMORY, "plain_sgd: no memory");
   self->host = host;
-  self->context = last_context = context;
+  self->context = context;
+  __atomic_store_n(&last_context, context, __ATOMIC_RELAXED);
   self->communicator = args.communicator;
   error = check_run(host, host->run_info(context));
   if (!error) error = host->config_bool(config, kHandOver, &self->hand_over);
@@ -205,7 +206,7 @@ static const pl_strategy_api kApi = {
 static pl_error* empty_cache(const pl_host* host, const pl_run_info* info) {
   static const pl_str kLine = STR("plain_sgd: the device's cache is emptied");
   if (info->device.type != COMPUTES_ON) return fail(host, PL_ERROR_FAILED, "plain_sgd: another device");
-  host->log(last_context, PL_LOG_INFO, kLine);
+  host->log(__atomic_load_n(&last_context, __ATOMIC_RELAXED), PL_LOG_INFO, kLine);
   return NULL;
 }
 
