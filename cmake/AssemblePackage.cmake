@@ -19,7 +19,7 @@ file(COPY ${source}/scripts/setup/data.sh ${source}/scripts/setup/lib.sh ${sourc
 file(COPY ${source}/cmake/TorchVersion.cmake DESTINATION ${share}/cmake)
 file(COPY ${source}/configs DESTINATION ${share})
 
-# Its LibTorch is in the cache of who uses it.
+# The LibTorch of an installed package is in its user's cache.
 set(config ${prefix}/lib/cmake/pipeline/pipelineConfig.cmake)
 file(READ ${config} text)
 string(REPLACE "${CPACK_PIPELINE_TORCH_DIR}" "" text "${text}")
@@ -45,9 +45,9 @@ foreach(library IN LISTS libraries)
     print(${share}/explain/${name}.txt explain ${name})
   endif()
 endforeach()
-# From here on they find it where bin/pipeline says, or in lib/torch: in no folder of this machine. A wheel has libraries of its own.
+# From here on plugins find LibTorch where bin/pipeline says, or in lib/torch, and readers pyarrow: in no folder of this machine.
 foreach(library IN LISTS libraries)
-  unset(runpath) # which is set only if there is one
+  unset(runpath) # READ_ELF sets it only if there is one
   file(READ_ELF ${library} RUNPATH runpath)
   if(library MATCHES "/plugins/" AND runpath)
     file(RPATH_SET FILE ${library} NEW_RPATH "\$ORIGIN/../../../torch/lib:\$ORIGIN/../../libraries")

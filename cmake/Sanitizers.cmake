@@ -11,7 +11,7 @@ if(PIPELINE_SANITIZE)
   if(PIPELINE_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
     if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-      # It tells functions apart by type descriptions that each library has of its own: every call through the ABI would be an error.
+      # This check compares type descriptions, of which each library has its own: every call through the ABI would be an error.
       add_compile_options(-fno-sanitize=function)
     endif()
   endif()

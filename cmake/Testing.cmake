@@ -1,6 +1,6 @@
 find_package(GTest REQUIRED)
 
-# Not optimized, because GoogleTest's macros take more than twice as long to compile so. What a test links is optimized all the same.
+# Tests are not optimized: GoogleTest's macros would take more than twice as long to compile. What a test links is optimized all the same.
 set(test_headers <chrono> <cmath> <cstdint> <cstdlib> <filesystem> <fstream> <functional> <map> <memory> <set> <sstream> <string>
     <string_view> <thread> <utility> <vector> <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 set(test_libraries GTest::gmock nlohmann_json::nlohmann_json)
@@ -34,8 +34,39 @@ endfunction()
 # A GoogleTest binary. Without LibTorch every TEST is a test of CTest's; with it (TORCH) the binary is one test, because loading
 # LibTorch takes longer than most tests. LONG: label `long`, which only `scripts/test --all` runs.
 include(GoogleTest)
-set(PIPELINE_TEST_SET all CACHE STRING "all: every test that this build can run; once: those that no stricter build runs")
-set_property(CACHE PIPELINE_TEST_SET PROPERTY STRINGS all once)
+set(PIPELINE_TEST_SET all CACHE STRING "all: every test that this build can run; quick: not the long ones, nor what they need; once: those that no stricter build runs")
+set_property(CACHE PIPELINE_TEST_SET PROPERTY STRINGS all quick once)
+
+# pipeline_runs_here(OUT argument...): whether this build runs a test of pipeline_test() with these arguments.
+function(pipeline_runs_here out)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LONG;PURE;RELEASE;THREADS" "SANITIZED" "")
+  set(here ON)
+  if(PIPELINE_TEST_SET STREQUAL "quick" AND arg_LONG)
+    set(here OFF)
+  elseif(PIPELINE_TEST_SET STREQUAL "once")
+    if((PIPELINE_SANITIZE MATCHES "thread" AND NOT arg_THREADS) OR
+       (PIPELINE_SANITIZE MATCHES "address" AND (arg_RELEASE OR arg_LONG)) OR
+       (NOT PIPELINE_SANITIZE AND (arg_PURE OR (arg_THREADS AND NOT arg_SANITIZED))))
+      set(here OFF)
+    endif()
+  endif()
+  set(${out} ${here} PARENT_SCOPE)
+endfunction()
+
+# pipeline_timeout(OUT SECONDS): a test's time limit in this build, as sanitizers are slow; "": that of most tests.
+function(pipeline_timeout out seconds)
+  if(NOT seconds)
+    set(seconds 120)
+  endif()
+  if(PIPELINE_SANITIZE)
+    math(EXPR seconds "${seconds} * 5")
+  endif()
+  set(${out} ${seconds} PARENT_SCOPE)
+endfunction()
+
+function(pipeline_discover)
+  gtest_discover_tests(${ARGN} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+endfunction()
 
 # <test_paths.hpp>: PIPELINE_SOURCE_DIR, PIPELINE_BUILD_DIR and PIPELINE_EXECUTABLE as strings. A header, since the compiler's cache
 # cannot serve a clone in another folder where every file has these on its command line.
@@ -50,6 +81,9 @@ target_include_directories(test_paths INTERFACE ${CMAKE_BINARY_DIR}/tests/includ
 # pipeline_parity(NAME [TIMEOUT seconds] argument...): tests/parity/NAME_parity.py with these arguments, a live comparison with a peer in Python.
 function(pipeline_parity name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "")
+  if(PIPELINE_TEST_SET STREQUAL "quick")
+    return()
+  endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
   endif()
@@ -65,24 +99,16 @@ function(pipeline_test name)
   if(arg_TORCH AND NOT TARGET torch::cpu)
     return()
   endif()
+  pipeline_runs_here(here ${ARGN})
   set(elsewhere)  # another build runs it: here it is a target, and no more
-  if(PIPELINE_TEST_SET STREQUAL "once")
-    if((PIPELINE_SANITIZE MATCHES "thread" AND NOT arg_THREADS) OR
-       (PIPELINE_SANITIZE MATCHES "address" AND (arg_RELEASE OR arg_LONG)) OR
-       (NOT PIPELINE_SANITIZE AND (arg_PURE OR (arg_THREADS AND NOT arg_SANITIZED))))
-      set(elsewhere EXCLUDE_FROM_ALL)
-    endif()
+  if(NOT here)
+    set(elsewhere EXCLUDE_FROM_ALL)
   endif()
   set(filter)
   if(PIPELINE_SANITIZE AND arg_SANITIZED)
     set(filter TEST_FILTER ${arg_SANITIZED})
   endif()
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
-  endif()
-  if(PIPELINE_SANITIZE)
-    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")
-  endif()
+  pipeline_timeout(timeout "${arg_TIMEOUT}")
   set(label)
   if(arg_LONG)
     set(label LABELS long COST 1000)  # first, or the last one runs alone
@@ -101,10 +127,10 @@ function(pipeline_test name)
   endif()
   if(arg_TORCH)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} ${label})
   else()
-    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 ${filter}
-      PROPERTIES TIMEOUT ${arg_TIMEOUT} ${label})
+    pipeline_discover(${name} TEST_PREFIX ${name}. ${filter}
+      PROPERTIES TIMEOUT ${timeout} ${label})
   endif()
 endfunction()
 
@@ -130,4 +156,18 @@ function(pipeline_fuzz name)
   endif()
   add_test(NAME ${name} COMMAND ${name} --runs ${arg_RUNS} ${arg_CORPUS})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+endfunction()
+
+# pipeline_probe(NAME source... [LIBS target...] [TORCH]): a program that parity tests talk to.
+function(pipeline_probe name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "" "LIBS")
+  add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+  if(arg_TORCH)
+    pipeline_use_torch(${name})
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/bin)
+  if(PIPELINE_TEST_SET STREQUAL "quick")
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()

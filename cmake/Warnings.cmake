@@ -6,7 +6,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 and 13 report these in correct code that inlines std::string, std::vector and std::optional (GCC bugs 105329, 105562,
   # 107852, 110498), and whether they appear depends on inlining: kept as warnings, not as errors.
   if(PIPELINE_UNITY)
-    # Said of types of an unnamed namespace that a class uses whose own file is included by another one: here that is all files.
+    # GCC reports types of an unnamed namespace that a class uses whose own file is included by another one: here that is all files.
     list(APPEND PIPELINE_WARNINGS_CXX -Wno-subobject-linkage)
   endif()
   list(APPEND PIPELINE_WARNINGS -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::duration;
 
-// After an interrupt a transport has to be out of the caller's memory at once; this is for one that is not.
+// How long an interrupted transport may take to be out of the caller's memory, where it must be at once.
 constexpr duration<double> kInterruptPatience{10};
 // Longer than any run, and short enough for the clock's arithmetic.
 constexpr double kForever = 1e9;
@@ -31,7 +31,7 @@ std::string listed(const std::vector<int32_t>& ranks) {
 class Queue::Started : public Work {
  public:
   Started(Queue& queue, std::shared_ptr<Item> item) : queue_(queue), item_(std::move(item)) {}
-  void wait(pl_stream /*stream*/) override { queue_.wait(*item_, 0); }  // memory of the host has none
+  void wait(pl_stream /*stream*/) override { queue_.wait(*item_, 0); }  // host memory has no stream
   void wait_host(double timeout_seconds) override { queue_.wait(*item_, timeout_seconds); }
   bool is_done() override { return queue_.is_done(*item_); }
 
@@ -93,7 +93,7 @@ void Queue::wait(Item& item, double timeout_seconds) {
 }
 
 void Queue::observe(pl_collective_ran ran, void* user) {
-  const std::lock_guard lock(mutex_);  // the calls are made with it
+  const std::lock_guard lock(mutex_);  // calls of `ran` are made under the same lock
   ran_ = ran;
   ran_user_ = user;
 }

@@ -23,7 +23,7 @@ class Queue {
   std::unique_ptr<Work> start(Call call);
   void abort(std::string_view reason);
   const Transport& transport() const { return *transport_; }
-  // As pl_collective_times.
+  // Implements pl_backend_api.observe.
   void observe(pl_collective_ran ran, void* user);
 
  private:

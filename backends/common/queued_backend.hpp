@@ -43,22 +43,11 @@ class QueuedBackend : public Backend<ConfigT> {
   }
   Started barrier() override { return queue_.start(calls_.barrier()); }
   void abort(std::string_view reason) override { queue_.abort(reason); }
-  void observe(pl_collective_ran ran, void* user) { queue_.observe(ran, user); }
+  void observe(pl_collective_ran ran, void* user) override { queue_.observe(ran, user); }
 
  private:
   Calls calls_;
   Queue queue_;
 };
-
-// The `query` of a QueuedBackend that is exported as class T.
-template <class T>
-const void* queued_extension(std::string_view id) {
-  static const pl_collective_times times{.struct_size = sizeof(pl_collective_times),
-                                         .reserved = 0,
-                                         .observe = [](pl_comm* comm, pl_collective_ran ran, void* user) {
-                                           reinterpret_cast<T*>(comm)->observe(ran, user);
-                                         }};
-  return id == PL_EXTENSION_COLLECTIVE_TIMES ? &times : nullptr;
-}
 
 }  // namespace pipeline::backends

@@ -60,7 +60,7 @@ Collective::Chunk Collective::chunk(uint64_t index) const {
   return result;
 }
 
-// Beginning with the next rank, so that not all of them send to rank 0 first.
+// The other ranks, beginning with the next one, so that not all ranks send to rank 0 first.
 std::vector<int32_t> Collective::others() const {
   std::vector<int32_t> ranks;
   for (int32_t i = 1; i < world_size_; ++i) ranks.push_back((rank_ + i) % world_size_);
@@ -76,7 +76,7 @@ char* Collective::received(uint64_t chunk, int32_t from) const {
   return scratch_.data() + slot * step_ * width_;
 }
 
-// Sends every rank its chunk, and gets the others' terms of the own one.
+// Sends every rank the terms of its chunk, and receives the others' terms of this rank's chunk.
 Mesh::Exchange Collective::start_reduce(uint64_t index) {
   scratch_.resize(std::max(scratch_.size(), kAhead * static_cast<size_t>(world_size_) * step_ * width_));
   const Chunk c = chunk(index);
@@ -99,8 +99,8 @@ void Collective::reduce(uint64_t index, char* out) {
   reduce_in_order(out, terms, c.size[mine], call_.in.dtype, call_.reduce);
 }
 
-// Each rank's sum of a chunk, where it belongs. It is there only after that rank has got this one's terms, so
-// their memory is free by then.
+// Receives each rank's sum of a chunk where it belongs. A sum arrives only after its rank has received this
+// rank's terms, so their memory is free by then.
 Mesh::Exchange Collective::receive_sums(uint32_t tag, uint64_t index) {
   const Chunk c = chunk(index);
   std::vector<Piece> receives;
@@ -200,7 +200,7 @@ void Collective::all_to_all() {
   mesh_.exchange(receives, sends);
 }
 
-// Large ones: the root gives each rank a shard, and those are gathered; no link carries the whole twice.
+// A large broadcast: the root gives each rank a shard, and shards are gathered; no link carries all twice.
 void Collective::broadcast() {
   if (world_size_ == 2 || call_.in.count * width_ <= kSmallBroadcast) return star();
   even_shards(call_.in.count);

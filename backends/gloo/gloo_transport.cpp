@@ -12,7 +12,7 @@
 namespace pipeline::backends::gloo {
 namespace {
 
-// Between the end of a connection of Gloo's and the host's abort, which knows why.
+// How long after the end of one of Gloo's connections the host's abort, which knows why, may come.
 constexpr std::chrono::milliseconds kNews{1000};
 
 }  // namespace
@@ -31,7 +31,7 @@ GlooTransport::GlooTransport(const Context& context, const pl_backend_open_args&
 }
 
 // On rank 0's host its address may lead to the loopback interface (Debian gives the host's own name
-// 127.0.1.1), where no other host can come.
+// 127.0.1.1), which no other host can reach.
 void GlooTransport::find_others(const Context& context, const pl_backend_open_args& args,
                                 const std::string& interface) {
   const std::string group(view(args.group));
@@ -89,8 +89,8 @@ void GlooTransport::expect_signatures() {
   }
 }
 
-// All ranks must make the same call: of equal sizes in another order Gloo would add up the wrong memory, and
-// end the process where sizes differ. The price is one small message more; it is the whole of a barrier.
+// All ranks must make the same call: with equal sizes in another order Gloo would add up the wrong memory,
+// and where sizes differ it ends the process. The price is one more small message, all that a barrier is.
 void GlooTransport::compare(const Call& call, uint64_t sequence) {
   std::vector<Piece> sends;
   for (int32_t r = 0; r < world_size_; ++r) {

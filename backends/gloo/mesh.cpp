@@ -39,7 +39,7 @@ Mesh::Mesh(const c10::intrusive_ptr<c10d::Store>& store, int32_t rank, int32_t w
   auto options = c10d::ProcessGroupGloo::Options::create(
       std::chrono::ceil<milliseconds>(std::chrono::duration<double>(timeout_seconds)));
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(ip));
-  options->threads = 1;  // those are for its collectives
+  options->threads = 1;  // more threads serve Gloo's collectives only
   group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, world_size, options);
 }
 

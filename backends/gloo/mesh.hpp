@@ -14,7 +14,7 @@
 
 namespace pipeline::backends::gloo {
 
-// What one rank has for another, or wants from it. Of no bytes: nothing is sent.
+// What one rank has for another, or wants from it. A piece of no bytes is not sent.
 struct Piece {
   int32_t peer;
   void* data;
@@ -78,8 +78,8 @@ class Mesh {
  private:
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   uint32_t tag_ = 0;
-  // Works that are done and wait for their end: freeing one at once would mean to yield the processor until
-  // Gloo's thread has let go of it, which takes milliseconds where others compute.
+  // Finished works that wait to be freed: freeing one at once would mean to yield the processor until Gloo's
+  // thread has let go of it, which takes milliseconds where others compute.
   std::deque<c10::intrusive_ptr<c10d::Work>> retired_;
 
   std::mutex mutex_;

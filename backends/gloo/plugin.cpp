@@ -23,7 +23,7 @@ struct Config {
   }
 };
 
-// The option, or what PyTorch's users have set for Gloo: of a list of interfaces the first.
+// The option's interface, or the first of those that PyTorch's users have set for Gloo.
 std::string interface_of(const Context& context, const Config& config) {
   const char* const set = std::getenv("GLOO_SOCKET_IFNAME");
   const std::string_view names = set == nullptr ? "" : set;
@@ -38,7 +38,6 @@ class Gloo : public QueuedBackend<Config> {
  public:
   explicit Gloo(const Setup& setup) : QueuedBackend(setup, connect(setup)) {}
   static constexpr bool kHasGroups = true;
-  static const void* query(std::string_view id) { return queued_extension<Gloo>(id); }
 
  private:
   static std::unique_ptr<Transport> connect(const Setup& setup) {

@@ -1,5 +1,5 @@
-// What lies between the plugin, which loads everywhere, and the library that it loads where there is a CUDA
-// device: that one links LibTorch's CUDA half and NCCL.
+// The interface between the plugin, which loads everywhere, and the library that it loads where there is a
+// CUDA device. The library links LibTorch's CUDA half and NCCL.
 #pragma once
 
 #include <memory>

@@ -207,7 +207,7 @@ NcclGroup::Handle NcclGroup::all_gather(const Call& call) {
   return group_->allgather(outs, ins);
 }
 
-// Over the host's exchange: a good part of a millisecond for each call, so it is off unless asked for.
+// The comparison goes over the host's exchange and takes most of a millisecond, so it is off by default.
 void NcclGroup::compare(const Call& call) {
   std::string mine;  // what this rank says to each
   for (int32_t r = 0; r < world_size_; ++r) {
@@ -227,7 +227,7 @@ void NcclGroup::compare(const Call& call) {
   }
 }
 
-// A barrier has no buffers, and no stream of theirs: then this thread's.
+// The stream of a call's buffers. A barrier has no buffers: then this thread's current stream.
 c10::cuda::CUDAStream NcclGroup::cuda_stream(pl_stream stream) const {
   if (stream.kind == PL_STREAM_NONE) return c10::cuda::getCurrentCUDAStream(device_.index());
   return c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream.handle), device_.index());

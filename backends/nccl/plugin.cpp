@@ -23,7 +23,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-// The driver is asked itself: LibTorch says no more than that there is no device.
+// Asks the driver itself: LibTorch says no more than that there is no device.
 void check_driver(pl_device device) {
   void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) {
@@ -48,7 +48,7 @@ void check_driver(pl_device device) {
   }
 }
 
-// Beside the folder of plugins, since it is none.
+// The library's path: beside the folder of plugins, since it is not a plugin.
 std::string library_file() {
   Dl_info own{};
   ::dladdr(reinterpret_cast<const void*>(&library_file), &own);

@@ -94,7 +94,6 @@ class Shm : public QueuedBackend<Config> {
  public:
   explicit Shm(const Setup& setup) : QueuedBackend(setup, connect(setup)) {}
   static constexpr bool kHasGroups = true;
-  static const void* query(std::string_view id) { return queued_extension<Shm>(id); }
 
  private:
   static std::unique_ptr<Transport> connect(const Setup& setup) {

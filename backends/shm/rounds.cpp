@@ -15,12 +15,12 @@
 namespace pipeline::backends::shm {
 namespace {
 
-// A rank that is waited for is asked whether it has left so often, in nanoseconds.
+// How often a rank that is waited for is asked whether it has left: every so many nanoseconds.
 constexpr long kLook = 100'000'000;
 // A wait that lasts no longer is over sooner by looking than by sleeping: waking up takes a virtual machine
-// some 50 microseconds. Longer ones sleep, since the cores belong to those who compute.
+// some 50 microseconds. Longer waits sleep, since the cores belong to the ranks that compute.
 constexpr std::chrono::microseconds kBrief{100};
-// How long is looked when the last wait was not brief.
+// How long a rank looks before it sleeps, where its last wait was not brief.
 constexpr std::chrono::microseconds kGlance{2};
 
 using Clock = std::chrono::steady_clock;
@@ -80,7 +80,7 @@ bool Rounds::reached(Progress progress, uint64_t value) const {
   return true;
 }
 
-// As the last wait was, so the next is expected to be.
+// Looks, then sleeps, until the others have come to `value`. A wait is expected to be like the last one.
 void Rounds::wait_until(Progress progress, uint64_t value) {
   mine_.core.store(::sched_getcpu(), std::memory_order_relaxed);
   const Clock::time_point begin = Clock::now(), look_until = begin + (was_brief_ ? kBrief : kGlance);
@@ -114,7 +114,7 @@ void Rounds::check_group() const {
   if (interrupted_.load()) fail_with(PL_ERROR_PEER, "interrupted");
 }
 
-// What a rank had to do it may have done just before it left.
+// Throws if a rank that is waited for has left without doing what was due.
 void Rounds::check_left(Progress progress, uint64_t value) const {
   for (int32_t r = 0; r < world_size_; ++r) {
     const RankState& other = segment_.state(r);
@@ -123,7 +123,7 @@ void Rounds::check_left(Progress progress, uint64_t value) const {
   }
 }
 
-// Until the bell has rung since it was read, or for kLook.
+// Sleeps until the bell has rung since it was read, or for kLook.
 void Rounds::sleep(uint32_t bell) {
   const timespec timeout{0, kLook};
   mine_.asleep.store(1);

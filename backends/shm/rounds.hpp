@@ -13,7 +13,7 @@ namespace pipeline::backends::shm {
 
 class Rounds {
  public:
-  // Blocks until all ranks share the segment; see there.
+  // Blocks until all ranks share the segment (see Segment).
   Rounds(const Context& context, const std::string& group, int32_t rank, int32_t world_size,
          size_t slot_bytes);
   ~Rounds();
@@ -25,9 +25,9 @@ class Rounds {
   void wait_for_others();
   void end();
 
-  // Of the current round.
+  // What a rank publishes in the current round.
   const char* slot_of(int32_t rank) const { return segment_.slot(rank, round_); }
-  // Where this rank will write in the next one.
+  // Where this rank will write in the next round.
   char* next_slot() const { return segment_.slot(rank_, round_ + 1); }
   Announcement& announcement(int32_t writer, int32_t reader) const {
     return segment_.announcement(writer, round_, reader);

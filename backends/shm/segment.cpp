@@ -72,7 +72,7 @@ std::string Segment::name() const {
                 status.st_size);
 }
 
-// By the file system of processes. In another container its number may belong to another process.
+// Opens rank 0's memory through /proc. In another container its number may belong to another process.
 void Segment::open(const std::string& from_rank_0) {
   std::istringstream words(from_rank_0);
   std::string path;

@@ -2,9 +2,16 @@
  *
  * A plugin is a shared library that exports one function, `pl_plugin_entry`. It is a task (data, model,
  * loss), a strategy (where parameters, gradients and optimizer state live) or a backend (how bytes move
- * between processes). This header is all a plugin needs. It is C99, includes only two standard headers, and
- * never changes incompatibly within a major version. README.md states the rules; CHANGELOG.md lists what
- * each version appended.
+ * between processes) or an optimizer (how weights follow from gradients). This header is all a plugin needs.
+ * It is C99, includes only two standard headers, and never changes incompatibly within a major version.
+ * README.md states the rules; CHANGELOG.md lists what each version appended.
+ *
+ * What to read, besides these conventions, "Basic values", "Options", "A run and its host" and "The entry":
+ *   you write a task        "Parameters and gradients", "Tasks"; Python and C++ have their own layers above
+ *   you write a strategy    "Parameters and gradients", "Backends", "Optimizers", "Strategies"
+ *   you write a backend     "Backends"
+ *   you write an optimizer  "Optimizers"
+ * "Extensions" are for those who need what only some plugins have.
  *
  * Conventions that hold for every declaration below:
  *  - Structs passed by pointer begin with `struct_size`; fields are only ever appended. The sender sets
@@ -54,7 +61,7 @@ extern "C" {
 #endif
 
 #define PL_ABI_MAJOR 1u /* must match between host and plugin */
-#define PL_ABI_MINOR 8u /* may differ either way */
+#define PL_ABI_MINOR 0u /* may differ either way */
 
 #define PL_FLAGS_MAY_IGNORE 0xffff0000u  /* unknown flags among these bits are ignored */
 #define PL_CODE(value) ((value)&0xffffu) /* the part of a code that must be known */
@@ -63,7 +70,7 @@ extern "C" {
 #define PL_HAS(type, pointer, field) \
   ((pointer)->struct_size >= offsetof(type, field) + sizeof(((const type*)0)->field))
 
-/* ----------------------------------------------------------------------------------------- basic values */
+/* ---------------------------------------------------------------------------------------- Basic values */
 
 typedef struct pl_str {
   const char* ptr; /* may be NULL if len is 0 */
@@ -136,7 +143,7 @@ typedef struct pl_tensor {
   uint64_t byte_offset;
 } pl_tensor;
 
-/* --------------------------------------------------------------------------------------------- options */
+/* --------------------------------------------------------------------------------------------- Options */
 
 #define PL_OPTION_BOOL 1u
 #define PL_OPTION_INT 2u
@@ -154,11 +161,11 @@ typedef struct pl_tensor {
 #define PL_OPTION_ABOVE_MINIMUM 8u  /* value > minimum; with HAS_MINIMUM */
 #define PL_OPTION_BELOW_MAXIMUM 16u /* value < maximum; with HAS_MAXIMUM */
 #define PL_OPTION_MAY_CHANGE 32u    /* may change when a run continues: it cannot affect the result */
-/* (since 1.3) Where the user does not set it, the option follows the model that the first values come from:
- * by PL_EXTENSION_MODEL_OPTIONS that of another tool's folder, or the options of the run that wrote the
- * checkpoint. */
-#define PL_OPTION_OF_MODEL 65536u /* the weights are right with it alone: another value is an error */
-#define PL_OPTION_FOLLOWS 131072u /* the user may set another value */
+/* Where the user does not set it, the option follows the model that the first values come from: another
+ * tool's folder, as pl_task_api.model_options reads it, or the options of the run that wrote the checkpoint.
+ */
+#define PL_OPTION_OF_MODEL 64u /* the weights are right with it alone: another value is an error */
+#define PL_OPTION_FOLLOWS 128u /* the user may set another value */
 
 /* One option of a plugin. The host validates it, fills in the default, and prints it
  * (`pipeline explain`). */
@@ -176,7 +183,7 @@ typedef struct pl_option {
   double maximum;
 } pl_option;
 
-/* ------------------------------------------------------------------------------- what a run looks like */
+/* ---------------------------------------------------------------------------------- A run and its host */
 
 #define PL_PURPOSE_TRAIN 1u
 #define PL_PURPOSE_EVALUATE 2u /* a full evaluation, by verb or stage */
@@ -193,11 +200,14 @@ typedef struct pl_run_info {
   uint32_t struct_size;
   uint32_t purpose;
   uint32_t flags;
-  uint32_t threads;   /* CPU threads this process may use for computation */
+  uint32_t threads; /* CPU threads this process may use for computation */
+  /* Processes that a task may start to make its batches, for a language whose threads take turns; 0: none. */
+  uint32_t loader_processes;
   int32_t rank;       /* of data parallelism: among the processes that share the global batch */
   int32_t world_size; /* of data parallelism; at least 1 */
   int32_t local_rank; /* among the processes of this host */
   int32_t local_world_size;
+  uint32_t reserved;
   pl_device device;
   pl_stream stream; /* orders all device work; NONE on the CPU, and where nothing is computed */
   /* Of the values a task is bound to; if narrower than float32, the strategy keeps float32 masters. */
@@ -210,10 +220,6 @@ typedef struct pl_run_info {
   uint64_t micro_batches; /* per optimizer step, all ranks together */
   pl_str run_dir;         /* the run's own folder; empty if there is none */
   pl_str cache_dir;       /* for prepared data, shared by runs; may not exist yet */
-  /* 1.3: processes that a task may start to make its batches, for a language whose threads take turns; 0:
-   * none. */
-  uint32_t loader_processes;
-  uint32_t reserved;
 } pl_run_info;
 
 #define PL_LOG_DEBUG 1u
@@ -241,7 +247,7 @@ typedef struct pl_host {
 
   /* One complete line, without a trailing newline. [any-thread] */
   void (*log)(const pl_context* context, uint32_t level, pl_str line);
-  /* A value for this step's line of metrics.jsonl: the weighted mean over the step; (since 1.5) where all
+  /* A value for this step's line of metrics.jsonl: the weighted mean over the step, or, where all
    * weights are 0, the sum: a count. Keep names stable. [main] */
   void (*metric)(const pl_context* context, pl_str name, double sum, double weight);
   /* The same for a sum on the device, a float32 or float64 scalar. It is copied in stream order and read
@@ -288,15 +294,15 @@ typedef struct pl_host {
   /* An error of the form `file:line: task.model.n_head = 7: problem`, code PL_ERROR_CONFIG. */
   pl_error* (*config_error)(const pl_config* config, pl_str key, pl_str problem);
 
-  /* 1.7, for strategies in training: a further group, of some of the run's ranks. All ranks call it, each
-   * with the members of its own group, in the order of their ranks there; groups of one name share no rank.
-   * The host closes it after the strategy is gone. PL_ERROR_UNSUPPORTED: the backend does not have
-   * pl.groups/1. [main] collective */
+  /* For strategies in training: a further group, of some of the run's ranks. All ranks call it, each with the
+   * members of its own group, in the order of their ranks there; groups of one name share no rank. The host
+   * closes it after the strategy is gone. PL_ERROR_UNSUPPORTED: the backend has no such groups.
+   * [main] collective */
   pl_error* (*group_open)(const pl_context* context, pl_str name, const int32_t* members,
                           uint64_t member_count, pl_communicator* out);
 } pl_host;
 
-/* -------------------------------------------------------------------------- parameters and gradients */
+/* ---------------------------------------------------------------------------- Parameters and gradients */
 
 #define PL_PARAMETER_TRAINABLE 1u
 #define PL_PARAMETER_DECAY 2u /* weight decay applies */
@@ -305,11 +311,22 @@ typedef struct pl_host {
  * there but not here. The log names both. */
 #define PL_PARAMETER_NEW 4u
 #define PL_PARAMETER_DROPPABLE 8u
-/* 1.6: where it is not trainable, the task takes its value in bfloat16 as well. */
-#define PL_PARAMETER_TAKES_BFLOAT16 0x10000u
-/* 1.6: a matrix of a hidden layer: neither an embedding nor an output head. Some update rules are for these.
- */
-#define PL_PARAMETER_HIDDEN_MATRIX 0x20000u
+/* A matrix of a hidden layer: neither an embedding nor an output head. Some update rules are for these. */
+#define PL_PARAMETER_HIDDEN_MATRIX 16u
+
+/* Forms in which the value of a frozen parameter may be kept, besides pl_run_info.parameter_dtype. A task
+ * says which ones it takes; the user chooses (train.frozen_precision); strategies, checkpoints and transfers
+ * carry what is chosen as it is. Forms of 8 and 4 bits are for matrices, (rows, columns), and are bound as
+ * one uint8 tensor of all their bytes, which no strategy need understand: the parts below, each from a
+ * multiple of 64 bytes on, n = rows x columns.
+ *  - PL_FORM_BFLOAT16: the shape of the parameter in bfloat16.
+ *  - PL_FORM_INT8: n int8 codes; a float32 scale for each row. A value is code x scale.
+ *  - PL_FORM_NF4 (Dettmers et al., arXiv 2305.14314): n codes of 4 bits, the first of two in a byte's upper
+ *    half; a byte for each 64 values, their largest size by the dynamic map of 8 bits; a float32 scale for
+ *    each 256 such bytes; one float32 offset. A value is level[code] x (map[byte] x scale + offset). */
+#define PL_FORM_BFLOAT16 1u
+#define PL_FORM_INT8 2u
+#define PL_FORM_NF4 4u
 
 /* A parameter tensor. Training changes no other state of the task. */
 typedef struct pl_parameter {
@@ -321,17 +338,15 @@ typedef struct pl_parameter {
   pl_str name;          /* unique; its name in checkpoints */
   double lr_multiplier; /* of the learning rate; normally 1 */
   uint32_t optimizer;   /* index in pl_strategy_args.optimizers, set by the host; 0 from tasks */
+  uint32_t forms;       /* PL_FORM_... of them: those in which the task takes the value where it is frozen */
+  uint32_t form;        /* the one in force, set by the host; 0, as from tasks: pl_run_info.parameter_dtype */
   uint32_t reserved;
-  /* 1.6: that its value is kept and bound in, set by the host, for a parameter that TAKES_BFLOAT16 and is not
-   * trainable; all zero, as from tasks: pl_run_info.parameter_dtype. */
-  pl_dtype dtype;
-  uint32_t reserved_2;
 } pl_parameter;
 
 /* A finished gradient of one micro-batch, in float32, the parameter's dtype or the compute dtype. */
 typedef struct pl_gradient {
   uint32_t struct_size;
-  uint32_t flags; /* none in 1.0 */
+  uint32_t flags; /* none so far */
   uint64_t index; /* of the parameter */
   /* The bound gradient, or the task's own tensor, with the shape of the parameter or of `rows`. */
   const pl_tensor* tensor;
@@ -377,8 +392,7 @@ typedef struct pl_gradient_sink {
  * than others goes through one a second time. */
 #define PL_PASS_FORWARD 1u
 #define PL_PASS_BACKWARD 2u
-/* 1.8: a forward pass that no backward pass follows; who does not know it takes it as PL_PASS_FORWARD. */
-#define PL_PASS_FORWARD_ALONE 0x10001u
+#define PL_PASS_FORWARD_ALONE 3u /* no backward pass follows */
 
 typedef struct pl_unit_hooks {
   uint32_t struct_size;
@@ -388,7 +402,7 @@ typedef struct pl_unit_hooks {
   pl_error* (*leave)(void* user, uint32_t unit, uint32_t pass);
 } pl_unit_hooks;
 
-/* ----------------------------------------------------------------------------------------------- tasks */
+/* ----------------------------------------------------------------------------------------------- Tasks */
 
 typedef struct pl_task pl_task;   /* created by pl_task_api.create */
 typedef struct pl_batch pl_batch; /* created by pl_task_api.load */
@@ -409,7 +423,7 @@ typedef struct pl_load_args {
 
 typedef struct pl_batch_info {
   uint32_t struct_size;
-  uint32_t flags;     /* none in 1.0 */
+  uint32_t flags;     /* none so far */
   double weight;      /* divisor of the loss sum, e.g. target tokens; may be 0 */
   uint64_t samples;   /* samples in the batch */
   uint64_t tokens;    /* useful positions computed; 0: not applicable */
@@ -424,8 +438,8 @@ typedef struct pl_train_args {
   uint64_t step; /* 0-based optimizer step */
   uint64_t micro_batch; /* index in the global batch */
   const pl_gradient_sink* gradients;
-  /* 1.8, for a task with pl.global-outputs/1: what pl_global_outputs.begin made room for, complete, and the
-   * row of this batch's first sample; borrowed-call. NULL: this batch is the whole step. */
+  /* For a task with pl.global-outputs/1: what pl_global_outputs.begin made room for, complete, and the row of
+   * this batch's first sample; borrowed-call. NULL: this batch is the whole step. */
   const pl_tensor* outputs;
   uint64_t first_row;
 } pl_train_args;
@@ -464,22 +478,11 @@ typedef struct pl_prediction_sink {
   void* user;
   pl_error* (*row)(void* user, uint64_t sample_id, const pl_str* fields, uint64_t count);
   pl_error* (*file)(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size);
-  /* 1.8: bytes at the end of a file that grows, in the order of the samples whatever the number of processes:
-   * for what is larger than memory. It gets its name when all samples are there, and a prediction that was
+  /* Bytes at the end of a file that grows, in the order of the samples whatever the number of processes: for
+   * what is larger than memory. It gets its name when all samples are there, and a prediction that was
    * interrupted goes on with it. */
   pl_error* (*append)(void* user, uint64_t sample_id, pl_str name, const void* bytes, uint64_t size);
 } pl_prediction_sink;
-
-/* Extension of tasks that make something of a whole prediction: a picture, a file in another format. */
-#define PL_EXTENSION_PREDICTED "pl.predicted/1"
-
-typedef struct pl_predicted {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* Behind the last sample, on rank 0 alone; again after an interruption. `folder` has all that predict wrote
-   * and appended. Of `sink` only `file` may be called, with sample_id 0. [main] */
-  pl_error* (*finish)(pl_task* self, uint32_t split, pl_str folder, const pl_prediction_sink* sink);
-} pl_predicted;
 
 #define PL_AGGREGATE_MEAN 1u     /* sum / weight */
 #define PL_AGGREGATE_SUM 2u      /* sum */
@@ -544,9 +547,32 @@ typedef struct pl_report_sink {
   pl_error* (*file)(void* user, pl_str name, const void* bytes, uint64_t size);
 } pl_report_sink;
 
-/* Order of calls: create, [set_extra_state], [prepare], open, parameter*, [import_model], initialize*, bind*,
- * [set_unit_hooks], then work. extra_state: at any time after open, on some ranks only. report: also directly
- * after create. destroy, batch_free and their like are never passed NULL. All slots [main] unless tagged. */
+/* What options with PL_OPTION_OF_MODEL or PL_OPTION_FOLLOWS are by the model folders of other tools that
+ * first values come from. Both functions [main]. */
+typedef struct pl_model_options_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* user;
+  /* The option's value by the file `from`, as TOML source. It is in force where the user did not set the
+   * option; a set one with PL_OPTION_OF_MODEL must be equal. */
+  pl_error* (*value)(void* user, pl_str key, pl_str toml, pl_str from);
+  /* What else is wrong with an option beside these folders. The user is told all problems at once. */
+  pl_error* (*problem)(void* user, pl_str key, pl_str problem);
+} pl_model_options_sink;
+
+/* An answer in a conversation, for somebody who waits. */
+typedef struct pl_reply_sink {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* user;
+  /* The next piece of the answer, in whole characters, as soon as it is there. [main] */
+  pl_error* (*text)(void* user, pl_str piece);
+} pl_reply_sink;
+
+/* Order of calls: [model_options], create, [set_extra_state], [prepare], open, parameter*, [import_model],
+ * initialize*, bind*, [set_unit_hooks], then work. extra_state: at any time after open, on some ranks only.
+ * report: also directly after create. destroy, batch_free and their like are never passed NULL. All slots
+ * [main] unless tagged. */
 typedef struct pl_task_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -554,6 +580,12 @@ typedef struct pl_task_api {
   /* Reads the options; touches no data. `host` static, `context` and `config` borrowed-object. */
   pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config, pl_task** out);
   void (*destroy)(pl_task* self);
+  /* (optional) Says what the options are by the folders of other tools. Called before `create` where no
+   * checkpoint gives the values. init_from: the folder that import_model will receive, empty if there is
+   * none; options name others. config: as the user has set it, the rest at its defaults. Reads no more than
+   * small files that describe a model. */
+  pl_error* (*model_options)(const pl_host* host, const pl_config* config, pl_str init_from,
+                             const pl_model_options_sink* sink);
 
   /* (optional) Downloads, parses, tokenizes into cache_dir, unless already done. One process at a time; the
    * others wait. */
@@ -593,10 +625,11 @@ typedef struct pl_task_api {
   /* (optional) Reads initial values from another tool's folder, e.g. Hugging Face. Strict: one error lists
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
-  /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or as pl_parameter.dtype says,
-   * and `grad`, both contiguous and aligned to 64 bytes. grad->data == NULL: gradients are handed over (see
-   * pl_gradient.owner), or the parameter is not trainable. The views are borrowed-call; the memory stays in
-   * place until destroy, or until the parameter is bound again, between batches. */
+  /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or in the form that the host
+   * chose (pl_parameter.form), and `grad`, both contiguous and aligned to 64 bytes. grad->data == NULL:
+   * gradients are handed over (see pl_gradient.owner), or the parameter is not trainable. The views are
+   * borrowed-call; the memory stays in place until destroy, or until the parameter is bound again, between
+   * batches. */
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
   /* (optional) For strategies that do not keep all parameters in place. hooks: borrowed-object. */
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);
@@ -624,6 +657,17 @@ typedef struct pl_task_api {
                            pl_str* out); /* borrowed-object [any-thread] */
   pl_error* (*predict)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
                        const pl_prediction_sink* sink);
+  /* (optional, with predict) Makes something of a whole prediction: a picture, a file in another format.
+   * Called behind the last sample, on rank 0 alone; again after an interruption. `folder` has all that
+   * predict wrote and appended. Of `sink` only `file` may be called, with sample_id 0. */
+  pl_error* (*finish_predictions)(pl_task* self, uint32_t split, pl_str folder,
+                                  const pl_prediction_sink* sink);
+  /* (optional) Writes the answer to a conversation: `messages` is a JSON array of {"role": "system" | "user"
+   * | "assistant", "content"}, the last of them the user's. The content is text or, where a user shows
+   * pictures, a list of parts: {"type": "text", "text": text} and {"type": "image", "path": path}; a task
+   * that sees none says so. Called as predict is, with bound parameters; ends early when the run is cancelled
+   * (pl_host.cancelled). */
+  pl_error* (*reply)(pl_task* self, pl_str messages, const pl_reply_sink* sink);
   /* (optional) Floating-point operations of forward and backward for this batch, for MFU. */
   double (*flops)(pl_task* self, const pl_batch* batch);
   /* (optional) Writes the bound values into an existing, empty folder in a form that other tools load. May
@@ -631,7 +675,7 @@ typedef struct pl_task_api {
   pl_error* (*export_model)(pl_task* self, pl_str folder);
 } pl_task_api;
 
-/* -------------------------------------------------------------------------------------------- backends */
+/* -------------------------------------------------------------------------------------------- Backends */
 
 typedef struct pl_comm pl_comm; /* a group of ranks; created by pl_backend_api.open */
 typedef struct pl_work pl_work; /* a collective in progress */
@@ -642,7 +686,7 @@ typedef struct pl_work pl_work; /* a collective in progress */
 
 typedef struct pl_buffer {
   uint32_t struct_size;
-  uint32_t flags; /* none in 1.0 */
+  uint32_t flags; /* none so far */
   void* data;
   uint64_t count; /* elements */
   pl_dtype dtype;
@@ -651,7 +695,7 @@ typedef struct pl_buffer {
   /* The stream that fills the buffer or used it last: the collective runs after its work. The two buffers
    * of a call may name different streams. NONE: no work is pending on any stream. */
   pl_stream stream;
-  /* (since 1.2) What the collective is for, "bucket 3": in traces, and in messages about a collective that
+  /* What the collective is for, "bucket 3": in traces, and in messages about a collective that
    * does not end. Of the first buffer; at most 63 bytes are kept. Empty: not said. */
   pl_str label;
 } pl_buffer;
@@ -667,6 +711,11 @@ typedef struct pl_backend_open_args {
   double timeout_seconds; /* for connecting and, by default, for each collective */
   pl_str address;         /* host name or IP of rank 0: shows which network reaches the others */
   pl_str group;           /* name of this group, unique in the run; prefixes its exchanges */
+  /* A group of some of the run's ranks: these, by rank in the group; NULL: all. A process may be in several
+   * groups at a time. pl_host.exchange, store_set and store_get of the group's context are among its members.
+   * A backend that has only the group of all returns PL_ERROR_UNSUPPORTED. */
+  const int32_t* members;
+  uint64_t member_count;
 } pl_backend_open_args;
 
 typedef struct pl_backend_info {
@@ -675,6 +724,10 @@ typedef struct pl_backend_info {
   pl_str library;   /* "NCCL 2.27.3" */
   pl_str transport; /* interface or mechanism in use, as far as known */
 } pl_backend_info;
+
+/* When a collective moved bytes. sequence: of the group's collectives, the first one called is 1. begin, end:
+ * CLOCK_MONOTONIC, in nanoseconds; waiting for ranks that are late is part of it. */
+typedef void (*pl_collective_ran)(void* user, uint64_t sequence, int64_t begin, int64_t end);
 
 /* Collectives start work and return at once. Their buffers must not be touched before `wait_host` has
  * returned, except by work queued on a stream after its `wait`. All ranks make the same calls in the same
@@ -727,39 +780,13 @@ typedef struct pl_backend_api {
    * work runs on a device returns 1: the host runs ahead, and a caller that deferred work until the device
    * is done would defer everything. [any-thread] */
   uint32_t (*is_done)(pl_comm* comm, pl_work* work);
+  /* (optional) For a backend that moves bytes on threads of its own; a device's work shows in the device's
+   * own trace. From now on `ran` is called after each collective, on the backend's thread; it returns soon.
+   * NULL: no more; none is under way when this returns. [main] */
+  void (*observe)(pl_comm* comm, pl_collective_ran ran, void* user);
 } pl_backend_api;
 
-/* Extension of backends: when the group's collectives moved bytes. For those that do so on threads of their
- * own; a device's work shows in the device's own trace. */
-#define PL_EXTENSION_COLLECTIVE_TIMES "pl.collective-times/1"
-
-/* sequence: of the group's collectives, the first one called is 1. begin, end: CLOCK_MONOTONIC, in
- * nanoseconds; waiting for ranks that are late is part of it. */
-typedef void (*pl_collective_ran)(void* user, uint64_t sequence, int64_t begin, int64_t end);
-
-typedef struct pl_collective_times {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* From now on `ran` is called after each collective, on the backend's thread; it returns soon. NULL: no
-   * more; none is under way when this returns. [main] */
-  void (*observe)(pl_comm* comm, pl_collective_ran ran, void* user);
-} pl_collective_times;
-
-/* Extension of backends: groups of some of the run's ranks, beside the one of all. A process is in several at
- * a time. */
-#define PL_EXTENSION_GROUPS "pl.groups/1"
-
-typedef struct pl_groups {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* As pl_backend_api.open. `members`: the ranks in the run, by rank in the group. With this context
-   * pl_host.exchange, store_set and store_get are among the members. [main] */
-  pl_error* (*open)(const pl_host* host, const pl_context* context, const pl_config* config,
-                    const pl_backend_open_args* args, const int32_t* members, uint64_t member_count,
-                    pl_comm** out);
-} pl_groups;
-
-/* ------------------------------------------------------------------------------------------ optimizers */
+/* ------------------------------------------------------------------------------------------ Optimizers */
 
 typedef struct pl_update_rule pl_update_rule; /* created by pl_optimizer_api.create */
 
@@ -776,18 +803,26 @@ typedef struct pl_update_args {
   const pl_tensor* updates;   /* how many were made, with this one: a float32 scalar on the device */
   double learning_rate;
   double weight_decay; /* 0 for parameters without PL_PARAMETER_DECAY */
+  /* For a rule with PL_OPTIMIZER_TAKES_SCALE, float32 scalars on the device; NULL: nothing to do. Gradients
+   * are divided by `divisor` first; where `found_inf` is not 0, nothing may change. */
+  const pl_tensor* divisor;
+  const pl_tensor* found_inf;
 } pl_update_args;
+
+/* `update` and `directions` heed divisor and found_inf, which can save passes over gradients, weights and
+ * state. For other rules the strategy does both. Behind `transform` there is no divisor. */
+#define PL_OPTIMIZER_TAKES_SCALE 1u
 
 typedef struct pl_optimizer_info {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* PL_OPTIMIZER_TAKES_SCALE */
   /* What is kept of each weight besides, zero at first: the names that it has in checkpoints (pl_piece.kind),
    * [a-z0-9_]+ and neither "value", "ema" nor "step". */
   const pl_str* state;
   uint64_t state_count;
 } pl_optimizer_info;
 
-/* 1.7: an update rule, under any strategy. Learning rate, clipping, averages and skipped steps are not its
+/* An update rule, under any strategy. Learning rate, clipping, averages and skipped steps are not its
  * concern. All slots are [main]. */
 typedef struct pl_optimizer_api {
   uint32_t struct_size;
@@ -808,7 +843,35 @@ typedef struct pl_optimizer_api {
   pl_error* (*transform)(pl_update_rule* self, const pl_tensor* matrix);
 } pl_optimizer_api;
 
-/* ------------------------------------------------------------------------------------------ strategies */
+/* The rule needs whole matrices: a strategy that splits tensors brings each together, or refuses it. */
+#define PL_OPTIMIZER_WHOLE_TENSORS 1u
+
+/* The update rule of a group of parameters, as a strategy gets it, with all its options. An unknown or
+ * missing option is an error. A rule is a plugin's, with weight_decay as its only option here, or one that
+ * strategies have themselves:
+ *
+ * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101),
+ * as in PyTorch's AdamW. It may have state_bits, 16 or 8: the moments are kept in so many.
+ *
+ * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD.
+ *
+ * "muon": momentum, steps (of Newton and Schulz), weight_decay. For matrices, with WHOLE_TENSORS; as
+ * PyTorch's Muon with its learning rate adjusted to AdamW's (arXiv 2502.16982).
+ *
+ * Each may have ema_decay, ema_every and ema_start, the same in all: the strategy also keeps the exponential
+ * moving average of what is trained, after each ema_every-th update behind the first ema_start, as state
+ * "ema". */
+typedef struct pl_optimizer {
+  uint32_t struct_size;
+  uint32_t flags; /* PL_OPTIMIZER_WHOLE_TENSORS */
+  pl_str name;
+  const pl_number* options;
+  uint64_t option_count;
+  const pl_optimizer_api* api; /* of a plugin, with `rule`; both borrowed-object. NULL: the strategy's own */
+  pl_update_rule* rule;
+} pl_optimizer;
+
+/* ------------------------------------------------------------------------------------------ Strategies */
 
 typedef struct pl_strategy pl_strategy; /* created by pl_strategy_api.create */
 typedef struct pl_snapshot pl_snapshot; /* created by pl_strategy_api.snapshot */
@@ -817,40 +880,12 @@ typedef struct pl_snapshot pl_snapshot; /* created by pl_strategy_api.snapshot *
  * heartbeat and the flight record): call communicator->api->all_reduce(communicator->comm, ...). */
 struct pl_communicator {
   uint32_t struct_size;
-  uint32_t flags; /* none in 1.0 */
+  uint32_t flags; /* none so far */
   int32_t rank;   /* in the group */
   int32_t world_size;
   const pl_backend_api* api;
   pl_comm* comm;
 };
-
-/* The rule needs whole matrices: a strategy that splits tensors brings each together, or refuses it. */
-#define PL_OPTIMIZER_WHOLE_TENSORS 1u
-/* 1.7: the rule is a plugin's: `api` and `rule`. Its only option is weight_decay. */
-#define PL_OPTIMIZER_IS_PLUGIN 2u
-
-/* The update rule of a group of parameters, with all its options. An unknown or missing option is an error.
- *
- * "adamw": beta1, beta2, epsilon, weight_decay. Decoupled decay (Loshchilov and Hutter, arXiv 1711.05101),
- * as in PyTorch's AdamW. It may have (1.7) state_bits, 16 or 8: the moments are kept in so many.
- *
- * "sgd": momentum, nesterov (0 or 1), weight_decay. Decay is added to the gradient, as in PyTorch's SGD.
- *
- * "muon" (1.6): momentum, steps (of Newton and Schulz), weight_decay. For matrices, with WHOLE_TENSORS; as
- * PyTorch's Muon with its learning rate adjusted to AdamW's (arXiv 2502.16982).
- *
- * Each may have (1.6) ema_decay, ema_every and ema_start, the same in all: the strategy also keeps the
- * exponential moving average of what is trained, after each ema_every-th update behind the first ema_start,
- * as state "ema". */
-typedef struct pl_optimizer {
-  uint32_t struct_size;
-  uint32_t flags; /* PL_OPTIMIZER_... */
-  pl_str name;
-  const pl_number* options;
-  uint64_t option_count;
-  const pl_optimizer_api* api; /* with PL_OPTIMIZER_IS_PLUGIN; both borrowed-object */
-  pl_update_rule* rule;
-} pl_optimizer;
 
 typedef struct pl_strategy_args {
   uint32_t struct_size;
@@ -886,7 +921,7 @@ typedef struct pl_step_args {
   double learning_rate;
   double clip_norm;     /* 0: no clipping */
   double inverse_scale; /* gradients are multiplied by it first (1 / loss scale) */
-  double clip_value;    /* 1.7: then each element is limited to this size; 0: it is not. Not with clip_norm */
+  double clip_value;    /* then each element is limited to this size; 0: it is not. Not with clip_norm */
 } pl_step_args;
 
 typedef struct pl_step_report {
@@ -900,8 +935,9 @@ typedef struct pl_step_report {
  * continue, kinds are fixed: "value" (the master), "exp_avg", "exp_avg_sq", "momentum", "ema" and what a rule
  * names in pl_optimizer_info are float32 of the parameter's shape; "step", the number of updates made, is an
  * int64 scalar with an empty parameter name. State that no other strategy can continue from has kinds of the
- * strategy's own (1.7). A snapshot may have the "value" of a frozen parameter (1.6) and
- * optimizer state (1.7) in bfloat16, which is widened when it is read. */
+ * strategy's own. A snapshot may have the "value" of a frozen parameter and optimizer state in bfloat16,
+ * which is widened when it is read; a frozen value in PL_FORM_INT8 or PL_FORM_NF4 is uint8 of kind "int8" or
+ * "nf4", one-dimensional. */
 typedef struct pl_piece {
   uint32_t struct_size;
   uint32_t ndim;
@@ -911,7 +947,7 @@ typedef struct pl_piece {
   uint64_t offset;      /* first element, in the flattened tensor */
   uint64_t count;
   pl_dtype dtype;
-  uint32_t flags;   /* none in 1.0 */
+  uint32_t flags;   /* none so far */
   const void* data; /* host memory; NULL in requests */
 } pl_piece;
 
@@ -932,10 +968,10 @@ typedef pl_error* (*pl_memory_visitor)(void* user, pl_str what, uint64_t bytes);
 
 /* One training step: begin_step, then per micro-batch of this rank gradient_ready* and end_micro_batch, then
  * step; its report is collected one step later. Gradients are summed, not averaged, over micro-batches and
- * ranks: the divisor is in pl_train_args.scale. The first micro-batch of a rank is never empty. For an empty
- * one the task is not called; a strategy with unit hooks does what they would have done. All slots are [main]
- * unless tagged. begin_step, end_micro_batch, step, collect, load_state, snapshot, gather and release are
- * collective as well. */
+ * ranks: the divisor is in pl_train_args.scale. For an empty micro-batch the task is not called; a strategy
+ * with unit hooks does what they would have done. All slots are [main] unless tagged. begin_step,
+ * end_micro_batch, step, collect, load_state, snapshot, gather, release and swap_average are collective as
+ * well. */
 typedef struct pl_strategy_api {
   uint32_t struct_size;
   uint32_t reserved;
@@ -978,103 +1014,17 @@ typedef struct pl_strategy_api {
    * REQUIRES: no step is in progress. */
   pl_error* (*gather)(pl_strategy* self);
   pl_error* (*release)(pl_strategy* self);
+  /* (optional) For a strategy that keeps the moving average of weights, pl_optimizer's ema_decay. The average
+   * takes the values' place and they its own, in what the task is bound to as well; the next call puts both
+   * back. Between the two are evaluations alone, with gather and release. */
+  pl_error* (*swap_average)(pl_strategy* self);
 } pl_strategy_api;
 
-/* Extension of strategies that keep the moving average of weights, pl_optimizer's ema_decay. */
-#define PL_EXTENSION_AVERAGE "pl.average/1"
+/* ------------------------------------------------------------------------------------------ Extensions */
 
-typedef struct pl_average {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* The average takes the values' place and they its own, in what the task is bound to as well; the next call
-   * puts both back. Between the two are evaluations alone, with gather and release. [main] collective */
-  pl_error* (*swap)(pl_strategy* self);
-} pl_average;
+/* What only some plugins have: a table that pl_plugin.query returns for an id with its revision. */
 
-/* Extension of strategies: the device's peak FLOP/s, measured with matrix products in info->compute_dtype
- * on info->threads. Takes a fraction of a second and waits for the device. [main] */
-#define PL_EXTENSION_PEAK_FLOPS "pl.peak-flops/1"
-
-typedef struct pl_peak_flops {
-  uint32_t struct_size;
-  uint32_t reserved;
-  pl_error* (*measure)(const pl_host* host, const pl_run_info* info, double* out);
-} pl_peak_flops;
-
-/* Extension of strategies: returns the memory that the library's allocator holds on the device and nothing
- * uses. May wait for the device. [main] */
-#define PL_EXTENSION_DEVICE_CACHE "pl.device-cache/1"
-
-typedef struct pl_device_cache {
-  uint32_t struct_size;
-  uint32_t reserved;
-  pl_error* (*empty)(pl_strategy* self, pl_device device);
-} pl_device_cache;
-
-/* Extension of tasks and strategies: records what the library that they compute with does, on all threads of
- * the process and on its device. One recording at a time in a process, whichever plugin is asked. */
-#define PL_EXTENSION_PROFILER "pl.profiler/1"
-
-typedef struct pl_profiler {
-  uint32_t struct_size;
-  uint32_t reserved;
-  pl_error* (*start)(const pl_host* host, const pl_run_info* info); /* [main] */
-  /* Ends the recording and writes it to the file `path`: JSON in Chrome's trace event format, with
-   * `baseTimeNanoseconds`, the time since 1970 that all `ts` (in microseconds) count from. `pid` is the
-   * process for what its threads did (`tid`), and a device's number for what that did. An empty path: writes
-   * nothing. [main] */
-  pl_error* (*stop)(const pl_host* host, pl_str path);
-} pl_profiler;
-
-/* Extension of tasks: what options with PL_OPTION_OF_MODEL or PL_OPTION_FOLLOWS are by the model folders of
- * other tools that first values come from. */
-#define PL_EXTENSION_MODEL_OPTIONS "pl.model-options/1"
-
-/* Both functions [main]. */
-typedef struct pl_model_options_sink {
-  uint32_t struct_size;
-  uint32_t reserved;
-  void* user;
-  /* The option's value by the file `from`, as TOML source. It is in force where the user did not set the
-   * option; a set one with PL_OPTION_OF_MODEL must be equal. */
-  pl_error* (*value)(void* user, pl_str key, pl_str toml, pl_str from);
-  /* What else is wrong with an option beside these folders. The user is told all problems at once. */
-  pl_error* (*problem)(void* user, pl_str key, pl_str problem);
-} pl_model_options_sink;
-
-typedef struct pl_model_options {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* Called before `create` where no checkpoint gives the values. init_from: the folder that import_model
-   * will receive, empty if there is none; options name others. config: as the user has set it, the rest at
-   * its defaults. Reads no more than small files that describe a model. [main] */
-  pl_error* (*read)(const pl_host* host, const pl_config* config, pl_str init_from,
-                    const pl_model_options_sink* sink);
-} pl_model_options;
-
-/* Extension of tasks: answers in a conversation, for somebody who waits. */
-#define PL_EXTENSION_CONVERSATION "pl.conversation/1"
-
-typedef struct pl_reply_sink {
-  uint32_t struct_size;
-  uint32_t reserved;
-  void* user;
-  /* The next piece of the answer, in whole characters, as soon as it is there. [main] */
-  pl_error* (*text)(void* user, pl_str piece);
-} pl_reply_sink;
-
-typedef struct pl_conversation {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* Writes the answer to a conversation: `messages` is a JSON array of {"role": "system" | "user" |
-   * "assistant", "content"}, the last of them the user's. The content is text or, where a user shows
-   * pictures, a list of parts: {"type": "text", "text": text} and {"type": "image", "path": path}; a task
-   * that sees none says so. Called as predict is, with bound parameters; ends early when the run is cancelled
-   * (pl_host.cancelled). [main] */
-  pl_error* (*reply)(pl_task* self, pl_str messages, const pl_reply_sink* sink);
-} pl_conversation;
-
-/* Extension of tasks (1.8): a loss of each sample that depends on what the model makes of all samples of the
+/* Of tasks: a loss of each sample that depends on what the model makes of all samples of the
  * step, as in contrastive learning, whatever micro-batches and ranks these are in. Before the first
  * micro-batch of a step is trained, the host has the outputs of all of them computed without gradients, a row
  * a sample, and gathers the rows of all ranks. `train` then gets them all (Gao et al., arXiv 2101.06983). */
@@ -1103,12 +1053,33 @@ typedef struct pl_global_outputs {
   pl_error* (*outputs)(pl_task* self, const pl_batch* batch, const pl_outputs_args* args);
 } pl_global_outputs;
 
-/* ------------------------------------------------------------------------------------------- the entry */
+/* Of tasks and strategies: what the library that they compute with can do for the whole process. */
+#define PL_EXTENSION_RUNTIME "pl.runtime/1"
+
+typedef struct pl_runtime {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* (optional) The device's peak FLOP/s, measured with matrix products in info->compute_dtype on
+   * info->threads. Takes a fraction of a second and waits for the device. [main] */
+  pl_error* (*peak_flops)(const pl_host* host, const pl_run_info* info, double* out);
+  /* (optional) Returns the memory that the library's allocator holds on info->device and nothing uses. May
+   * wait for the device. [main] */
+  pl_error* (*empty_cache)(const pl_host* host, const pl_run_info* info);
+  /* (optional, both or none) Records what the library does, on all threads of the process and on its device:
+   * one recording at a time, whichever plugin is asked. stop_profile ends it and writes it to the file
+   * `path`: JSON in Chrome's trace event format, with `baseTimeNanoseconds`, the time since 1970 that all
+   * `ts` (in microseconds) count from. `pid` is the process for what its threads did (`tid`), and a device's
+   * number for what that did. An empty path: writes nothing. Both [main]. */
+  pl_error* (*start_profile)(const pl_host* host, const pl_run_info* info);
+  pl_error* (*stop_profile)(const pl_host* host, pl_str path);
+} pl_runtime;
+
+/* ------------------------------------------------------------------------------------------- The entry */
 
 #define PL_PLUGIN_TASK 1u
 #define PL_PLUGIN_STRATEGY 2u
 #define PL_PLUGIN_BACKEND 3u
-#define PL_PLUGIN_OPTIMIZER 4u /* since 1.7 */
+#define PL_PLUGIN_OPTIMIZER 4u
 
 typedef struct pl_plugin {
   uint32_t struct_size;

@@ -59,13 +59,13 @@ inline std::string dtype_name(pl_dtype dtype) {
   return kind + std::to_string(dtype.bits);
 }
 
-// As train.precision says it: "fp32", "bf16"; otherwise as above.
+// The dtype as train.precision names it: "fp32", "bf16"; its dtype_name() where that has no name for it.
 inline std::string precision_name(pl_dtype dtype) {
   if (dtype.code == PL_DTYPE_FLOAT) return "fp" + std::to_string(dtype.bits);
   return dtype.code == PL_DTYPE_BFLOAT ? "bf" + std::to_string(dtype.bits) : dtype_name(dtype);
 }
 
-// Of the bits of a bfloat16, which are the upper half of a float32's.
+// The value of a bfloat16, whose bits are the upper half of a float32's.
 inline float widened(uint16_t bfloat16) { return std::bit_cast<float>(uint32_t{bfloat16} << 16); }
 
 }  // namespace pipeline

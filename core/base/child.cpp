@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// In the child. The first byte of what it reports says whether the rest is a value or a problem.
+// Runs in the child. The first byte of what it reports says whether the rest is a value or a problem.
 [[noreturn]] void run_and_exit(const Pipe& report, const Pipe& output,
                                const std::function<std::string()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

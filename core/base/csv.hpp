@@ -20,7 +20,7 @@ struct CsvRow {
   std::vector<std::string> cells;
 };
 
-// The rows of such a text; a byte order mark and blank lines are none of them.
+// The rows of a text of CSV; a byte order mark and blank lines are not among them.
 std::vector<CsvRow> csv_rows(std::string_view text);
 
 }  // namespace pipeline

@@ -22,7 +22,7 @@ class Descriptor {
 
   explicit operator bool() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  // For another owner.
+  // Gives up the descriptor, for another owner.
   int release() { return std::exchange(fd_, -1); }
   // False: errno says what may be the first sign of a lost write (NFS, quota).
   bool close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }

@@ -29,14 +29,14 @@ fs::path lock_of(const fs::path& place) {
   return place.parent_path() / ("." + place.filename().string() + ".lock");
 }
 
-// The process that has it; empty: none.
+// The process that holds the lock `file`; empty: none.
 std::string owner_of(const fs::path& file) {
   const Descriptor open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   return open && ::flock(open.fd(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK ? owner_in(open.fd())
                                                                                     : "";
 }
 
-// Of a result whose folder is around `place` or inside of it.
+// The process that writes a result whose folder is around `place` or inside of it; empty: none.
 std::string owner_near(const fs::path& place) {
   for (fs::path folder = place.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
     if (std::string owner = owner_of(lock_of(folder)); !owner.empty()) return owner;
@@ -64,7 +64,7 @@ FileLock::~FileLock() {
 std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std::string_view remedy,
                                   const fs::path& shown) {
   const auto fail = [&] { throw write_error(shown.empty() ? file : shown, errno, remedy); };
-  constexpr auto kPatience = std::chrono::milliseconds(200);  // who only looks has it for a moment
+  constexpr auto kPatience = std::chrono::milliseconds(200);  // one that only looks holds it for a moment
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (true) {
     Descriptor held(above_standard(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)));
@@ -76,7 +76,7 @@ std::optional<FileLock> lock_file(const fs::path& file, std::string& owner, std:
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
-    if (!is_still(file, held.fd())) continue;  // who had it has removed it
+    if (!is_still(file, held.fd())) continue;  // its last owner has removed it
     const std::string me = fmt::format("{} on {}", ::getpid(), host_name());
     std::span<const std::byte> left = std::as_bytes(std::span(me));
     if (::ftruncate(held.fd(), 0) != 0 || !write_all(held.fd(), left)) fail();
@@ -104,7 +104,7 @@ OutputLock::OutputLock(const fs::path& output, const fs::path& place, std::strin
 
 OutputLock::~OutputLock() {
   std::error_code ignored;
-  // Before it is unlocked: the next one makes another.
+  // The file goes before it is unlocked: the next owner makes another.
   if (is_still(file_, held_.fd())) fs::remove(file_, ignored);
 }
 

@@ -12,7 +12,7 @@
 namespace pipeline {
 
 // Whether the file is still the one that is open: somebody may have renamed or removed it, and made another.
-// Where that cannot be told, as while a file system does not answer, it is.
+// True where that cannot be told, as while a file system does not answer.
 bool is_still(const std::filesystem::path& file, int fd);
 
 // A file that is locked. It is unlocked with its owner, also where a child that was forked has it open.
@@ -30,9 +30,9 @@ class FileLock {
   Descriptor held_;
 };
 
-// The file, made if need be, locked as long as it is open; nothing where another process has it, and then
-// `owner` says which one: "process 12 on host". Throws write_error(), of what is `shown` where it is for
-// that.
+// Locks a file, made if need be, as long as it is open. Nothing where another process has it: then `owner`
+// says which one, "process 12 on host". Throws write_error(); `shown`: the path that it names, where the lock
+// is for that.
 std::optional<FileLock> lock_file(const std::filesystem::path& file, std::string& owner,
                                   std::string_view remedy = {}, const std::filesystem::path& shown = {});
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What another path would be good for; anything else is the trouble of a disk.
+// Whether another path would help against the error (an errno); any other error is the trouble of a disk.
 bool is_of_the_path(int error) {
   for (const int one : {ENOENT, ENOTDIR, EISDIR, EACCES, EPERM, EROFS, ENAMETOOLONG, ELOOP, EINVAL})
     if (error == one) return true;
@@ -42,8 +42,8 @@ const char* kind_of(fs::file_type type) {
   }
 }
 
-// An empty file that nobody else is writing: who writes the same one at the same time takes turns, or the
-// parts of both would be mixed. Nothing: errno says why.
+// An empty file that nobody else is writing: processes that write the same file take turns, or their parts
+// would be mixed. Nothing: errno says why.
 Descriptor open_alone(const fs::path& path) {
   for (int tries = 0; tries < 1000; ++tries) {
     Descriptor file(above_standard(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)));

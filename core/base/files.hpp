@@ -10,7 +10,7 @@
 
 namespace pipeline {
 
-// False also for what cannot be looked at, such as a link to itself.
+// Whether there is something at the path; false for what cannot be looked at, such as a link to itself.
 bool is_there(const std::filesystem::path& path);
 
 // A file, open at its beginning. Throws Error (PL_ERROR_CONFIG) for what cannot be read, and for what is no
@@ -19,11 +19,11 @@ std::ifstream open_file(const std::filesystem::path& path);
 // All that is in it.
 std::string read_file(const std::filesystem::path& path);
 
-// What cannot be written, why (`error`: an errno), and what to do: `remedy`, in a clause, as in "choose
-// another --output"; where it is given and the path is what is wrong, a PL_ERROR_CONFIG.
+// The error of a path that cannot be written: why (`error`: an errno), and what to do (`remedy`: a clause, as
+// in "choose another --output"). PL_ERROR_CONFIG where a remedy is given and the path is at fault.
 Error write_error(const std::filesystem::path& path, int error, std::string_view remedy = {});
 
-// `work`, with what std::filesystem throws as errors of that kind.
+// Runs `work`; what std::filesystem throws becomes a write_error().
 template <class Work>
 void on_disk(std::string_view remedy, Work&& work) {
   try {

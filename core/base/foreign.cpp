@@ -57,7 +57,7 @@ bool is_page(std::string_view start) {
   return head.starts_with("<!doctype html") || head.starts_with("<html");
 }
 
-// "openai-community/gpt2", or "gpt2"; also within the page's address. Empty: it is none.
+// "openai-community/gpt2", or "gpt2"; also within the page's address. Empty: the text is no id.
 std::string hub_id(std::string text) {
   for (const std::string_view site : {"https://huggingface.co/", "https://hf.co/", "hf://"})
     if (text.starts_with(site)) text.erase(0, site.size());
@@ -65,7 +65,7 @@ std::string hub_id(std::string text) {
   return std::regex_match(text, kId) ? text : "";
 }
 
-// A model's folder in the hub's cache, models--OWNER--NAME, has it in snapshots/COMMIT.
+// A model's folder in the hub's cache, models--OWNER--NAME, has the model in snapshots/COMMIT.
 std::optional<fs::path> snapshot_in(const fs::path& folder) {
   if (!is_folder(folder / "snapshots")) return std::nullopt;
   std::string commit = start_of(folder / "refs" / "main");
@@ -78,7 +78,7 @@ std::optional<fs::path> snapshot_in(const fs::path& folder) {
 
 std::string quoted(const fs::path& path) { return "\"" + path.string() + "\""; }
 
-// Of the folder and those in it, one that has a config.json: the last checkpoint.
+// Names a folder in this one that has a config.json: of several the last checkpoint.
 std::string too_high(const fs::path& folder) {
   std::vector<fs::path> models;
   for (const fs::path& entry : entries(folder))
@@ -98,7 +98,7 @@ std::string too_high(const fs::path& folder) {
   return text + ": name " + quoted(*last);
 }
 
-// Weights that are there, in a format that is not read.
+// Names weights that are there in a format that is not read.
 std::string other_weights(const fs::path& folder) {
   const auto convert = [&](const std::string& read) {
     return "has its weights in PyTorch's format alone, which can run code and is not read; convert them to "

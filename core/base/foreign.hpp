@@ -13,7 +13,7 @@ namespace pipeline::foreign {
 inline constexpr size_t kStart = 512;
 std::string content(std::string_view start);
 
-// The same of a file that may be there.
+// Judges by content() a file that may be there.
 std::string file(const std::filesystem::path& path);
 
 // What to do if a path that is not there is meant as a model's id on the hub. Empty: it cannot be one.

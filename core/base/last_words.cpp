@@ -30,7 +30,7 @@ std::atomic<void*> reserve{nullptr};
 char prefix_text[64];
 int python_signal = 0, python_file = -1;
 
-// Gives what is kept for this case; then there is none.
+// Frees the memory that is kept for this case; then there is none.
 void on_no_memory() {
   void* const kept = reserve.exchange(nullptr);
   if (kept == nullptr) throw std::bad_alloc();

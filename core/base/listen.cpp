@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The inode of the socket that listens there, from a table of /proc/net; empty: none.
+// The inode of the socket that listens at the port, from a table of /proc/net; empty: none.
 std::string listening_inode(const char* table, uint16_t port) {
   std::ifstream file(table);
   std::string line;
@@ -78,8 +78,8 @@ Address any_address(sa_family_t family, uint16_t port) {
   return address;
 }
 
-// Nobody outside needs to reach a run of one host. Otherwise the name's address may not be one of this host's
-// (a service in front of it), or be its loopback (many /etc/hosts), so it says nothing.
+// Nobody outside needs to reach a run of one host: its loopback address will do. Of several hosts the name's
+// address may not be this host's (a service in front of it), or be its loopback (many /etc/hosts).
 Address listening_address(const World& world, uint16_t port) {
   if (world.local_size == world.size) {
     const Resolved resolved = resolve(world.address, port);

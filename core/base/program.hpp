@@ -19,19 +19,19 @@ struct Program {
 
 // Until set_program() is called: the executable of this process, without arguments. [any-thread]
 const Program& program();
-// Before other threads run.
+// To be called before other threads run.
 void set_program(Program program);
 
 // The user's relative paths belong to the folder in which the program was started. The process's own may be
 // another one by now: a task, or a library that it uses, may change it at any time, in any thread.
 std::filesystem::path start_folder();
-// As it can be opened; "" stays "".
+// The path as it can be opened from anywhere; "" stays "".
 std::filesystem::path from_start(const std::filesystem::path& path);
 // `path` as seen from `folder`, where it is below; whole elsewhere.
 std::string seen_from(const std::filesystem::path& folder, const std::filesystem::path& path);
-// For people, and for records that are to be moved with the folder in which the program was started.
+// A path for people, and for records that are to be moved with the folder in which the program was started.
 std::string as_shown(const std::filesystem::path& path);
-// A text for people, in which the paths below that folder become relative ones, as the user wrote them.
+// A text for people: paths below the program's start folder become relative ones, as the user wrote them.
 std::string with_shown_paths(std::string_view text);
 
 }  // namespace pipeline

@@ -34,9 +34,9 @@ struct Address {
 };
 
 std::string to_text(const Address& address);                // "10.0.0.1:29500", "[::1]:29500"
-std::string to_text(std::string_view host, uint16_t port);  // the same for a name
+std::string to_text(std::string_view host, uint16_t port);  // for a host's name
 
-// "127.0.0.1:8080", "[::1]:8080", "node-1:8080": the inverse of that. nullopt: it is not of this form.
+// The inverse of to_text(): "127.0.0.1:8080", "[::1]:8080", "node-1:8080". nullopt: it has no such form.
 struct HostPort {
   std::string host;
   uint16_t port = 0;
@@ -60,7 +60,7 @@ Socket listen_for(const World& world);
 
 // A socket that listens and does not block, or none and errno.
 Socket listen_at(const Address& address);
-// What that errno means for a port, and who has it if it is in use.
+// What an errno of listen_at() means for a port, and who has it if it is in use.
 std::string why_not_listening(int problem, uint16_t port);
 
 // A connection, or none and errno. The socket blocks and does not collect small writes.

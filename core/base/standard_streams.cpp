@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kStreams = 3;
 int kept[kStreams] = {-1, -1, -1};
-std::FILE* written[kStreams] = {};  // to the last two of them
+std::FILE* written[kStreams] = {};  // to stdout and stderr
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
@@ -29,7 +29,7 @@ void close_in_child() {
 StandardStreams::StandardStreams() {
   [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, close_in_child);
   for (int fd = 0; fd < kStreams; ++fd) {
-    if (!is_open(fd)) ::open("/dev/null", O_RDWR);  // which takes the lowest number that is free
+    if (!is_open(fd)) ::open("/dev/null", O_RDWR);  // open() takes the lowest number that is free
     kept[fd] = ::fcntl(fd, F_DUPFD_CLOEXEC, kStreams);
     if (fd > 0 && kept[fd] >= 0) written[fd] = ::fdopen(kept[fd], "w");
     // What is said before _exit() would stay in a buffer.

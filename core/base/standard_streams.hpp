@@ -10,7 +10,7 @@ namespace pipeline {
 // While it lives, the streams of the process's start are kept. One at a time.
 class StandardStreams {
  public:
-  // Those that are closed become /dev/null.
+  // Descriptors that are closed become /dev/null.
   StandardStreams();
   ~StandardStreams();
   StandardStreams(const StandardStreams&) = delete;
@@ -24,8 +24,8 @@ class StandardStreams {
 std::FILE* standard_output();
 std::FILE* standard_error();
 
-// For a file that is written: the same file under a number that nobody takes for standard output. Closes `fd`
-// if that is another one; -1 stays -1, with its errno.
+// For a file that is written: the same file under a number that nobody takes for standard output. `fd` is
+// closed where the number is another one; -1 stays -1, with its errno.
 int above_standard(int fd);
 
 }  // namespace pipeline

@@ -16,7 +16,7 @@ class Average {
   static Average before(Checkpoint last, uint64_t count);
 
   const std::vector<Checkpoint>& of() const { return of_; }  // newest first
-  // As Checkpoint::read, for float32.
+  // Reads the mean as Checkpoint::read() reads a tensor. REQUIRES: a request for float32.
   void read(const pl_piece& request, void* destination) const;
 
  private:

@@ -95,7 +95,7 @@ void Checkpoint::verify() const {
   }
 }
 
-// From bfloat16 to float32.
+// Widens bfloat16 to float32.
 static void widen(std::span<const std::byte> narrow, std::byte* out) {
   for (size_t at = 0; at < narrow.size(); at += sizeof(uint16_t), out += sizeof(float)) {
     uint16_t bfloat16 = 0;

@@ -41,9 +41,9 @@ class Checkpoint {
   // Reads every byte and compares the checksums. Throws pipeline::Error, PL_ERROR_CORRUPT.
   void verify() const;
 
-  // Fills `destination` with request.count elements of tensor (request.kind, .parameter), from
-  // request.offset on. Throws if the tensor is missing, or its shape or dtype differs from the request; for
-  // float32 bfloat16 is widened.
+  // Fills `destination` with request.count elements of tensor (request.kind, .parameter), from request.offset
+  // on. Throws if the tensor is missing, or its shape or dtype differs from the request; a bfloat16 tensor is
+  // widened for a request of float32.
   void read(const pl_piece& request, void* destination) const;
 
   // Checks that the tensors of `kind` are exactly `wanted`: one error lists all that are missing,

@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 
 constexpr char kFormat[] = "pipeline-checkpoint";
 
-// Of everything but the checksum itself; nlohmann-json sorts keys and prints numbers so that they come back
+// The checksum of everything but itself; nlohmann-json sorts keys and prints numbers so that they come back
 // as they were.
 std::string checksum_of(Json json) {
   json.erase("checksum");
@@ -136,7 +136,7 @@ Tensor parse_tensor(const Json& json, size_t file_count, const std::string& path
   return tensor;
 }
 
-// Only where there are any.
+// The names of droppable parameters, which a manifest has only where there are any.
 std::vector<std::string> parse_droppable(const Object& root, const Json& json) {
   std::vector<std::string> names;
   if (!json.contains("droppable")) return names;

@@ -92,7 +92,7 @@ struct Manifest {
 std::string format_manifest(const Manifest& manifest, const std::string& path);
 Manifest parse_manifest(std::string_view text, const std::string& path);
 
-// What was changed, as a manifest lists it. Parsing throws as above.
+// What was changed, as a manifest lists it. parse_changes() throws as parse_manifest() does.
 std::string format_changes(const std::vector<Change>& changes);
 std::vector<Change> parse_changes(std::string_view text, const std::string& path);
 

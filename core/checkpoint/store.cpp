@@ -36,7 +36,7 @@ const Found* newest_up_to(uint64_t step, const std::vector<Found>& newest_first)
   return found == newest_first.end() ? nullptr : &*found;
 }
 
-// Opens and verifies; one that is damaged is added to `rejected`.
+// Opens and verifies a checkpoint; a damaged one is added to `rejected`.
 std::optional<Checkpoint> open_good(const Found& found, std::vector<Rejected>& rejected) {
   try {
     Checkpoint checkpoint = Checkpoint::open(found.path);

@@ -50,7 +50,7 @@ class Store {
 
   // Removes checkpoints up to `step` that are neither among the newest `keep`, nor the best, nor the newest
   // sound one. Damaged and foreign entries, and checkpoints beyond `step`, are left alone. Returns the names
-  // of those removed.
+  // of the removed ones.
   std::vector<std::string> prune(uint64_t step);
 
   // Checkpoints up to `step` are known to be good: those after it may have been ruined by the last update.
@@ -75,7 +75,7 @@ class Store {
 // "step-00000123" and back; nothing for any other name.
 std::string folder_name(uint64_t step);
 std::optional<uint64_t> step_of(std::string_view folder_name);
-// Whether it is one that recover() brings back where its successor is not complete.
+// Whether the folder is one that recover() brings back where its successor is not complete.
 bool is_replaced(std::string_view folder_name);
 
 }  // namespace pipeline::checkpoint

@@ -46,7 +46,7 @@ class BackgroundWriter {
   // Reports the outcome of the last checkpoint, once: returns its result or throws its error. nullopt while
   // it is being written.
   std::optional<Saved> poll();
-  // Waits, then does the same.
+  // Waits, then does what poll() does.
   std::optional<Saved> finish();
 
   // finish(), and unless that throws, starts the next one. The source is destroyed on the writing thread.

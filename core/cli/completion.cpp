@@ -106,8 +106,8 @@ class Context {
   plugins::Registry& registry() {
     if (!registry_)
       registry_ = std::make_unique<plugins::Registry>(
-          make_registry(args_.plugin_paths,
-                        config_ ? config_->get_path_list("plugins.paths") : std::vector<std::string>{}));
+          make_registry(args_.plugin_paths, config_ ? config::absolute(config_->options().plugins.paths)
+                                                    : std::vector<std::string>{}));
     return *registry_;
   }
 

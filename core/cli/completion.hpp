@@ -13,7 +13,7 @@
 
 namespace pipeline::cli {
 
-// Null: there is none of this name.
+// The verb of this name; null: there is none.
 const CLI::App* verb_called(const CLI::App& app, std::string_view name);
 
 // The words after a verb, sorted out as its parser would, but without an error where some are missing or
@@ -32,7 +32,7 @@ struct Candidate {
   std::string help;  // one line; may be empty
 };
 
-// In the order in which they are given.
+// The verb's positional arguments in the order in which they are given.
 std::vector<const CLI::Option*> positionals_of(const CLI::App& verb);
 
 // What the help calls an option's value or a positional argument: "FILE", "val|test". Without the limits that

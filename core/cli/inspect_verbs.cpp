@@ -53,7 +53,8 @@ void add_check(CLI::App& app, Action& action) {
     const World world = planned_world(*args, config);
     observe::Console console(observe::Console::Mode::plain);
     observe::Log log(console, observe::Level::info);
-    plugins::Registry registry = make_registry(args->plugin_paths, config.get_path_list("plugins.paths"));
+    plugins::Registry registry =
+        make_registry(args->plugin_paths, config::absolute(config.options().plugins.paths));
     train::ValueSources sources(config);
     for (const config::Config& stage : train::stages_of(config)) {
       train::Session session(stage, registry, log,
@@ -68,9 +69,9 @@ void add_check(CLI::App& app, Action& action) {
       if (!waits) warn_of_missing_paths(session, log);
       if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
       if (const std::string& gave_way = session.plan().gave_way; !gave_way.empty()) log.info(gave_way);
-      if (session.args().purpose == PL_PURPOSE_TRAIN && stage.is_auto("train.micro_batch"))
+      if (session.args().purpose == PL_PURPOSE_TRAIN && stage.options().train.micro_batch.is_auto)
         log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");
-      if (config.has_stages()) console.line(fmt::format("# stage {}", stage.get_string("stage.name")));
+      if (config.has_stages()) console.line(fmt::format("# stage {}", stage.options().stage.name));
       if (*verbose) console.line(session.resolved_toml());
     }
     console.line(fmt::format("{}: in order", config.file()));
@@ -236,7 +237,7 @@ void add_plugins(CLI::App& app, Action& action) {
   verb->footer("Examples:\n  pipeline plugins -v\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
   when_chosen(*verb, action, [=] {
     std::vector<std::string> named;
-    if (!file->empty()) named = config::load({.file = *file}).get_path_list("plugins.paths");
+    if (!file->empty()) named = config::absolute(config::load({.file = *file}).options().plugins.paths);
     const plugins::Registry registry = make_registry(*paths, named);
     const std::vector<plugins::Listing> found = list_plugins(registry);
     for (const plugins::Listing& entry : found) print_listing(entry, *verbose);

@@ -13,7 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 #include "core/train/stages/named_weights.hpp"
 
 namespace pipeline::cli {
@@ -26,7 +26,7 @@ constexpr const char* kAdapterFile = "adapter_config.json";
 
 bool is_adapter(const std::string& folder) { return fs::exists(from_start(folder) / kAdapterFile); }
 
-// The folder of the model that a PEFT adapter is to.
+// The folder of the model that a PEFT adapter belongs to.
 std::string base_of_adapter(const std::string& folder) {
   const fs::path path = fs::path(folder) / kAdapterFile;
   constexpr const char* kKey = "base_model_name_or_path";
@@ -45,8 +45,8 @@ std::string base_of_adapter(const std::string& folder) {
                   path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub));
 }
 
-// A name that no configuration, run or model has: what else it can be. There is no error where the
-// configuration's own says more.
+// Throws Error that says what else a name can be that no configuration, run or model has. Returns where the
+// configuration's own error says more.
 void explain_no_folder(const std::string& file) {
   const fs::path path = from_start(file);
   std::error_code error;
@@ -94,7 +94,7 @@ std::string task_for(plugins::Registry& registry, const std::string& folder) {
       task = &registry.find(plugins::Kind::kTask, name);
     } catch (const Error&) {  // `pipeline plugins` says why it does not load
     }
-    if (task == nullptr || task->query(PL_EXTENSION_MODEL_OPTIONS) == nullptr) continue;
+    if (task == nullptr || !task->task().model_options) continue;
     std::string problem = problem_of(*task, folder);
     if (problem.empty() && name == kUsualTask) return name;
     if (problem.empty()) takers.push_back(name);
@@ -109,7 +109,7 @@ std::string task_for(plugins::Registry& registry, const std::string& folder) {
                                 folder, fmt::join(takers, " and "), takers.front()));
 }
 
-// Of the options that take an adapter the one of this model: the folder says more of its table then.
+// The option that takes this model's adapter: with it set, the model's folder says more of its table.
 std::string adapter_option(const plugins::Plugin& task, const std::string& folder,
                            const std::string& adapter) {
   const std::vector<std::string> options = train::adapter_options(task);
@@ -167,9 +167,10 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   if (!asks && !adapts) return;
 
   const config::Config config = args.load();
-  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
+  plugins::Registry registry =
+      make_registry(args.plugin_paths, config::absolute(config.options().plugins.paths));
   std::string& chosen = args.sets[more.size() - 1];
-  std::string name = config.get_string("task.plugin");
+  std::string name = config.options().plugins.task;
   if (asks) {
     name = task_for(registry, verb_args.checkpoint);
     chosen = fmt::format("task.plugin=\"{}\"", name);

@@ -26,10 +26,11 @@ bool has_options(const config::Config& config, const std::string& kind) {
 }
 
 void add(const config::Config& config, bool alone, Targets& targets) {
-  targets.insert(config.find_string("task.plugin").value_or(""));
-  for (const auto& [kind, all, of_one] :
-       {std::tuple("strategy", "strategies", "single"), std::tuple("backend", "backends", "")}) {
-    const std::string named = config.find_string(std::string(kind) + ".plugin").value_or("auto");
+  targets.insert(config.options().plugins.task);
+  const config::PluginOptions& plugins = config.options().plugins;
+  for (const auto& [kind, named, all, of_one] :
+       {std::tuple("strategy", plugins.strategy, "strategies", "single"),
+        std::tuple("backend", plugins.backend, "backends", "")}) {
     if (named != "auto")
       targets.insert(named);
     else
@@ -82,7 +83,7 @@ void add_command(const std::string& verb, ConfigArgs args, const std::string& fi
   args.file = file;
   constexpr std::array<std::string_view, 4> kTakeModels{"chat", "evaluate", "export", "predict"};
   if (std::ranges::find(kTakeModels, verb) != kTakeModels.end() && is_model_folder(file)) {
-    // Which task takes it, only the tasks can say.
+    // Only the tasks can say which of them takes the folder.
     args.file.clear();
     if (std::ranges::none_of(args.sets, [](const auto& set) { return set.starts_with("task.plugin="); }))
       args.sets.push_back(

@@ -56,8 +56,8 @@ void move_local_rank_behind(std::vector<std::string>& arguments) {
     std::rotate(arguments.begin(), arguments.begin() + 1, arguments.end());
 }
 
-// For the scripts of `pipeline completion`, and for scripts/pipeline. No verbs of the app: their arguments
-// are those of other verbs.
+// Answers the scripts of `pipeline completion`, and scripts/pipeline. The questions are no verbs of the app:
+// their arguments are those of other verbs.
 bool answer_script(const CLI::App& app, std::string_view question, const std::vector<std::string>& words) {
   if (question == "complete") {
     for (const cli::Candidate& candidate : cli::complete(app, words))

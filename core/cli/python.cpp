@@ -25,7 +25,7 @@ struct PythonTask {
   bool operator==(const PythonTask&) const = default;
 };
 
-// The one that a wheel's `pipeline` is installed in, the one that the user is in, or the first of PATH.
+// The interpreter that a wheel's `pipeline` is installed in, that the user is in, or the first of PATH.
 std::string default_interpreter() {
   if (const char* given = std::getenv("PIPELINE_PYTHON"); given && *given) return given;
   const char* environment = std::getenv("VIRTUAL_ENV");
@@ -33,7 +33,7 @@ std::string default_interpreter() {
 }
 
 std::optional<PythonTask> python_task(const config::Config& stage) {
-  if (stage.find_string("task.plugin") != plugins::kPythonTask) return std::nullopt;
+  if (stage.options().plugins.task != plugins::kPythonTask) return std::nullopt;
   // A run's own config.toml has all options, those that are not set as "".
   const std::string file = stage.unchecked_string("task.file", true);
   std::string interpreter = stage.unchecked_string("task.python", false);

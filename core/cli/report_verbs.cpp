@@ -52,7 +52,7 @@ std::string compared_stage(const config::Config& config, const std::string& want
   }
   std::string last;
   for (const std::string& name : config.stage_names())
-    if (name == wanted || (wanted.empty() && config.for_stage(name).get_string("stage.kind") == "train"))
+    if (name == wanted || (wanted.empty() && config.for_stage(name).options().stage.kind == "train"))
       last = name;
   if (last.empty())
     throw Error(PL_ERROR_CONFIG, fmt::format("--stage {}: there is no such stage; there are {}", wanted,
@@ -69,8 +69,8 @@ report::RunRecord not_made(std::string name, report::RunRecord::Made made, std::
   return run;
 }
 
-// One trial for each strategy and number of processes; one in all if neither is varied. What does not go
-// together is one of `runs`, which says so.
+// One trial for each strategy and number of processes; one in all if neither is varied. A pair that does not
+// go together becomes one of `runs`, which says so.
 void add_trials(const CompareArgs& args, const std::string& file, bool many_files, std::vector<Trial>& trials,
                 std::vector<fs::path>& folders, std::vector<report::RunRecord>& runs) {
   ConfigArgs one;
@@ -80,7 +80,7 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
   const config::Config config = one.load();
   const std::string stage = compared_stage(config, args.stage);
   for (const config::Config& one_stage : train::stages_of(config))
-    if (one_stage.is_auto("train.micro_batch"))
+    if (one_stage.options().train.micro_batch.is_auto)
       throw one_stage.error("train.micro_batch",
                             "each run would find one of its own, and dropout and sums depend on it: write a "
                             "number to compare with; `pipeline plan` says what fits");
@@ -116,8 +116,7 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
       for (const std::string& set : sets) trial.arguments.insert(trial.arguments.end(), {"--set", set});
       for (const std::string& path : args.plugin_paths)
         trial.arguments.insert(trial.arguments.end(), {"--plugin-path", path});
-      if (!config.has_stages())
-        trial.steps = static_cast<uint64_t>(config.find_int("train.max_steps").value_or(0));
+      if (!config.has_stages()) trial.steps = config.options().train.max_steps.value_or(0);
       folders.push_back(stage.empty() ? trial.folder : trial.folder / stage);
       trials.push_back(std::move(trial));
     }

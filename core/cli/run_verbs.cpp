@@ -18,7 +18,7 @@
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
 #include "core/report/run_state.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -35,7 +35,7 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
     // Others may read the log's files, so the token is not in them.
     const std::string& url = page->url();
     const size_t token = url.find('?');
-    if (token != std::string::npos && workspace.config.get_string("observe.console") == "off")
+    if (token != std::string::npos && workspace.config.options().observe.console == "off")
       throw Error(
           "only the console shows the token that a page at this address needs, and observe.console is "
           "\"off\"");
@@ -62,11 +62,11 @@ std::string result_of_run() {
   const config::Config& config = *last_run;
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const config::Config& stage : train::stages_of(config)) {
-    const std::string name = config.has_stages() ? stage.get_string("stage.name") : "";
+    const std::string name = config.has_stages() ? stage.options().stage.name : "";
     const fs::path folder = config.has_stages() ? train::run_dir(config) / name : train::run_dir(config);
     const std::string best = train::best_checkpoint(folder), last = report::last_checkpoint(folder);
     stages.push_back({{"name", name},
-                      {"kind", stage.get_string("stage.kind")},
+                      {"kind", stage.options().stage.kind},
                       {"folder", folder.string()},
                       {"best", last.empty() ? "" : best},
                       {"last", last.empty() ? "" : (folder / "checkpoints" / last).string()}});
@@ -179,7 +179,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
 
 namespace {
 
-// Ends the examples, of which it says something.
+// The examples, and what is to be said of the last two.
 std::string of_models(const char* examples) {
   return std::string(examples) +
          "The last two need no training: the weights are those of a folder that transformers wrote. Without "

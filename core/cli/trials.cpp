@@ -41,7 +41,7 @@ std::string last_line(const fs::path& path) {
   return tail.substr(tail.rfind('\n') + 1);
 }
 
-// By metrics.jsonl; 0: none yet.
+// The steps that a trial has done, by metrics.jsonl; 0: none yet.
 uint64_t steps_done(const fs::path& folder) {
   const std::string tail = tail_of(folder / "metrics.jsonl");
   constexpr std::string_view kStep = R"({"step":)";
@@ -81,7 +81,7 @@ bool run_part(Trial& trial, uint64_t until, launch::SignalPipe& signals, observe
   }
   console.status({});
   trial.code = launch::code_of(launch::judge(status));
-  // It did as it was told, or was done before it was told.
+  // The trial did as it was told, or was done before it was told.
   const bool as_told = trial.code == launch::kExitSaved ||
                        (stopping && report::state_of(trial.folder) == report::RunState::finished);
   if (as_told && !signalled) trial.code = 0;

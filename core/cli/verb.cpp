@@ -87,7 +87,7 @@ plugins::Registry make_registry(const std::vector<std::string>& command_line,
 }
 
 std::optional<HostPort> serve_address(const config::Config& config) {
-  const std::string text = config.find_string("observe.serve").value_or("");
+  const std::string& text = config.options().observe.serve;
   if (text.empty()) return std::nullopt;
   std::optional<HostPort> address = split_address(text);
   if (!address)
@@ -99,7 +99,7 @@ std::optional<HostPort> serve_address(const config::Config& config) {
 
 namespace {
 
-// What the whole command has once.
+// Throws where a stage has another value of what the whole command has once.
 void require_same_for_all_stages(const config::Config& config) {
   if (!config.has_stages()) return;
   for (const std::string& name : config.stage_names()) {
@@ -113,7 +113,7 @@ void require_same_for_all_stages(const config::Config& config) {
   }
 }
 
-// What can be wrong with the configuration as a whole, before any process is started for it.
+// Throws what is wrong with the configuration as a whole, before any process is started for it.
 void check_whole(const config::Config& config) {
   require_same_for_all_stages(config);
   serve_address(config);
@@ -126,16 +126,16 @@ launch::LaunchRequest launch_request(const ConfigArgs& args, const config::Confi
     request.processes = 1;
     return request;
   }
-  if (const auto processes = config.find_int("launch.processes"))
-    request.processes = static_cast<int32_t>(*processes);
-  if (!request.processes && config.get_string("run.device") != "cpu")
+  const config::CoreOptions& options = config.options();
+  if (const auto processes = options.launch.processes) request.processes = static_cast<int32_t>(*processes);
+  if (!request.processes && options.run.device != "cpu")
     request.cuda_devices = static_cast<int32_t>(launch::find_devices().cuda.size());
-  request.max_restarts = static_cast<uint32_t>(config.get_int("launch.max_restarts"));
+  request.max_restarts = static_cast<uint32_t>(options.launch.max_restarts);
   return request;
 }
 
 observe::Console::Mode console_mode(const config::Config& config, const World& world) {
-  const std::string& mode = config.get_string("observe.console");
+  const std::string& mode = config.options().observe.console;
   if (mode == "off" || world.rank != 0) return observe::Console::Mode::off;
   // mpirun gives every process a terminal and copies what comes out of it, wherever that goes.
   const bool terminal_of_mpirun = world.launcher.starts_with("OpenMPI");
@@ -144,7 +144,7 @@ observe::Console::Mode console_mode(const config::Config& config, const World& w
 }
 
 observe::Level log_level(const config::Config& config) {
-  const std::string& level = config.get_string("observe.log_level");
+  const std::string& level = config.options().observe.log_level;
   return level == "debug"     ? observe::Level::debug
          : level == "warning" ? observe::Level::warning
          : level == "error"   ? observe::Level::error
@@ -179,7 +179,8 @@ int with_workspace(const ConfigArgs& args, bool one_process,
   const train::Signals signals(world.supervised);
   observe::Console console(console_mode(config, world));
   observe::Log log(console, log_level(config));
-  plugins::Registry registry = make_registry(args.plugin_paths, config.get_path_list("plugins.paths"));
+  plugins::Registry registry =
+      make_registry(args.plugin_paths, config::absolute(config.options().plugins.paths));
   if (!world.note.empty()) log.info(world.note);
   const train::UnheardStop unheard(log);
   std::optional<train::ProcessGroup> processes;
@@ -191,8 +192,8 @@ int with_workspace(const ConfigArgs& args, bool one_process,
       processes.emplace(
           world, log,
           train::ProcessGroup::Options{
-              .rendezvous = std::chrono::duration<double>(config.get_float("launch.rendezvous_seconds")),
-              .stall = std::chrono::duration<double>(config.get_float("launch.stall_seconds"))});
+              .rendezvous = std::chrono::duration<double>(config.options().launch.rendezvous_seconds),
+              .stall = std::chrono::duration<double>(config.options().launch.stall_seconds)});
     }
     train::set_environment(train::stages_of(config).front(), processes->sharing_cores());
     return work({.config = config, .registry = registry, .log = log, .processes = *processes}) ==

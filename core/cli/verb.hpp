@@ -30,7 +30,7 @@ inline void when_chosen(CLI::App& verb, Action& action, Action work) {
   verb.callback([&action, work = std::move(work)] { action = work; });
 }
 
-// On standard output; control characters in names from outside do not reach the terminal.
+// Prints to standard output; control characters in names from outside do not reach the terminal.
 void print(std::string_view text);
 
 // Numbers from `least` (`open`: above it); CLI11's own checks show the limits of a double.
@@ -50,7 +50,7 @@ struct ConfigArgs {
   // Adds --nodes, --node-rank, --master-address and --master-port.
   void add_launch_to(CLI::App& verb);
   config::Config load() const;
-  // The same for a verb that needs the task: where that is Python's, this process goes on as Python.
+  // Loads for a verb that needs the task: where that is Python's, this process goes on as Python.
   config::Config load_for_task() const;
 };
 
@@ -58,7 +58,7 @@ struct ConfigArgs {
 // same command line: it loads this program as a library. Returns if no task is, or if this process is Python
 // already.
 void go_on_as_python(const config::Config& config);
-// The same for a verb that is given that file, FILE.py or FILE.py:Class. Returns the file, whatever it is.
+// Goes on as Python where `name` is a task's file, FILE.py or FILE.py:Class. Returns the file in any case.
 std::string go_on_as_python(const std::string& name);
 // The options that every task in Python has.
 std::string about_python_tasks();
@@ -93,7 +93,7 @@ std::optional<HostPort> serve_address(const config::Config& config);
 int with_workspace(const ConfigArgs& args, bool one_process,
                    const std::function<train::Outcome(const train::Workspace&)>& work);
 
-// As pipeline_result() of embedding.h has it.
+// What pipeline_result() of embedding.h returns.
 std::string result_of_run();
 
 void add_run(CLI::App& app, Action& action);

@@ -119,7 +119,7 @@ void follow(const ModelOption& said, const std::string& prefix, const std::strin
   const std::string key = prefix + said.key, ours = found->value ? to_toml(*found->value) : "";
   if (!said.problem.empty())
     return problems.add(found->origin, format_problem(found->origin, key, ours, said.problem));
-  // A default that a run has kept is a value that it had; but of the model it has to be.
+  // A default that a run has kept stays, as it was in force; not where the model requires another value.
   if (found->origin.kind == Origin::Kind::kDefault && (said.must_be || !found->origin.kept)) {
     Origin origin{Origin::Kind::kModel, said.from, 0, 0, ""};
     origin.base = paths_from;
@@ -142,7 +142,7 @@ void follow(const ModelOption& said, const std::string& prefix, const std::strin
                                   "with other weights"));
 }
 
-// Where a plugin cannot be had, its keys are judged when this is in order.
+// Judges the plugins' keys. Those of a plugin that cannot be loaded are judged once all else is in order.
 void check_plugins(const Sources& sources, const LoadArgs& args, Problems& problems) {
   for (const StageLayer& stage : sources.stages) {
     const Table table = sources.merged(stage.name);
@@ -175,7 +175,7 @@ void check_all(const Sources& sources, Problems& problems) {
   for (const auto& [name, table] : sources.stage_sets) check_layer(table, has_rule, problems);
 }
 
-// What a continued run may not change, and why: for those who want to.
+// Why a continued run may not change an option that --change does not take.
 std::string why_not(std::string_view key, uint32_t flags) {
   if ((flags & PL_OPTION_MAY_CHANGE) || is_placement(key)) return "may change anyway: write --set";
   if (key.starts_with("task."))
@@ -228,6 +228,7 @@ Config::Config(std::shared_ptr<const Sources> sources, std::string_view stage)
     insert(std::move(setting));
   }
   problems.throw_if_any();
+  read_options();
 }
 
 std::vector<std::string> Config::stage_names() const {
@@ -258,6 +259,7 @@ Config Config::with_found(std::string_view key, int64_t value) const {
   setting.value = value;
   setting.origin.is_auto = true;
   found.replace(std::move(setting));
+  found.read_options();
   return found;
 }
 
@@ -268,6 +270,7 @@ Config Config::with_changed(std::string_view key, const std::string& value, cons
   setting.value = literal ? check(setting.option, *literal).value : std::nullopt;
   setting.origin = {Origin::Kind::kChanged, "", 0, 0, when};
   changed.replace(std::move(setting));
+  changed.read_options();
   return changed;
 }
 

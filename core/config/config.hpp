@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/config/core_options.hpp"
 #include "core/config/settings.hpp"
 
 namespace pipeline::config {
@@ -27,10 +28,10 @@ struct KnownPlugins {
 };
 
 struct LoadArgs {
-  // As the user wrote it, also the folder of a run, which keeps its own; empty: only `sets` and defaults.
+  // A file as the user wrote it, or a run's folder, which keeps its own. Empty: only `sets` and defaults.
   std::string file;
   std::vector<std::string> sets;  // arguments of --set: "train.max_steps=20", "stage.sft.optimizer.lr=1e-5"
-  std::vector<std::string> changes;  // the same of --change, which come last
+  std::vector<std::string> changes;  // arguments of --change, which come last
   std::string stage;                 // argument of --stage; empty: all stages
   // Called only if the core's own keys are wrong, so that problems with the plugins' keys are reported
   // together with them. `paths`: the configuration's plugins.paths.
@@ -67,6 +68,10 @@ struct ModelOption {
 // --set. An immutable value type.
 class Config : public Settings {
  public:
+  // The values of the core's own options. All else about an option is asked by key: where its value comes
+  // from, how to show it, an error about it.
+  const CoreOptions& options() const { return *options_; }
+
   // Stage names in order of execution; only LoadArgs.stage if that is set. Without [[stage]]: one, "train".
   std::vector<std::string> stage_names() const;
   // All stage names, whatever LoadArgs.stage is.
@@ -78,13 +83,13 @@ class Config : public Settings {
   // such stage.
   Config for_stage(std::string_view name) const;
 
-  // The same with what was found for an integer that is "auto".
+  // This configuration with what was found for an integer that is "auto".
   Config with_found(std::string_view key, int64_t value) const;
-  // The same with a value that an earlier launch was given with --change: TOML source, empty: none. `when`:
-  // "after step 40".
+  // This configuration with a value that an earlier launch was given with --change: TOML source, empty: none.
+  // `when`: "after step 40".
   Config with_changed(std::string_view key, const std::string& value, const std::string& when) const;
 
-  // The same without what --change names in this launch.
+  // This configuration without what --change names in this launch.
   Config without_changes() const;
 
   // Checks `table` ("task", "strategy", "backend", "optimizer") against `options`. Throws ConfigError with
@@ -96,11 +101,11 @@ class Config : public Settings {
   // given, or no string.
   std::string unchecked_string(std::string_view key, bool path) const;
 
-  // The file it was loaded from, as the user wrote it; of a run's folder, the one in it.
+  // The file that this was loaded from, as the user wrote it; for a run's folder, the file in it.
   const std::string& file() const;
   // What the paths of a run's configuration are relative to; "": where this program was started.
   const std::string& paths_from() const;
-  // Whether it is what one stage of several keeps, so that it does not have the others.
+  // Whether the file is what one stage of several keeps, so that the other stages are not in it.
   bool is_of_one_stage() const;
   // Every key: the core's, then those of the plugin tables. `plugins`: what plugin() returned, so that
   // their defaults are included.
@@ -112,9 +117,11 @@ class Config : public Settings {
  private:
   friend Config load(const LoadArgs& args);
   Config(std::shared_ptr<const Sources> sources, std::string_view stage);
+  void read_options() { options_ = std::make_shared<CoreOptions>(OptionReader(*this)); }
 
   std::shared_ptr<const Sources> sources_;
   std::string stage_;  // empty: not narrowed to a stage
+  std::shared_ptr<const CoreOptions> options_;
 };
 
 // Reads, merges and checks everything except the plugins' own options. Throws ConfigError.
@@ -140,7 +147,7 @@ struct Difference {
   bool with_its_plugin;  // it came or went with a strategy or backend; a run may continue under another
   bool is_gone;          // no plugin has this option any more
   bool by_name;          // may change so long as --change names it,
-  bool named;            // which it does
+  bool named;            // --change names it
 };
 
 // Compares the resolved config stored by a run (Config::to_toml of its stage) with the one in force. `where`:

@@ -15,7 +15,7 @@ std::map<std::string, Entry> stored_entries(std::string_view toml, const std::st
   return entries;
 }
 
-// What a run's values come from, and which stage it is.
+// Whether the key says what a run's values come from, or which stage it is.
 bool names_origin(std::string_view key) {
   return key == "train.init_from" || key == "train.init_state" || key.starts_with("stage.");
 }

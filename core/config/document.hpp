@@ -23,7 +23,7 @@ struct Entry {
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
   std::map<std::string, Origin, std::less<>> tables;
-  // Of the tables, those that are arrays, [[key]]: each is a value as a list is one.
+  // The tables that are arrays, [[key]]: each is a value, as a list is.
   std::set<std::string, std::less<>> arrays = {};
 
   // Adds the values of `other`, which replace those here; an array of tables replaces all below its key.

@@ -26,7 +26,7 @@ std::string json_schema(std::span<const pl_option> core, std::span<const PluginS
 // run is continued. `prefix` is put before each key ("task.").
 std::string explain(std::span<const pl_option> options, std::string_view prefix = "", size_t width = 100);
 
-// The same as a Markdown table.
+// The options as a Markdown table.
 std::string explain_markdown(std::span<const pl_option> options, std::string_view prefix = "");
 
 // A configuration file and its opening comment.

@@ -145,6 +145,14 @@ constexpr Names kKeys[] = {
     {"validation_file eval_file eval_dataset val_data", "task.data.val"},
     {"val_set_size test_size validation_split", "task.data.validation_share"},
     {"max_new_tokens max_completion_length", "task.generate.max_tokens"},
+    {"model.n_layer", "task.language.num_hidden_layers"},
+    {"model.n_head", "task.language.num_attention_heads"},
+    {"model.n_embd", "task.language.hidden_size"},
+    {"model.n_inner", "task.language.intermediate_size"},
+    {"model.n_positions", "task.language.max_position_embeddings"},
+    {"model.embd_pdrop model.attn_pdrop model.resid_pdrop", "task.language.dropout"},
+    {"model.layer_norm_epsilon", "task.language.norm_eps"},
+    {"model.initializer_range", "task.language.initializer_range"},
     {"lora_r lora_rank lora_dim peft_config use_peft use_lora lora.r peft.r",
      "task.language.lora.rank (of an ESM-2 task.esm2.lora.rank, of an ESM C task.esmc.lora.rank)"},
     {"lora_alpha", "task.language.lora.alpha, and so of task.esm2 and task.esmc"},
@@ -168,7 +176,7 @@ constexpr Names kTables[] = {
     {"checkpointing checkpoints ckpt", "[checkpoint]"},
     {"log logging logger metrics", "[observe]"},
     {"profiler profiling", "observe.profile"},
-    {"model network", "[task.model]"},
+    {"model network", "[task.language]"},
     {"data dataset datasets", "[task.data]"},
     {"distributed parallelism parallel deepspeed fsdp zero_optimization", "[strategy]"},
     {"launcher accelerate", "[launch]"},
@@ -179,7 +187,7 @@ constexpr Names kTables[] = {
     {"stages", "[[stage]]"},
 };
 
-// Of command lines: verbs, and options that kKeys and our own keys do not explain.
+// Words of command lines: verbs, and options that kKeys and our own keys do not explain.
 constexpr Names kVerbs[] = {
     {"train fit finetune fine_tune pretrain sft start launch", "run"},
     {"resume continue restart requeue", "run, which continues the run that it began"},
@@ -229,7 +237,7 @@ constexpr Names kFlags[] = {
     {"schedule", "schedule.kind"},
 };
 
-// What has no key because it needs none.
+// Options that have no key here, because they need none.
 constexpr Names kNeedless[] = {
     {"find_unused_parameters ddp_find_unused_parameters static_graph",
      "parameters that a step does not use are always found, at no cost"},
@@ -262,7 +270,7 @@ constexpr Names kAbsent[] = {
     {"remove_unused_columns", "columns that the task does not name are never read"},
 };
 
-// Values, of any option.
+// Values that an option of any name may have elsewhere.
 constexpr Names kValues[] = {
     {"adamw_8bit adamw_bnb_8bit adam8bit paged_adamw_8bit", "write \"adamw\" with optimizer.state_bits = 8"},
     {"adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adam paged_adamw paged_adamw_32bit fusedadam "
@@ -300,7 +308,7 @@ std::string_view look_up(const Names* begin, const Names* end, std::string_view 
   return found;
 }
 
-// Of the key or, failing that, of its last parts.
+// Looks up the key or, failing that, its last parts.
 std::string_view look_up_parts(const Names* begin, const Names* end, std::string_view theirs) {
   for (;;) {
     const std::string_view ours = look_up(begin, end, theirs);

@@ -22,7 +22,7 @@ constexpr TypeNames kScalars[] = {{"boolean", "booleans"},
                                   {"string", "strings"},
                                   {"path", "paths"}};
 
-// Without the ".0" that TOML wants.
+// The number without the ".0" that TOML wants.
 std::string plain(double number) {
   std::string text = to_toml(number);
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
@@ -78,7 +78,7 @@ Checked check_bool(const Literal& literal) {
   return wrong("must be true or false, is " + kind_name(literal));
 }
 
-// Of an integer the words that it may be instead; of a string all that it may be.
+// Checks a word against the option's choices: an integer's other values, or all that a string may be.
 Checked check_choice(const pl_option& option, const std::string& text) {
   const std::vector<std::string> choices = choices_of(option);
   if (std::ranges::find(choices, text) != choices.end()) return {Value(text), ""};

@@ -15,8 +15,8 @@ struct FailedAssertion {};
 }  // namespace
 
 #undef NDEBUG
-// A name of its own: where another file of the program includes toml++ as it comes, the linker keeps one of
-// the two.
+// A namespace of its own: where another file of the program includes toml++ as it comes, the linker keeps one
+// of the two.
 #define toml toml_that_throws
 #define TOML_ASSERT(condition) ((condition) ? static_cast<void>(0) : fail_assertion())
 #define TOML_HEADER_ONLY 1

@@ -24,7 +24,7 @@ void mark(Table& table, const std::string& base) {
   }
 }
 
-// Of the run in `folder`, as Config::paths_from() has it.
+// What the paths of the run in `folder` are relative to (see Config::paths_from()).
 std::string base_of(const Document& document, const fs::path& folder) {
   if (!document.started_in) return "";
   const auto& [value, origin] = *document.started_in;

@@ -34,7 +34,7 @@ class Settings {
   const std::string& get_string(std::string_view key) const;  // paths: as written
   const std::vector<int64_t>& get_int_list(std::string_view key) const;
   const std::vector<double>& get_float_list(std::string_view key) const;
-  const std::vector<std::string>& get_string_list(std::string_view key) const;  // the same of paths
+  const std::vector<std::string>& get_string_list(std::string_view key) const;  // paths: as written
   std::vector<std::string> get_path_list(std::string_view key) const;
 
   std::optional<int64_t> find_int(std::string_view key) const;
@@ -65,7 +65,7 @@ class Settings {
  protected:
   Settings(std::string prefix, std::string file) : prefix_(std::move(prefix)), file_(std::move(file)) {}
   void insert(Setting setting);
-  // Of a key that is there.
+  // Replaces a setting that is there.
   void replace(Setting setting);
 
  private:
@@ -95,7 +95,7 @@ class PluginConfig : public Settings {
   PluginConfig(PluginConfig&&) = default;
   PluginConfig& operator=(PluginConfig&&) = default;
 
-  // As the ABI returns them: the pointers are valid as long as this object lives, even if it is moved.
+  // The values as the ABI returns them: pointers are valid as long as this object lives, even if it is moved.
   pl_str string(std::string_view key) const;
   std::span<const pl_str> string_list(std::string_view key) const;
 

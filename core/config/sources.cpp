@@ -210,8 +210,8 @@ void read_set(const std::string& argument, Origin::Kind kind, Sources& sources, 
   }
 }
 
-// Arguments beside the configuration of a run that was started elsewhere. What may be a path is only known
-// here to be none, but a stage; other paths are made whole where their options are.
+// Marks arguments as relative to where this program was started, beside a run that was started elsewhere.
+// train.init_from, a path or a stage, is made absolute here; other paths where their options are read.
 void mark_as_from_here(Table& sets, const Sources& sources) {
   for (auto& [key, entry] : sets.entries) {
     entry.origin.base = start_folder().string();

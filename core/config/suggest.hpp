@@ -28,16 +28,16 @@ std::string_view our_name_for_key(std::string_view foreign_key);
 // The name of another tool's key that `key` is most likely a misspelling of, for our_name_for_key; "" if none
 // is near and closer than `limit`.
 std::string_view closest_foreign_key(std::string_view key, size_t limit);
-// Why there is no such option, for what other tools make optional and is always so here, or is not here, and
-// then what to do instead; or empty.
+// Why there is no such option, and what to do instead: other tools make optional what is always so here, or
+// have what is not here. Empty: nothing is known of it.
 std::string_view why_needless(std::string_view foreign_key);
 // What to write instead of another tool's value: "adamw_8bit" -> "write "adamw" with ..."; or empty.
 std::string_view our_value_for(std::string_view foreign_value);
 
-// The same for tables: "training" -> "[train]".
+// Translates other tools' names of tables: "training" -> "[train]".
 std::string_view our_name_for_table(std::string_view foreign_table);
 
-// The same for words of a command line: "fit" -> "run"; "nproc_per_node", of --nproc_per_node, -> our key, or
+// Translates words of a command line: "fit" -> "run"; "nproc_per_node", of --nproc_per_node, -> our key, or
 // what to do instead.
 std::string_view our_name_for_verb(std::string_view foreign_verb);
 std::string_view our_name_for_option(std::string_view foreign_option);

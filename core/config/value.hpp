@@ -38,7 +38,7 @@ struct Literal {
 std::string kind_name(const Literal& literal);
 // TOML source.
 std::string to_toml(const Literal& literal);
-// The same, for messages: long values are cut.
+// TOML source for messages: long values are cut.
 std::string shown(const Literal& literal);
 // Whether the values are equal; 1 and 1.0 are.
 bool same(const Literal& a, const Literal& b);

@@ -10,7 +10,7 @@
 namespace pipeline::config {
 namespace {
 
-// As many names as a reader takes in at a glance; beyond that, the verb that lists them is named.
+// The most names that a message lists; beyond that, the verb that lists them is named.
 constexpr size_t kFew = 12;
 
 std::string_view table_of(std::string_view key) {
@@ -177,7 +177,7 @@ void Vocabulary::check(const Table& table, const std::function<bool(std::string_
                                [&](std::string_view table_name) { return is_below(name, table_name); });
   };
   for (const auto& [name, origin] : table.tables) {
-    // Below a value nobody's keys can be, whoever else reads the table.
+    // No key can be below a value, whoever else reads the table.
     if ((skip(name) && value_above(name) == nullptr) || is_table(name) || is_below_unknown(name)) continue;
     unknown.push_back(name);
     problems.add(origin, format_problem(origin, "[" + name + "]", "", about_table(name)));

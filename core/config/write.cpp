@@ -26,7 +26,7 @@ size_t last_dot(std::string_view key) {
   return dot;
 }
 
-// Fit for a comment: arguments of --set and file names may hold anything.
+// A text made fit for a comment: arguments of --set and file names may hold anything.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');

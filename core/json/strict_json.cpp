@@ -17,9 +17,9 @@ namespace {
 // The library walks what it has parsed by recursion, which a hostile file must not be able to make deep.
 constexpr size_t kMaxDepth = 32;
 
-// Makes a value of what the parser finds. The library's own ways with a callback look through all of an
-// object or a list whenever a part of it ends, and through all keys of an ordered object for each new one: so
-// the time that they take grows with the square of the entries.
+// Builds a value from what the parser finds. The library's own parsers with a callback look through all of an
+// object or a list whenever a part of it ends, and through all keys of an ordered object for each new one:
+// their time grows with the square of the entries.
 template <class Json>
 class Builder {
  public:
@@ -51,11 +51,11 @@ class Builder {
   Json take() { return std::move(all_); }
 
  private:
-  // Of few keys all are looked at, which is faster than to keep them.
+  // Objects with so few keys are searched key by key, which is faster than to keep a set of them.
   static constexpr size_t kFewKeys = 16;
   struct Open {
     Json* value;
-    std::unordered_set<std::string> keys;  // of an object with many
+    std::unordered_set<std::string> keys;  // of an object with more than kFewKeys
   };
 
   bool is_new(const std::string& key) {
@@ -94,7 +94,7 @@ class Builder {
   }
   bool open(Json&& value) {
     check_depth();
-    open_.push_back({&put(std::move(value)), {}});  // which moves no more while it is open
+    open_.push_back({&put(std::move(value)), {}});  // an open value moves no more
     return true;
   }
   bool close() { return open_.pop_back(), true; }
@@ -110,7 +110,7 @@ class Builder {
   std::string key_;         // of the value that comes next
 };
 
-// What is wrong is said without the library's words, which have any length and bytes of the text in them.
+// Errors are told without the library's words, which have any length and bytes of the text in them.
 template <class Json>
 Json parse_checked(std::string_view text, const std::string& context) {
   Builder<Json> builder(context, "JSON");

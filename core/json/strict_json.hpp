@@ -18,10 +18,10 @@ class Error : public std::runtime_error {
 // nesting. Throws Error with `context` (the file) and the byte or the cause.
 nlohmann::json parse(std::string_view text, const std::string& context);
 
-// The same with an object's keys in their order.
+// Parses as parse() does, with an object's keys in their order.
 nlohmann::ordered_json parse_ordered(std::string_view text, const std::string& context);
 
-// The same of CBOR (RFC 8949), which may have bytes as values.
+// Parses CBOR (RFC 8949), which may have bytes as values, as parse() does JSON.
 nlohmann::json parse_cbor(std::string_view bytes, const std::string& context);
 
 // A value as it may stand in an error message: JSON, shortened, pure ASCII.

@@ -105,7 +105,7 @@ int Attempt::run() {
   return exit_code();
 }
 
-// Where rank 0 is a child it says so itself.
+// Shows what this host's ranks wait for; a rank 0 that is a child says so itself.
 void Attempt::tell_what_is_waited_for() {
   if (plan_.node_rank == 0) return;
   for (const std::string& line : children_.front().output->take_waiting()) say_(line);
@@ -158,7 +158,7 @@ void Attempt::on_end(const Child& child) {
   begin_ending();
 }
 
-// By the signal itself, before it could be handled, or as the core leaves after a second one.
+// Whether a child ended by the user's signal: before it could handle it, or as the core leaves after two.
 bool Attempt::ended_by_user(int status) const {
   if (user_signal_ == 0) return false;
   return WIFSIGNALED(status) ? WTERMSIG(status) == user_signal_ : WEXITSTATUS(status) == 128 + user_signal_;
@@ -229,9 +229,9 @@ void Attempt::append_last_words(std::string& text, const Child& child) const {
   append_lines(text, "the end of " + log.file.string(), log.lines);
 }
 
-// What nobody has said so far. Of the ranks with an error of the configuration, rank 0 has printed its own.
-// Where no process of this host is to blame, one of them has told what it knows (ProcessGroup::tell):
-// rank 0 to the console, another one here.
+// Tells what nobody has told so far. Where ranks ended with an error of the configuration, rank 0 has printed
+// its own. Where no process of this host is to blame, one of them has told what it knows
+// (ProcessGroup::tell): rank 0 to the console, another one here.
 void Attempt::explain_end() {
   if (blamed_ || left_ || explained_) return;
   const auto first_with = [&](Verdict verdict) {

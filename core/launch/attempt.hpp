@@ -42,7 +42,7 @@ class RankOutput {
   Pipe pipe_;
   std::string unwritten_;  // until there is a folder
   std::string last_;       // the last bytes of all output
-  std::string line_;       // that has not ended, its beginning
+  std::string line_;       // the beginning of a line that has not ended
   std::vector<std::string> waiting_;
 };
 

@@ -32,7 +32,7 @@ struct DeviceMonitor::Library {
   int (*memory)(void*, Memory*);
   const char* (*error)(int);
 
-  // nullptr, and why.
+  // Returns nullptr and why, where NVML cannot be loaded.
   static const Library* load(std::string& problem) {
     static std::string why;
     static const Library* const library = [&]() -> const Library* {

@@ -43,7 +43,7 @@ bool bind(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// Why not, where there is a device for it; empty otherwise.
+// Why the library cannot be loaded, where there is a device for it; empty otherwise.
 std::string cannot_load() {
   const char* why = ::dlerror();
   if (!std::filesystem::exists("/dev/nvidiactl")) return {};
@@ -65,7 +65,7 @@ bool load(CudaDriver& driver) {
          bind(library, "cuGetErrorName", driver.error_name);
 }
 
-// As nvidia-smi writes it.
+// A device's UUID as nvidia-smi writes it.
 std::string uuid_text(const char (&bytes)[16]) {
   std::string text;
   for (size_t i = 0; i < std::size(bytes); ++i)

@@ -52,7 +52,7 @@ struct DeviceMemory {
 };
 DeviceMemory cuda_memory();
 
-// Of this process on the host, in bytes: now, and at most so far.
+// The host memory of this process, in bytes: now, and at its peak.
 uint64_t host_memory();
 uint64_t peak_host_memory();
 // Lets peak_host_memory() begin anew from what is in use now. False: the system does not allow it.

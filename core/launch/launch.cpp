@@ -44,7 +44,7 @@ void require_no_flags(const LaunchFlags& flags, const RankEnv& env) {
                     *flags.local_rank, env.world.launcher, env.world.local_rank));
 }
 
-// Of the processes that a launcher starts, one for each host: how many ranks each is to stand for.
+// How many ranks each process stands for, where a launcher starts one process for each host.
 int32_t ranks_per_host(const RankEnv& env, const LaunchRequest& request) {
   if (env.processes_per_host > 0 && request.processes && *request.processes != env.processes_per_host)
     fail_config(fmt::format("launch.processes = {}, but {} says {} for each host: leave out one of them",
@@ -166,8 +166,8 @@ int32_t rank_in_environment() noexcept {
 
 namespace {
 
-// To the console, over a status line that rank 0 may be drawing, and to logs/launch.log once the run has its
-// folder.
+// Writes to the console, over a status line that rank 0 may be drawing, and to logs/launch.log once the run
+// has its folder.
 void say(const HostPlan& plan, const std::string& text) {
   fmt::print(standard_error(), "{}{}\n", ::isatty(STDERR_FILENO) ? "\r\033[K" : "",
              printable(with_shown_paths(text)));

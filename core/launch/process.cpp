@@ -31,11 +31,11 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return all;
 }
 
-// In the child, where other threads may have held any lock: system calls only.
+// Runs in the child, where other threads may have held any lock: system calls only.
 [[noreturn]] void become(const ProcessArgs& args, const char* folder, pid_t parent, const sigset_t& mask,
                          char* const* argv, char* const* envp) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kCannotStart);  // it died before the line above
+  if (::getppid() != parent) ::_exit(kCannotStart);  // the parent died before the line above
   ::setpgid(0, 0);
   args.signals.restore();
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -47,7 +47,7 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
     ::dup2(args.output, STDERR_FILENO);
   }
   if (args.kept_open >= 0) ::fcntl(args.kept_open, F_SETFD, 0);
-  [[maybe_unused]] const int inherited = ::chdir(folder);  // where it is gone, the folder of this process
+  [[maybe_unused]] const int inherited = ::chdir(folder);  // if it is gone: the folder of this process
   ::execve(argv[0], argv, envp);
   static constexpr char kText[] = "error: cannot start a process of the run\n";
   [[maybe_unused]] const auto ignored = ::write(STDERR_FILENO, kText, sizeof kText - 1);
@@ -80,7 +80,7 @@ void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &limit);  // if not, it stays as it was
+  ::setrlimit(RLIMIT_NOFILE, &limit);  // a failure leaves it as it was
 }
 
 std::vector<std::string> own_command() {

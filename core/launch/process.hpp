@@ -68,8 +68,8 @@ std::vector<std::string> own_command();
 
 inline constexpr int kExitFinished = 0, kExitFailed = 1, kExitConfig = 2, kExitSaved = 75;
 
-// From the mildest to the one that overrides all others. saved: on request; peer_failed, peer_refused:
-// because of another rank; config: an error of the configuration.
+// Verdicts from the mildest to the one that overrides all others. saved: on request; peer_failed,
+// peer_refused: because of another rank; config: an error of the configuration.
 enum class Verdict { finished, saved, peer_failed, peer_refused, config, failed };
 
 Verdict judge(int wait_status);

@@ -13,8 +13,8 @@
 namespace pipeline::launch {
 namespace {
 
-// Below the ports that systems give to outgoing connections (Linux: from 32768), above those of well-known
-// services.
+// Ports below those that systems give to outgoing connections (Linux: from 32768), and above those of
+// well-known services.
 constexpr uint32_t kFirstPort = 20000, kPorts = 8000;
 constexpr uint16_t kTries = 16;
 
@@ -33,7 +33,7 @@ void require_in_range(const RankEnv& env) {
         world.launcher, world.local_size, env.size_name, world.size));
 }
 
-// RANK and its like, set beside a launcher's own variables, as by a script around the command.
+// Throws where RANK and its like, set by a script around the command, contradict a launcher's variables.
 void require_same(const Variables& variables, const RankEnv& env) {
   const auto compare = [&](const char* name, const std::string& other, int32_t value) {
     const std::optional<int32_t> said = number(variables, name);
@@ -99,8 +99,8 @@ std::string hint_if_alone(const Variables& variables, const World& world) {
 
 namespace {
 
-// What the program itself reads, and what its libraries read and users ask about. Never by prefix: some
-// SLURM_ variables are secrets.
+// The variables that the program itself reads, and those that its libraries read and users ask about. Never
+// by prefix: some SLURM_ variables are secrets.
 constexpr std::string_view kListed =
     " CUBLAS_WORKSPACE_CONFIG CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GOMP_SPINCOUNT "
     "GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS "

@@ -18,14 +18,14 @@ using Variables = std::map<std::string, std::string>;
 // This process's environment.
 Variables own_variables();
 
-// nullopt: not set, or empty.
+// The variable's value; nullopt: not set, or empty.
 std::optional<std::string> text(const Variables& variables, const std::string& name);
 
 // Returns an integer of at least `least`; throws Error (PL_ERROR_CONFIG) for anything else.
 std::optional<int32_t> number(const Variables& variables, const std::string& name, int32_t least = 0);
 std::optional<uint16_t> port_number(const Variables& variables, const std::string& name);
 
-// The same for a variable that `because` requires: "torchrun sets RANK, but WORLD_SIZE is not set".
+// Returns number() of a variable that `because` requires: "torchrun sets RANK, but WORLD_SIZE is not set".
 int32_t required_number(const Variables& variables, const std::string& name, int32_t least,
                         const std::string& because);
 
@@ -57,7 +57,7 @@ std::optional<RankEnv> torch_variables_env(const Variables& variables);  // by a
 // contradict each other and are not a known nesting.
 std::optional<RankEnv> find_rank_env(const Variables& variables);
 
-// For World::if_alone: where the variables may be a shell's, or left over from another command.
+// The hint for World::if_alone, where the variables may be a shell's, or left over from another command.
 std::string hint_if_alone(const Variables& variables, const World& world);
 
 // Chooses a port for rank 0 if none was agreed on: sets World::port and port_tries. All processes of run

@@ -40,7 +40,7 @@ void RankOutput::drain() {
   }
 }
 
-// Opened each time: --fresh moves the folder aside while the run starts.
+// The file is opened each time: --fresh moves the folder aside while the run starts.
 void RankOutput::keep(const std::string& text) {
   last_ += text;
   if (last_.size() > kLast) last_.erase(0, last_.size() - kLast);
@@ -64,7 +64,7 @@ std::vector<std::string> RankOutput::tail(size_t lines) const {
   std::vector<std::string> all;
   std::istringstream in(last_);
   for (std::string line; std::getline(in, line);)
-    if (!line.starts_with(kWaitingLine)) all.push_back(line);  // which has been shown
+    if (!line.starts_with(kWaitingLine)) all.push_back(line);  // waiting lines have been shown
   if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines));
   return all;
 }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kDigits = 64;  // of random_secret()
 
-// Another one for each run, though two of them may use one folder: a training and an evaluation, say.
+// The file of a run's secret. Two runs may use one folder, a training and an evaluation, say.
 fs::path file_of(const World& world, const fs::path& run_dir) {
   const fs::path folder = (fs::absolute(run_dir) / ".").lexically_normal().parent_path();
   return folder.parent_path() /
@@ -49,7 +49,7 @@ void remove_left_behind(const fs::path& file) {
   }
 }
 
-// Whole or not at all, and not over one that is there. False: errno says why it cannot be made.
+// Makes the file whole or not at all, and not over one that is there. False: errno says why.
 bool make(const fs::path& file) {
   std::error_code error;
   fs::create_directories(file.parent_path(), error);
@@ -67,7 +67,7 @@ bool make(const fs::path& file) {
   return there;
 }
 
-// Empty: errno says why.
+// The secret in the file. Empty: errno says why.
 std::string read(const fs::path& file) {
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat facts {};

@@ -10,7 +10,7 @@ namespace {
 const std::vector<std::string> kPlaces = {"RANK",        "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                           "MASTER_ADDR", "MASTER_PORT"};
 
-// Everything that says who and where, with both local numbers.
+// The place of a rank whose variables say everything, both local numbers included.
 RankEnv full_seat(const Variables& variables, const std::string& launcher) {
   const std::string because = fmt::format(
       "{} needs all of RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (set are: "

@@ -17,8 +17,8 @@ class EventFile {
   // void: TensorBoard drops it at the restart that this one begins with. Throws std::system_error.
   EventFile(const std::filesystem::path& folder, uint64_t first_step);
 
-  // The numbers of `line`, but for its step, as scalars GROUP/NAME of now. What is null has no point. False:
-  // as AppendFile::append().
+  // Writes the numbers of `line`, but for its step, as scalars GROUP/NAME of now. What is null has no point.
+  // False: the write failed, see AppendFile::append().
   bool append(std::string_view group, const nlohmann::ordered_json& line);
   int last_error() const { return file_.last_error(); }
 

@@ -15,7 +15,7 @@ std::string human_duration(double seconds);                 // "0:07", "12:34", 
 std::string grouped(uint64_t count);                        // "124,439,808"
 std::string listed(const std::vector<std::string>& names);  // the first ones: "a, b and 3 more"
 
-// A NaN has a sign, which tells nothing and is printed: "-nan".
+// The number; a NaN without its sign, which tells nothing and would be printed: "-nan".
 inline double without_sign_if_nan(double number) {
   return std::isnan(number) ? std::numeric_limits<double>::quiet_NaN() : number;
 }

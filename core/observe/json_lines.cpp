@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kNan = "NaN", kInfinity = "Infinity", kMinusInfinity = "-Infinity";
 
-// With bare words, as Python writes them, in quotes.
+// A line whose bare words, NaN and Infinity as Python writes them, are put in quotes.
 std::string with_quoted_words(const std::string& line) {
   if (line.find(kNan) == std::string::npos && line.find(kInfinity) == std::string::npos) return line;
   std::string result;

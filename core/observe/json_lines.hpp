@@ -19,10 +19,10 @@
 
 namespace pipeline::observe {
 
-// A number as JSON has it: itself, or one of these words.
+// A number as JSON has it: itself, or one of the words above.
 nlohmann::ordered_json json_of(double value);
 
-// The number that a line has under a name, also one of these words; null is NaN. nullopt: it is none.
+// The number that a line has under a name, or one of the words above; null is NaN. nullopt: it is none.
 std::optional<double> figure_of(const nlohmann::ordered_json& value);
 
 class JsonLines {

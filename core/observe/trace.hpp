@@ -47,7 +47,7 @@ struct TraceOfRank {
   const std::vector<TraceEvent>& events;
 };
 
-// Both write a whole file or none. Throw Error.
+// Writes a whole file or none, as merge_traces() does. Both throw Error.
 void write_trace(const std::filesystem::path& path, const TraceOfRank& trace);
 // `ranks`: files that write_trace() made with the same origin.
 void merge_traces(const std::vector<std::filesystem::path>& ranks, const std::filesystem::path& path);

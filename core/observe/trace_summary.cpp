@@ -18,7 +18,7 @@ using Intervals = std::vector<Interval>;
 
 Interval interval_of(const TraceEvent& event) { return {event.begin, event.begin + event.duration}; }
 
-// Sorted, and none touches another.
+// The intervals sorted and joined, so that none touches another.
 Intervals joined(Intervals parts) {
   std::ranges::sort(parts, {}, &Interval::begin);
   Intervals result;
@@ -31,7 +31,7 @@ Intervals joined(Intervals parts) {
   return result;
 }
 
-// What both have; both joined().
+// The time that is in both `a` and `b`, which are joined().
 Intervals common(const Intervals& a, const Intervals& b) {
   Intervals result;
   for (size_t i = 0, k = 0; i < a.size() && k < b.size(); a[i].end < b[k].end ? ++i : ++k) {
@@ -41,7 +41,7 @@ Intervals common(const Intervals& a, const Intervals& b) {
   return result;
 }
 
-// What `a` has and `b` has not; both joined().
+// The time that is in `a` and not in `b`, which are joined().
 Intervals without(const Intervals& a, const Intervals& b) {
   Intervals result;
   size_t first = 0;
@@ -74,7 +74,7 @@ bool is_phase_of_computing(const TraceEvent& event) {
          (event.name.starts_with("forward") || event.name.starts_with("optimizer"));
 }
 
-// "all_reduce #12, bucket 3, 25.0 MB": of all of them.
+// "all_reduce #12, bucket 3, 25.0 MB" -> "all_reduce", the name for all of them.
 std::string_view name_of_cost(std::string_view name) { return name.substr(0, name.find(" #")); }
 
 template <class Condition>
@@ -137,7 +137,7 @@ std::vector<TraceCost> costs_of(const std::vector<TraceEvent>& events, bool has_
   return costs;
 }
 
-// While the host computed: on the thread that trains and on those of the backward pass, and not waiting.
+// When the host computed: on the thread that trains and on those of the backward pass, and not waiting.
 Intervals computing(const std::vector<TraceEvent>& events, int64_t main_thread, bool has_operations) {
   if (!has_operations)
     return without(intervals(events, is_phase_of_computing),

@@ -20,11 +20,11 @@ struct TraceSummary {
   std::vector<TraceCost> costs;  // the costliest first
   bool has_operations = false;   // false: the costs are those of phases
   int64_t communication = 0;     // nanoseconds in which at least one collective ran
-  int64_t hidden = 0;            // of these, while something was computed
+  int64_t hidden = 0;            // nanoseconds of these in which something was computed
   bool at_most = false;          // the backend does not say when they ran: from call to wait
 };
 
-// `main_thread`: the one that trains. On a device both are taken from its kernels.
+// `main_thread`: the one that trains. For a device, computing and communication are those of its kernels.
 TraceSummary summarize(const std::vector<TraceEvent>& events, int64_t main_thread);
 
 }  // namespace pipeline::observe

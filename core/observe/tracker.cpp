@@ -38,7 +38,7 @@ using namespace std::chrono_literals;
 constexpr auto kStartLimit = 180s;  // W&B's own for its server is 90 s
 constexpr auto kLook = 100ms;
 
-// The client in a process group of its own: a Ctrl-C on the terminal is for the run, which then tells it.
+// Starts the client in a process group of its own: a Ctrl-C is for the run, which then tells it.
 pid_t spawn(const Tracker::Service& service, int input, int output, int log) {
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
@@ -94,7 +94,7 @@ Tracker::Tracker(const Options& options)
   throw Error(problem);
 }
 
-// "": the run was accepted.
+// The client's answer; "": the run was accepted.
 std::string Tracker::answer(const std::function<bool()>& cancelled) {
   std::string line;
   for (const auto deadline = Clock::now() + kStartLimit; Clock::now() < deadline;) {
@@ -111,7 +111,7 @@ std::string Tracker::answer(const std::function<bool()>& cancelled) {
                      log_.string(), service_.advice);
 }
 
-Tracker::~Tracker() = default;  // its input ends
+Tracker::~Tracker() = default;  // the client sees its input end
 
 bool Tracker::died() { return ::waitpid(client_, nullptr, WNOHANG) != 0; }
 

@@ -52,7 +52,7 @@ class Tracker {
   bool died();
   // Tells the client that the run is over: finished, or stopped by a signal.
   void say_end(bool finished);
-  // Then waits for it at most so long.
+  // Waits for the client after say_end(), at most so long.
   enum class End { uploaded, failed, still_uploading };
   End wait(std::chrono::seconds limit);
   const Service& service() const { return service_; }

@@ -36,7 +36,7 @@ class AwakeClock {
   // True if a period has passed since it last returned true.
   bool tick();
   Seconds now() const { return awake_; }
-  // Until the next tick, for epoll.
+  // Milliseconds until the next tick, for epoll.
   int milliseconds_left() const;
 
  private:

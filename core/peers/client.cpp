@@ -171,7 +171,7 @@ std::optional<Frame> Client::ask(FrameType type, uint8_t detail, std::string_vie
   return waiter.done ? std::optional(std::move(waiter.answer)) : std::nullopt;
 }
 
-// Reads, or waits for who reads, until it is done.
+// Reads, or waits for the thread that reads, until `done`.
 template <class Done>
 bool Client::await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadline) {
   bool mine = false;
@@ -200,7 +200,7 @@ bool Client::await(std::unique_lock<std::mutex>& lock, Done done, Deadline deadl
   return done();
 }
 
-// By the thread that has the reading.
+// Called by the one thread that reads now.
 void Client::read(int flags) {
   try {
     const FrameReader::Input input = reader_.receive(socket_.fd(), flags);
@@ -233,7 +233,7 @@ void Client::handle(Frame frame) {
   if (frame.type == FrameType::goodbye) ended_ = true;
 }
 
-// Who gave up does not get it; a value goes to all who wait for it.
+// An answer does not go to a caller that gave up; a value goes to all who wait for it.
 void Client::on_answer(Frame frame) {
   std::lock_guard lock(mutex_);
   if (waiting_.size() > 1) changed_.notify_all();

@@ -104,7 +104,7 @@ class Client {
   Socket epoll_;  // background thread's: the connection, while nobody else reads it, and the wake-up
   WakeFd wake_;
   AwakeClock clock_;     // the background thread's, as the next two
-  Seconds heard_at_{0};  // by it
+  Seconds heard_at_{0};  // by clock_
   Reachability reachability_;
   // Before the start: who is missing, as last reported by the server.
   std::string missing_ = "rank 0 has not said yet who is missing";

@@ -105,7 +105,7 @@ class Sender {
  private:
   const int fd_;
   TimedMutex mutex_;
-  // With the mutex:
+  // Used with the mutex held:
   std::string rest_;  // of try_to_send()
   bool cut_ = false;  // a frame went out in part and never will in whole
 };

@@ -59,7 +59,7 @@ void Peers::fail(std::string_view what, uint32_t code) noexcept {
 void Peers::leave() noexcept {
   try {
     client_->leave();
-  } catch (...) {  // the same
+  } catch (...) {  // no memory: the others will see the connection break
   }
 }
 

@@ -35,7 +35,7 @@ std::string left_text(int32_t rank, const std::string& host, const std::string& 
                      exchange);
 }
 
-// Of a process that left when asked to prove that it knows the run's secret, or could not.
+// The problem with a process that left when asked to prove that it knows the run's secret, or could not.
 std::string other_secret(const Hello& hello) {
   return fmt::format("it calls itself rank {}, and its run secret differs from rank 0's: {}", hello.rank,
                      secret_remedy());
@@ -128,8 +128,8 @@ void Server::accept_all() {
   }
 }
 
-// Who belongs to the run proves it at once; so of too many it is the oldest that goes. A rank whose turn had
-// not come tries again.
+// Closes the oldest of too many strangers: a process that belongs to the run proves it at once. A rank whose
+// turn had not come tries again.
 void Server::make_room() {
   std::size_t strangers = 0;
   const Connection* oldest = nullptr;
@@ -150,7 +150,7 @@ void Server::add(Socket socket, std::string address) {
   connections_[fd] = std::make_unique<Connection>(std::move(socket), std::move(address), Clock::now());
 }
 
-// False: the connection has ended.
+// Reads what has come. False: the connection has ended.
 bool Server::read(Connection& connection) {
   const auto may_be_lost = [&] { return connection.stage == Stage::admitted && !stopping_; };
   try {
@@ -219,7 +219,7 @@ void Server::on_answer(Connection& connection, const Frame& frame) {
   send(connection, encode(FrameType::admit));
 }
 
-// True: it is turned away.
+// True: the process is turned away.
 bool Server::object(Connection& connection) {
   const auto objection = rendezvous_.object_to(connection.hello);
   if (!objection) return false;

@@ -51,26 +51,16 @@ Communicator::Communicator(const Plugin& backend, const pl_context& context, con
   raw.timeout_seconds = args.timeout.count();
   raw.address = to_pl(args.address);
   raw.group = to_pl(args.group);
-  if (args.members.empty()) {
+  if (!args.members.empty()) {
+    raw.members = args.members.data();
+    raw.member_count = args.members.size();
+    channel_->of_some = fmt::format(" (in the group of ranks {})", fmt::join(args.members, ", "));
+  }
+  try {
     channel_->call.main(
         "open", [&] { return channel_->api.open(&host_table(), &context, config, &raw, &channel_->comm); });
-  } else {
-    channel_->of_some = fmt::format(" (in the group of ranks {})", fmt::join(args.members, ", "));
-    const auto* groups = static_cast<const pl_groups*>(backend.query(PL_EXTENSION_GROUPS));
-    if (groups == nullptr || !PL_HAS(pl_groups, groups, open))
-      throw Error(
-          PL_ERROR_UNSUPPORTED,
-          fmt::format("{} opens no groups of some ranks (it has no {}): use another backend, or leave "
-                      "groups (strategy.shard_group) out",
-                      backend.label(), PL_EXTENSION_GROUPS));
-    try {
-      channel_->call.main("open", [&] {
-        return groups->open(&host_table(), &context, config, &raw, args.members.data(), args.members.size(),
-                            &channel_->comm);
-      });
-    } catch (const Error& e) {
-      throw Error(e.code(), e.what() + channel_->of_some);
-    }
+  } catch (const Error& e) {
+    throw Error(e.code(), e.what() + channel_->of_some);
   }
   if (!channel_->comm) throw Error(backend.label() + ": open returned no error and no group");
   view_ = sized<pl_communicator>();
@@ -95,32 +85,25 @@ void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept 
       {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
 }
 
-// The backend's extension pl.collective-times/1; nullptr: it has none.
-const pl_collective_times* times_of(const Plugin& backend) {
-  const auto* times = static_cast<const pl_collective_times*>(backend.query(PL_EXTENSION_COLLECTIVE_TIMES));
-  return times != nullptr && PL_HAS(pl_collective_times, times, observe) ? times : nullptr;
-}
-
 }  // namespace
+
+void Communicator::observe(pl_collective_ran ran) {
+  if (!channel_->api.observe) return;
+  channel_->call.main("observe", [&]() -> pl_error* {
+    channel_->api.observe(channel_->comm, ran, &channel_->record);
+    return nullptr;
+  });
+}
 
 void Communicator::keep_flights() {
   channel_->record.keep();
-  if (const pl_collective_times* times = times_of(plugin()))
-    channel_->call.main("observe", [&]() -> pl_error* {
-      times->observe(channel_->comm, on_ran, &channel_->record);
-      return nullptr;
-    });
+  observe(on_ran);
 }
 
 FlightRecord::Kept Communicator::stop_keeping_flights() {
-  const pl_collective_times* times = times_of(plugin());
-  if (times != nullptr)
-    channel_->call.main("observe", [&]() -> pl_error* {
-      times->observe(channel_->comm, nullptr, nullptr);
-      return nullptr;
-    });
+  observe(nullptr);
   FlightRecord::Kept kept = channel_->record.stop_keeping();
-  kept.has_times = times != nullptr;
+  kept.has_times = channel_->api.observe != nullptr;
   return kept;
 }
 

@@ -49,8 +49,8 @@ class FlightRecord {
 
   std::vector<Flight> recent() const;  // oldest first
 
-  // For a profile: all flights that end between keep() and stop_keeping() or are still under way then, which
-  // `finished` is for those, and when the backend says that they ran.
+  // For a profile: all flights that end between keep() and stop_keeping(), or are still under way at the
+  // latter, which is their `finished` then, and when the backend says that they ran.
   struct Ran {
     uint64_t sequence = 0;
     std::chrono::steady_clock::time_point began{}, ended{};
@@ -58,7 +58,7 @@ class FlightRecord {
   struct Kept {
     std::vector<Flight> flights;
     std::vector<Ran> ran;
-    bool has_times;  // the backend says so of all that it ends in this time
+    bool has_times;  // the backend gives them for all that it ends in this time
   };
   void keep();
   void ran(const Ran& times);
@@ -82,7 +82,7 @@ class FlightRecord {
   std::optional<Kept> kept_;
   Times times_;
   uint64_t under_way_ = 0;
-  std::chrono::steady_clock::time_point first_began_{};  // of those under way
+  std::chrono::steady_clock::time_point first_began_{};  // of the flights under way
 };
 
 struct OpenArgs {
@@ -110,8 +110,8 @@ class Work {
 
   // Blocks until the work is done. Zero timeout: the group's. Throws Error. [any-thread]
   void wait(std::chrono::duration<double> timeout = {});
-  // Work queued on `stream` from now on sees the result; without one it returns when this thread does. The
-  // host does not wait for a device. Throws Error.
+  // Work queued on `stream` from now on sees the result; without a stream, this thread does when it returns.
+  // The host does not wait for a device. Throws Error.
   void wait_on(pl_stream stream);
   // False while wait() would block; true where the backend cannot tell. [any-thread]
   bool is_done() const;
@@ -155,7 +155,7 @@ class Communicator {
   // The group as passed to a strategy.
   const pl_communicator& view() const { return view_; }
   const FlightRecord& record() const;
-  // As FlightRecord's: between the two, every collective of the group. [main]
+  // Keep flights as FlightRecord does: between the two calls, every collective of the group. [main]
   void keep_flights();
   FlightRecord::Kept stop_keeping_flights();
 
@@ -163,6 +163,8 @@ class Communicator {
   struct Channel;
 
  private:
+  void observe(pl_collective_ran ran);  // nullptr: no more
+
   std::unique_ptr<Channel> channel_;
   pl_communicator view_{};
 };

@@ -113,8 +113,7 @@ using Channel = Communicator::Channel;
 
 Channel& channel(pl_comm* comm) { return *reinterpret_cast<Channel*>(comm); }
 
-// Names the ranks of a group that has not all of them in what goes wrong there, where ranks are numbered
-// anew.
+// Adds to what goes wrong in a group of some ranks which those are, since a group numbers its ranks anew.
 template <class Call>
 void with_group(const Channel& self, const Call& call) {
   if (self.of_some.empty()) return call();
@@ -227,7 +226,7 @@ void abort(pl_comm* comm, pl_str reason) noexcept {
   self.call.cannot_fail("abort", [&] { self.api.abort(self.comm, reason); });
 }
 
-// The group is the host's; it closes it.
+// Does nothing: the group is the host's, which closes it.
 void close(pl_comm*) noexcept {}
 
 std::uint32_t is_done(pl_comm* comm, pl_work* work) noexcept {

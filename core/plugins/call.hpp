@@ -26,7 +26,7 @@ inline constexpr bool kThreadChecks = true;
 inline constexpr bool kThreadChecks = false;
 #endif
 
-// [main]
+// Checks the tag [main].
 inline void check_main_thread(std::thread::id main, std::string_view who, std::string_view slot) {
   if (!kThreadChecks || std::this_thread::get_id() == main) return;
   throw Error(
@@ -124,7 +124,7 @@ class UserCode {
 
   const Plugin& plugin_;
   const char* slot_;
-  const pid_t process_;  // 0: of another kind
+  const pid_t process_;  // 0: the plugin is of another kind
 };
 
 // Calls the slots of one plugin object.
@@ -150,15 +150,15 @@ class Caller {
     }
   }
 
-  // The same for a slot tagged [main].
+  // Calls a slot tagged [main], as any() does.
   template <class Function>
   auto main(const char* slot, Function&& function) const {
     check_main_thread(context_.main_thread(), plugin_.label(), slot);
     return any(slot, std::forward<Function>(function));
   }
 
-  // The same for slots that cannot report failure, and for destructors: logs what went wrong and carries
-  // on. Does not log the same slot twice in a row: the next batch would only repeat it.
+  // Calls slots that cannot report failure, and destructors: logs what went wrong and carries on. Does not
+  // log the same slot twice in a row: the next batch would only repeat it.
   template <class Function>
   void cannot_fail(const char* slot, Function&& function) const noexcept {
     try {

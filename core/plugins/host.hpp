@@ -61,9 +61,9 @@ namespace pipeline::plugins {
 // begin with context.plugin. `cancelled`: when it returns true, exchanges fail with PL_ERROR_CANCELLED; may
 // be empty.
 void give_exchange(pl_context& context, peers::Peers& peers, const std::function<bool()>& cancelled = {});
-// The same among some ranks, `members` by rank in their group, of which this process has `rank`. `group`: a
-// name that no other group has. What is exchanged
-// stays in the store: it is for opening a group, not for each step.
+// Lets a strategy or backend exchange bytes among some ranks: `members` by rank in their group, of which this
+// process has `rank`. `group`: a name that no other group has. What is exchanged stays in the store: it is
+// for opening a group, not for each step.
 void give_exchange_among(pl_context& context, peers::Peers& peers, const std::string& group,
                          const std::vector<std::int32_t>& members, std::int32_t rank,
                          std::chrono::duration<double> timeout, const std::function<bool()>& cancelled = {});

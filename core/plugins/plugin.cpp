@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 namespace pipeline::plugins {
 namespace {
 
-// All of this process. Never destroyed: plugins stay loaded, and may still be called while statics are taken
-// down.
+// All plugins of this process. Never destroyed: plugins stay loaded, and may still be called while statics
+// are taken down.
 struct Loaded {
   using File = std::pair<dev_t, ino_t>;
   std::map<File, std::unique_ptr<const Plugin>> plugins;
@@ -269,9 +269,14 @@ const void* Plugin::query(std::string_view extension) const {
   return contain(*this, "query", [&] { return table_.query(to_pl(extension)); });
 }
 
+pl_runtime Plugin::runtime_extension() const {
+  const void* table = query(PL_EXTENSION_RUNTIME);
+  return table ? copy_and_extend<pl_runtime>(table) : pl_runtime{};
+}
+
 namespace {
 
-// The others are to be shut down, too, whatever this one does.
+// Shuts one plugin down. The others follow, whatever it does.
 void shut_down(const Plugin& plugin, const pl_plugin& table) noexcept {
   if (!table.shutdown) return;
   try {

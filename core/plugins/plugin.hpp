@@ -87,6 +87,8 @@ class Plugin {
 
   // Returns the table of an extension, or NULL.
   const void* query(std::string_view extension) const;
+  // The extension pl.runtime/1: slots that the plugin lacks are NULL.
+  pl_runtime runtime_extension() const;
 
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;

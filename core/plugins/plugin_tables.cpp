@@ -24,12 +24,15 @@ struct Slot {
   bool required;
 };
 
-// In the order of the header, as are the others.
+// The slots of each table, in the order of the header.
 #define TASK(name, required) \
   { #name, offsetof(pl_task_api, name), required }
 constexpr Slot kTaskSlots[] = {TASK(create, true),
                                TASK(destroy, true),
+                               TASK(model_options, false),
                                TASK(prepare, false),
+                               TASK(extra_state, false),
+                               TASK(set_extra_state, false),
                                TASK(open, true),
                                TASK(sample_count, true),
                                TASK(sample_costs, false),
@@ -47,14 +50,14 @@ constexpr Slot kTaskSlots[] = {TASK(create, true),
                                TASK(evaluate, true),
                                TASK(metric_count, false),
                                TASK(metric, false),
+                               TASK(report, false),
                                TASK(prediction_columns, false),
                                TASK(sample_name, false),
                                TASK(predict, false),
+                               TASK(finish_predictions, false),
+                               TASK(reply, false),
                                TASK(flops, false),
-                               TASK(export_model, false),
-                               TASK(extra_state, false),
-                               TASK(set_extra_state, false),
-                               TASK(report, false)};
+                               TASK(export_model, false)};
 #undef TASK
 
 #define BACKEND(name, required) \
@@ -64,7 +67,7 @@ constexpr Slot kBackendSlots[] = {
     BACKEND(reduce_scatter, true), BACKEND(all_gather, true), BACKEND(broadcast, true),
     BACKEND(all_to_all, true),     BACKEND(barrier, true),    BACKEND(wait, true),
     BACKEND(wait_host, true),      BACKEND(abort, true),      BACKEND(close, true),
-    BACKEND(is_done, false),
+    BACKEND(is_done, false),       BACKEND(observe, false),
 };
 #undef BACKEND
 
@@ -76,7 +79,7 @@ constexpr Slot kStrategySlots[] = {
     STRATEGY(gradient_ready, true),  STRATEGY(end_micro_batch, true), STRATEGY(step, true),
     STRATEGY(collect, true),         STRATEGY(load_state, true),      STRATEGY(snapshot, true),
     STRATEGY(snapshot_pieces, true), STRATEGY(snapshot_free, true),   STRATEGY(memory, true),
-    STRATEGY(gather, false),         STRATEGY(release, false),
+    STRATEGY(gather, false),         STRATEGY(release, false),        STRATEGY(swap_average, false),
 };
 #undef STRATEGY
 
@@ -147,7 +150,7 @@ namespace {
 
 constexpr uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
                                   PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE |
-                                  PL_FLAGS_MAY_IGNORE;
+                                  PL_OPTION_OF_MODEL | PL_OPTION_FOLLOWS | PL_FLAGS_MAY_IGNORE;
 
 // [a-z0-9_]+ separated by dots.
 bool is_key(std::string_view key) {

@@ -59,7 +59,7 @@ std::vector<Candidate> candidates(const std::vector<SearchFolder>& folders, Kind
   return found;
 }
 
-// Those of a kind that the build tree of a checkout can make, built or not.
+// The plugins of a kind that the build tree of a checkout can make, built or not.
 std::vector<std::string> can_be_built(const fs::path& folder, Kind kind) {
   std::vector<std::string> names;
   const std::string prefix = fmt::format("{}/", kind_folder(kind));

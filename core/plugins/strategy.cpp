@@ -36,7 +36,7 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
                           .name = to_pl(rule.name),
                           .options = options[i].data(),
                           .option_count = options[i].size(),
-                          .api = rule.rule ? &UpdateRule::forwarding_table() : nullptr,
+                          .api = rule.rule ? &rule.rule->forwarding_table() : nullptr,
                           .rule = rule.rule ? rule.rule->handle() : nullptr});
   }
   std::vector<pl_parameter> grouped(parameters.begin(), parameters.end());
@@ -68,10 +68,6 @@ Strategy::Strategy(const Plugin& plugin, const pl_context& context, const pl_con
     destroy();
     throw;
   }
-  const auto* cache = static_cast<const pl_device_cache*>(plugin.query(PL_EXTENSION_DEVICE_CACHE));
-  if (cache != nullptr && PL_HAS(pl_device_cache, cache, empty)) empty_device_cache_ = cache->empty;
-  const auto* average = static_cast<const pl_average*>(plugin.query(PL_EXTENSION_AVERAGE));
-  if (average != nullptr && PL_HAS(pl_average, average, swap)) swap_average_ = average->swap;
   sink_ = sized<pl_gradient_sink>();
   sink_.user = this;
   sink_.ready = ready;
@@ -147,11 +143,7 @@ pl_step_report Strategy::collect(uint64_t ticket) {
 }
 
 void Strategy::swap_average() {
-  call_.main("swap", [&] { return swap_average_(self_); });
-}
-
-void Strategy::empty_device_cache(pl_device device) {
-  call_.main("empty", [&] { return empty_device_cache_(self_, device); });
+  call_.main("swap_average", [&] { return api_.swap_average(self_); });
 }
 
 namespace {

@@ -93,12 +93,9 @@ class Strategy {
 
   void load_state(const PieceReader& read, bool values_only);
   Snapshot snapshot(uint32_t mode) const;  // PL_SNAPSHOT_COPY or _VIEW
-  // The extension pl.average/1: swaps values and their moving average. Called by all ranks together.
-  bool has_average() const { return swap_average_; }
+  // Swaps values and their moving average. Called by all ranks together.
+  bool has_average() const { return api_.swap_average; }
   void swap_average();
-  // The extension pl.device-cache/1.
-  bool has_device_cache() const { return empty_device_cache_; }
-  void empty_device_cache(pl_device device);
   // Bytes used on this rank, by purpose.
   std::vector<std::pair<std::string, uint64_t>> memory() const;
 
@@ -111,8 +108,6 @@ class Strategy {
   Caller call_;
   pl_strategy* self_ = nullptr;
   pl_strategy_info info_{};
-  pl_error* (*swap_average_)(pl_strategy* self) = nullptr;
-  pl_error* (*empty_device_cache_)(pl_strategy* self, pl_device device) = nullptr;
   pl_unit_hooks hooks_{};
   pl_gradient_sink sink_{};
   std::vector<bool> had_gradient_;  // per parameter

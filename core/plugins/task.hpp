@@ -177,9 +177,9 @@ class Task {
   std::string sample_name(uint32_t split, uint64_t sample_id) const;
   // Throws unless each sample of the batch gets one row, with a field for each column.
   void predict(const Batch& batch, pl_evaluate_args args, const PredictionSink& sink);
-  // The extension pl.predicted/1, if it has it; of the sink, `file` is called.
+  // Does nothing if the task has no such slot; of the sink, `file` is called.
   void finish_predictions(uint32_t split, const std::string& folder, const PredictionSink& sink);
-  bool has_reply() const { return conversation() != nullptr; }
+  bool has_reply() const { return api_.reply; }
   // The answer to a conversation, a JSON array of messages, in pieces. What on_text throws comes out here.
   void reply(std::string_view messages, const std::function<void(std::string_view piece)>& on_text);
   std::optional<double> flops(const Batch& batch) const;  // nullopt: not known
@@ -189,7 +189,6 @@ class Task {
  private:
   friend class Batch;
 
-  const pl_conversation* conversation() const;
   const pl_global_outputs* global_outputs() const;
 
   const pl_task_api& api_;

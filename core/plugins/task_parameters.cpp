@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint32_t kMaxDimensions = 16;
 constexpr uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW |
-                                     PL_PARAMETER_DROPPABLE | PL_FLAGS_MAY_IGNORE;
+                                     PL_PARAMETER_DROPPABLE | PL_PARAMETER_HIDDEN_MATRIX |
+                                     PL_FLAGS_MAY_IGNORE;
 
 std::string parameter_problem(const pl_parameter& parameter) {
   if (view(parameter.name).empty()) return "has no name";
@@ -62,7 +63,7 @@ const std::vector<pl_parameter>& Task::parameters() {
     if (!problem.empty())
       throw Error(
           fmt::format("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem));
-    parameter.dtype = {};
+    parameter.form = 0;
     read.push_back(parameter);
   }
   return parameters_ = std::move(read);
@@ -72,9 +73,8 @@ uint64_t Task::keep_frozen_in_bfloat16() {
   parameters();
   uint64_t elements = 0;
   for (pl_parameter& parameter : parameters_) {
-    if (parameter.flags & PL_PARAMETER_TRAINABLE || !(parameter.flags & PL_PARAMETER_TAKES_BFLOAT16))
-      continue;
-    parameter.dtype = {PL_DTYPE_BFLOAT, 16, 1};
+    if (parameter.flags & PL_PARAMETER_TRAINABLE || !(parameter.forms & PL_FORM_BFLOAT16)) continue;
+    parameter.form = PL_FORM_BFLOAT16;
     elements += element_count(parameter);
   }
   return elements;

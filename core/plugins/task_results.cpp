@@ -240,25 +240,21 @@ void Task::predict(const Batch& batch, pl_evaluate_args args, const PredictionSi
 }
 
 void Task::finish_predictions(uint32_t split, const std::string& folder, const PredictionSink& sink) {
-  const auto* table = static_cast<const pl_predicted*>(call_.plugin().query(PL_EXTENSION_PREDICTED));
-  if (table == nullptr || !PL_HAS(pl_predicted, table, finish)) return;
+  if (!api_.finish_predictions) return;
   constexpr uint64_t kNoSample = 0;
   Prediction prediction{sink, {call_.plugin().label(), std::span(&kNoSample, 1), 0}};
   auto raw = sized<pl_prediction_sink>();
   raw.user = &prediction;
   raw.row = [](void*, uint64_t, const pl_str*, uint64_t) noexcept {
-    return call_back([] { throw Error("finish gave a row, must give files alone"); });
+    return call_back([] { throw Error("finish_predictions gave a row, must give files alone"); });
   };
   raw.file = on_bytes<&PredictionSink::file>;
   raw.append = [](void*, uint64_t, pl_str, const void*, uint64_t) noexcept {
-    return call_back([] { throw Error("finish appended to a file, must give whole files alone"); });
+    return call_back(
+        [] { throw Error("finish_predictions appended to a file, must give whole files alone"); });
   };
-  call_.main("finish", [&] { return table->finish(self_, split, to_pl(folder), &raw); });
-}
-
-const pl_conversation* Task::conversation() const {
-  const auto* table = static_cast<const pl_conversation*>(call_.plugin().query(PL_EXTENSION_CONVERSATION));
-  return table != nullptr && PL_HAS(pl_conversation, table, reply) ? table : nullptr;
+  call_.main("finish_predictions",
+             [&] { return api_.finish_predictions(self_, split, to_pl(folder), &raw); });
 }
 
 void Task::reply(std::string_view messages, const std::function<void(std::string_view piece)>& on_text) {
@@ -267,7 +263,7 @@ void Task::reply(std::string_view messages, const std::function<void(std::string
   sink.text = [](void* user, pl_str piece) {
     return guard([&] { (*static_cast<const std::function<void(std::string_view)>*>(user))(view(piece)); });
   };
-  call_.main("reply", [&] { return conversation()->reply(self_, to_pl(messages), &sink); });
+  call_.main("reply", [&] { return api_.reply(self_, to_pl(messages), &sink); });
 }
 
 std::vector<Metric> Task::metrics() const {

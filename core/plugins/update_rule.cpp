@@ -23,7 +23,7 @@ UpdateRule::UpdateRule(const Plugin& plugin, const pl_context& context, const pl
   call_.main("create", [&] { return api_.create(&host_table(), &call_.context(), config, &self_); });
   if (!self_) throw Error(plugin.label() + ": create returned no error and no object");
   try {
-    check_state();
+    check_info();
   } catch (...) {
     call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
     throw;
@@ -34,9 +34,10 @@ UpdateRule::~UpdateRule() {
   call_.cannot_fail("destroy", [&] { api_.destroy(self_); });
 }
 
-void UpdateRule::check_state() const {
+void UpdateRule::check_info() const {
   auto info = sized<pl_optimizer_info>();
   call_.main("info", [&] { return api_.info(self_, &info); });
+  require_known_flags(plugin().label() + ": info", info.flags, PL_OPTIMIZER_TAKES_SCALE);
   std::vector<std::string_view> names;
   for (uint64_t i = 0; i < info.state_count; ++i) {
     const std::string_view name = view(info.state[i]);
@@ -57,8 +58,8 @@ pl_error* UpdateRule::forward(pl_update_rule* handle, const char* slot, const Ca
   return guard([&] { rule.call_.main(slot, [&] { return call(rule.api_, rule.self_); }); });
 }
 
-const pl_optimizer_api& UpdateRule::forwarding_table() {
-  static const pl_optimizer_api table = [] {
+const pl_optimizer_api& UpdateRule::forwarding_table() const {
+  static const pl_optimizer_api for_matrices = [] {
     auto t = sized<pl_optimizer_api>();
     t.create = [](const pl_host*, const pl_context*, const pl_config*, pl_update_rule**) {
       return make_error(PL_ERROR_UNSUPPORTED, "update rules are created by the host alone");
@@ -80,7 +81,13 @@ const pl_optimizer_api& UpdateRule::forwarding_table() {
     };
     return t;
   }();
-  return table;
+  static const pl_optimizer_api for_elements = [] {
+    pl_optimizer_api t = for_matrices;
+    t.directions = nullptr;
+    t.transform = nullptr;
+    return t;
+  }();
+  return is_for_matrices() ? for_matrices : for_elements;
 }
 
 }  // namespace pipeline::plugins

@@ -14,7 +14,7 @@
 namespace pipeline::report {
 namespace {
 
-// Where a run lies and what it is called says nothing about it.
+// Whether the key says where a run lies or what it is called, which is no difference between runs.
 bool is_place(std::string_view key) {
   return key == "run.dir" || key == "run.name" || key == "run.cache_dir" || key.starts_with("observe.");
 }

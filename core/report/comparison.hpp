@@ -10,13 +10,13 @@
 
 namespace pipeline::report {
 
-// Of one run's loss against the reference's, over the steps that both have.
+// One run's loss against the reference's, over the steps that both have.
 struct LossVerdict {
   enum class Kind { reference, equal, within, differs, nothing_in_common };
 
   Kind kind = Kind::reference;
   uint64_t steps = 0;  // compared
-  // Of these, where both losses are the same infinity or no number, which is the same; and the first of them.
+  // Compared steps where both losses are the same infinity, or both no number, which is the same; the first.
   uint64_t not_finite = 0, first_not_finite = 0;
   // |loss - reference| / |reference|, the largest; infinite where one of the two is no number.
   double difference = 0;
@@ -38,13 +38,12 @@ struct Comparison {
   std::vector<RunRecord> runs;
   std::vector<LossVerdict> verdicts;  // of each run; the first is the reference
 
-  // Of a run: what is to be said of its losses, and whether nothing is wrong with them. One that was not made
-  // has none.
+  // What is to be said of a run's losses, and whether nothing is wrong with them. A run that was not made has
+  // none.
   std::string verdict(size_t run) const;
   bool is_same(size_t run) const;
   bool all_same() const;
-  // Of a run: times the reference's throughput, per process of its own against per process of the
-  // reference's; nullopt where one of them is not known.
+  // A run's throughput per process as a multiple of the reference's; nullopt where one of them is not known.
   std::optional<double> efficiency(size_t run) const;
 
   // What is not the same in all runs that have options, but for where they lie: a value of each run.

@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-// Between two looks at the files, at least: a time, and so many times what the last one took, which keeps
-// this to a twentieth of a core.
+// The least pause between two looks at the files: a time, and so many times what the last look took, which
+// keeps the page to a twentieth of a core.
 constexpr auto kPause = std::chrono::milliseconds(250);
 constexpr int kPauseShare = 20;
 constexpr size_t kRateSteps = 10;  // as on the console

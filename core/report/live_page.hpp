@@ -39,7 +39,7 @@ class LivePage {
   const std::function<uint64_t()> memory_;
   std::mutex mutex_;
   Stage stage_;  // guarded by mutex_
-  // Of the server's thread: what was read last, of which stage, and when it may be read again.
+  // For the server's thread alone: what was read last, of which stage, and when it may be read again.
   std::shared_ptr<const std::string> data_;
   std::string title_;
   std::filesystem::path data_of_;

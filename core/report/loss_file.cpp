@@ -29,7 +29,7 @@ using Use = observe::JsonLines::Use;
 constexpr std::string_view kSteps[] = {"step", "global_step", "_step", "iter", "iteration"};
 constexpr std::string_view kLosses[] = {"loss", "train_loss", "train/loss", "training_loss"};
 
-// Also of a pipe, which can be read once.
+// The text of a file, which may be a pipe and can then be read once.
 std::string text_of(const fs::path& file) {
   if (fs::is_directory(file))
     throw Error(PL_ERROR_CONFIG, file.string() + ": is a folder, must be a file of losses");
@@ -49,7 +49,7 @@ Json value_of(std::string_view cell) {
   return read.ec == std::errc() && read.ptr == end ? Json(number) : Json(cell);
 }
 
-// The rows as objects.
+// Calls `use` with each row as an object.
 void each_row(const std::string& text, const std::string& name, const Use& use) {
   const std::vector<CsvRow> rows = csv_rows(text);
   for (size_t i = 1; i < rows.size(); ++i) {
@@ -66,7 +66,7 @@ void each_row(const std::string& text, const std::string& name, const Use& use) 
   }
 }
 
-// Those of `names` that are among `keys`, in their order.
+// The `names` that are among `keys`, in the order of `names`.
 std::vector<std::string_view> known(std::span<const std::string_view> names,
                                     const std::vector<std::string>& keys) {
   std::vector<std::string_view> found;

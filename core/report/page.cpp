@@ -65,7 +65,7 @@ Json to_json(const Comparison& comparison, size_t i) {
   return json;
 }
 
-// Of each figure that is not a number somewhere, in the training or in its evaluations, where and how often.
+// Adds where and how often each figure of the training or of its evaluations is not a number.
 void add_problems(const RunRecord& run, const Curve& curve, std::vector<std::string>& problems) {
   const bool is_training = &curve == &run.training;
   for (const auto& [name, values] : curve.figures) {
@@ -94,7 +94,7 @@ std::string problem_of(const RunRecord& run) {
   return fmt::format("{}", fmt::join(problems, "; "));
 }
 
-// Of all runs that have one.
+// The problems of all runs that have one.
 std::string problems_of(const Comparison& comparison) {
   std::string text;
   for (const RunRecord& run : comparison.runs)
@@ -104,7 +104,7 @@ std::string problems_of(const Comparison& comparison) {
   return text;
 }
 
-// So that it ends no element, wherever it stands in a script.
+// A text changed so that it ends no element, wherever it stands in a script.
 std::string in_script(std::string text) {
   for (size_t at = text.find("</"); at != std::string::npos; at = text.find("</", at))
     text.replace(at, 2, "<\\/");

@@ -15,12 +15,12 @@ inline constexpr size_t kMostPoints = 2000;
 // What a page of the run in a folder is called: run.name, or as the folder is.
 std::string name_of_run(const Comparison& stages, const std::filesystem::path& folder);
 
-// What is on a page, and the page with it (as JSON): apart, for one whose data are renewed.
+// A page's data (JSON), and the page that shows them: apart, for a page whose data are renewed.
 nlohmann::ordered_json page_data(const Comparison& comparison, const std::string& title, bool compared);
 std::string page_with(const std::string& data, const std::string& title);
 
-// With the tables and pictures that tasks have left in the runs' folders. `compared`: it is about whether the
-// runs are the same; otherwise about each of them.
+// A page with the tables and pictures that tasks have left in the runs' folders. `compared`: it is about
+// whether the runs are the same; otherwise about each of them.
 std::string page(const Comparison& comparison, const std::string& title, bool compared);
 
 // A place on a curve that has a name.
@@ -29,8 +29,8 @@ struct Mark {
   double at = 0;  // on the axis
 };
 
-// Of one run, whose other figures are curves of one chart over its figure `axis`, on a logarithmic scale, and
-// not over steps. `verdict`: what follows from them.
+// A page of one run, whose other figures are curves of one chart over its figure `axis`, on a logarithmic
+// scale, and not over steps. `verdict`: what follows from them.
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
                       const std::string& verdict, const std::vector<Mark>& marks);
 

@@ -58,7 +58,7 @@ std::string random_token() {
   return text;
 }
 
-// In a time that does not depend on where they differ.
+// Compares in a time that does not depend on where the two differ.
 bool same_token(std::string_view given, std::string_view token) {
   unsigned char difference = given.size() == token.size() ? 0 : 1;
   for (size_t i = 0; i < token.size(); ++i)
@@ -182,7 +182,7 @@ class PageServer::Server {
                             });
   }
 
-  // Or took too long.
+  // Whether the client is gone or took too long.
   static bool is_gone(error_code error) {
     return error == http::error::end_of_stream ||
            (error && error.category() != http::make_error_code(http::error::bad_method).category());
@@ -217,7 +217,7 @@ class PageServer::Server {
     write(client, status, text);
   }
 
-  // "": it is.
+  // Why the request is not allowed; "": it is.
   std::string why_not_allowed(const http::request<http::empty_body>& request, std::string_view query) const {
     if (!token_.empty()) {
       if (!query.empty()) query.remove_prefix(1);
@@ -260,7 +260,7 @@ class PageServer::Server {
     });
   }
 
-  // To the end of what the client still sends: closing before would take back the answer.
+  // Reads to the end of what the client still sends: closing before would take back the answer.
   void drain(const Client& client) {
     client->stream.async_read_some(asio::buffer(client->rest), [this, client](error_code error, size_t) {
       if (!error) drain(client);

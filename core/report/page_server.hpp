@@ -18,7 +18,7 @@ class PageServer {
     std::string type;                         // text/html
     std::shared_ptr<const std::string> text;  // null: there is nothing at this path
   };
-  // Of a path ("/"), on the server's thread. May throw: the client is told why.
+  // Returns the text at a path ("/"), on the server's thread. May throw: the client is told why.
   using Answer = std::function<Text(std::string_view path)>;
 
   // Port 0: any that is free. On a loopback address it takes only requests for a name of this host, so that

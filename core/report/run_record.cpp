@@ -30,7 +30,7 @@ bool is_rank(const Json& rank) {
          rank.value("device_utilisation", Json(0)).is_number();
 }
 
-// Checked for what is asked of it here and in a page.
+// The summary, checked for what is asked of it here and in a page.
 Json read_summary(const fs::path& file) {
   Json summary = read_object(file);
   const Json ranks = summary.value("ranks", Json());

@@ -21,7 +21,7 @@ struct RunRecord {
   std::map<std::string, std::string> options;  // as resolved: "train.global_batch" -> "32"
   nlohmann::ordered_json summary;              // summary.json; null before the run trains
   bool finished = false;
-  // Of one that was to be made for a comparison.
+  // What became of a run that was to be made for a comparison.
   enum class Made { yes, failed, no } made = Made::yes;
   std::string why_not;  // "exited with code 2"
 
@@ -53,13 +53,13 @@ struct RunRecord {
 // Whether it is the folder of a run, or of a stage of it, that has begun to train.
 bool has_steps(const std::filesystem::path& folder);
 
-// `folder`: such a one. Throws Error (PL_ERROR_CONFIG) if it is not, and for what cannot be read in it.
+// `folder`: one that has_steps(). Throws Error (PL_ERROR_CONFIG) if not, and for what cannot be read in it.
 RunRecord read_run(const std::filesystem::path& folder, std::string name);
 
 // The folders of the runs in `folder`: itself, or those of its stages in the order in which they began; empty
 // where none has begun.
 std::vector<std::filesystem::path> find_stages(const std::filesystem::path& folder);
-// The same; throws Error where there is none.
+// Returns find_stages(); throws Error where there are none.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
 
 }  // namespace pipeline::report

@@ -61,13 +61,13 @@ std::string_view name_of(RunState state) {
   return "";
 }
 
-// nullopt: it has not come to its first step.
+// The record of a run; nullopt: it has not come to its first step.
 std::optional<RunRecord> read(const fs::path& folder) {
   if (!has_steps(folder)) return std::nullopt;
   return read_run(folder, "");
 }
 
-// What can be told without its records; asked before they are read, since a run may end meanwhile.
+// The state, where it can be told without the records; asked before they are read: a run may end meanwhile.
 std::optional<RunState> marked(const fs::path& folder) {
   // The lock of a run with stages is held on the stage that is under way.
   if (is_locked(folder / ".lock")) return RunState::running;
@@ -76,7 +76,7 @@ std::optional<RunState> marked(const fs::path& folder) {
   return std::nullopt;
 }
 
-// Of one that has ended without being finished.
+// The state of a run that has ended without being finished.
 RunState state_by(const std::optional<RunRecord>& run) {
   if (!run || run->training.steps.empty()) return RunState::begun;
   const bool saved = run->summary.is_object() && run->summary.value("steps", uint64_t{0}) == run->last_step();

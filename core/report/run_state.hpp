@@ -22,7 +22,7 @@ std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder
 
 struct RunList {
   std::string table;  // a line for each: state, step, loss, speed, last checkpoint, when it last wrote
-  std::vector<std::string> problems;  // of those whose state is "unreadable"
+  std::vector<std::string> problems;  // of the runs whose state is "unreadable"
 };
 
 // `folders` as find_runs() gives them.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// Only such a file is ours to remove: a path may also lead to a device or a pipe.
+// Whether it is a regular file, which alone is ours to remove: a path may also lead to a device or a pipe.
 bool is_regular(int fd) {
   struct stat status;
   return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);

@@ -27,8 +27,8 @@ void check_name(std::string_view name);
 // languages(), `name` passes check_name().
 std::vector<File> make_project(plugins::Kind kind, std::string_view language, std::string_view name);
 
-// Writes them into a new folder. Throws Error if there is such a folder or file already, and leaves nothing
-// behind if it cannot write.
+// Writes the files into a new folder. Throws Error if there is such a folder or file already, and leaves
+// nothing behind if it cannot write.
 void write_project(const std::filesystem::path& folder, std::span<const File> files);
 
 }  // namespace pipeline::templates

@@ -23,11 +23,11 @@ namespace {
 checkpoint::StoreOptions store_options(Session& session, const RunFolder& folder) {
   const config::Config& config = session.config();
   return {.folder = folder.checkpoints().string(),
-          .keep = static_cast<uint64_t>(config.get_int("checkpoint.keep")),
-          .keep_best = config.get_bool("checkpoint.keep_best")};
+          .keep = config.options().checkpoint.keep,
+          .keep_best = config.options().checkpoint.keep_best};
 }
 
-// On a channel of its own, as it is used by the writing thread.
+// The ranks that write, on a channel of their own, as it is used by the writing thread.
 checkpoint::Group group_of(ProcessGroup& processes) {
   const auto worst = [&processes](uint32_t code) {
     uint32_t highest = 0;
@@ -76,7 +76,7 @@ bool is_finite(const float* values, uint64_t count) {
   return finite;
 }
 
-// Those of `names` whose values in the pieces are not all finite.
+// Those among `names` whose values in the pieces are not all finite.
 std::vector<std::string> ruined(const checkpoint::PieceSource& pieces,
                                 const std::vector<std::string>& names) {
   const std::set<std::string_view> wanted(names.begin(), names.end());
@@ -125,8 +125,8 @@ Checkpointer::Checkpointer(Session& session, const RunFolder& folder)
       store_(store_options(session, folder)),
       group_(group_of(session.processes())),
       writer_(store_, group_),
-      every_(static_cast<uint64_t>(session.config().get_int("checkpoint.every"))),
-      every_seconds_(session.config().get_float("checkpoint.every_seconds")),
+      every_(session.options().checkpoint.every),
+      every_seconds_(session.options().checkpoint.every_seconds),
       saved_at_(now_seconds()) {}
 
 void Checkpointer::begin_branch(const checkpoint::Checkpoint& from) {
@@ -240,7 +240,7 @@ void Checkpointer::guarded(bool strict, Function&& function) {
   } catch (const Error& error) {
     if (const std::string lost = folder_.lost(); !lost.empty()) throw Error(lost);  // why it could not be
     const bool goes_on = error.code() == PL_ERROR_NO_SPACE && !strict &&
-                         session_.config().get_string("checkpoint.on_full_disk") == "continue";
+                         session_.options().checkpoint.on_full_disk == "continue";
     if (error.code() != PL_ERROR_NO_SPACE) throw;
     const std::string text =
         fmt::format("{}: make room, lower checkpoint.keep, or move run.dir to another disk", error.what());
@@ -293,7 +293,7 @@ std::vector<std::string> Checkpointer::save(const TrainState& state,
                                 .metric = metric,
                                 .droppable = parameters_with(session_.task(), PL_PARAMETER_DROPPABLE),
                                 .changes = changes_};
-  const bool background = !wait && session_.config().get_bool("checkpoint.background");
+  const bool background = !wait && session_.options().checkpoint.background;
   guarded(false, [&] { tell(writer_.finish()); });
   store_.set_sound(state.health.sound_before_skips());
   const auto snapshot = std::make_shared<plugins::Snapshot>(

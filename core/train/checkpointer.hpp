@@ -24,9 +24,9 @@ class Checkpointer {
   // mode another micro-batch, number of threads, device, precision or library. What --change names is added
   // to the changes of that run. False: there is nothing new among them.
   bool continue_changed(const checkpoint::Checkpoint& from);
-  // Of a run that begins with the state in `from`, which is another run's. Throws where it may not.
+  // Begins a run with the state in `from`, which is another run's. Throws where it may not.
   void begin_branch(const checkpoint::Checkpoint& from);
-  // For a run that begins: with what --change names, and named before it had a checkpoint.
+  // Begins a run with what --change names, and named before there was a checkpoint.
   void begin_changed() { changes_ = changes_from_start(session_.config(), folder_.path()); }
   // What was changed on the way, in this launch and before.
   const std::vector<checkpoint::Change>& changes() const { return changes_; }

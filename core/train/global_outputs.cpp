@@ -14,7 +14,7 @@ RowsOfStep::RowsOfStep(std::span<const uint64_t> samples, uint64_t micro_batches
 std::vector<RowsOfStep::Turn> RowsOfStep::turns(uint64_t world_size, uint32_t micro_batch_order) const {
   const uint64_t micro_batches = begins_.size() - 1, each = (micro_batches + world_size - 1) / world_size;
   const bool in_turns = micro_batch_order == PL_ORDER_INTERLEAVED;
-  const uint64_t length = in_turns ? 1 : each;  // micro-batches of a rank in one of them
+  const uint64_t length = in_turns ? 1 : each;  // micro-batches of a rank in one turn
   const auto at = [&](uint64_t m) { return begins_[std::min(m, micro_batches)]; };
   std::vector<Turn> turns(in_turns ? each : 1);
   for (uint64_t turn = 0, m = 0; turn < turns.size(); ++turn)
@@ -40,7 +40,7 @@ GlobalOutputs::GlobalOutputs(Session& session, std::span<const plugins::Batch> b
     } else if ((session.strategy().info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) == 0) {
       continue;
     } else if (some != batches.end()) {
-      // The other ranks go through their units, and the strategy needs this one for that.
+      // The other ranks go through their units, and the strategy needs this rank for that.
       compute(*some, places[static_cast<size_t>(some - batches.begin())]);
     } else {
       if (!other) other = any_batch();

@@ -24,8 +24,8 @@ class RowsOfStep {
   uint64_t begin(uint64_t micro_batch) const { return begins_[micro_batch]; }
   uint64_t total() const { return begins_.back(); }
 
-  // The collectives that bring them together: of each, the rows of each rank, one rank's after the other's.
-  // Where each rank has a block of micro-batches one will do; where they take turns, one a turn.
+  // The collectives that bring the rows together: for each, the rows of each rank, one rank's after the
+  // other's. Where each rank has a block of micro-batches one will do; where they take turns, one a turn.
   using Turn = std::vector<std::pair<uint64_t, uint64_t>>;
   std::vector<Turn> turns(uint64_t world_size, uint32_t micro_batch_order) const;
 
@@ -35,7 +35,7 @@ class RowsOfStep {
 
 class GlobalOutputs {
  public:
-  // Of a step whose `micro_batches` are those of all ranks.
+  // Whether a step needs the outputs; `micro_batches`: those of all ranks.
   static bool are_wanted(Session& session, uint64_t micro_batches);
 
   // `batches` are this rank's, empty ones included, and `places` say which they are. `any_batch` loads one of
@@ -44,7 +44,7 @@ class GlobalOutputs {
                 std::span<const MicroBatchPlace> places, const RowsOfStep& rows,
                 const std::function<std::pair<plugins::Batch, MicroBatchPlace>()>& any_batch);
 
-  // All of them, and where in them a micro-batch begins: what its training needs.
+  // All outputs, and where in them a micro-batch begins: what its training needs.
   const pl_tensor& all() const { return all_; }
   uint64_t first_row(uint64_t micro_batch) const { return rows_.begin(micro_batch); }
 

@@ -59,16 +59,17 @@ void Health::load_state(const nlohmann::json& state) {
 namespace {
 
 std::string advice(const Divergence& divergence, const config::Config& config, const std::string& precision) {
-  const double lr = config.get_float("optimizer.lr");
+  const double lr = config.options().optimizer.lr;
+  const config::TrainOptions& train = config.options().train;
   std::string text =
       divergence.last_good.empty()
           ? fmt::format("start over with --fresh and a lower optimizer.lr (it was {:g})", lr)
           : fmt::format("go on from there with --change optimizer.lr={:g} (it was {:g})", lr / 10, lr);
-  const bool by_value = config.get_float("train.clip_grad_value") > 0;
+  const bool by_value = train.clip_grad_value > 0;
   const char* clip = by_value ? "train.clip_grad_value" : "train.clip_grad_norm";
   text += fmt::format("; schedule.warmup_steps ({}) and {} ({}{}) help, too",
                       config.show("schedule.warmup_steps"), clip, config.show(clip),
-                      config.get_float(clip) == 0 ? ", off" : "");
+                      (by_value ? train.clip_grad_value : train.clip_grad_norm) == 0 ? ", off" : "");
   if (precision != "fp32")
     text += fmt::format("; or start over with --fresh and another train.precision (it was {})", precision);
   return text + "; or look at the data";

@@ -14,12 +14,12 @@
 
 namespace pipeline::train {
 
-// Of the steps whose reports have been collected. A gradient can be finite and its update still ruin the
-// weights: that shows in the first loss that is made with them, one step later. That may be finite, too,
-// before the gradient no longer is: so a loss far above the first one of the run tells nothing good either.
+// The health of a run by the steps whose reports have been collected. A gradient can be finite and its update
+// still ruin the weights: that shows in the first loss that is made with them, one step later. That loss may
+// be finite, too: so one far above the first one of the run tells nothing good either.
 class Health {
  public:
-  // Of a run that goes on after `step` updates, of which no more is known.
+  // For a run that goes on after `step` updates, of which no more is known.
   explicit Health(uint64_t step = 0) : step_(step), updated_(step) {}
 
   // `updated`: the gradient was finite, so that there was an update.
@@ -37,8 +37,8 @@ class Health {
   // Are the weights still those that were sound before updates were skipped?
   bool skips_on_sound_weights() const { return skipped() > 0 && sound_ >= step_; }
   const std::string& bad_evaluation() const { return bad_evaluation_; }
-  // A run that ends here has not learnt what it should. A single update that is skipped on sound weights is a
-  // bad batch, or fp16's loss scale at work.
+  // Whether a run that ends here has not learnt what it should. A single update that is skipped on sound
+  // weights is a bad batch, or fp16's loss scale at work.
   bool ends_badly() const {
     const bool harmless = skipped() == 1 && skips_on_sound_weights() && updated_ > 0;
     return !bad_evaluation_.empty() || (skipped() > 0 && !harmless);

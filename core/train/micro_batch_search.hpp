@@ -13,10 +13,10 @@ namespace pipeline::train {
 
 inline constexpr double kMemoryMargin = 0.1;  // of the free memory, which is left alone
 
-// Of one rank, on its device or in its process, in bytes.
+// The memory of one rank, on its device or in its process, in bytes.
 struct RankMemory {
   uint64_t limit = 0;        // that it may use
-  uint64_t fixed = 0;        // of the peak all that does not depend on the micro-batch
+  uint64_t fixed = 0;        // the part of the peak that does not depend on the micro-batch
   uint64_t activations = 0;  // the rest, of the micro-batch that was measured
 
   // The peak with micro-batches of `size`: the rest grows with it at most in proportion.

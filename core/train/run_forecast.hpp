@@ -24,9 +24,9 @@ class RunForecast {
   // Something else takes memory from here on: the forecast is that of the steps so far, if there were any.
   void stop() { is_made_ = memory_.has_value(); }
 
-  // In bytes; nullopt: there was no step.
+  // The predicted peak in bytes; nullopt: there was no step.
   std::optional<uint64_t> peak() const;
-  // Logs it beside what was measured. `device_memory`: the largest use that was seen between two steps.
+  // Logs the forecast beside what was measured. `device_memory`: the largest use seen between two steps.
   void compare(uint64_t device_memory) const;
 
  private:

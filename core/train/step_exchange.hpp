@@ -13,7 +13,7 @@
 
 namespace pipeline::train {
 
-// Of one micro-batch, known when it is loaded.
+// What is known of one micro-batch when it is loaded.
 struct MicroBatchFacts {
   uint64_t index = 0;  // in the global batch
   double weight = 0;

@@ -68,7 +68,7 @@ class StepReports {
     TakenStep step;
     bool any_late = false;  // has any rank late metrics?
   };
-  // But for what other ranks' devices had to say of it.
+  // A step that was collected, but for what other ranks' devices had to say of it.
   struct Collected {
     StepRecord record;
     std::vector<MetricSum> late;  // of this rank

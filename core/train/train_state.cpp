@@ -12,8 +12,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Patience, metric, reference, step, waited)
 
 LossScale::Options loss_scale_options(const Session& session) {
   return {.dynamic = session.precision().loss_scaling,
-          .initial = session.config().get_float("train.loss_scale"),
-          .growth_interval = static_cast<uint64_t>(session.config().get_int("train.loss_scale_interval"))};
+          .initial = session.options().train.loss_scale,
+          .growth_interval = session.options().train.loss_scale_interval};
 }
 
 std::string TrainState::to_json() const {

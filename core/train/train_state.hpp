@@ -11,7 +11,7 @@
 
 namespace pipeline::train {
 
-// As [train] says it, for the session's precision.
+// The options by [train], for the session's precision.
 LossScale::Options loss_scale_options(const Session& session);
 
 struct Best {
@@ -20,7 +20,7 @@ struct Best {
   uint64_t step = 0;
 };
 
-// Of evaluate.patience: what the figures must be better than, and how many in a row have not been.
+// The state of evaluate.patience: what figures must be better than, and how many in a row have not been.
 struct Patience {
   std::string metric;
   double reference = 0;

@@ -1,6 +1,5 @@
 #include "core/train/trainer.hpp"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -9,9 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/base/socket.hpp"
-#include "core/observe/format.hpp"
 #include "core/train/session/metrics.hpp"
-#include "core/train/session/sampling.hpp"
 #include "core/train/telemetry/announce.hpp"
 #include "core/train/telemetry/memory.hpp"
 
@@ -19,8 +16,6 @@ namespace pipeline::train {
 namespace {
 
 constexpr uint64_t kStepsForGradients = 100;  // by then each parameter that is used should have had one
-constexpr double kLookSeconds = 1;            // at the run's files
-constexpr double kCheckSeconds = 0.25;        // between looks at the background writer
 
 }  // namespace
 
@@ -29,80 +24,67 @@ Trainer::Trainer(Session& session, RunFolder& folder)
       processes_(session.processes()),
       folder_(folder),
       log_(session.log()),
-      config_(session.config()),
-      sampler_(session.plan(), sampler_options(session)),
-      my_micro_batches_(session.plan().micro_batches_of(static_cast<uint64_t>(session.run_info().rank),
-                                                        session.strategy().info().micro_batch_order)),
-      max_seconds_(config_.find_float("train.max_seconds").value_or(0)),
-      total_steps_(total_steps(config_, sampler_)),
-      schedule_(make_schedule(config_, session.plan().global_batch, total_steps_)),
+      options_(session.options()),
+      activity_(session, state_),
       reports_(report_ends()),
-      checkpointer_(session, folder),
-      forecast_(session, my_micro_batches_, total_steps_) {
+      steps_(session, state_, reports_, activity_),
+      validation_(session, state_, activity_),
+      saver_({.session = session,
+              .folder = folder,
+              .state = state_,
+              .reports = reports_,
+              .activity = activity_,
+              .validation = validation_,
+              .summarize_unfinished = [this] { summarize(false); }}) {
   state_.loss_scale = LossScale(loss_scale_options(session));
 }
 
-Trainer::~Trainer() = default;
-
-uint64_t Trainer::every(const char* key) const { return static_cast<uint64_t>(config_.get_int(key)); }
-
-void Trainer::at(const char* what, std::string phase) {
-  phase_ = std::move(phase);
-  processes_.at(what, state_.step + 1);
-}
-
-// The time since the last lap went into `cost`; a profile names it as given, or by what that is.
-void Trainer::lap(Cost cost, std::string_view phase) {
-  costs_->lap(cost);
-  if (profile_) profile_->lap(phase.empty() ? kPhaseNames[static_cast<size_t>(cost)] : phase);
-}
-
-// If there is one under way. All ranks together.
-void Trainer::finish_profile() {
-  if (!profile_ || !profile_->is_recording()) return;
-  reports_.collect_all();
-  at("writing the profile", "writing the profile");
-  const ProcessGroup::Busy busy(processes_);
-  profile_->finish();
-  lap(Cost::checkpoint);  // files, too
-}
-
 void Trainer::start(const Origin& origin) {
-  at("loading weights", "loading weights");
+  activity_.begin("loading weights", "loading weights");
   const ProcessGroup::Busy busy(processes_);
   const observe::Elapsed time(log_.console(), "loading weights");
-  std::string weights;
+  const std::string weights = take_over(origin);
+  session_.bind();
+  saver_.checkpointer().require_finite(weights);
+  validation_.check();  // before anything says that the run has begun
+  announce_training(session_, steps_.schedule(), steps_.per_epoch(), weights);
+  if (const auto steps = profiled_steps(session_.config()))
+    activity_.set_profile(
+        std::make_unique<Profile>(session_, folder_, *steps, state_.step + 1, steps_.total()));
+  const double peak_flops = measure_peak_flops(session_);
+  if (processes_.is_first()) start_records(origin, peak_flops);
+}
+
+// Returns what the weights are, for people.
+std::string Trainer::take_over(const Origin& origin) {
   if (origin.is_branch) {
     branch(*origin.resumed);
-    weights = "weights and state from " + origin.resumed->path();
-  } else if (origin.resumed) {
-    resume(*origin.resumed);
-    weights = "continued from " + origin.resumed->path();
-  } else {
-    checkpointer_.begin_changed();
-    weights = load_weights(session_, origin);
+    return "weights and state from " + origin.resumed->path();
   }
-  session_.bind();
-  checkpointer_.require_finite(weights);
-  check_evaluation();  // before anything says that the run has begun
-  announce_training(session_, schedule_, sampler_.steps_per_epoch(), weights);
-  if (const auto steps = profiled_steps(config_))
-    profile_ = std::make_unique<Profile>(session_, folder_, *steps, state_.step + 1, total_steps_);
-  const double peak_flops = measure_peak_flops(session_);
-  if (!processes_.is_first()) return;
+  if (origin.resumed) {
+    resume(*origin.resumed);
+    return "continued from " + origin.resumed->path();
+  }
+  saver_.checkpointer().begin_changed();
+  return load_weights(session_, origin);
+}
+
+void Trainer::start_records(const Origin& origin, double peak_flops) {
   records_ = open_records(session_, folder_, state_.step + 1, origin.resumed && !origin.is_branch);
+  saver_.set_records(records_.get());
   folder_.unmark_finished();
   folder_.unmark_diverged();
-  folder_.write_file("config.toml", config::stored_config(config_, session_.resolved_toml(), folder_.path()));
+  folder_.write_file("config.toml",
+                     config::stored_config(session_.config(), session_.resolved_toml(), folder_.path()));
   folder_.write_file("model.json", model_json(session_));
-  // Until summarize() can say more.
+  // This summary stands until summarize() can say more.
   folder_.write_file("summary.json", describe_run(session_).dump(1) + "\n");
-  write_changes(folder_.path(), checkpointer_.changes());
+  write_changes(folder_.path(), saver_.checkpointer().changes());
   reporter_ =
       std::make_unique<Reporter>(log_, *records_,
-                                 Reporter::Options{.total_steps = total_steps_,
-                                                   .max_seconds = max_seconds_,
-                                                   .every = every("observe.log_every"),
+                                 Reporter::Options{.total_steps = steps_.total(),
+                                                   .max_seconds = options_.train.max_seconds.value_or(0),
+                                                   .every = options_.observe.log_every,
                                                    .peak_flops = peak_flops,
                                                    .dynamic_loss_scale = session_.precision().loss_scaling});
 }
@@ -114,44 +96,33 @@ void Trainer::load(const checkpoint::Checkpoint& from) {
   state_.unapplied.reset();
 }
 
-// Of the other run's training; its time and its evaluations are its own.
+// Goes on from another run's training; the time and the evaluations are this one's own.
 void Trainer::branch(const checkpoint::Checkpoint& from) {
-  checkpointer_.begin_branch(from);
+  saver_.checkpointer().begin_branch(from);
   load(from);
   state_.seconds = 0;
   state_.best.reset();
   state_.patience.reset();
-  if (total_steps_ > 0 && state_.step >= total_steps_)
-    throw config_.error(config_.has_value("train.max_steps") ? "train.max_steps" : "train.max_epochs",
-                        fmt::format("{} is at step {} already, and training ends at step {}", from.path(),
-                                    state_.step, total_steps_));
+  const uint64_t total = steps_.total();
+  if (total > 0 && state_.step >= total)
+    throw session_.config().error(options_.train.max_steps ? "train.max_steps" : "train.max_epochs",
+                                  fmt::format("{} is at step {} already, and training ends at step {}",
+                                              from.path(), state_.step, total));
 }
 
 void Trainer::resume(const checkpoint::Checkpoint& from) {
-  const bool is_changed = checkpointer_.continue_changed(from);
+  const bool is_changed = saver_.checkpointer().continue_changed(from);
   load(from);
   // A change is kept at once, in this very checkpoint: otherwise a kill before the next one would undo it.
-  save_is_owed_ = is_changed;
+  saver_.set_owed(is_changed);
   if (is_changed)
-    metric_ = from.contents().metric;
+    validation_.set_metric(from.contents().metric);
   else
-    checkpointer_.continue_from(state_.step, from.contents().metric.has_value());
-  if (total_steps_ > 0 && state_.step > total_steps_)
+    saver_.checkpointer().continue_from(state_.step, from.contents().metric.has_value());
+  if (const uint64_t total = steps_.total(); total > 0 && state_.step > total)
     log_.warning(
         fmt::format("{} is already at step {}, past the end of training at step {}: nothing to train",
-                    folder_.path().string(), state_.step, total_steps_));
-}
-
-void Trainer::start_loading() {
-  const uint64_t first = state_.step, per_step = my_micro_batches_.size();
-  const auto sequence = [this, first, per_step](uint64_t index) -> std::optional<LoadRequest> {
-    const uint64_t step = first + index / per_step;
-    if (total_steps_ > 0 && step >= total_steps_) return std::nullopt;
-    LoadRequest request{.ids = {}, .epoch = sampler_.epoch_of(step)};
-    if (const auto m = my_micro_batches_[index % per_step]) request.ids = sampler_.micro_batch(step, *m);
-    return request;
-  };
-  batches_ = std::make_unique<Prefetcher>(session_.task(), loader_options(session_, per_step), sequence);
+                    folder_.path().string(), state_.step, total));
 }
 
 // Without NVML there is nothing to tell of, and nothing wrong.
@@ -163,22 +134,19 @@ void Trainer::start_monitor() {
     log_.debug("the device's utilisation is not known: " + monitor_->problem());
 }
 
-double Trainer::elapsed() const { return state_.seconds + now_seconds() - began_; }
-
 bool Trainer::done() const {
-  return (total_steps_ > 0 && state_.step >= total_steps_) || time_is_up_ || has_lost_patience();
+  return (steps_.total() > 0 && state_.step >= steps_.total()) || time_is_up_ ||
+         validation_.selection().stops_early();
 }
 
 // What only one rank can know, a signal or the time, all must know before they go on.
 Boundary Trainer::agree_on_boundary() {
+  const double max_seconds = options_.train.max_seconds.value_or(0);
   Boundary mine;
   mine.signal = Signals::received();
-  mine.time_is_up = max_seconds_ > 0 && elapsed() >= max_seconds_;
-  mine.save = checkpointer_.due(state_.step);
-  if (processes_.is_first() && now_seconds() - looked_ > kLookSeconds) {
-    mine.lost = lost();
-    looked_ = now_seconds();
-  }
+  mine.time_is_up = max_seconds > 0 && activity_.elapsed() >= max_seconds;
+  mine.save = saver_.due();
+  mine.lost = saver_.lost_by_now();
   mine.metrics = session_.take_metrics();
   if (const auto busy = monitor_ ? monitor_->recent_utilisation() : std::nullopt)
     add(mine.metrics, {kDeviceUtilisation, *busy, 1});  // so its mean over the ranks is that of the devices
@@ -197,165 +165,135 @@ StepReports::Ends Trainer::report_ends() {
           .complete = [this](const StepRecord& record) { report(record); }};
 }
 
-// The report of the step before is still to come when one fails, and would be lost. Several ranks would have
-// to collect it together.
-void Trainer::tell_last_step() {
-  if (processes_.world().size > 1) return;
-  try {
-    reports_.collect_all();
-  } catch (const std::exception&) {  // the device that failed, perhaps
-  }
-}
-
 // All ranks learn this of a step at the same moment.
 void Trainer::note(const StepRecord& record) {
   state_.health.add_step(record.step, record.loss, !record.skipped);
   if (session_.run_info().device.type == PL_DEVICE_CUDA)
-    costs_->note_device_memory(launch::cuda_memory().used);
+    activity_.costs().note_device_memory(launch::cuda_memory().used);
 }
 
 void Trainer::report(const StepRecord& record) {
   if (!reporter_) return;
   const bool on_device = session_.run_info().device.type == PL_DEVICE_CUDA;
-  reporter_->step(record, elapsed(),
+  reporter_->step(record, activity_.elapsed(),
                   {.host = launch::peak_host_memory(), .device = on_device ? launch::cuda_memory().used : 0});
-  if (record.skipped) report_skipped(record.step - 1);
+  if (record.skipped) steps_.report_skipped(record.step - 1);
+}
+
+// The report of the last step is waited for only where it can be the one too many.
+void Trainer::end_if_skipping() {
+  const uint64_t most = options_.train.max_nonfinite_steps;
+  if (!reports_.pending() || state_.loss_scale.nonfinite_in_a_row() + 1 < most) return;
+  reports_.collect_all();
+  if (state_.loss_scale.nonfinite_in_a_row(reports_.unapplied()) >= most)
+    saver_.end_diverged({fmt::format("train.max_nonfinite_steps = {} ends the run here", most)});
 }
 
 Outcome Trainer::run(std::optional<Signals::Saves>& saves) {
-  began_ = now_seconds();
-  start_loading();
-  costs_.emplace(session_.groups());
+  activity_.start_clock();
+  steps_.start_loading();
   start_monitor();
-  if (save_is_owed_) save(true);
-  const uint64_t evaluate_every = every("evaluate.every");
-  const auto evaluation_due = [&](bool last) {
-    if (evaluated_step_ == state_.step) return false;
-    if (state_.step == 0) return config_.get_bool("evaluate.at_start");
-    return (evaluate_every > 0 && state_.step % evaluate_every == 0) ||
-           (last && config_.get_bool("evaluate.at_end"));
-  };
-  // An evaluation that a signal or a kill cut off is made up for.
-  const auto was_evaluated = [&] {
-    return observe::JsonLines::contains(folder_.evaluations(), "step", state_.step) ? "yes" : "no";
-  };
-  if (processes_.on_first("looking for the evaluation", was_evaluated) == "yes" &&
-      state_.health.bad_evaluation().empty())
-    evaluated_step_ = state_.step;
-  double looked = 0;
+  if (saver_.is_owed()) saver_.save(true);
+  validation_.begin(folder_, records_.get());
   // A step is told of when the next one is done, and the first ones may take long.
   std::optional<observe::Elapsed> beginning(std::in_place, log_.console(), "training the first steps");
   const uint64_t first = state_.step;
   for (;;) {
     Boundary boundary = agree_on_boundary();
-    lap(Cost::ranks);
-    end_if_lost(boundary.lost);
+    activity_.add_time(Cost::ranks);
+    saver_.end_if_lost(boundary.lost);
     end_if_skipping();
-    const bool last = done(), evaluates = evaluation_due(last);
-    if (last || evaluates) finish_profile();  // an evaluation would make a trace that is too large to open
+    const bool last = done(), evaluates = validation_.due(last);
+    // An evaluation would make a trace that is too large to open.
+    if (last || evaluates) activity_.finish_profile(reports_);
     bool cut_off = false;
     if (evaluates) {
-      cut_off = !evaluate_now();
+      reports_.collect_all();
+      cut_off = !validation_.evaluate([this] { saver_.save(true); });
       boundary.signal = agree_on_boundary().signal;
-      lap(Cost::evaluation);
+      activity_.add_time(Cost::evaluation);
     }
-    if (boundary.signal != 0 && (!last || cut_off)) {
-      Signals::hear();
-      log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(boundary.signal),
-                            state_.step, cut_off ? "; the evaluation will run when the run continues" : ""));
-      save(true);
-      finish_profile();
-      summarize(false);
-      processes_.leave_together();
-      return Outcome::interrupted;
-    }
-    if (last || has_lost_patience()) break;
-    const bool is_best = metric_ && state_.best && state_.best->step == state_.step &&
-                         config_.get_bool("checkpoint.keep_best");
-    const bool made_up =
-        metric_ && checkpointer_.saved(state_.step,
-                                       false);  // the evaluation of a step that was saved when it was cut off
-    if (boundary.save || save_is_owed_ || is_best || made_up) save(false);
+    if (boundary.signal != 0 && (!last || cut_off)) return leave(boundary.signal, cut_off);
+    if (last || validation_.selection().stops_early()) break;
+    const bool is_best = validation_.is_best() && options_.checkpoint.keep_best;
+    if (boundary.save || saver_.is_owed() || is_best || saver_.lacks_metric()) saver_.save(false);
     // An evaluation's memory, or a checkpoint's copy, would be taken for activations.
-    if (boundary.save || evaluates) forecast_.stop();
-    if (now_seconds() - looked > kCheckSeconds) {
-      checkpointer_.poll();
-      looked = now_seconds();
-    }
-    metric_.reset();
-    lap(Cost::checkpoint);
-    try {
-      train_step();
-    } catch (...) {
-      tell_last_step();
-      throw;
-    }
+    if (boundary.save || evaluates) steps_.forecast().stop();
+    saver_.poll();
+    activity_.add_time(Cost::checkpoint);
+    take_step();
     if (!saves) saves.emplace();
     if (state_.step > first + 1) beginning.reset();
     if (state_.step == first + kStepsForGradients) warn_of_unused_parameters(session_, kStepsForGradients);
-    if (profile_ && profile_->is_over()) finish_profile();
+    if (Profile* profile = activity_.profile(); profile && profile->is_over())
+      activity_.finish_profile(reports_);
   }
   beginning.reset();
   if (state_.step > first && state_.step < first + kStepsForGradients)
     warn_of_unused_parameters(session_, state_.step - first);
-  reports_.collect_all();
-  if (state_.health.ends_badly()) end_badly({});
-  save(true);
-  if (profile_) profile_->end(state_.step);
-  end_if_lost(processes_.on_first("looking at the run's files", [this] { return lost(true); }));
-  if (has_lost_patience()) log_.info("ended early: " + patience_text());
-  summarize(true);
-  log_.console().status({});
+  finish();
   return Outcome::finished;
 }
 
-void Trainer::save(bool final) {
-  if (!is_ending_) end_if_lost(processes_.on_first("looking at the run's files", [this] { return lost(); }));
-  reports_.collect_all();
-  // The weights are those from before the skipped updates, if not ruined: a checkpoint of them waits for an
-  // update, so that it does not push out a good one.
-  const bool evaluated = metric_ && std::isfinite(metric_->value);
-  save_is_owed_ = !final && !evaluated && state_.health.skipped() > 0;
-  if (save_is_owed_) return;
-  if (const std::string ruined = write_checkpoint(final); !ruined.empty()) end_diverged({ruined});
-}
-
-std::string Trainer::write_checkpoint(bool final) {
-  at("saving", fmt::format("saving after step {}", state_.step));
-  const ProcessGroup::Busy busy(processes_);
-  if (final || !config_.get_bool("checkpoint.background")) log_.console().status({});
-  const observe::Elapsed time(log_.console(), phase_);
-  std::vector<std::string> ruined;
-  if (!checkpointer_.saved(state_.step, metric_.has_value())) {
-    TrainState state = state_;
-    state.seconds = elapsed();
-    state.unapplied = reports_.unapplied();
-    ruined = checkpointer_.save(state, metric_, final);
+// The report of the step before is still to come when one fails, and would be lost. Several ranks would have
+// to collect it together.
+void Trainer::take_step() {
+  try {
+    steps_.take();
+  } catch (...) {
+    if (processes_.world().size == 1) {
+      try {
+        reports_.collect_all();
+      } catch (const std::exception&) {  // the device that failed, perhaps
+      }
+    }
+    throw;
   }
-  if (final) checkpointer_.finish();
-  return ruined.empty()
-             ? ""
-             : fmt::format("after step {} weights are not finite: {}", state_.step, observe::listed(ruined));
 }
 
-// All ranks together.
+// Saves for the next launch after a signal. `cut_off`: the evaluation after this step was.
+Outcome Trainer::leave(int signal, bool cut_off) {
+  Signals::hear();
+  log_.info(fmt::format("{}: saving at step {} and leaving{}", Signals::name(signal), state_.step,
+                        cut_off ? "; the evaluation will run when the run continues" : ""));
+  saver_.save(true);
+  activity_.finish_profile(reports_);
+  summarize(false);
+  processes_.leave_together();
+  return Outcome::interrupted;
+}
+
+void Trainer::finish() {
+  reports_.collect_all();
+  if (state_.health.ends_badly()) saver_.end_diverged({});
+  saver_.save(true);
+  if (activity_.profile()) activity_.profile()->end(state_.step);
+  saver_.end_if_lost(processes_.on_first("looking at the run's files", [this] { return saver_.lost(true); }));
+  if (const ModelSelection& selection = validation_.selection(); selection.stops_early())
+    log_.info("ended early: " + selection.why_it_stops());
+  summarize(true);
+  log_.console().status({});
+}
+
+// Called by all ranks together.
 void Trainer::summarize(bool finished) {
-  lap(Cost::checkpoint);
-  nlohmann::json mine = costs_->to_json();
+  activity_.add_time(Cost::checkpoint);
+  nlohmann::json mine = activity_.costs().to_json();
   mine["host"] = host_name();
   if (const auto use = monitor_ ? monitor_->so_far() : std::nullopt) {
     if (use->utilisation) mine["device_utilisation"] = *use->utilisation;
     mine["driver_memory"] = use->memory;
   }
-  if (const auto predicted = forecast_.peak()) mine["predicted_memory"] = *predicted;
-  forecast_.compare(costs_->device_memory());
+  if (const auto predicted = steps_.forecast().peak()) mine["predicted_memory"] = *predicted;
+  steps_.forecast().compare(activity_.costs().device_memory());
   const std::vector<nlohmann::json> ranks = processes_.exchange("costs", mine);
   if (!processes_.is_first()) return;
   nlohmann::ordered_json summary = describe_run(session_);
   summary["finished"] = finished;
-  if (finished && has_lost_patience()) summary["ended_early"] = patience_text();
+  if (const ModelSelection& selection = validation_.selection(); finished && selection.stops_early())
+    summary["ended_early"] = selection.why_it_stops();
   summary["steps"] = state_.step;
-  summary["seconds"] = elapsed();
+  summary["seconds"] = activity_.elapsed();
   summary["ranks"] = ranks;
   folder_.write_file("summary.json", summary.dump(1) + "\n");
   const ProcessGroup::Busy busy(processes_);

@@ -56,8 +56,8 @@ void go_through_units(Session& session, const plugins::Batch& batch, MicroBatchP
 pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale) {
   pl_step_args args{};
   args.learning_rate = learning_rate;
-  args.clip_value = session.config().get_float("train.clip_grad_value");
-  if (args.clip_value == 0) args.clip_norm = session.config().get_float("train.clip_grad_norm");
+  args.clip_value = session.options().train.clip_grad_value;
+  if (args.clip_value == 0) args.clip_norm = session.options().train.clip_grad_norm;
   args.inverse_scale = 1 / loss_scale.value();
   return args;
 }

@@ -8,7 +8,7 @@
 
 namespace pipeline::train {
 
-// Which micro-batch of training it is; dropout depends on this alone.
+// The place of a micro-batch in training; dropout depends on this alone.
 struct MicroBatchPlace {
   uint64_t step = 0, index = 0;  // in the step's global batch
 };
@@ -29,7 +29,7 @@ void train_micro_batch(Session& session, plugins::Batch& batch, MicroBatchPlace 
 void go_through_units(Session& session, const plugins::Batch& batch, MicroBatchPlace place,
                       const GlobalOutputs* outputs);
 
-// For the update at the end of a step.
+// The arguments of the update at the end of a step.
 pl_step_args step_args(const Session& session, double learning_rate, const LossScale& loss_scale);
 
 }  // namespace pipeline::train

@@ -12,7 +12,7 @@ namespace pipeline::train {
 
 TrialSteps::TrialSteps(Session& session) : session_(session), loss_scale_(loss_scale_options(session)) {}
 
-// Of this rank's micro-batches: the step is that of all ranks, as in a run.
+// The places of this rank's micro-batches: the step is that of all ranks, as in a run.
 std::vector<MicroBatchPlace> TrialSteps::places(uint64_t each) const {
   const auto world = static_cast<uint64_t>(session_.run_info().world_size),
              rank = static_cast<uint64_t>(session_.run_info().rank);
@@ -23,7 +23,7 @@ std::vector<MicroBatchPlace> TrialSteps::places(uint64_t each) const {
   return places;
 }
 
-// Where the task's loss needs them.
+// The outputs of all samples of the step, where the task's loss needs them.
 std::optional<GlobalOutputs> TrialSteps::global_outputs(std::span<const plugins::Batch> batches,
                                                         std::span<const MicroBatchPlace> places) {
   const uint64_t all = batches.size() * static_cast<uint64_t>(session_.run_info().world_size);

@@ -21,7 +21,7 @@ class Tree {
     if (level == nodes_.size()) nodes_.emplace_back();
     nodes_[level] = std::move(leaf);
   }
-  // Leaves it empty.
+  // Leaves the tree empty.
   Floats take(size_t count) {
     Floats sum(count);
     for (Floats& node : nodes_)
@@ -160,7 +160,7 @@ class HostSgd : public pipeline::Strategy<pipeline::NoConfig> {
     visit(step, &state.updates);
   }
 
-  // Of this rank's sums; the ranks continue the tree over their micro-batches.
+  // The sums of all ranks, given this rank's; the ranks continue the tree over their micro-batches.
   Floats sum_over_ranks(Floats mine) {
     const pipeline::Communicator* ranks = communicator();
     if (ranks == nullptr) return mine;
@@ -201,7 +201,7 @@ class HostSgd : public pipeline::Strategy<pipeline::NoConfig> {
 
   State state_;
   Floats gradient_;            // of the micro-batch under way
-  std::vector<size_t> begin_;  // of each parameter in these
+  std::vector<size_t> begin_;  // where each parameter begins in these
   std::vector<pipeline::TensorView> values_, gradients_;
   Tree tree_;
   double loss_ = 0;

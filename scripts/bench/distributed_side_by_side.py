@@ -191,7 +191,7 @@ def start(name, folder, processes, arguments):
 
 
 def write_config(folder, arguments):
-    # It is ended from outside.
+    # The run is ended from outside.
     train = f'precision = "{arguments.precision}"\nmicro_batch = {arguments.micro_batch}\nmax_steps = 1000000'
     (folder / "bench.toml").write_text(config_of(arguments, "model", arguments.most + 1, arguments.what == "memory", train))
 

@@ -97,7 +97,7 @@ def main():
         train = f"precision = \"bf16\"\nmicro_batch = {arguments.batch}\nclip_grad_norm = 1.0\nmax_steps = {steps}"
         config = folder / "bench.toml"
         config.write_text(config_of(arguments, model, arguments.most + 1, not arguments.summaries, train))
-        drop = [f"task.model.{name}={arguments.dropout}" for name in ("embd_pdrop", "attn_pdrop", "resid_pdrop")]
+        drop = [f"task.language.dropout={arguments.dropout}"]
         ours_command = [str(arguments.pipeline.resolve()), "run", str(config)]
         for setting in ("run.dir=run", f"run.device={arguments.device}", "launch.processes=1", *drop, *arguments.set):
             ours_command += ["--set", setting]

@@ -93,20 +93,13 @@ all_tokens = {str(all_tokens).lower()}
 """
 
 
-def task_in_cpp(arguments, model, most, all_tokens):
+def task_in_cpp(model, most, all_tokens):
     return f"""[task]
 plugin = "summarization"
 [task.data]
 train = "pairs.jsonl"
 [task.tokenizer]
 path = "{model}"
-[task.model]
-n_layer = {arguments.layers}
-n_head = {arguments.heads}
-n_embd = {arguments.width}
-embd_pdrop = 0.0
-attn_pdrop = 0.0
-resid_pdrop = 0.0
 [task.sequence]
 max_tokens = {most - 1}
 max_summary_tokens = {MAX_SUMMARY}
@@ -122,7 +115,7 @@ def config_of(arguments, model, most, all_tokens, train, more=""):
 [run]
 device = "cpu"
 cache_dir = "cache"
-{task_in_python(model, all_tokens) if arguments.python else task_in_cpp(arguments, model, most, all_tokens)}
+{task_in_python(model, all_tokens) if arguments.python else task_in_cpp(model, most, all_tokens)}
 [optimizer]
 lr = 1e-4
 beta2 = 0.95

@@ -37,11 +37,11 @@ device = "cpu"
 plugin = "summarization"
 sequence.max_tokens = 64
 generate.max_tokens = 16
-[task.model]
-n_layer = 1
-n_head = 2
-n_embd = 64
-n_positions = 64
+[task.language]
+num_hidden_layers = 1
+num_attention_heads = 2
+hidden_size = 64
+max_position_embeddings = 64
 [loader]
 workers = 1
 [train]
@@ -227,7 +227,7 @@ def ended(process):
 
 
 def tokens_in(path):
-    """What the summary of a token cache says (plugins/data/sample_store/sample_store.hpp: its footer has 80 bytes, and tells where it begins)."""
+    """What the summary of a token store says (plugins/data/stores/sample_store.hpp: its footer has 80 bytes, and tells where it begins)."""
     with path.open("rb") as file:
         file.seek(-80, os.SEEK_END)
         _, _, summary = struct.unpack("<32x3Q", file.read(56))

@@ -1,4 +1,4 @@
-"""The encoder-decoder of plugins/tasks/protein/model as plain PyTorch: modules, padded batches, masks. See protein_peer.py.
+"""The encoder-decoder of plugins/models/protein as plain PyTorch: modules, padded batches, masks. See protein_peer.py.
 
 Letters in shapes: B samples, L residues of the longest, V of them that the encoder sees, C width, H heads, P width of the pair networks.
 """

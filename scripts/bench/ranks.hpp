@@ -63,8 +63,8 @@ inline std::string free_port() {
   return std::to_string(ntohs(address.sin_port));
 }
 
-// This program again as each of the ranks, with the same arguments: LibTorch's threads do not survive a fork.
-// 0 if all have ended well.
+// Starts this program again as each of the ranks, with the same arguments: LibTorch's threads do not survive
+// a fork. Returns 0 if all have ended well.
 inline int start_ranks(int argc, char** argv, int ranks) {
   const std::string port = free_port(), their_port = free_port();
   for (int rank = 0; rank < ranks; ++rank) {

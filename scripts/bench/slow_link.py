@@ -92,7 +92,7 @@ cache_dir = "cache"
 plugin = "summarization"
 data = {{ train = "pairs.jsonl" }}
 tokenizer.vocab_size = 300
-model = {{ n_layer = {LAYERS}, n_head = 4, n_embd = {arguments.width}, n_positions = 64, resid_pdrop = 0.0, attn_pdrop = 0.0, embd_pdrop = 0.0 }}
+language = {{ num_hidden_layers = {LAYERS}, num_attention_heads = 4, hidden_size = {arguments.width}, max_position_embeddings = 64 }}
 sequence = {{ max_tokens = 48, max_summary_tokens = 16, loss = "all" }}
 generate.max_tokens = 8
 [train]

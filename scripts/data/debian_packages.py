@@ -11,7 +11,7 @@ def unpack(names, lists, folder, say, show):
     debs = os.path.join(folder, "debs")
     os.makedirs(debs)
     say(f"downloading {', '.join(names)}")
-    # Of the release itself, as its lists: no update or other repository makes another set of it.
+    # Packages of the release itself, as its lists are: no update or other repository makes another set of them.
     wanted = [f"{name}/{lists.codename}" if lists.codename else name for name in names]
     download = run(["apt-get", "download", *lists.flags, *wanted], lambda: show(f"{megabytes(debs)} MB"), cwd=debs)
     found = {file.split("_")[0]: file for file in os.listdir(debs)}

@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / ".gpu"
 EMULATED = ROOT / "build/release/tests/emulator/torch/lib"
 BENCH = ROOT / "scripts" / "bench"
-# Of a dozen steps against the CPU in float32: losses, which hardly move in so few, and norms of gradients. On the emulated device bf16 and
-# fp16 differ by up to 0.004 and 0.005, and where the device draws masks of its own (WITH_DROPOUT) norms by up to 0.05.
+# How far a dozen steps may be from the CPU in float32: in losses, which hardly move in so few, and in norms of gradients. On the emulated
+# device bf16 and fp16 differ by up to 0.004 and 0.005, and where the device draws masks of its own (WITH_DROPOUT) norms by up to 0.05.
 BANDS = {"fp32": (1e-4, 1e-3), "bf16": (0.01, 0.02), "fp16": (0.01, 0.02)}
 WITH_DROPOUT, NORMS_WITH_DROPOUT = ("summarization-dropout", "protein"), 0.15
 PART_SECONDS = 575  # of the ten minutes that a command has where devices are lent; what finds no time left is skipped
 AT_A_TIME = 6  # processes on one device: most of a short run is its start, on one core; in a rehearsal 2
-# Of a benchmark, beside its own options.
+# A benchmark's options in a rehearsal, beside its own.
 REHEARSAL = {
     "gpt2_cuda.py": "--device cpu --layers 2 --heads 2 --width 128 --most 128 --batch 4 --turns 1 --steps 2".split(),
     "protein_side_by_side.py": "--device cpu --device-turns --batch 4 --turns 1 --steps 2".split(),
@@ -235,7 +235,8 @@ class Check:
     def too_large(self, figures):
         # 930,000 tokens, and for each of 64 layers at least 9 rows of 256 of each, in bf16: 270 GB; but 51 M parameters, soon initialised.
         samples = 8192 if self.devices else 256
-        huge = ["task.model.n_embd=256", "task.model.n_layer=64", "task.model.n_positions=1024", "task.sequence.max_tokens=1024",
+        huge = ["task.language.hidden_size=256", "task.language.num_hidden_layers=64", "task.language.max_position_embeddings=1024",
+                "task.sequence.max_tokens=1024",
                 f"train.global_batch={samples}", f"train.micro_batch={samples}", "train.max_steps=2", *UNEVALUATED]
         process = self.runner.start([*self.runner.command("run", "summarization", "huge", *huge), "--fresh"])
         text = self.runner.finish(process)
@@ -330,8 +331,8 @@ class Check:
             pairs = [json.loads(text) for text in (GPU / "data/debian-descriptions/train.jsonl").read_text().splitlines()]
             documents = ["\n".join(pair["document"] for pair in pairs[i : i + 50]) for i in range(0, len(pairs), 50)]
             (self.work / "long.jsonl").write_text("".join(json.dumps({"document": text, "summary": "Long"}) + "\n" for text in documents))
-            shape = ["task.model.n_layer=12", "task.model.n_head=12", "task.model.n_embd=768", "task.model.n_positions=1024",
-                     "task.sequence.max_tokens=1024", f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl",
+            shape = ["task.language.num_hidden_layers=12", "task.language.num_attention_heads=12", "task.language.hidden_size=768",
+                     "task.language.max_position_embeddings=1024", "task.sequence.max_tokens=1024", f"task.tokenizer.path={GPU / 'data/gpt2'}", "task.data.train=long.jsonl",
                      "train.global_batch=16", "train.micro_batch=16", "train.precision=bf16", *sets]
             rows = []
             for steps in (4, 8):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 # Small enough for seconds on a CPU, of the shapes that matter: several layers, ragged sequences, accumulation. By name: config, --set.
-SMALL_GPT2 = ["task.model.n_layer=2", "task.model.n_head=2", "task.model.n_embd=128", "train.global_batch=16", "train.micro_batch=4",
+SMALL_GPT2 = ["task.language.num_hidden_layers=2", "task.language.num_attention_heads=2", "task.language.hidden_size=128", "train.global_batch=16", "train.micro_batch=4",
               "task.rouge.validate_samples=4", "task.rouge.evaluate_samples=8", "evaluate.max_samples=32"]
 SMALL_PROTEIN = ["train.batch_per_device=\"unset\"", "train.global_batch=8", "train.micro_batch=4", "train.max_epochs=\"unset\"",
                  "evaluate.max_samples=8"]
@@ -21,8 +21,7 @@ JOBS = {
     "template": ("template.toml", []),
     "summarization": ("summarization.toml", SMALL_GPT2),
     "summarization-summary": ("summarization.toml", [*SMALL_GPT2, "task.sequence.loss=summary"]),
-    "summarization-dropout": ("summarization.toml", [*SMALL_GPT2, "task.model.embd_pdrop=0.1", "task.model.attn_pdrop=0.1",
-                                                     "task.model.resid_pdrop=0.1"]),
+    "summarization-dropout": ("summarization.toml", [*SMALL_GPT2, "task.language.dropout=0.1"]),
     "protein": ("protein-quick.toml", SMALL_PROTEIN),
     "vlm": ("vlm.toml", SMALL_VLM),
     "vlm-frozen": ("vlm.toml", [*SMALL_VLM, 'task.freeze=["vision.*"]']),

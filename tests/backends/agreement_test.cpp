@@ -24,7 +24,7 @@ class Agreement : public BackendTest {
   }
 };
 
-// Of equal sizes: nothing but the comparison can notice.
+// The two calls have equal sizes: nothing but the comparison can notice.
 TEST_P(Agreement, AnotherOrderIsNoticedAndBothCallsAreNamed) {
   EXPECT_THAT(problems(2,
                        [](Rank& me) {

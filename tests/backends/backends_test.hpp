@@ -17,7 +17,7 @@ class BackendTest : public ::testing::TestWithParam<const char*> {
   static const BackendUnderTest& tested() { return backend(GetParam()); }
 };
 
-// Those whose ranks can be killed.
+// Tests of the backends whose ranks can be killed.
 class ProcessTest : public BackendTest {};
 
 inline const auto kEveryBackend = ::testing::Values("fake", "gloo", "shm");

@@ -170,7 +170,7 @@ TEST_P(Collectives, OfEveryDtypeOnFourRanks) {
   }));
 }
 
-// Of a generator that is quick under the sanitizers, too (Knuth's MMIX).
+// Numbers of a generator that is quick under the sanitizers, too (Knuth's MMIX).
 std::vector<float> random_terms(int rank, std::size_t count) {
   uint64_t state = static_cast<uint64_t>(rank) + 1;
   std::vector<float> values(count);
@@ -181,7 +181,7 @@ std::vector<float> random_terms(int rank, std::size_t count) {
   return values;
 }
 
-// Of a size that no backend moves in one piece.
+// Buffers of a size that no backend moves in one piece.
 TEST_P(Collectives, LargeSumsAreMadeInTheOrderOfTheRanks) {
   for (const int ranks : {2, 3})
     expect_fine(on_ranks(tested(), ranks, [](Rank& me) {

@@ -188,7 +188,7 @@ pid_t start_process(const std::string& role_text) {
 struct Child {
   pid_t pid;
   bool over = false;     // has ended
-  bool stopped = false;  // ... or stands still
+  bool stopped = false;  // stands still
   std::string end;
 };
 
@@ -215,7 +215,7 @@ std::vector<std::string> as_processes(int part, int ranks) {
   std::ofstream(scene_file) << std::string(sizeof(Scene), '\0');
   Scene& scene = map_scene(scene_file);
   peers::Group run(ranks);
-  const int listener = run.world(0).listen_socket;  // which the ranks inherit
+  const int listener = run.world(0).listen_socket;  // the ranks inherit it
   std::vector<Child> children;
   for (int rank = 0; rank < ranks; ++rank) {
     std::ostringstream text;
@@ -227,7 +227,7 @@ std::vector<std::string> as_processes(int part, int ranks) {
   for (;;) {
     bool waiting = false;
     for (Child& child : children) {
-      // Those that cannot say that they are done.
+      // A rank that was killed or stopped cannot count itself.
       if (look_at(child)) ++scene.done;
       waiting |= !child.over && !child.stopped;
     }

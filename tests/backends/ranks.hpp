@@ -51,18 +51,18 @@ struct RankOptions {
   std::string interface;  // gloo's option
 };
 
-// What each rank's body, or the opening of its group, threw, which the others hear of; empty: nothing;
-// "killed by signal 9", "stopped". A rank leaves the group when all of them are done. In a rank's own process
-// it does not return.
+// What each rank's body, or the opening of its group, threw (the other ranks hear of it), or "killed by
+// signal 9" or "stopped"; empty: nothing. A rank leaves the group when all of them are done. In a rank's own
+// process the call does not return.
 std::vector<std::string> on_ranks(const BackendUnderTest& backend, int ranks,
                                   const std::function<void(Rank&)>& body, const RankOptions& options = {});
-// The same, with nothing opened: `args` are ready to be opened with open_group().
+// A rank's part without an opened group: `args` are ready to be opened with open_group().
 using RawBody = std::function<void(const OpenArgs& args, Scene& scene)>;
 std::vector<std::string> on_raw_ranks(const BackendUnderTest& backend, int ranks, const RawBody& body,
                                       const RankOptions& options = {});
 
-// Opens a group on the backend; what it needs lives as long as the process. That of on_ranks() is aborted
-// when another rank has failed or is gone, as by the core.
+// Opens a group on the backend; what it needs lives as long as the process. A group that on_ranks() opened is
+// aborted when another rank has failed or is gone, as by the core.
 std::unique_ptr<plugins::Communicator> open_group(const BackendUnderTest& backend, const OpenArgs& args,
                                                   const std::string& interface = "");
 

@@ -53,7 +53,7 @@ TEST(Foreign, NamesTheFolderThatIsMeant) {
             "is the hub's cache of a model, which is in snapshots: name \"" + hub + "/snapshots/aaa\"");
   files.write("models--gpt2/refs/main", "bbb\n");
   EXPECT_TRUE(foreign::folder(hub).ends_with(": name \"" + hub + "/snapshots/bbb\""));
-  // One too high, one too low.
+  // A folder above the model's, and one below it.
   const std::string run = folder("run");
   for (const char* name : {"run/checkpoint-500", "run/checkpoint-1500", "run/logs"}) folder(name);
   files.write("run/checkpoint-500/config.json", "{}");

@@ -1,6 +1,6 @@
-/* As much of the CUDA driver's interface as the program calls, over memory of the host. A copy to the host is
- * done two copies later, or when somebody waits for the stream: who reads a scalar too early reads what was
- * there before. */
+/* The part of the CUDA driver's interface that the program calls, over memory of the host. A copy to the host
+ * is done two copies later, or when somebody waits for the stream: who reads a scalar too early reads what
+ * was there before. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

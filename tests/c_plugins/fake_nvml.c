@@ -1,5 +1,5 @@
-/* As much of NVML as the program calls, for the one device of fake_cuda.c. It is busy for 60 and 80 percent
- * of the time in turns, and 640 MiB of its memory are in use. */
+/* The part of NVML that the program calls, for the one device of fake_cuda.c. It is busy for 60 and 80
+ * percent of the time in turns, and 640 MiB of its memory are in use. */
 #include <string.h>
 
 #define EXPORTED __attribute__((visibility("default")))

@@ -69,7 +69,7 @@ void expect_fine(const std::vector<std::string>& problems) {
 }
 
 TEST(Fake, AllReduceAddsInTheOrderOfTheRanks) {
-  // In this order the small ones are lost one by one; in another they would not be.
+  // In this order the small terms are lost one by one; in another they would not be.
   const float terms[] = {1e8f, 3.0f, 3.0f, -1e8f};
   float expected = terms[0];
   for (int r = 1; r < 4; ++r) expected += terms[r];

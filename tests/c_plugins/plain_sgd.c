@@ -69,7 +69,7 @@ static pl_error* check_run(const pl_host* host, const pl_run_info* run) {
 static pl_error* take_optimizer(pl_strategy* self, const pl_optimizer* optimizer, uint64_t index,
                                 const pl_strategy_args* args) {
   uint64_t i, j;
-  if (!is_name(optimizer->name, "sgd") || (optimizer->flags & ~PL_FLAGS_MAY_IGNORE) != 0)
+  if (optimizer->api || !is_name(optimizer->name, "sgd") || (optimizer->flags & ~PL_FLAGS_MAY_IGNORE) != 0)
     return fail(self->host, PL_ERROR_UNSUPPORTED,
                 "plain_sgd has one optimizer: set optimizer.kind = \"sgd\"");
   for (i = 0; i < optimizer->option_count; ++i) {
@@ -106,6 +106,9 @@ static pl_error* take_optimizers(pl_strategy* self, const pl_strategy_args* args
   return error;
 }
 
+/* The newest object's context, through which empty_cache() logs. Atomic: in tests threads are ranks. */
+static const pl_context* last_context;
+
 static pl_error* create(const pl_host* host, const pl_context* context, const pl_config* config,
                         const pl_strategy_args* raw, pl_strategy** out) {
   static const pl_str kHandOver = STR("hand_over");
@@ -118,6 +121,7 @@ static pl_error* create(const pl_host* host, const pl_context* context, const pl
   if (!self) return fail(host, PL_ERROR_OUT_OF_MEMORY, "plain_sgd: no memory");
   self->host = host;
   self->context = context;
+  __atomic_store_n(&last_context, context, __ATOMIC_RELAXED);
   self->communicator = args.communicator;
   error = check_run(host, host->run_info(context));
   if (!error) error = host->config_bool(config, kHandOver, &self->hand_over);
@@ -199,22 +203,18 @@ static const pl_strategy_api kApi = {
     .memory = memory,
 };
 
-#ifdef PL_EXTENSION_DEVICE_CACHE /* not of 1.0 */
-static pl_error* empty_cache(pl_strategy* self, pl_device device) {
+static pl_error* empty_cache(const pl_host* host, const pl_run_info* info) {
   static const pl_str kLine = STR("plain_sgd: the device's cache is emptied");
-  if (device.type != COMPUTES_ON) return fail(self->host, PL_ERROR_FAILED, "plain_sgd: another device");
-  self->host->log(self->context, PL_LOG_INFO, kLine);
+  if (info->device.type != COMPUTES_ON) return fail(host, PL_ERROR_FAILED, "plain_sgd: another device");
+  host->log(__atomic_load_n(&last_context, __ATOMIC_RELAXED), PL_LOG_INFO, kLine);
   return NULL;
 }
 
 static const void* query(pl_str id) {
-  static const pl_device_cache kCache = {sizeof(pl_device_cache), 0, empty_cache};
-  static const char kId[] = PL_EXTENSION_DEVICE_CACHE;
-  return id.len == sizeof kId - 1 && memcmp(id.ptr, kId, id.len) == 0 ? &kCache : NULL;
+  static const pl_runtime kRuntime = {sizeof(pl_runtime), 0, NULL, empty_cache, NULL, NULL};
+  static const char kId[] = PL_EXTENSION_RUNTIME;
+  return id.len == sizeof kId - 1 && memcmp(id.ptr, kId, id.len) == 0 ? &kRuntime : NULL;
 }
-#else
-#define query NULL
-#endif
 
 static const pl_option kOptions[] = {
     {sizeof(pl_option), PL_OPTION_BOOL, PL_OPTION_MAY_CHANGE, 0, STR("hand_over"), STR("false"), STR(""),

@@ -41,7 +41,7 @@ struct pl_strategy {
   uint32_t filled[TREE_LEVELS];
   double loss;
   uint64_t tickets; /* steps taken */
-  int64_t updates;  /* of them those that were not skipped, in this run and before it */
+  int64_t updates;  /* steps that were not skipped, in this run and before it */
   pl_step_report reports[2];
 };
 

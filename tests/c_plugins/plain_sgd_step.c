@@ -90,10 +90,8 @@ static pl_error* gather(pl_strategy* self, void* mine, void* all, uint64_t count
   in.dtype.bits = bits;
   in.dtype.lanes = 1;
   in.device.type = COMPUTES_ON;
-#ifdef PL_EXTENSION_PROFILER /* not of 1.0 */
   in.label.ptr = "gradients";
   in.label.len = strlen(in.label.ptr);
-#endif
   out = in;
   out.data = all;
   out.count = count * (uint64_t)c->world_size;

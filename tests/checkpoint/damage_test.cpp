@@ -46,7 +46,7 @@ class Damage : public testing::Test {
     std::ofstream(manifest_) << json.dump();
   }
 
-  // The newer one is passed over with this reason, the older one is used.
+  // The newer checkpoint is passed over with this reason, the older one is used.
   template <class Matcher>
   void expect_rejected(const Matcher& reason) {
     std::vector<Rejected> rejected;

@@ -20,7 +20,7 @@ const std::vector<StateTensor> kNew = make_state(2);
 // Saves checkpoint `step` over an existing checkpoint of step 1, failing at every file operation in turn.
 class Fault : public testing::TestWithParam<std::tuple<uint64_t, bool>> {
  protected:
-  // False: the fault came too late to happen.
+  // Returns false when the fault came too late to happen.
   bool run(uint64_t fail_at) {
     const auto [step, broken] = GetParam();
     tests::FilesFolder folder;

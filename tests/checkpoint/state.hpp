@@ -93,7 +93,7 @@ inline bool holds(const Checkpoint& checkpoint, const std::vector<StateTensor>& 
   return true;
 }
 
-// With the metric "loss".
+// The contents of a checkpoint; `loss`, where given, is its metric.
 inline Contents contents_of(uint64_t step, std::optional<double> loss = std::nullopt) {
   Contents contents{step, R"({"epoch":1,"position":4096})", "[run]\nname = \"x\"\n", R"({"micro_batch":8})",
                     std::nullopt};

@@ -114,7 +114,7 @@ TEST_F(StoreTest, NeverPrunesTheNewestSoundOne) {
   Store store = make(1);
   save(store, 1);
   store.set_sound(1);
-  save(store, 2);  // of which nothing is known yet
+  save(store, 2);  // whether it is sound is not known yet
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
   save(store, 3);
   save(store, 4);

@@ -40,7 +40,7 @@ class ConfigFiles : public testing::Test {
     return problems_of([&] { load_text(text, std::move(sets)); });
   }
 
-  // Of one argument of --set over a file that is right.
+  // What is wrong with one argument of --set over a file that is right.
   static std::string set_problem(const std::string& argument) {
     return problems("task.plugin = 't'\n", {argument});
   }

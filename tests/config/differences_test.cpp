@@ -20,7 +20,7 @@ class Differences : public ConfigFiles {
     const PluginConfig* plugins[] = {&task};
     return config.to_toml(true, plugins);
   }
-  // "key: before -> now" of each, with * where it may change.
+  // "key: before -> now" for each difference, with * where it may change.
   static std::vector<std::string> compare(std::string_view text, std::vector<std::string> sets = {}) {
     const std::string before = stored();
     const Config config = load_text(text, std::move(sets));
@@ -134,7 +134,7 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
       "with --fresh");
 }
 
-// Of another version of the task: what it has no more, and what it has with a default.
+// Another version of the task: an option that it no longer has, and one that it has with a default.
 TEST_F(Differences, OptionsComeAndGoWithAVersionOfThePlugin) {
   const Config config = load_text(kBefore),
                set = load_text(std::string(kBefore) + "task.model.dropout = 0.1\n");

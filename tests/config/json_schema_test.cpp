@@ -61,7 +61,7 @@ TEST(JsonSchema, APluginsOptionsApplyWhereItIsNamed) {
   const nlohmann::json& task = root["definitions"]["task"];
   EXPECT_EQ(task["if"]["properties"]["plugin"]["const"], "tiny");
   EXPECT_EQ(task["then"]["$ref"], "#/definitions/task.tiny");
-  // Offered by editors whatever is named, and never wrong.
+  // By anyOf editors offer these options whatever plugin is named; it never fails.
   EXPECT_EQ(task["anyOf"], nlohmann::json::parse(R"([{"$ref": "#/definitions/task.tiny"}, {}])"));
   EXPECT_FALSE(task.contains("allOf"));
   const nlohmann::json& then = root["definitions"]["task.tiny"];

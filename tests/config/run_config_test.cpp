@@ -15,7 +15,7 @@ using Strings = std::vector<std::string>;
 
 class RunConfig : public ConfigFiles {
  protected:
-  // Of a run that was started here, with a path of its own.
+  // Writes the config.toml of a run that was started here, with a path of its own.
   void keep(const std::string& folder, const std::string& run_dir) {
     const Config config = load_text(run_dir + "\n[task]\nplugin = 't'\n[plugins]\npaths = ['more']\n");
     write(folder + "/config.toml", stored_config(config, config.to_toml(true), folder));
@@ -45,7 +45,7 @@ TEST_F(RunConfig, ItsPathsAreRelativeToWhereItWasStarted) {
   EXPECT_EQ(config.find_path("run.dir"), here("runs/x"));
   EXPECT_EQ(config.get_path_list("plugins.paths"), Strings{here("more")});
   EXPECT_EQ(config.find_path("run.cache_dir"), here("elsewhere/cache")) << "of the command line, as ever";
-  // It may be kept again.
+  // A configuration that was loaded so may be kept again.
   const std::string kept = stored_config(config, config.to_toml(true), "../runs/x");
   EXPECT_EQ(kept.substr(0, kept.find('#')), "started_in = \"../..\"  ");
   EXPECT_NE(kept.find("paths = [\"more\"]"), std::string::npos) << kept;
@@ -78,7 +78,7 @@ TEST_F(RunConfig, OptionsOfTheStrategyThatItHadAreNoneOfAnother) {
       << problems("runs/x");
 }
 
-// Nothing that follows a model takes its place; what must be of the model does.
+// A kept default is not replaced by the model's value, unless the option must be the model's.
 TEST_F(RunConfig, ADefaultThatWasKeptIsAValueThatItHad) {
   const Config config = load_text("[task]\nplugin = 't'\ndata.train = 'a.csv'\n");
   const pl_config task = config.plugin("task", task_options());

@@ -47,7 +47,7 @@ RIGHT = [
 WRONG = {
     '[task]\nplugin = "template"\nwidth = 0': "task.width: ",
     '[task]\nplugin = "template"\nn_head = 2': "task: ",
-    '[task]\nplugin = "summarization"\n[task.model]\nn_heads = 2': "task.model: ",
+    '[task]\nplugin = "summarization"\n[task.language]\nn_heads = 2': "task.language: ",
     '[strategy]\nplugin = "sharded"\nzero_stage = 4': "strategy.zero_stage: ",
     '[strategy]\nplugin = "single"\nzero_stage = 2': "strategy: ",
     '[train]\nmax_stepz = 3': "train: ",

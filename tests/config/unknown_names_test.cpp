@@ -150,7 +150,7 @@ TEST_F(UnknownNames, QuotedKeysAreNotKeys) {
 }
 
 TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
-  // Their key anywhere -> the key that the message must name.
+  // Another tool's key, in any table -> the key that the message must name.
   const std::pair<const char*, const char*> names[] = {
       {"epochs", "train.max_epochs"},
       {"num_train_epochs", "train.max_epochs"},
@@ -208,7 +208,9 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
   EXPECT_EQ(problem("[training]\nepochs = 3\nfoo = 1"),
             "x.toml:2: [training]: unknown table: write [train]\n"
             "x.toml:3: training.epochs = 3: unknown key: write train.max_epochs");
-  EXPECT_EQ(problem("[model]\nn_head = 3"), "x.toml:2: [model]: unknown table: write [task.model]");
+  EXPECT_EQ(problem("[model]\nn_head = 3"),
+            "x.toml:2: [model]: unknown table: write [task.language]\n"
+            "x.toml:3: model.n_head = 3: unknown key: write task.language.num_attention_heads");
 }
 
 TEST_F(UnknownNames, OfOtherToolsMayBeMisspelt) {

@@ -8,7 +8,7 @@ namespace {
 
 class Values : public ConfigFiles {
  protected:
-  // Of one line below [task] plugin = 't'.
+  // What is wrong with one line below [task] plugin = 't'.
   static std::string problem(const std::string& line) {
     return problems("task.plugin = 't'\n" + line + "\n");
   }

@@ -70,7 +70,7 @@ TEST(CheckPlugin, NoticesATaskThatCannotOpen) {
             "task good: the zoo has no data");
 }
 
-// The zoo's has no data, which shows as soon as the option is given.
+// The zoo's task has no data, which shows as soon as the option is given.
 TEST(CheckPlugin, SaysHowToRunWhatNeedsAnOption) {
   const CheckReport report = check_zoo("needs_option");
   EXPECT_TRUE(report.passed()) << report.text;
@@ -130,9 +130,10 @@ TEST(CheckPlugin, NoticesOutputsThatAreNotThoseOfTraining) {
 
 TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
   const std::string cut = "an update does not depend on how weights are cut",
-                    changes = "an update changes weights",
+                    changes = "an update changes weights", scale = "a rule that takes the scale heeds it",
                     matrix = "a transformed matrix is finite and the same each time";
   EXPECT_TRUE(check_zoo("rule_right").passed());
+  EXPECT_THAT(check_zoo("rule_scaled").text, HasSubstr("  ok   " + scale + "\n"));
   EXPECT_THAT(check_zoo("rule_of_matrices").text, HasSubstr("  ok   " + matrix + "\n"));
   EXPECT_EQ(
       failure(check_zoo("rule_of_value"), changes),
@@ -141,6 +142,10 @@ TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
   EXPECT_EQ(failure(check_zoo("rule_of_length"), cut),
             "an update in three runs gives other bits than in one: it may not depend on where a run ends");
   EXPECT_EQ(failure(check_zoo("rule_throws"), changes), "optimizer rule_throws: nothing works today");
+  EXPECT_EQ(failure(check_zoo("rule_of_infinity"), scale),
+            "an update with found_inf = 1 changes weights or state");
+  EXPECT_EQ(failure(check_zoo("rule_unscaled"), scale),
+            "an update with 4 times the gradients and divisor = 4 gives other bits than with neither");
   EXPECT_EQ(failure(check_zoo("rule_infinite"), matrix), "transform makes values that are not finite");
 }
 

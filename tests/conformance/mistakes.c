@@ -30,7 +30,7 @@ enum { MISTAKES(NUMBERED) COUNT };
 static const pl_str kMistakes[] = {MISTAKES(NAMED)};
 
 static int mistake;      /* one of the above; of all objects */
-static uint64_t calls;   /* of whatever counts them */
+static uint64_t calls;   /* counted by whichever mistake counts */
 static uint64_t last_id; /* the first of the batch that was trained last */
 static const pl_unit_hooks* real_hooks;
 static const pl_gradient_sink* real_sink;
@@ -65,7 +65,7 @@ static pl_error* wrong_load(pl_task* self, const pl_load_args* raw, pl_batch** o
   static uint64_t shared[MOST];
   uint64_t places[MOST], *ids = mistake == shared_batch ? shared : places, i;
   pl_load_args args = *raw;
-  pl_error* error = load(self, raw, out); /* which refuses what it must */
+  pl_error* error = load(self, raw, out); /* load() refuses what it must */
   if (error || args.count > MOST) return error;
   if (mistake == place_for_id || mistake == shared_batch) {
     for (i = 0; i < args.count; ++i) ids[i] = mistake == shared_batch ? args.ids[i] : i;

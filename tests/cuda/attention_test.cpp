@@ -44,7 +44,7 @@ TEST_P(Attention, InAWindow) {
   }
 }
 
-// With and without a plan of cuDNN's for them; 197 are those of a picture.
+// Equal lengths with and without a plan of cuDNN's; a picture has 197 tokens.
 TEST_P(Attention, OfEqualLengths) {
   for (const int64_t tokens : {256, 197}) {
     for (const int64_t usual : {tokens, int64_t{0}}) {
@@ -58,7 +58,7 @@ TEST_P(Attention, OfEqualLengths) {
   }
 }
 
-// As the layers of a stack do.
+// The layers of a stack share a layout that is uploaded once.
 TEST_P(Attention, OfALayoutThatIsOnTheDeviceAlready) {
   const AttentionLayout all = layout({1, 130, 7, 0, 300}, true), there = shared_by_layers(all);
   const at::Tensor qkv = here(values({all.queries.rows(), 6 * 64}, 1).to(type()));
@@ -84,7 +84,7 @@ TEST_P(Attention, OfHeadsThatShareKeys) {
   }
 }
 
-// With one query each, and with a slot that rests.
+// Decoding: one query for each slot of the cache, and a slot that rests.
 TEST_P(Attention, OfACacheWhoseHeadsShareKeys) {
   const at::NoGradGuard decoding;
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{20, 41, 107}, {20, 107}}) {
@@ -108,7 +108,7 @@ TEST_P(Attention, OfNoTokensAtAll) {
   }
 }
 
-// A head width that flash attention does not take: it has another mask.
+// Flash attention does not take this head width: where it runs, the mask is another one.
 TEST_P(Attention, WithDropout) {
   const AttentionLayout all = layout({40, 9, 150}, true);
   const Dropout dropout = same_dropout({0.3, 11});
@@ -116,7 +116,7 @@ TEST_P(Attention, WithDropout) {
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, dropout); });
 }
 
-// Whose mask it is: it depends on the key alone, drops the share it should, and scales what is left.
+// Any kernel's mask depends on the key alone, drops the share it should, and scales what is left.
 TEST_P(Attention, DropoutDependsOnItsKey) {
   const AttentionLayout all = layout({512, 300}, false);
   for (const int64_t width : {64, 12}) {  // flash attention's, and one that it does not take
@@ -150,7 +150,7 @@ TEST_P(Attention, OfSomeQueriesOfEachSequence) {
   }
 }
 
-// The summary's rows, and the newest rows of a cache, whose keys behind them may hold anything.
+// The rows of a summary, and the newest rows of a cache, whose keys behind them may hold anything.
 TEST_P(Attention, OfTheLastQueriesOfEachSequence) {
   const AttentionLayout all = layout({30, 1, 0, 77}, true);
   const AttentionLayout last =
@@ -182,7 +182,7 @@ TEST_P(Attention, WithABias) {
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
 }
 
-// So far that they do not share a rectangle: padding would cost more than another one.
+// Lengths so far apart that they do not share a rectangle: padding would cost more than another one.
 TEST_P(Attention, OfLengthsFarApart) {
   const AttentionLayout all = layout({8, 1100, 0, 3}, false);
   const Dropout dropout = same_dropout({0.3, 11});
@@ -192,7 +192,7 @@ TEST_P(Attention, OfLengthsFarApart) {
               [&](const Tensors& t, at::ScalarType) { return ragged_self_attention(t[0], all, {}, t[1]); });
 }
 
-// As that of chosen rows of proteins, which see all of theirs. Between CPU and device the rectangles differ.
+// Chosen rows of proteins see all rows of theirs. Between CPU and device the rectangles differ.
 TEST_P(Attention, WithABiasOfPairs) {
   AttentionLayout some{.heads = 2, .causal = false};
   some.queries.starts = {0, 2, 2, 6, 7};
@@ -208,7 +208,7 @@ TEST_P(Attention, WithABiasOfPairs) {
   };
   const Tensors in = {values({7, 32}, 1), values({170, 32}, 2), values({170, 32}, 3), values({pairs, 4}, 4)};
   expect_same(in, attend);
-  // The same numbers in the other form: of each sequence head by head.
+  // In the other form the biases of each sequence lie head by head.
   Tensors by_head;
   const std::vector<int64_t> starts = pair_starts(some);
   for (size_t s = 0; s + 1 < starts.size(); ++s)
@@ -222,7 +222,7 @@ TEST_P(Attention, WithABiasOfPairs) {
   expect_close(made, exact, 3 * tolerance(), "by heads");
 }
 
-// In float32 everywhere, so that a rotated bfloat16 is rounded once.
+// Rotation computes in float32 everywhere, so that a rotated bfloat16 is rounded once.
 TEST_P(Attention, RotaryPositions) {
   const at::Tensor positions = at::arange(150, at::kLong) * 7 % 101;
   for (const int64_t width : {10, 64}) {

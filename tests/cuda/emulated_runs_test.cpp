@@ -94,7 +94,7 @@ TYPED_TEST(EmulatedRuns, LearnAsOnTheCpu) {
   }
 }
 
-// Only for the figures of the step before.
+// A step waits only for the figures of the step before.
 TYPED_TEST(EmulatedRuns, WaitOnceAStep) {
   const auto few = this->waits(4), many = this->waits(10);
   ASSERT_FALSE(few.empty());
@@ -114,7 +114,8 @@ TEST_F(EmulatedRun, ADeviceForEachProcessIsNotThere) {
 TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {
   ::setenv("FAKE_CUDA_GIB", "1", 1);
   const Result result =
-      call("run", sets({"run.device=cuda", "task.model.n_embd=2048", "task.model.n_layer=24"}));
+      call("run",
+           sets({"run.device=cuda", "task.language.hidden_size=2048", "task.language.num_hidden_layers=24"}));
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("CUDA out of memory"));
 }

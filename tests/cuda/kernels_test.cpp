@@ -11,14 +11,14 @@ using namespace transformer;
 
 class Kernels : public InPlace {
  protected:
-  // Of this type on the device, and as much in float64 on the CPU.
+  // rounded(): on the device and of this type; exact(): the same values in float64 on the CPU.
   at::Tensor rounded(const at::Tensor& x) const { return here(x.to(type())); }
   static at::Tensor exact(const at::Tensor& x) { return x.cpu().to(at::kDouble); }
   int64_t vector() const { return 16 / at::elementSize(type()); }
 };
 INSTANTIATE_TEST_SUITE_P(Places, Kernels, ::testing::Values(PIPELINE_ON_CUDA), name_of);
 
-// Fewer than a block adds up, and several for each block.
+// Fewer rows than a block adds up, and several for each block.
 constexpr int64_t kFewRows = 3, kManyRows = 2500;
 
 TEST_P(Kernels, CrossEntropy) {

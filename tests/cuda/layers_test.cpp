@@ -66,7 +66,7 @@ TEST_P(Layers, Mlp) {
   }
 }
 
-// As in Llama: RMS norm, no biases.
+// Llama's SwiGLU: RMS norm, no biases.
 TEST_P(Layers, Swiglu) {
   expect_same({values({kRows, kWidth}, 1), values({kWidth}, 2), values({kWidth, 2 * kInner}, 4) * 0.3,
                values({kInner, kWidth}, 6) * 0.3},

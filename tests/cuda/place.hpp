@@ -40,7 +40,7 @@ class InPlace : public ::testing::TestWithParam<Place> {
   }
   at::ScalarType type() const { return GetParam().type; }
   at::Tensor here(const at::Tensor& tensor) const { return tensor.to(GetParam().device); }
-  // Of a result's norm; of a gradient's, three times as much.
+  // The error allowed, as a share of a result's norm; a gradient's may be three times as large.
   double tolerance() const;
 
   // A dropout whose mask is the CPU's here, too; none where the device draws its own.

@@ -23,7 +23,7 @@ class Strategies : public ::testing::TestWithParam<Case> {
   static RunOptions options(at::ScalarType type, bool on_device) {
     RunOptions made{.plugin = GetParam().plugin, .dtype = type, .sets = GetParam().sets};
     if (!on_device) {
-      // On the host anyway, and it says so.
+      // On the CPU all is in host memory anyway, and the strategy refuses these options.
       std::erase_if(made.sets, [](const std::string& set) { return set.starts_with("strategy.offload"); });
       return made;
     }
@@ -162,8 +162,8 @@ TEST(OffloadedWeights, AreCopiedOnceForEachUse) {
   // Unit 0 has a slot of its own, and of the others two are still there when the pass turns round.
   constexpr int kGathers = 2 * (static_cast<int>(kUnits) - 1) - 2 + 1;
   EXPECT_EQ(counts.to_device,
-            kGathers + 3 * static_cast<int>(kUnits) + static_cast<int>(kUnits));  // and gradients
-  EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);                    // and the report
+            kGathers + 3 * static_cast<int>(kUnits) + static_cast<int>(kUnits));  // the last term: gradients
+  EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);                    // the 1: the report
   EXPECT_EQ(counts.waits, static_cast<int>(kUnits));  // the test's own: its gradients
 }
 

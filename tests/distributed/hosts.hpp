@@ -23,7 +23,7 @@ class Hosts {
   std::vector<std::string> on(int host, const std::vector<std::string>& command) const;
   std::string name(int host) const { return "n" + std::to_string(host); }
   std::string address(int host) const;
-  void unplug(int host) const;                // its cable
+  void unplug(int host) const;                // pulls its cable
   void block_port(int host, int port) const;  // a firewall that answers nothing
 
  private:

@@ -22,7 +22,7 @@ class TwoHosts : public testing::Test {
     hosts_ = std::make_unique<Hosts>(2);
   }
 
-  // One host's part by hand, with two processes.
+  // The command that starts one host's part by hand, with two processes.
   Words by_hand(int host, const Words& arguments) const {
     return hosts_->on(host, Words{PIPELINE_EXECUTABLE} + arguments +
                                 Words{"--nodes", "2", "--node-rank", std::to_string(host - 1),
@@ -114,7 +114,7 @@ TEST_F(TwoHosts, BothStartAgain) {
   EXPECT_EQ(runs_.curve("a").substr(0, runs_.expected().size()), runs_.expected());
 }
 
-// Rank 0 says so alone, and the other host does not wait for what would end so again.
+// Only rank 0 finds that the run has diverged; no host starts again what would end so again.
 TEST_F(TwoHosts, NeitherStartsAgainWhatDiverges) {
   const Words more = {"--set", "launch.max_restarts=1", "--set", "optimizer.kind=sgd",
                       "--set", "optimizer.lr=1e30",     "--set", "train.max_nonfinite_steps=2"};
@@ -209,7 +209,7 @@ TEST_F(TwoHosts, TorchrunGoesOnWithFewerProcesses) {
   EXPECT_EQ(runs_.curve("a").substr(0, runs_.expected().size()), runs_.expected());
 }
 
-// Without MASTER_ADDR: every process learns from mpirun where it runs.
+// MASTER_ADDR is not set: every process learns from mpirun where it runs.
 TEST_F(TwoHosts, OpenMpi) {
   if (!has_program("mpirun.openmpi")) GTEST_SKIP() << "the package openmpi-bin is not installed";
   ::setenv("MPIRUN", "mpirun.openmpi", 1);

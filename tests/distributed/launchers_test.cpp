@@ -77,7 +77,7 @@ TEST_F(Launchers, Torchrun) {
   ::setenv("TORCHRUN", torchrun().c_str(), 1);
   ::setenv("PROCESSES", "2", 1);
   expect_same(by_script("torchrun", runs_.short_run("a")), "a", "torchrun");
-  // With its store at a port that is known before, so that ours must be another.
+  // torchrun's store has a port that is known before, so that ours must be another.
   expect_same(
       Words{torchrun(), "--no-python", "--nproc-per-node=2", "--master-port=29612", PIPELINE_EXECUTABLE} +
           runs_.short_run("b"),

@@ -31,7 +31,7 @@ class Runs {
 
   // Step, loss and gradient norm of every step, as they are written.
   std::string curve(const std::string& name) const;
-  // That of one process. Made once.
+  // The curve of one process. Made once.
   std::string expected() const;
   std::string log(const std::string& name) const { return read_text(path(name) / "train.log"); }
   bool has_checkpoint(const std::string& name) const;
@@ -51,7 +51,7 @@ double seconds_until(Condition condition) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Of the Python environment that scripts/test --all makes ($PIPELINE_PYTHON); empty where there is none.
+// torchrun and python of the environment that scripts/test --all makes ($PIPELINE_PYTHON); empty: none.
 std::string torchrun();
 std::string python();
 bool has_program(const std::string& name);

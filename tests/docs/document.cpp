@@ -1,6 +1,7 @@
 #include "tests/docs/document.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <iomanip>
 #include <iterator>
@@ -56,6 +57,21 @@ Words matches(const std::string& text, const char* pattern) {
   Words found;
   for (std::sregex_iterator match(text.begin(), text.end(), regex), end; match != end; ++match)
     found.push_back((*match)[1]);
+  return found;
+}
+
+Words anchors(const std::string& markdown) {
+  Words found;
+  for (const std::string& heading : matches(markdown, R"(\n#+ ([^\n]+))")) {
+    std::string anchor;
+    for (const char c : heading) {
+      if (c == ' ')
+        anchor += '-';
+      else if (c < 0 || std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_')
+        anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    found.push_back(anchor);
+  }
   return found;
 }
 

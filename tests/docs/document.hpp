@@ -25,6 +25,9 @@ Words blocks(const std::string& markdown, const std::string& language);
 // Every match's first group.
 Words matches(const std::string& text, const char* pattern);
 
+// The places that links into the document may name, as GitHub makes them of its headings.
+Words anchors(const std::string& markdown);
+
 struct Row {
   Words first, others;  // what stands in backquotes in the first cell, and in the others
 };
@@ -38,8 +41,7 @@ std::vector<Words> commands(const std::string& markdown);
 void write_model(const std::filesystem::path& folder, const std::string& config);
 
 // The checkout as a reader has it, with a run and models of theirs and with what the document shows: each
-// ```toml block whose first line is
-// `# NAME.toml` is that file.
+// ```toml block whose first line is `# NAME.toml` is that file.
 class Checkout {
  public:
   explicit Checkout(const std::string& markdown);

@@ -93,9 +93,15 @@ TEST_P(Readme, CommandsAreAccepted) {
 }
 
 TEST_P(Readme, LinksLeadSomewhere) {
-  const fs::path folder = (kRoot / GetParam()).parent_path();
-  for (const std::string& link : matches(text(), R"(\]\(([^):#]+)\))"))
-    EXPECT_TRUE(fs::exists(folder / link)) << GetParam() << ": " << link;
+  const fs::path file = kRoot / GetParam();
+  for (const std::string& link : matches(text(), R"(\]\(([^):]+)\))")) {
+    const size_t hash = std::min(link.find('#'), link.size());
+    const fs::path target = hash == 0 ? file : file.parent_path() / link.substr(0, hash);
+    ASSERT_TRUE(fs::exists(target)) << GetParam() << ": " << link;
+    if (hash == link.size()) continue;
+    EXPECT_THAT(anchors(read_text(target)), testing::Contains(link.substr(hash + 1)))
+        << GetParam() << ": " << link;
+  }
 }
 
 TEST_P(Readme, FilesOfThisProjectExist) {
@@ -117,8 +123,8 @@ TEST_P(Readme, TestsThatItNamesExist) {
 
 INSTANTIATE_TEST_SUITE_P(All, Readme,
                          testing::Values("README.md", "configs/README.md", "core/README.md",
-                                         "scripts/bench/README.md", "plugins/strategies/README.md",
-                                         "plugins/tasks/protein/README.md",
+                                         "core/abi/README.md", "scripts/bench/README.md",
+                                         "plugins/strategies/README.md", "plugins/tasks/protein/README.md",
                                          "plugins/data/structures/README.md",
                                          "plugins/tasks/summarization/README.md"));
 INSTANTIATE_TEST_SUITE_P(Guides, Readme, testing::ValuesIn(guides()));
@@ -131,12 +137,22 @@ TEST(MainReadme, HasTheCommandsOfTheTour) {
     EXPECT_THAT(verbs, testing::Contains(verb));
 }
 
-TEST(MainReadme, QuotesTheTemplateAndTheExamplesAsTheyAre) {
-  EXPECT_THAT(blocks(read_text(kRoot / "README.md"), "python"),
-              testing::ElementsAre(read_text(kRoot / "configs/python/sine.py"),
-                                   read_text(kRoot / "configs/python/causal_lm.py")));
+TEST(MainReadme, IsReadInTwoMinutes) {
+  EXPECT_LE(std::ranges::count(read_text(kRoot / "README.md"), '\n'), 180);
+}
 
-  EXPECT_THAT(blocks(read_text(kRoot / "README.md"), "cpp"),
+TEST(MainReadme, QuotesTheExampleAsItIs) {
+  EXPECT_THAT(blocks(read_text(kRoot / "README.md"), "python"),
+              testing::ElementsAre(read_text(kRoot / "configs/python/sine.py")));
+}
+
+TEST(PythonGuide, QuotesTheExampleAsItIs) {
+  EXPECT_THAT(blocks(read_text(kRoot / "docs/python.md"), "python"),
+              testing::Contains(read_text(kRoot / "configs/python/causal_lm.py")));
+}
+
+TEST(CppGuide, QuotesTheTemplateAsItIs) {
+  EXPECT_THAT(blocks(read_text(kRoot / "docs/cpp.md"), "cpp"),
               testing::ElementsAre(read_text(kRoot / "plugins/template/template.cpp")));
 }
 

@@ -85,7 +85,7 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   EXPECT_TRUE(fs::exists(path("run/export/tokenizer.json")));
   EXPECT_FALSE(fs::exists(path("run/export/config.json")));
 
-  // The adapter stands for the model that it is to.
+  // The adapter's folder stands for the model that it adds to.
   ASSERT_EQ(
       call("predict", {"--prompt", "What follows 7?", "--checkpoint", "last", "--output", "run.csv"}).code,
       0);
@@ -132,7 +132,7 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_EQ(loss_of("again"), loss_of("run"));
-  // So they do where another run of ours is what it begins with.
+  // The options follow, too, where the start is another run of ours.
   const Result next = call("run", {"--set", "run.dir=next", "--set", "train.init_from=run", "--set",
                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
   ASSERT_EQ(next.code, 0) << next.out << next.err;
@@ -192,7 +192,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   EXPECT_THAT(begun("model"),
               HasSubstr("is no PEFT adapter: it has no adapter_config.json; a model's folder"));
   EXPECT_THAT(begun("run"), HasSubstr("of a run name what `pipeline export` writes"));
-  for (const char* verb : {"check", "run"})  // also where no folder says what the model is
+  for (const char* verb : {"check", "run"})  // base.toml names no folder that says what the model is
     EXPECT_THAT(
         pipeline({verb, "base.toml", "--set", "run.dir=other", "--set",
                   "task.language.lora.init_from=run/export", "--set", "task.language.intermediate_size=80"},
@@ -214,7 +214,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
               HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
 }
 
-// What is trained as a whole beside additions goes with them, and comes back.
+// Modules that are trained as a whole are exported with the additions, and come back.
 TEST_F(Adapters, HaveWholeModulesBesideThem) {
   const auto with = [](std::vector<std::string> more, const char* modules) {
     more.insert(more.end(), {"--set", std::string("task.language.lora.modules_to_save=") + modules});
@@ -257,7 +257,7 @@ TEST_F(Adapters, HaveWholeModulesBesideThem) {
               HasSubstr("is of no use without additions: set rank, too"));
 }
 
-// As published folders are padded: an adapter's embedding has all rows, or PEFT would not take it.
+// Published folders are padded: an adapter's embedding has all rows, or PEFT would not take it.
 TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
   constexpr const char* kEmbedding = "model.embed_tokens.weight";
   fs::create_directory(path("padded"));
@@ -298,7 +298,7 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
   }
 }
 
-// Which for the same weights changes no bit, under any strategy; what is trained and the norms keep float32.
+// For the same weights this changes no bit, under any strategy; what is trained and the norms keep float32.
 TEST_F(Adapters, MayHaveABaseInBfloat16) {
   const auto base = safetensors::Folder::open(path("base/export").string());
   const auto rounded = [&](const std::string& name) {
@@ -355,7 +355,7 @@ TEST_F(Adapters, MayHaveABaseInBfloat16) {
   ASSERT_EQ(call("run", with("sharded3", {"--set", "train.max_steps=7"})).code, 0);
   on_two("sharded3", stage("3"));
 
-  // Its figures afterwards, and what is exported: the weights that were trained with.
+  // Figures afterwards, and what is exported, are of the weights that were trained with.
   const Result evaluated =
       call("evaluate", with("one", {"--checkpoint", "last", "--split", "val", "--output", "val.json"}));
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;

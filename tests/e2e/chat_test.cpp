@@ -37,7 +37,7 @@ class Chat : public testing::Test, public Job {
     write_text(path("train.jsonl"), conversations(0, 40));
     write_text(path("val.jsonl"), conversations(100, 8));
   }
-  // Of one or two questions, some with a system turn.
+  // Conversations of one or two questions, some with a system turn.
   static std::string conversations(int first, int count) {
     std::string text;
     for (int i = first; i < first + count; ++i) {
@@ -64,6 +64,10 @@ TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("40 training, 8 validation, 8 test conversations"), HasSubstr("written: ")));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 12u);
+  size_t kept = 0;  // tokens of the three splits
+  for (const auto& entry : fs::directory_iterator(path("cache")))
+    kept += entry.path().extension() == ".tokens";
+  EXPECT_EQ(kept, 3u);
   const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
   EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
 
@@ -148,7 +152,7 @@ TEST_F(Chat, UnusableInputIsNamed) {
   EXPECT_THAT(error_of({"run.dir=d", "task.chat.date=tomorrow"}),
               HasSubstr("must be a date such as 2024-07-26"));
   EXPECT_THAT(error_of({"run.dir=e", "task.data.train=none.jsonl"}), HasSubstr("none.jsonl"));
-  // A template that refuses what the data have says so of each record.
+  // A template may refuse conversations: these records are counted, with the template's words.
   write_text(path("strict.jinja"),
              "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% "
              "endif %}{{ "
@@ -160,7 +164,7 @@ TEST_F(Chat, UnusableInputIsNamed) {
                                              HasSubstr("it refuses the conversation: no system turns")));
 }
 
-// Weights of which nothing can be computed, greedily and otherwise.
+// Nothing can be computed of these weights, greedily and otherwise.
 TEST_F(Chat, ARuinedModelGivesNoAnswers) {
   const Result run =
       call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e20", "--set", "train.max_steps=1",

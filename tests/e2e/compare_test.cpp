@@ -40,7 +40,7 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   EXPECT_EQ(compare(arguments).code, 0);
   EXPECT_EQ(fs::last_write_time(path("run-compare/sharded2-2/metrics.jsonl")), written);
 
-  // Folders, and losses from elsewhere.
+  // Folders of runs can be compared, and losses from elsewhere.
   const Result folders = compare({"run-compare/single-1", "run-compare/sharded2-2", "--output", "two.html"});
   EXPECT_EQ(folders.code, 0) << folders.err;
   EXPECT_TRUE(fs::exists(path("two.html")));

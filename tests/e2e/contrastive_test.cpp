@@ -44,7 +44,7 @@ TEST_F(Contrastive, TrainsEvaluatesAndExports) {
       "LlavaImageProcessor");  // pads
   ASSERT_EQ(call("evaluate", {"--split", "val", "--checkpoint", "last"}).code, 0);
   const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
-  // Sizes follow the folder.
+  // The sizes of the model follow the folder.
   write_text(path("from.toml"), R"([run]
 cache_dir = "cache"
 device = "cpu"

@@ -39,7 +39,7 @@ every = 3
   ~DeviceStream() override { ::unsetenv("LD_LIBRARY_PATH"); }
 };
 
-// The two plugins fail where it is not the run's; the metric is the loss.
+// The two plugins fail where the stream is not the run's; the metric is the loss.
 TEST_F(DeviceStream, IsTheRunsAndItsMetricsAreThoseOfTheirStep) {
   const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"});
   ASSERT_EQ(run.code, 0) << run.out << run.err;
@@ -87,8 +87,8 @@ TEST_F(DeviceStream, WithoutNvmlNothingIsSaid) {
       nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0].contains("driver_memory"));
 }
 
-// Of the fake device's 1 GiB another process has half, and a sample takes 16 MiB (device_memory.c): 16 fit,
-// 32 would leave nothing.
+// Another process has half of the fake device's 1 GiB, and a sample takes 16 MiB (device_memory.c): 16
+// samples fit, 32 would leave nothing.
 class AutoMicroBatch : public DeviceStream {
  protected:
   Result run(std::vector<std::string> more = {}) const {
@@ -115,7 +115,7 @@ TEST_F(AutoMicroBatch, IsTheLargestThatFitsAndIsKept) {
   EXPECT_THAT(longer.out, HasSubstr("micro-batch 16 x 4"));
 }
 
-// More than four times as much as was predicted of 8.
+// A micro-batch of 8 takes more than four times as much as was predicted.
 TEST_F(AutoMicroBatch, ASizeThatRunsOutOfMemoryIsNotTaken) {
   ::setenv("FAKE_CUDA_STEEP_FROM", "8", 1);
   const Result result = run();

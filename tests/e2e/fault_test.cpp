@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 class Faults : public testing::Test, public SmallJob {
  protected:
-  // Of the run in the folder "run", which is long enough to be interrupted.
+  // The command of the run in the folder "run", which is long enough to be interrupted.
   std::vector<std::string> command(std::vector<std::string> sets) const {
     std::vector<std::string> arguments{"run", "train.toml"};
     sets.insert(sets.begin(), {"train.max_steps=300", "evaluate.every=0", "checkpoint.every=4",
@@ -40,7 +40,7 @@ class Faults : public testing::Test, public SmallJob {
                [&] { return (run.children().size() == 3 && steps() > beyond + 6) || !run.is_running(); }) &&
            run.is_running();
   }
-  // The same without any fault, in one process.
+  // The curve of a run without any fault, in one process.
   std::vector<std::string> undisturbed() const {
     const Result run = call("run", {"--set", "run.dir=undisturbed", "--set", "train.max_steps=300", "--set",
                                     "evaluate.every=0", "--set", "checkpoint.every=0"});
@@ -52,7 +52,7 @@ class Faults : public testing::Test, public SmallJob {
   }
 };
 
-// Of a rank's run.
+// The port at which a rank's run meets.
 uint16_t port_of(pid_t rank) {
   std::istringstream variables(read_text("/proc/" + std::to_string(rank) + "/environ"));
   for (std::string variable; std::getline(variables, variable, '\0');)
@@ -145,7 +145,7 @@ TEST_F(Faults, ASignalToTheCommandOrToAnyRankSavesOnAll) {
   EXPECT_EQ(curve("run"), undisturbed());
 }
 
-// At any moment of the start, and whoever waits for whom then.
+// The signal comes at any moment of the start, whoever waits for whom then.
 TEST_F(Faults, ASignalWhileTheRunStartsEndsIt) {
   for (int moment = 0; moment < 8; ++moment) {
     Process run(command({"backend.plugin=gloo", "train.max_steps=100000"}), folder());
@@ -173,7 +173,7 @@ TEST_F(Faults, AStoppedRankIsNamed) {
   }
 }
 
-// As many as a shell lets a process have files, and they stay for as long as they can.
+// There are as many strangers as a shell lets a process have files, and they stay as long as they can.
 TEST_F(Faults, StrangersAtTheMeetingPortKeepNoCheckpointFromBeingWritten) {
   constexpr rlim_t kStrangers = 1100, kFiles = kStrangers + 100;
   rlimit limit{};

@@ -63,7 +63,7 @@ TEST_F(GlobalLoss, StaysCloseInTheFastMode) {
   }
 }
 
-// Without dropout, whose masks belong to micro-batches.
+// Dropout is off: its masks belong to micro-batches.
 TEST_F(GlobalLoss, DoesNotDependOnTheMicroBatch) {
   const auto with = [](int micro_batch) {
     return Sets{"--set", "task.dropout=0", "--set", "train.micro_batch=" + std::to_string(micro_batch)};
@@ -76,7 +76,7 @@ TEST_F(GlobalLoss, DoesNotDependOnTheMicroBatch) {
   }
   train({"sharded3", 2}, with(8), "cut");
   expect_close("cut", losses("whole"), 1e-5);
-  // Nor is it that of the micro-batches, which has fewer samples to tell apart.
+  // Nor is the loss that of the micro-batches, which has fewer samples to tell apart.
   EXPECT_GT(losses("whole")[0], std::log(16.0) - 0.5);
 }
 

@@ -44,7 +44,7 @@ class Job {
       lines.push_back(json["step"].dump() + " " + json["loss"].dump() + " " + json["grad_norm"].dump());
     }
     if (lines.empty())
-      throw std::runtime_error(run + ": has no step");  // which would equal any other of none
+      throw std::runtime_error(run + ": has no step");  // two runs without steps would be equal
     return lines;
   }
 

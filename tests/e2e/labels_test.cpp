@@ -87,7 +87,7 @@ esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
 )" + std::string(kShortTraining));
   }
 
-  // Of the training data's stability.
+  // The standard deviation of the training data's stability.
   double deviation() const {
     double sum = 0, squares = 0, count = 0;
     for (const double one : learnt_) sum += one, squares += one * one, count += 1;
@@ -138,7 +138,7 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   }
   EXPECT_NEAR(std::sqrt(error), figure(path("run"), "rmse"), 1e-3);
 
-  // A folder of transformers has numbers as they are, and the run that begins with it the same figures.
+  // An exported folder has numbers as they are, and the run that begins with it the same figures.
   ASSERT_EQ(call("export", settings).code, 0);
   const json config = json::parse(read_text(path("run/export/config.json")));
   EXPECT_EQ(config["architectures"], json({"EsmForSequenceClassification"}));
@@ -148,7 +148,7 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
                                   "task.plugin=protein", "--set", "run.device=cpu", "--output", "folder.csv"},
                                  this->folder());
   ASSERT_EQ(folder.code, 0) << folder.err;
-  // Of a folder nobody knows what it was trained with.
+  // A folder does not say what it was trained with.
   const Result judged = pipeline(
       {"evaluate", "run/export", "--set", "task.test_path=scan.csv", "--set", "task.label.column=stability",
        "--set", "task.plugin=protein", "--set", "run.device=cpu", "--set", "run.cache_dir=cache"},
@@ -255,7 +255,7 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   const json config = json::parse(read_text(path("frozen/export/config.json")));
   EXPECT_EQ(config["id2label"], json({{"0", "cytosol"}, {"1", "membrane"}}));
 
-  // Low-rank additions, with the head beside them: as PEFT's folder to the model that was pretrained.
+  // Low-rank additions are exported with the head, as PEFT's folder to the model that was pretrained.
   learn("lora", {"task.esm2.lora.rank=2", "task.esm2.lora.base_model=base"});
   const json adapter = json::parse(read_text(path("lora/export/adapter_config.json")));
   EXPECT_THAT(adapter["modules_to_save"], ElementsAre("classifier.dense", "classifier.out_proj"));
@@ -317,7 +317,7 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
       with({"predict", "train.toml", "--output", run + ".csv"}, exports);
       with({"predict", "train.toml", "--checkpoint", base + "-folder", "--output", run + "-again.csv"},
            adapts);
-      // The folder of the adapter says the rest: model, labels and classes.
+      // The adapter's folder alone says model, labels and classes.
       const std::string letters = fields_of(read_lines(path("scan.csv")).at(1)).at(1);
       write_text(path("one.fasta"), ">m0\n" + letters + "\n");
       const Result alone =
@@ -442,7 +442,7 @@ TEST_F(StructureLabels, ContactsAreLearntAlikeEverywhereAndDrawn) {
   EXPECT_TRUE(read_lines(path("fasta-files/contacts.csv")).back().ends_with(","));
 }
 
-// Weights of which nothing can be computed, in every kind of label and report.
+// Nothing can be computed of these weights, in any kind of label and report.
 TEST_F(Labels, OfARuinedModelAreAnErrorWithSampleAndColumn) {
   for (std::vector<std::string> label : {kStability, kPlace, kSites}) {
     label.insert(label.end(), {"run.dir=" + label.at(1) + std::to_string(label.size()), "optimizer.kind=sgd",

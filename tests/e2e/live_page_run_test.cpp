@@ -18,7 +18,7 @@ using testing::Not;
 class LivePage : public testing::Test {
  protected:
   LivePage() { write_text(job_.path("train.toml"), kConfig); }
-  // The address that a running one has said.
+  // The address of the page, as a running process has said it.
   static std::string url_of(const Process& run) {
     std::string output;
     EXPECT_TRUE(

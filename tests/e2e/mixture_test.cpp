@@ -53,7 +53,7 @@ class MixtureJob : public Job {
     write_text(path("sums.jsonl"), records("sum", 0, 12));
     write_text(path("train.toml"), std::string(kTask) + kShortTraining);
   }
-  // A value of every step's line, as written; "-" where it has none.
+  // The value of this key for every step, as written; "-" where it has none.
   std::vector<std::string> values(const std::string& run, const std::string& key) const {
     std::vector<std::string> all;
     for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {

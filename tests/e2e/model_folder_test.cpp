@@ -53,7 +53,7 @@ class ModelFolder : public testing::Test, public JobT {
                    this->folder())
         .wait();
   }
-  // With exit code 2.
+  // What a command says that must end with exit code 2.
   std::string error_of(const Words& words) const {
     const Result result = use(words);
     EXPECT_EQ(result.code, 2) << result.out << result.err;
@@ -78,7 +78,7 @@ TEST_F(Esm2Folder, NeedsNoTraining) {
   ASSERT_EQ(ours.code, 0) << ours.err;
   fs::remove_all(path("structures"));
 
-  // By a configuration of plugin and data alone.
+  // A configuration of plugin and data alone is enough.
   write_text(path("mine.toml"),
              "[task]\nplugin = \"protein\"\ntest_path = \"mine\"\ndata.max_residues = 48\n");
   const Result predicted = use({"predict", "mine.toml", "--checkpoint", "model"});
@@ -93,7 +93,7 @@ TEST_F(Esm2Folder, NeedsNoTraining) {
   EXPECT_DOUBLE_EQ(figures_of("runs/mine/evaluation-test.json")["loss"].get<double>(),
                    figures_of("evaluated.json")["loss"].get<double>());
 
-  // By the folder alone, on two processes: the task is the one that takes it, and nothing is written into it.
+  // The folder alone is enough, on two processes: its task is found, and nothing is written into it.
   const auto files = [&] { return std::distance(fs::directory_iterator(path("model")), {}); };
   const auto before = files();
   const Result named = use({"predict", "model"}, with(mine, {"--set", "launch.processes=2"}));
@@ -236,7 +236,7 @@ TEST_F(LanguageFolder, MistakesInItsPlaceAreNamed) {
                 "folder of its model here and --set task.language.lora.init_from=adapter"));
   EXPECT_FALSE(fs::exists(path("runs"))) << "nothing is left behind";
 
-  // In place of the configuration.
+  // Mistakes of a command that names a folder in place of the configuration.
   EXPECT_THAT(error_of({"predict", "model", "--average", "3"}), HasSubstr("--average 3: model is the model"));
   EXPECT_THAT(error_of({"predict", "model", "--checkpoint", "last"}),
               HasSubstr("leave out --checkpoint last"));

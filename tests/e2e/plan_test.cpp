@@ -41,12 +41,13 @@ class Plan : public testing::Test, public SmallJob {
   const std::vector<std::string> before_ = entries(folder());
 };
 
-// Of a model whose state is not lost in what a process takes anyway: 7 million parameters.
+// The model's 7 million parameters have a state that is not lost in what a process takes anyway.
 TEST_F(Plan, PredictsThePeakOfARun) {
   std::vector<std::string> larger;
   for (const char* set :
-       {"run.reproducible=false", "task.model.n_layer=4", "task.model.n_head=4", "task.model.n_embd=384",
-        "train.max_steps=3", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
+       {"run.reproducible=false", "task.language.num_hidden_layers=4", "task.language.num_attention_heads=4",
+        "task.language.hidden_size=384", "train.max_steps=3", "evaluate.every=0", "evaluate.at_end=false",
+        "checkpoint.every=0"})
     larger.insert(larger.end(), {"--set", set});
   const json plan = planned(larger);
   const json memory = row(plan, "single")["memory"];
@@ -64,8 +65,8 @@ TEST_F(Plan, PredictsThePeakOfARun) {
   EXPECT_GT(state, 0.2 * measured) << "there is something to predict";
 }
 
-// First steps of short samples, whose activations are a third of those of the long ones that follow. Of many
-// layers: what libraries and allocators keep beside differs by 10 MB from run to run.
+// The first steps have short samples, whose activations are a third of those of the long ones that follow.
+// The model has many layers: what libraries and allocators keep differs by 10 MB from run to run.
 TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   std::string pairs;
   for (int i = 0; i < 88; ++i)
@@ -73,10 +74,11 @@ TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   write_text(path("train.jsonl"), pairs);
   std::vector<std::string> sets;
   for (const char* set :
-       {"run.reproducible=false", "task.model.n_layer=8", "task.model.n_head=4", "task.model.n_embd=256",
-        "task.model.n_positions=128", "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257",
-        "train.global_batch=8", "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false",
-        "loader.group_by_length=false", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
+       {"run.reproducible=false", "task.language.num_hidden_layers=8", "task.language.num_attention_heads=4",
+        "task.language.hidden_size=256", "task.language.max_position_embeddings=128",
+        "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257", "train.global_batch=8",
+        "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false", "loader.group_by_length=false",
+        "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
     sets.insert(sets.end(), {"--set", set});
   const json plan = planned(sets);
   ASSERT_EQ(call("run", sets).code, 0);

@@ -314,7 +314,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_EQ(all["samples"].get<int>(), first_part["samples"].get<int>() + second_part["samples"].get<int>());
   EXPECT_THAT(run().out, HasSubstr("run/all is already finished"));
 
-  // From here on there are no data, which it needs none of.
+  // From here on there are no data; the stage needs none.
   fs::rename(path("structures"), path("elsewhere"));
   const std::string before = read_text(path("run/all/evaluation-test.json"));
   fs::remove(path("run/all/finished.txt"));
@@ -373,8 +373,8 @@ TEST_F(ProteinPool, AMistakeShowsBeforeAnythingIsTrained) {
   }
 }
 
-// Structures of one's own: one that was learnt from under another name, one like it, one that is held out,
-// and one that is like none.
+// Structures of the user's own: one that was learnt from under another name, one like it, one that is held
+// out, and one that is like none.
 class OwnTestData : public Protein {
  protected:
   OwnTestData() {
@@ -606,7 +606,7 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
                                   "training, and with each other; 0 clusters"));
   EXPECT_THAT(none.out, HasSubstr("and 0 of validation similar to test are in test"));
 
-  // Without it pairs of one length would all be in test and validation, or all in training.
+  // Without this chain pairs of one length would all be in test and validation, or all in training.
   write_text(path("structures/single.pdb"), helix(made_up_sequence(103, 6000), 'A') + "END\n");
   for (int i = 0; i < 16;
        ++i) {  // pairs of which every other residue is the same: no seed of the prefilter is

@@ -11,7 +11,7 @@
 namespace pipeline::tests {
 namespace {
 
-// Half of all, and all that hit one of four ranks, are with the smallest job, which starts again soonest.
+// The smallest job, which starts again soonest, has half of the kills, and all those of one of four ranks.
 template <class JobT>
 constexpr int kKills = std::is_same_v<JobT, SmallJob> ? 15 : 3;
 template <class JobT>

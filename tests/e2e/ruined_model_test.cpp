@@ -17,7 +17,7 @@ using testing::HasSubstr;
 template <class JobT>
 class RuinedModel : public testing::Test, public JobT {
  protected:
-  // One step that is far too large.
+  // Ruins the weights by one step that is far too large.
   void SetUp() override {
     const Result run = this->call(
         "run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=1",
@@ -36,8 +36,8 @@ TYPED_TEST(RuinedModel, IsNotEvaluated) {
   this->expect_error("evaluate", {"--split", "val"}, "evaluate: sample");
 }
 
-// Of a run, whose evaluation is its own affair, and of a test of rates: all JSON is valid, and what was
-// computed and is no number is named.
+// Reports of a run that evaluates itself, and of a test of rates: all JSON is valid, and what was computed
+// and is no number is named.
 TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
   const Result run =
       this->call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",

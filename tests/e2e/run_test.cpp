@@ -265,7 +265,7 @@ TEST_F(Run, AChangedRunGoesOnExactly) {
   EXPECT_EQ(run(train("killed", {"--set", "train.max_steps=3001", "--set", "optimizer.lr=0.03"})).code, 2);
 }
 
-// In the first launch, which ends before a checkpoint, and in a stage that is yet to begin.
+// --change in the first launch, which ends before a checkpoint, and for a stage that is yet to begin.
 TEST_F(Run, AChangeFromTheBeginningStaysInForce) {
   write_text(path("train.toml"), std::string(kConfig) + R"(
 [[stage]]
@@ -330,7 +330,7 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
 }
 
-// By the last update, so that no loss tells.
+// The last update ruins the weights, so that no loss tells.
 TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
   const Result result =
       run({"--set", "optimizer.lr=1e40", "--set", "train.clip_grad_norm=0", "--set", "train.max_steps=1",
@@ -595,7 +595,7 @@ class SideFilesOfRuns : public Run {
             "--set",   "task.data.test_samples=" + std::to_string(samples),
             "--set",   "launch.processes=" + std::to_string(processes)};
   }
-  // Those beside submission.csv, without what the core keeps of them.
+  // The side files of submission.csv, without what the core keeps of them.
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(path("run/submission-files")))
@@ -603,7 +603,7 @@ class SideFilesOfRuns : public Run {
     std::sort(names.begin(), names.end());
     return names;
   }
-  // Of the first `samples` samples.
+  // The side files of the first `samples` samples.
   static std::vector<std::string> files_of(int samples) {
     std::vector<std::string> names;
     for (int i = 0; i < samples; ++i) names.push_back("point-" + std::to_string(i) + ".txt");
@@ -616,7 +616,7 @@ class SideFilesOfRuns : public Run {
     EXPECT_EQ(read_lines(path("run/submission.csv")).size(), samples + 1u);
     EXPECT_EQ(files(), files_of(samples));
   }
-  // Ends it when at least one batch is done.
+  // Kills a prediction when at least one batch is done.
   void kill_prediction(int samples) const {
     Process process(pipeline_command(command(samples)), folder());
     const auto has_begun = [&] {

@@ -114,7 +114,7 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   write_text(path("val.jsonl"), small_pairs(100, 37));
   train({"single", 1});
   train({"ddp", 2});
-  // Between the steps of training.
+  // Evaluations between the steps of training.
   const auto evaluations = [&](const std::string& dir) {
     std::vector<nlohmann::json> lines;
     for (const std::string& line : read_lines(path(dir + "/eval.jsonl"))) {
@@ -124,7 +124,7 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
     return lines;
   };
   EXPECT_EQ(evaluations("ddp_2"), evaluations("single_1"));
-  // By a verb, of one checkpoint.
+  // Evaluations and predictions by a verb, of one checkpoint.
   const auto with = [&](const std::string& verb, int processes, std::vector<std::string> more) {
     const auto output = path(verb + "-" + std::to_string(processes));
     more.insert(more.end(), {"--set", "run.dir=single_1", "--set",

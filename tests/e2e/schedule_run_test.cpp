@@ -55,7 +55,7 @@ TEST_F(ScheduleRun, ADecayBranchesOffFromTheStablePart) {
     ASSERT_EQ(two.code, 0) << two.err;
     EXPECT_EQ(tail(dir, 0), tail("whole", 8)) << dir;
   }
-  // It goes on from its own checkpoints, and ends once.
+  // A branch goes on from its own checkpoints, and ends once.
   ASSERT_EQ(run("cut", with(branch, {"train.max_steps=12", "train.max_seconds=1e-9"})).code, 0);
   ASSERT_EQ(run("cut", branch).code, 0);
   EXPECT_EQ(tail("cut", 0), tail("whole", 8));
@@ -93,11 +93,11 @@ TEST_F(ScheduleRun, EndsEarlyWithoutABetterFigure) {
   EXPECT_EQ(summary["finished"], true);
   EXPECT_THAT(summary["ended_early"].get<std::string>(), HasSubstr(text));
   EXPECT_THAT(run("run", patient).out + run("run", patient).err, HasSubstr("is already finished"));
-  // What it has waited for is kept: stopped between two evaluations it ends at the same step.
+  // The count of such evaluations is kept: a run that is stopped between two of them ends at the same step.
   ASSERT_EQ(run("cut", with(patient, {"train.max_steps=5"})).code, 0);
   ASSERT_EQ(run("cut", patient).code, 0);
   EXPECT_EQ(curve("cut"), curve("run"));
-  // More patience, and it goes on.
+  // With more patience the run goes on.
   ASSERT_EQ(run("run", {"optimizer.lr=0.0", "evaluate.every=2", "evaluate.patience=3"}).code, 0);
   EXPECT_EQ(curve("run").size(), 8u);
   // A gain that is too small is none.
@@ -107,7 +107,7 @@ TEST_F(ScheduleRun, EndsEarlyWithoutABetterFigure) {
               HasSubstr("evaluate.patience=1: nothing is evaluated during training: set evaluate.every"));
 }
 
-// Evaluated and exported with --ema: it is kept under every strategy, and by checkpoints.
+// --ema evaluates and exports the average, which is kept under every strategy, and by checkpoints.
 TEST_F(ScheduleRun, AMovingAverageOfWeightsIsKept) {
   const Options ema{"optimizer.ema_decay=0.8", "optimizer.ema_every=2"};
   ASSERT_EQ(run("run", ema).code, 0);
@@ -134,7 +134,7 @@ TEST_F(ScheduleRun, AMovingAverageOfWeightsIsKept) {
               HasSubstr("has no moving average: train with optimizer.ema_decay"));
 }
 
-// In a run's own evaluations, which change nothing of its training.
+// A run's own evaluations may be of the average, which changes nothing of its training.
 TEST_F(ScheduleRun, AMovingAverageIsEvaluatedDuringTraining) {
   const Options plain{"optimizer.ema_decay=0.8", "evaluate.every=6"},
       ema = with(plain, {"evaluate.ema=true"});
@@ -166,8 +166,8 @@ TEST_F(ScheduleRun, AMovingAverageIsEvaluatedDuringTraining) {
               HasSubstr("evaluate.ema=true: no moving average is kept: set optimizer.ema_decay"));
 }
 
-// Through checkpoints, which hold 16 bits as they are and 8 bits as float32, and over other layouts, groups
-// among them.
+// Moments go through checkpoints, which hold 16 bits as they are and 8 bits as float32, and over other
+// layouts, groups among them.
 TEST_F(ScheduleRun, MomentsInFewerBitsGoOnUnderOtherLayouts) {
   for (const std::string bits : {"16", "8"}) {
     const Options base{"optimizer.state_bits=" + bits, "optimizer.ema_decay=0.9",
@@ -198,9 +198,9 @@ TEST_F(ScheduleRun, MomentsInFewerBitsGoOnUnderOtherLayouts) {
 
 // A rule from outside the tree, under every strategy and over a stop.
 TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
-  // The last one sees matrices whole, and leaves all else to AdamW.
+  // rule_of_matrices sees matrices whole, and leaves all else to AdamW.
   const std::string zoo = "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]";
-  for (const std::string rule : {"sign_sgd", "sigmoid_rule", "rule_of_matrices"}) {
+  for (const std::string rule : {"sign_sgd", "sigmoid_rule", "rule_scaled", "rule_of_matrices"}) {
     const Options base{zoo, "optimizer.plugin=" + rule, "optimizer.lr=1e-3", "optimizer.ema_decay=0.9"};
     const Result whole = run(rule, base);
     ASSERT_EQ(whole.code, 0) << whole.err;
@@ -217,12 +217,15 @@ TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
       EXPECT_EQ(curve(dir), curve(rule)) << dir;
     }
   }
+  // rule_scaled takes the gradients' scale; for rule_right the strategy undoes it.
+  ASSERT_EQ(run("rule_right", {zoo, "optimizer.plugin=rule_right", "optimizer.lr=1e-3"}).code, 0);
+  EXPECT_EQ(curve("rule_scaled"), curve("rule_right"));
   EXPECT_THAT(run("x", {"optimizer.plugin=sign_sgd", "optimizer.kind=sgd"}).err,
               HasSubstr("the rule is that of optimizer.plugin = \"sign_sgd\": leave one of the two out"));
   EXPECT_THAT(run("sign_sgd", {"optimizer.kind=adamw"}).err, HasSubstr("optimizer.plugin"));
 }
 
-// What is exported and evaluated with --average: the mean of the last checkpoints' weights.
+// With --average the mean of the last checkpoints' weights is exported and evaluated.
 TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
   ASSERT_EQ(run("run", {}).code, 0);  // keeps 6, 10 and 12
   const auto exported = [&](const std::string& name, const Options& more) {

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <test_paths.hpp>
+
 #include "tests/e2e/job.hpp"
 
 namespace pipeline::tests {
@@ -38,7 +40,7 @@ void pack(const std::string& text, const fs::path& file) {
   EXPECT_EQ(gzclose(packed), Z_OK);
 }
 
-// Families of similar sequences: of a member every sixth residue is its own.
+// Families of similar sequences: every sixth residue is a member's own.
 class Sequences : public testing::Test, public Job {
  protected:
   struct Protein {
@@ -85,7 +87,7 @@ class Sequences : public testing::Test, public Job {
            kShortTraining;
   }
 
-  // Of a run: names by split, and by cluster.
+  // How a run divides the sequences: names by split, and by cluster.
   struct Division {
     std::map<std::string, std::set<std::string>> splits, clusters, splits_of_cluster;
   };
@@ -139,7 +141,7 @@ TEST_F(Sequences, AreDividedBySimilarityAndLearntFrom) {
   EXPECT_THAT(read_text(path("run/splits.csv")),
               HasSubstr("short,,,fewer known residues than task.data.min_residues,3\n"));
   ASSERT_EQ(call("evaluate").code, 0);
-  // Its own table says the same division.
+  // The run's own table, taken as a list, says the same division.
   const Result again = run("again", {"task.split.by=column", "task.split.list=run/splits.csv"});
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_EQ(division("again").splits, division("run").splits);
@@ -216,13 +218,21 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   for (int i = 0; i < 10; ++i)
     for (const Protein& protein : proteins_) many += ">" + protein.name + "\n" + protein.letters + "\n";
   write_text(path("many.fasta"), many);
+  const bool has_parquet = fs::exists(PIPELINE_BUILD_DIR "/lib/pipeline/readers/parquet_reader.so");
   const auto words = [&](const std::string& output) {
     return std::vector<std::string>{
-        "--set",    "task.test_path=many.fasta",
-        "--set",    "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
-        "--set",    "task.predict.pictures=false",
-        "--set",    "task.predict.mutations=dms.csv",
-        "--output", output};
+        "--set",
+        "task.test_path=many.fasta",
+        "--set",
+        "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
+        "--set",
+        std::string("task.predict.formats=[\"safetensors\"") + (has_parquet ? ",\"parquet\"]" : "]"),
+        "--set",
+        "task.predict.pictures=false",
+        "--set",
+        "task.predict.mutations=dms.csv",
+        "--output",
+        output};
   };
   const Result whole = call("predict", words("whole.csv"));
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
@@ -247,15 +257,17 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   std::vector<std::string> on_three = words("three.csv");
   on_three.insert(on_three.end(), {"--set", "launch.processes=3"});
   ASSERT_EQ(call("predict", on_three).code, 0);
+  std::vector<std::string> files{"embeddings.safetensors", "residue-embeddings-00001-of-00001.safetensors",
+                                 "variants.csv", "mutations.csv"};
+  if (has_parquet) files.insert(files.end(), {"embeddings.parquet", "residue-embeddings.parquet"});
   for (const char* other : {"killed", "three"})
-    for (const char* file : {"embeddings.safetensors", "residue-embeddings-00001-of-00001.safetensors",
-                             "variants.csv", "mutations.csv"}) {
+    for (const std::string& file : files) {
       EXPECT_EQ(read_text(path(std::string(other) + "-files/" + file)),
-                read_text(path(std::string("whole-files/") + file)))
+                read_text(path("whole-files/" + file)))
           << other << " " << file;
       EXPECT_FALSE(fs::exists(path(std::string(other) + "-files/" + file + ".part")));
     }
-  // What they are made of is not replaced by them.
+  // Predictions do not replace the file that they are made of.
   const Result over = call("predict", words("many.fasta"));
   EXPECT_EQ(over.code, 2);
   EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));

@@ -17,7 +17,7 @@ reproducible = true
 plugin = "summarization"
 data = { train = "train.jsonl", val = "val.jsonl", test = "test.csv" }
 tokenizer.vocab_size = 300
-model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64, resid_pdrop = 0.1, attn_pdrop = 0.1, embd_pdrop = 0.1 }
+language = { num_hidden_layers = 2, num_attention_heads = 2, hidden_size = 16, max_position_embeddings = 64, dropout = 0.1 }
 sequence = { max_tokens = 48, max_summary_tokens = 16, loss = "all" }
 generate.max_tokens = 8
 rouge = { validate_samples = 4, evaluate_samples = 4 }

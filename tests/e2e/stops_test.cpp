@@ -122,22 +122,22 @@ device = "cpu"
 [task]
 plugin = "summarization"
 tokenizer.vocab_size = 300
-model = { n_layer = 2, n_head = 2, n_embd = 16, n_positions = 64 }
+language = { num_hidden_layers = 2, num_attention_heads = 2, hidden_size = 16, max_position_embeddings = 64 }
 sequence = { max_tokens = 48, max_summary_tokens = 16 }
 generate.max_tokens = 8
 [train]
 max_steps = 1000000
 )";
 
-// Links, which cost little.
+// Makes many names of one file: links cost little.
 void write_many(const fs::path& folder, const fs::path& file, int count) {
   fs::create_directories(folder);
   for (int i = 0; i < count; ++i)
     fs::create_hard_link(file, folder / (std::to_string(i) + file.extension().string()));
 }
 
-// In the task's own reading, with processor time instead of waiting: a pattern of many files, long texts that
-// are tokenized, and tables.
+// Stops in the task's own reading, which takes processor time instead of waiting: a pattern of many files,
+// long texts that are tokenized, and tables.
 TEST(Stops, AreHeardWhileInputIsRead) {
 #ifndef PIPELINE_TEST_SUMMARIZATION
   GTEST_SKIP() << "the task is not built";

@@ -71,14 +71,13 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
               evaluation["figures"]["loss"].get<double>(), 1e-5);
   const Result other =
       call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set",
-                   "task.tokenizer.path=run/export", "--set", "task.model.layer_norm_epsilon=1e-6"});
+                   "task.tokenizer.path=run/export", "--set", "task.language.norm_eps=1e-6"});
   EXPECT_EQ(other.code, 2) << other.out;
-  EXPECT_THAT(other.err,
-              HasSubstr("--set task.model.layer_norm_epsilon=1e-6: run/export/config.json has 1e-5, "
-                        "and these weights are of that model"));
+  EXPECT_THAT(other.err, HasSubstr("--set task.language.norm_eps=1e-6: run/export/config.json has 1e-5, "
+                                   "and these weights are of that model"));
 }
 
-// Plugin, weights and data; sizes, dropout, the tokenizer and lengths that fit are those of the folder.
+// Plugin, weights and data alone: sizes, dropout, the tokenizer and lengths that fit are the folder's.
 constexpr const char* kFromAFolder = R"([run]
 dir = "tuned"
 cache_dir = "cache"
@@ -97,7 +96,7 @@ class FromAFolder : public Summarization {
  protected:
   FromAFolder() {
     const std::vector<std::string> dropout{"--set", "train.max_steps=1", "--set",
-                                           "task.model.attn_pdrop=0.25"};
+                                           "task.language.dropout=0.25"};
     EXPECT_EQ(call("run", dropout).code, 0);
     EXPECT_EQ(call("export", dropout).code, 0);
     fs::rename(path("run/export"), path("theirs"));
@@ -108,16 +107,18 @@ class FromAFolder : public Summarization {
 TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   const Result check = call("check", {"-v"});
   ASSERT_EQ(check.code, 0) << check.err;
-  for (const char* line :
-       {"n_layer = 2 ", "n_embd = 16 ", "attn_pdrop = 0.25 ", "path = \"theirs\" ", "max_tokens = 64 "})
+  for (const char* line : {"num_hidden_layers = 2 ", "hidden_size = 16 ", "dropout = 0.25 ",
+                           "path = \"theirs\" ", "max_tokens = 64 "})
     EXPECT_THAT(check.out, testing::ContainsRegex(std::string(line) + " *# theirs/config.json")) << line;
-  EXPECT_THAT(check.out + check.err, HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", "
-                                               "task.model.n_layer = 2"));
+  EXPECT_THAT(check.out + check.err,
+              HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", "
+                        "task.language.architecture = \"gpt2\", "
+                        "task.language.vocab_size = 300, task.language.hidden_size = 16"));
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("weights imported from theirs"));
 
-  // What it left is complete: it goes on, and is used, where the folder is not.
+  // The run is complete without the folder that it began with: it goes on, and is used.
   fs::rename(path("theirs"), path("elsewhere"));
   EXPECT_EQ(call("check").code, 0);
   ASSERT_EQ(call("run", {"--set", "train.max_steps=4"}).code, 0);
@@ -130,7 +131,7 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   EXPECT_EQ(anew.code, 2);
   EXPECT_THAT(anew.err, HasSubstr("train.toml:9: train.init_from = \"theirs\": there is no folder theirs"));
 
-  // Its resolved configuration is one like any other, also for a run that begins with its weights.
+  // The run's resolved configuration is one like any other, also for a run that begins with its weights.
   fs::rename(path("elsewhere"), path("theirs"));
   const std::string kept = read_text(path("tuned/config.toml"));
   write_text(path("train.toml"), kept.substr(kept.find('\n')));  // without where that run was started
@@ -139,7 +140,7 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   write_text(path("train.toml"), kFromAFolder);
   const Result next = call("run", {"--set", "run.dir=next", "--set", "train.init_from=tuned"});
   ASSERT_EQ(next.code, 0) << next.err;
-  EXPECT_THAT(next.out, HasSubstr("task.model.n_embd = 16"));
+  EXPECT_THAT(next.out, HasSubstr("task.language.hidden_size = 16"));
 
   // A run of ours is a model as any other, though its weights have the shape of this one, too.
   for (const auto& [verb, more] :
@@ -147,24 +148,28 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
                   std::vector<std::string>{"--set", "run.dir=other", "--set", "train.init_from=tuned"}),
         std::pair("export", std::vector<std::string>{"--output", "other"})}) {
     std::vector<std::string> arguments = more;
-    arguments.insert(arguments.end(), {"--set", "task.model.n_head=8"});
+    arguments.insert(arguments.end(), {"--set", "task.language.num_attention_heads=8"});
     const Result other = call(verb, arguments);
     EXPECT_EQ(other.code, 2) << other.out;
-    EXPECT_THAT(other.err, testing::ContainsRegex("task.model.n_head=8: tuned/checkpoints/step-00000004 has "
-                                                  "[124], and these weights are of that model"));
+    EXPECT_THAT(other.err, testing::ContainsRegex(
+                               "task.language.num_attention_heads=8: tuned/checkpoints/step-00000004 has "
+                               "[124], and these weights are of that model"));
   }
 }
 
 TEST_F(FromAFolder, EveryDifferenceIsToldWithItsLine) {
   write_text(path("train.toml"),
-             std::string(kFromAFolder) + "[task.model]\nn_layer = 3\nn_inner = 64\nattn_pdrop = 0.5\n");
+             std::string(kFromAFolder) +
+                 "[task.language]\nnum_hidden_layers = 3\nintermediate_size = 64\ndropout = 0.5\n");
   for (const char* verb : {"check", "run"}) {
-    const Result wrong = call(verb, {"--set", "task.model.n_positions=128"});
+    const Result wrong = call(verb, {"--set", "task.language.max_position_embeddings=128"});
     EXPECT_EQ(wrong.code, 2) << wrong.out;
     const std::string remedy =
         ", and these weights are of that model: leave the option out, or begin with other weights\n";
-    EXPECT_EQ(wrong.err, "error: train.toml:14: task.model.n_layer = 3: theirs/config.json has 2" + remedy +
-                             "error: --set task.model.n_positions=128: theirs/config.json has 64" + remedy);
+    EXPECT_EQ(wrong.err,
+              "error: train.toml:14: task.language.num_hidden_layers = 3: theirs/config.json has 2" + remedy +
+                  "error: --set task.language.max_position_embeddings=128: theirs/config.json has 64" +
+                  remedy);
   }
 }
 
@@ -210,7 +215,7 @@ TEST_F(FromAFolder, StagesAfterTheFirstFollowIt) {
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(read_text(path("tuned/second/config.toml")),
-              testing::ContainsRegex("n_embd = 16 *# tuned/first"));
+              testing::ContainsRegex("hidden_size = 16 *# tuned/first"));
 }
 
 TEST_F(Summarization, AnEvaluationCountsTheSamplesThatHaveASummary) {
@@ -303,7 +308,7 @@ TEST_F(Summarization, AModelThatIsTooLargeIsToldFromBatchesThatAre) {
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
   std::vector<std::string> command =
-      pipeline_command({"run", "train.toml", "--set", "task.model.n_embd=65536"});
+      pipeline_command({"run", "train.toml", "--set", "task.language.hidden_size=65536"});
   command.insert(command.begin(), {"/bin/sh", "-c", "ulimit -v 40000000 && exec \"$@\"", "sh"});
   const Result result = Process(command, folder()).wait();
   EXPECT_EQ(result.code, 1) << result.out;
@@ -328,7 +333,7 @@ TEST_F(Summarization, KillAndContinueIsExactWithDropoutAndAccumulation) {
 // a start again.
 TEST_F(Summarization, LearnsWithAnotherArchitecture) {
   std::string config = SmallJob::config();
-  const size_t model = config.find("model = {");
+  const size_t model = config.find("language = {");
   config.replace(model, config.find('\n', model) - model,
                  "language = { architecture = \"gemma3_text\", hidden_size = 16, num_hidden_layers = 3, "
                  "num_attention_heads = 2, num_key_value_heads = 1, max_position_embeddings = 64, "
@@ -456,7 +461,7 @@ TEST_F(Summarization, WhatAFoldersConfigSaysIsCheckedAndToldOf) {
   }
 }
 
-// Before anything is read, in the same words.
+// `check` refuses them before anything is read, in the words of a run.
 TEST_F(Summarization, CheckRefusesFilesThatAreNotThereAsARunDoes) {
   fs::create_directory(path("notes"));
   write_text(path("notes/a.txt"), "no records");
@@ -529,14 +534,14 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
 
-  // Tuning goes on with it, also on other data.
+  // Tuning goes on with the weights' tokenizer, also on other data.
   result =
       call("run", {"--set", "run.dir=tuned", "--set", "train.init_from=run", "--set", "train.max_steps=1"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr(", as the weights have it"));
   EXPECT_THAT(result.out, Not(HasSubstr("training a tokenizer")));
 
-  // One that is given must be that one.
+  // A tokenizer that is given must be the weights'.
   ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
   ASSERT_EQ(call("predict", {"--output", "given.csv", "--set", "task.tokenizer.path=exported"}).code, 0);
   EXPECT_EQ(read_text(path("given.csv")), read_text(path("before.csv")));
@@ -603,14 +608,12 @@ TEST_F(Summarization, UnusableInputIsNamed) {
       HasSubstr("there is no such file; a path is taken from the folder in which the program is started"));
   write_text(path("empty.jsonl"), "");
   EXPECT_THAT(problem({"--set", "task.data.train=empty.jsonl"}), HasSubstr("empty.jsonl"));
-  EXPECT_THAT(problem({"--set", "task.model.n_head=3"}),
-              HasSubstr("--set task.model.n_head=3: must divide task.model.n_embd (16)"));
-  EXPECT_THAT(problem({"--set", "task.language.hidden_size=288"}),
-              HasSubstr("a GPT-2's options are those of [task.model]"));
-  EXPECT_THAT(problem({"--set", "task.language.architecture=llama"}),
-              HasSubstr("[task.model] has options of a GPT-2"));
+  EXPECT_THAT(
+      problem({"--set", "task.language.num_attention_heads=3"}),
+      HasSubstr("--set task.language.num_attention_heads=3: must divide task.language.hidden_size (16)"));
+  EXPECT_THAT(problem({"--set", "task.model.n_layer=2"}), HasSubstr("task.language.num_hidden_layers"));
   EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}),
-              HasSubstr("must not exceed task.model.n_positions (64)"));
+              HasSubstr("must not exceed task.language.max_position_embeddings (64)"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=33"}),
               HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the "
                         "separator takes 1, this leaves 14 tokens of a "
@@ -618,7 +621,7 @@ TEST_F(Summarization, UnusableInputIsNamed) {
                         "at most 31, or "
                         "task.sequence.max_tokens = 51 or more"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}),
-              HasSubstr("of which the separator takes 8"));  // as the tokenizer says
+              HasSubstr("of which the separator takes 8"));  // the tokenizer says how many
   EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));
   EXPECT_THAT(problem({"--set", "task.data.document_column=text"}), HasSubstr("text"));
   EXPECT_THAT(

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 class VlmPictures : public testing::Test, public SmallVlmJob {};
 
-// Two pictures in a turn and one in a later one, beside conversations without.
+// Conversations with two pictures in a turn and one in a later one, beside some without.
 TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
   const auto conversations = [](int first, int count) {
     std::string text;
@@ -234,7 +234,7 @@ TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
-  // Its next export has as many tokens.
+  // The next run's export has as many tokens.
   std::vector<std::string> last = sets;
   last.insert(last.end(), {"--checkpoint", "last"});
   ASSERT_EQ(call("export", last).code, 0);

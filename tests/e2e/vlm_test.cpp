@@ -100,7 +100,7 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
   EXPECT_THAT(read_lines(path("answers.csv")).at(1), testing::StartsWith("1,\"What, then?\","));
 
-  // What is frozen stays as it was, to the bit; what is not changes.
+  // A frozen parameter stays as it was, to the bit; a trained one changes.
   ASSERT_EQ(call("export", {"--stage", "pretrain", "--checkpoint", "best"}).code, 0);
   ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
   const std::string frozen = "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight",
@@ -124,7 +124,7 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   ASSERT_EQ(again.code, 0) << again.out << again.err;
   EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
               1e-5);
-  // Nor is anything added: the row of the picture's token, which the tokenizer does not have, is no other.
+  // No row is added: the picture's token, which the tokenizer does not have, keeps its row.
   ASSERT_EQ(call("export", {"--set", "run.dir=again", "--set", "train.init_from=run/sft/export", "--set",
                             "task.tokenizer.path=run/sft/export", "--checkpoint", "last"})
                 .code,
@@ -181,7 +181,7 @@ TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTur
                       HasSubstr("x 2 devices: 4 samples a device")));
 }
 
-// Of a language model whose state is not lost in what a process takes anyway: 6.5 million parameters.
+// The language model's 6.5 million parameters have a state that is not lost in what a process takes anyway.
 TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
   const double parameters = 300 * 384 + 384 + 4 * (384 * (384 + 2 * 192 + 384 + 3 * 1024) + 2 * 384.0);
   struct Case {
@@ -302,7 +302,7 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
             0);
   EXPECT_EQ(curve("sharded"), curve("lora"));
 
-  // Exported, they are part of the model, which does without them from then on.
+  // Exported, the additions are part of the model, which does without them from then on.
   const std::string q = "language_model.model.layers.0.self_attn.q_proj.weight",
                     k = "language_model.model.layers.0.self_attn.k_proj.weight";
   ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
@@ -319,7 +319,7 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
   EXPECT_NEAR(loss_of("again"), loss_of("lora"), 1e-5);
 }
 
-// As LLaVA 1.5's: tokenizer.model, and <image> among the tokens added to it.
+// A tokenizer as LLaVA 1.5 has it: tokenizer.model, and <image> among the tokens added to it.
 TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   const std::vector<std::string> options{
       "--set", "task.tokenizer.path=tokens", "--set", "task.chat.template=vicuna",
@@ -339,7 +339,7 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   ASSERT_EQ(run.code, 0) << run.out << run.err;
   EXPECT_THAT(run.out, HasSubstr("vocabulary of 332"));
 
-  // The checkpoint has it.
+  // The checkpoint has the tokenizer.
   fs::rename(path("tokens"), path("elsewhere"));
   const Result predicted = call("predict", with({"--checkpoint", "last"}));
   EXPECT_EQ(predicted.code, 0) << predicted.out << predicted.err;
@@ -362,7 +362,7 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
       call("run", with({"--set", "run.dir=again", "--set", "task.language.init_from=tokens"}));
   EXPECT_EQ(again.code, 0) << again.out << again.err;
 
-  // Its end tokens end what this very run writes: without a norm all tokens are equal, and the first is one.
+  // The folder's end tokens end what the run writes: without a norm all tokens are equal, the first is one.
   const std::string norm = "model.norm.weight", weights = path("tokens/model.safetensors");
   std::string bytes = read_text(weights);
   uint64_t size = 0;
@@ -380,7 +380,7 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   EXPECT_THAT(written("one", R"({"eos_token_id": 2})"), testing::Not(HasSubstr("written: (nothing)")));
   EXPECT_THAT(written("two", R"({"eos_token_id": [2, 0]})"), HasSubstr("written: (nothing)"));
 
-  // So is that of the whole, with one token more.
+  // The folder of the whole model is a start, too, with one token more in the tokenizer.
   write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331, "<new>": 332})");
   const std::vector<std::string> parts{"--set", "run.dir=parts",
                                        "--set", "task.language.init_from=whole",

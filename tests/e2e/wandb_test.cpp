@@ -84,11 +84,11 @@ wandb_project = "lines"
   std::vector<json> calls() const {
     std::vector<json> calls;
     const std::string text = std::filesystem::exists(job_.path("calls")) ? read_text(job_.path("calls")) : "";
-    std::istringstream whole(text.substr(0, text.rfind('\n') + 1));  // of a last line half may be written
+    std::istringstream whole(text.substr(0, text.rfind('\n') + 1));  // the last line may be half written
     for (std::string line; std::getline(whole, line);) calls.push_back(json::parse(line));
     return calls;
   }
-  // Where it does not end by itself, in steps that take a while.
+  // Starts a run that does not end by itself, in steps that take a while.
   Process start() const {
     return Process(pipeline_command({"run", "train.toml", "--set", "train.max_steps=1000000000", "--set",
                                      "evaluate.every=0", "--set", "checkpoint.every=0", "--set",
@@ -171,7 +171,7 @@ TEST_F(Wandb, AClientThatOutlivesTheRunCopiesTheRestAndSaysHowItEnded) {
     ASSERT_TRUE(eventually([&, then = size()] { return size() > then; })) << "which the run is not";
     run.signal(signal);
     run.wait();
-    fs::rename(job_.path("run"), job_.path("old"));  // as --fresh does
+    fs::rename(job_.path("run"), job_.path("old"));  // --fresh renames it so
     write_text(job_.path("uploaded"), "");
     EXPECT_TRUE(eventually([&] { return calls().back() == json{"finish", exit_code}; })) << calls().back();
     std::vector<int> steps, logged;

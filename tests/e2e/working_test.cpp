@@ -68,7 +68,7 @@ class OnTerminal {
 class HeldFile {
  public:
   explicit HeldFile(const std::filesystem::path& path) : file_(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-    ::signal(SIGIO, SIG_IGN);  // which is how it asks
+    ::signal(SIGIO, SIG_IGN);  // the kernel asks by this signal
     EXPECT_EQ(::fcntl(file_.fd(), F_SETLEASE, F_WRLCK), 0) << path << ": " << std::strerror(errno);
   }
 

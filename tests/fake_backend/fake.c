@@ -114,23 +114,6 @@ static pl_error* open_group(const pl_host* host, const pl_context* context, cons
   return error;
 }
 
-/* A group of some ranks is opened as that of all. */
-static pl_error* open_some(const pl_host* host, const pl_context* context, const pl_config* config,
-                           const pl_backend_open_args* args, const int32_t* members, uint64_t count,
-                           pl_comm** out) {
-  (void)members;
-  if (count != (uint64_t)args->world_size)
-    return fail(host, PL_ERROR_FAILED, "open: %u members of a group of %d", (unsigned)count,
-                (int)args->world_size);
-  return open_group(host, context, config, args, out);
-}
-
-static const void* query(pl_str id) {
-  static const pl_groups kGroups = {sizeof(pl_groups), 0, open_some};
-  static const char kId[] = PL_EXTENSION_GROUPS;
-  return id.len == sizeof kId - 1 && memcmp(id.ptr, kId, id.len) == 0 ? &kGroups : NULL;
-}
-
 static pl_error* info(pl_comm* comm, pl_backend_info* out) {
   static const pl_str kLibrary = STR("fake 1.0"), kTransport = STR("memory of one process");
   (void)comm;
@@ -173,6 +156,7 @@ static const pl_backend_api kApi = {
     abort_group,
     close_group,
     fake_is_done,
+    NULL,
 };
 
 static const pl_plugin kPlugin = {
@@ -187,7 +171,7 @@ static const pl_plugin kPlugin = {
     NULL,
     0,
     &kApi,
-    query,
+    NULL,
     NULL,
 };
 

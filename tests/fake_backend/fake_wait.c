@@ -215,7 +215,7 @@ pl_error* fake_wait_host(pl_comm* comm, pl_work* work, double timeout_seconds) {
   return error;
 }
 
-/* Its buffers are memory of the host: whoever waits is this thread. */
+/* The buffers are memory of the host: whoever waits is this thread. */
 pl_error* fake_wait(pl_comm* comm, pl_work* work, pl_stream stream) {
   (void)stream;
   return fake_wait_host(comm, work, 0);

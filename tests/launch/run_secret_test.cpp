@@ -30,7 +30,7 @@ class RunSecretFile : public testing::Test {
   ~RunSecretFile() override { fs::remove_all(folder_); }
 
   World world(int32_t rank) const { return {.rank = rank, .size = 3, .run_id = "a test"}; }
-  // Rank 0 of that run, killed while the ranks meet.
+  // Rank 0 of a run with this id, killed while the ranks meet.
   void killed_as(const std::string& run_id) const {
     const pid_t child = tests::in_child([&] {
       World first = world(0);
@@ -81,7 +81,7 @@ TEST_F(RunSecretFile, OfAKilledRank0IsUsedByTheNextStart) {
   EXPECT_TRUE(files().empty());
 }
 
-// Until then it may be that of another run in the same folder, whose ranks are meeting.
+// Until then the file may belong to another run in the same folder, whose ranks are meeting.
 TEST_F(RunSecretFile, OfAnotherRunIsRemovedADayLater) {
   killed_as("another run");
   ASSERT_EQ(files().size(), 1u);

@@ -19,7 +19,7 @@ void wait_for_line(int pipe) {
   ASSERT_EQ(::read(pipe, &byte, 1), 1);
 }
 
-// As ulimit -f sets it: the write that goes beyond fails, and is reported like any other.
+// `ulimit -f` sets the limit: the write that goes beyond fails, and is reported like any other.
 TEST(Signals, ALimitOnFilesDoesNotEndARun) {
   const Signals signals;
   EXPECT_EQ(::raise(SIGXFSZ), 0);
@@ -48,7 +48,7 @@ int exit_code_after(bool supervised, std::initializer_list<From> senders) {
     } else {
       ::waitpid(other, nullptr, 0);
     }
-    ::usleep(20'000);  // or two that are pending would be one
+    ::usleep(20'000);  // two signals that are pending would be one
   }
   [[maybe_unused]] const auto written = ::write(go[1], "g", 1);
   int status = 0;

@@ -12,7 +12,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// As the program does: the first signal asks for a checkpoint, the second one ends it at once.
+// Ranks behave as the program does: the first signal asks for a checkpoint, the second ends it at once.
 constexpr const char* kLikeTheProgram = R"(
 count=0
 on() { count=$((count + 1)); echo $1 >> $OUT/got-$RANK; [ $count = 2 ] && exit $((128 + $2)); }
@@ -51,7 +51,7 @@ TEST(SupervisorSignals, TheSecondOneIsPassedOnToo) {
   EXPECT_EQ(run.printed(), "") << "nobody is to blame, and nothing starts again";
 }
 
-// In the moments before a rank has its handlers.
+// The signal comes in the moments before a rank has its handlers.
 TEST(SupervisorSignals, ARankThatDiesOfItIsNotToBlame) {
   Supervised run({.processes = 2, .max_restarts = 1}, "touch $OUT/ready-$RANK; exec sleep 30");
   wait_until_ready(run, 2);

@@ -19,7 +19,7 @@ using testing::ElementsAre;
 
 constexpr pid_t kProcess = 4711;
 
-// As Kineto writes it on a machine with a device, shortened.
+// A trace as Kineto writes it on a machine with a device, shortened.
 constexpr const char* kKineto = R"({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "a GPU"}],
 "traceEvents": [
 {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 4711, "tid": 12, "ts": 1000.500, "dur": 10.250,

@@ -1,4 +1,4 @@
-# From nothing to a training run: the commands of README.md, "A task of your own, in C++", in a home of their own; then the plugins of the other
+# From nothing to a training run: the commands of docs/cpp.md, "From nothing to a training run", in a home of their own; then the plugins of the other
 # kinds, by the commands of their READMEs.
 include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
 
@@ -8,7 +8,7 @@ file(MAKE_DIRECTORY ${WORK}/checkout/build)
 file(CREATE_LINK ${BUILD} ${WORK}/checkout/build/release SYMBOLIC)
 file(WRITE ${WORK}/checkout/scripts/pipeline "#!/bin/sh\nexec ${BUILD}/bin/pipeline \"$@\"\n") # all is built
 file(CHMOD ${WORK}/checkout/scripts/pipeline PERMISSIONS OWNER_READ OWNER_EXECUTE)
-run(${CMAKE_COMMAND} -E chdir ${WORK}/checkout ${CMAKE_CURRENT_LIST_DIR}/transcript ${ROOT}/README.md "## A task of your own, in C++")
+run(${CMAKE_COMMAND} -E chdir ${WORK}/checkout ${CMAKE_CURRENT_LIST_DIR}/transcript ${ROOT}/docs/cpp.md "## From nothing to a training run")
 if(NOT EXISTS ${WORK}/my_task/runs/my_task/summary.json)
   message(FATAL_ERROR "my_task has not trained")
 endif()

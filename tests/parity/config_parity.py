@@ -14,7 +14,7 @@ import tempfile
 
 from peer_packages import needed, use_their_python
 
-NO_EFFECT = {  # of every class
+NO_EFFECT = {  # fields of every class
     "transformers_version": "4.0", "architectures": ["Other"], "output_hidden_states": True, "return_dict": False, "dtype": "float16",
     "chunk_size_feed_forward": 2, "id2label": {"0": "a"}, "label2id": {"a": 0}, "problem_type": "regression", "use_cache": False,
     "bos_token_id": 3, "eos_token_id": [3, 4], "pad_token_id": 5, "torch_dtype": "float16", "_name_or_path": "x", "max_length": 30}
@@ -48,6 +48,7 @@ GEMMA = {**BIAS, **{name: (value, "language." + name) for name, value in {
     "layer_types": (["full_attention"], "language.full_attention_every", 1)}
 CAP = {"attn_logit_softcapping": (20.0, "language.attn_logit_softcapping")}
 NO_GEMMA = {"hidden_activation": "gelu", "use_bidirectional_attention": True, "layer_types": ["full_attention", "sliding_attention"]}
+LONG_ROPE = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
 LOCAL_ROPE = {"full_attention": ROPE, "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}
 LANGUAGE = {
     "LlamaConfig": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias")}, {"pretraining_tp": 2}, {"sliding_window": 16}),
@@ -55,9 +56,15 @@ LANGUAGE = {
     "Qwen2Config": like_llama(**QWEN),
     "Qwen3Config": like_llama(**{**QWEN, "follows": {**QWEN["follows"], **BIAS}}),
     "Gemma2Config": like_llama({**GEMMA, **CAP}, refused=NO_GEMMA),
+    "SmolLM3Config": like_llama({**BIAS, "mlp_bias": (True, "language.mlp_bias"), "no_rope_layers": ([0], "language.no_rope_layers")},
+                                {"no_rope_layer_interval": 2, "sliding_window": 16}, {"use_sliding_window": True, "layer_types": ["sliding_attention"]}),
+    "Olmo2Config": like_llama(BIAS),
+    "Phi3Config": like_llama({"sliding_window": (128, "language.sliding_window"), "rope_parameters": (LONG_ROPE, "language.rope_scaling.type", "longrope")},
+                             {"embd_pdrop": 0.1, "original_max_position_embeddings": 64}, {"resid_pdrop": 0.1}),
     "Gemma3TextConfig": like_llama({**GEMMA, "rope_parameters": (LOCAL_ROPE, "language.rope_scaling.factor", 2.0)},
                                    refused={**NO_GEMMA, "attn_logit_softcapping": 20.0}),
 }
+SMALL_TOKENS = ("SmolLM3Config", "Olmo2Config", "Phi3Config")  # their usual tokens are beyond a small vocabulary
 VISION = dict(
     follows={
         "hidden_size": (48, "vision.hidden_size"), "intermediate_size": (80, "vision.intermediate_size"),
@@ -89,11 +96,12 @@ LLAVA_REFUSED = {"image_token_index": 5, "image_seq_length": 7, "projector_hidde
 CLASSES = {
     "GPT2Config": dict(
         follows={
-            "n_positions": (64, "model.n_positions"), "n_embd": (48, "model.n_embd"), "n_layer": (2, "model.n_layer"),
-            "n_head": (4, "model.n_head"), "n_inner": (80, "model.n_inner"), "resid_pdrop": (0.25, "model.resid_pdrop"),
-            "embd_pdrop": (0.25, "model.embd_pdrop"), "attn_pdrop": (0.25, "model.attn_pdrop"),
-            "layer_norm_epsilon": (0.001, "model.layer_norm_epsilon"), "initializer_range": (0.5, "model.initializer_range"),
-            "vocab_size": (1000, "language.vocab_size")},
+            "n_positions": (64, "language.max_position_embeddings"), "n_embd": (48, "language.hidden_size"),
+            "n_layer": (2, "language.num_hidden_layers"), "n_head": (4, "language.num_attention_heads"),
+            "n_inner": (80, "language.intermediate_size"), "layer_norm_epsilon": (0.001, "language.norm_eps"),
+            "initializer_range": (0.5, "language.initializer_range"), "vocab_size": (1000, "language.vocab_size"),
+            "resid_pdrop": (0.25, "language.residual_dropout"), "embd_pdrop": (0.25, "language.embedding_dropout"),
+            "attn_pdrop": (0.25, "language.dropout")},
         no_effect={"summary_type": "mean", "summary_use_proj": False, "summary_activation": "tanh",
                    "summary_proj_to_labels": False, "summary_first_dropout": 0.5, "reorder_and_upcast_attn": True},
         refused={"activation_function": "relu", "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
@@ -141,7 +149,7 @@ CLASSES = {
 }
 
 
-# One table has what they share, which the walk of the other one has seen.
+# The walk of one class has seen the options that these classes share with it.
 SHARED = {**{name: "LlamaConfig" for name in LANGUAGE if name != "LlamaConfig"}, "SiglipVisionConfig": "CLIPVisionConfig",
           "Siglip2VisionConfig": "CLIPVisionConfig", "Dinov2WithRegistersConfig": "Dinov2Config"}
 
@@ -174,6 +182,8 @@ def make_folders(work):
     words = dict(vocab_size=50, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, pad_token_id=1,
                  bos_token_id=2, eos_token_id=3)
 
+    tokens = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
+
     def of(without):
         return {field: value for field, value in vision.items() if field != without}
 
@@ -182,7 +192,8 @@ def make_folders(work):
                                    text_config=t.LlamaConfig(**{**text, "tie_word_embeddings": False}))
     models = {
         "GPT2Config": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_positions=128, n_embd=32, n_layer=1, n_head=2)),
-        **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text)) for name in LANGUAGE},
+        **{name: getattr(t, name.replace("Text", "").replace("Config", "ForCausalLM"))(getattr(t, name)(**text, **(tokens if name in SMALL_TOKENS else {})))
+           for name in LANGUAGE},
         "CLIPVisionConfig": t.CLIPVisionModel(t.CLIPVisionConfig(**vision)),
         "SiglipVisionConfig": t.SiglipVisionModel(t.SiglipVisionConfig(**vision)),
         "Siglip2VisionConfig": t.Siglip2VisionModel(t.Siglip2VisionConfig(**of("image_size"), num_patches=4)),
@@ -309,7 +320,7 @@ def walk(folders, name, fields):
         raise AssertionError(f"{name}: {list(no_effect)} have an effect together")
     for field, value in refused.items():
         code, out = folders.check(name, {field: value})
-        # of a part, the field in it
+        # the message about a part names the field in it
         part = [f for f in value if f != "model_type"] if isinstance(value, dict) and field.endswith(("_config", "_dict", "_parameters")) else []
         named = part[0] if part and field not in ("quantization_config", "esmfold_config") else field
         assert code == 2 and f"{named} = " in out and "config.json" in out, f"{name}.{field} = {value}: expected a refusal:\n{out}"

@@ -111,7 +111,7 @@ def compare(probe, kind, vision, text, options, seed):
     slopes = {}
     for name, parameter in model.named_parameters():
         mine, theirs = gradients[name], parameter.grad
-        if name.endswith("in_proj_bias"):  # of query, key and value; see below for the keys'
+        if name.endswith("in_proj_bias"):  # has parts of query, key and value; for the key's see below
             part = theirs.shape[0] // 3
             mine, theirs = torch.cat([mine[:part], mine[2 * part:]]), torch.cat([theirs[:part], theirs[2 * part:]])
         if name.endswith("k_proj.bias"):  # moves all of a query's scores alike, so it is 0 but for rounding
@@ -124,7 +124,7 @@ def compare(probe, kind, vision, text, options, seed):
     print("  differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
-# Of people and of those who mean harm: what SigLIP 1's tokenizer takes out of them, and what the library makes of the rest.
+# Texts of people and of those who mean harm: what SigLIP 1's tokenizer takes out of them, and what the library makes of the rest.
 TEXTS = ["A photo of 2 cats.", "a photo of a cat", "", " ", "...", " leading", "  two  leading", "trailing ", "\ttab\nand line\r\n",
          "\u2581", "\u2581\u2581a", "a\u2581b", "a \u2581 b", "don't! (it's) {x}[y]<z>", "<unk>", "a<unk>b", "unk", "\x1cfs\x1dgs\x1e\x1f",
          "no\u00a0break\u3000wide\u2003em\u200bzero\ufeffbom\u0085nel\u2028ls", "\u00c4\u00d6\u00dc \u00df \u0130I\u0131 \u01c5", "na\u00efve cafe\u0301",

@@ -25,7 +25,7 @@ device = "cpu"
 plugin = "summarization"
 data = {{ train = "train.jsonl" }}
 tokenizer.vocab_size = 300
-model = {{ n_layer = 2, n_head = 4, n_embd = 64, n_positions = 128, resid_pdrop = 0.0, attn_pdrop = 0.0, embd_pdrop = 0.0 }}
+language = {{ num_hidden_layers = 2, num_attention_heads = 4, hidden_size = 64, max_position_embeddings = 128 }}
 sequence = {{ max_tokens = 128, max_summary_tokens = 48, loss = "all" }}
 [optimizer]
 lr = {LR}

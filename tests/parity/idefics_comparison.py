@@ -17,7 +17,7 @@ MODELS = [
     ("SmolVLM", dict(VISION, image_size=24, patch_size=4, layer_norm_eps=1e-5), "Llama", dict(LLAMA, tie_word_embeddings=True), 3, 96, True, True),
     ("Idefics3", dict(VISION, image_size=48), "Qwen2", LLAMA, 1, 70, False, True),
     ("Idefics3", dict(VISION, image_size=30, patch_size=4), "Llama", LLAMA, 7, 120, True, False),  # 2 pixels a side are not seen
-    ("SmolVLM", dict(VISION, image_size=54, patch_size=2), "Llama", LLAMA, 9, 54, True, True),  # of 27 patches rounding moves some
+    ("SmolVLM", dict(VISION, image_size=54, patch_size=2), "Llama", LLAMA, 9, 54, True, True),  # rounding moves some of the 27 patches a side
 ]
 SIZES = [(60, 41), (30, 77), (48, 48), (5, 3), (200, 9), (7, 150), (1, 1), (333, 250), (640, 427), (63, 129), (1, 40), (96, 96)]
 NEW_TOKENS = 12
@@ -141,7 +141,7 @@ def compare(probe, seed, name, vision, text, language, factor, edge, splits, has
           f"{len(expected)} squares, {len(prompts)} greedy answers")
 
 
-# As SmolVLM's folders have it.
+# The template of SmolVLM's folders.
 TEMPLATE = ("<|endoftext|>{% for message in messages %}{{message['role'] | capitalize}}{% if message['content'][0]['type'] == 'image' %}{{':'}}"
             "{% else %}{{': '}}{% endif %}{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
             "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<end_of_utterance>\n{% endfor %}"

@@ -139,7 +139,7 @@ def compare_proteins(program, work, kind="esm"):
 
     compare_groups(program, work, model, tokenizer)
 
-    # So small a share that each residue is masked alone.
+    # The share is so small that each residue is masked alone.
     run(program, work, "evaluate", "protein.toml", "--checkpoint", "esm2", "--set", "task.mask_ratio=0.001")
     (work / "s.fasta").write_text("".join(f">s{i}\n{sequence}\n" for i, sequence in enumerate(SEQUENCES)), encoding="utf-8")
     run(program, work, "evaluate", "esm2", "--set", "task.test_path=s.fasta", "--set", "task.mask_ratio=0.001")

@@ -128,7 +128,7 @@ def jpegs():
     yield "cmyk.jpg", cmyk
     adobe = cmyk.index(b"Adobe")
     assert cmyk[adobe + 11] == 0
-    yield "ycck.jpg", cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:]  # the same numbers, said to be YCCK
+    yield "ycck.jpg", cmyk[:adobe + 11] + b"\2" + cmyk[adobe + 12:]  # the numbers of cmyk.jpg, said to be YCCK
     yield "turned6.jpg", saved(colour, **options, exif=b"Exif\0\0" + exif(6, ">"))
     yield "xmp.jpg", saved(colour, **options, xmp=xmp(8))
     yield "xmp-after-exif.jpg", saved(colour, **options, exif=b"Exif\0\0" + exif(3, "<"), xmp=xmp(6))
@@ -147,7 +147,7 @@ def webps():
     yield "turned8.webp", saved(colour, format="WEBP", lossless=True, exif=exif(8, "<"))
     animation = saved(alpha, format="WEBP", lossless=True, exact=True, save_all=True, append_images=[colour.convert("RGBA")])
     yield "animation.webp", animation
-    # Its canvas enlarged, and its first frame moved right and down.
+    # The animation with its canvas enlarged, and its first frame moved right and down.
     at = animation.index(b"VP8X") + 12
     wider = animation[:at] + (23).to_bytes(3, "little") + (15).to_bytes(3, "little") + animation[at + 6:]
     at = wider.index(b"ANMF") + 8

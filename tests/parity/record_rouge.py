@@ -1,4 +1,4 @@
-"""Records tests/tasks/summarization/fixtures/rouge.jsonl and stems.txt: what Python's rouge_score and NLTK say of a few hundred real texts.
+"""Records tests/scores/rouge/fixtures/rouge.jsonl and stems.txt: what Python's rouge_score and NLTK say of a few hundred real texts.
 
 Run it with a Python that has requirements.txt, after scripts/data/debian-descriptions; the files it writes are committed.
 """

@@ -11,7 +11,7 @@ LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_la
              max_position_embeddings=512)
 NAFLEX = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, patch_size=8, num_patches=25)
 DINO = dict(hidden_size=32, mlp_ratio=2, num_hidden_layers=3, num_attention_heads=4, image_size=40, patch_size=8)
-# The class of its configuration, that, LLaVA's own options, and how pictures are prepared.
+# The class of the vision encoder, its configuration, LLaVA's own options, and how pictures are prepared.
 MODELS = [
     ("Siglip2Vision", NAFLEX, dict(vision_feature_layer=-1, vision_feature_select_strategy="full"), dict(max_patches=20)),
     ("Siglip2Vision", dict(NAFLEX, patch_size=4, num_patches=9), dict(vision_feature_layer=-2, vision_feature_select_strategy="full"),

@@ -113,7 +113,7 @@ def check_gradients(model, gradients, vocabulary):
             plain = "language_model.lm_head.weight"
         of_clip = plain.replace("vision_tower.", "vision_tower.vision_model.")
         of_dino = DINO_NAMES.sub(lambda found: DINO_RENAMED[found[0]], plain)
-        # By the names before transformers 4.52, and DINOv2's before 5.
+        # Ours have the names before transformers 4.52, and DINOv2's those before 5.
         mine = gradients[next(known for known in (name, of_clip, of_dino) if known in gradients)]
         theirs = parameter.grad
         if mine.shape[0] == vocabulary:  # the row of the patches' token is no parameter of ours

@@ -30,7 +30,7 @@ void wait_for_the_end(Peers& peers) {
   peers.barrier("never");
 }
 
-// The same, and never waits for the others.
+// A rank that trains for long, and never waits for the others.
 void train_for_long(Peers& peers) {
   peers.at("train", 118);
   peers.barrier("ready");

@@ -55,9 +55,9 @@ class Heard {
   static std::shared_ptr<State> make();
 };
 
-// One thread a rank; what each of them threw, empty if nothing.
+// Runs each rank in a thread; what each of them threw, empty if nothing.
 std::vector<std::string> as_threads(int32_t ranks, const std::function<void(int32_t rank)>& part);
-// The same, with a Peers each.
+// Runs each rank in a thread, with a Peers of its own.
 std::vector<std::string> as_ranks(Group& run, const Options& options,
                                   const std::function<void(int32_t rank, Peers& peers)>& part);
 std::vector<std::string> nothing_thrown(int32_t ranks);

@@ -102,7 +102,7 @@ std::string told_with(const std::string& text, const World& world) {
   return told;
 }
 
-// And what to do about it, if that is known.
+// What to do about it is told, too, if that is known.
 TEST(Rendezvous, WhoIsMissingIsToldWhileItIsWaitedFor) {
   Group run(3);
   World world = run.world(0);
@@ -117,13 +117,13 @@ TEST(Rendezvous, AnAddressThatIsNotRank0sIsToldByBothSides) {
   Group run(2);
   World world = run.world(0);
   world.local_size = 1;
-  world.address = "192.0.2.1";  // of a net that nobody has (RFC 5737)
+  world.address = "192.0.2.1";  // an address of a net that nobody has (RFC 5737)
   const std::string place = "192.0.2.1:" + std::to_string(run.port());
   EXPECT_THAT(told_with("is missing", world),
               HasSubstr("rank 0 listens at " + place + ", which is no address of its host " + host_name()));
   world.rank = 1;
   world.listen_socket = -1;
-  // Or that there is no way to it: what this host's network makes of it.
+  // Rank 1 is told that there is no way to it, or what this host's network makes of it.
   EXPECT_THAT(told_with(": " + place, world), HasSubstr("waiting for rank 0 at " + place + ": " + place));
 }
 
@@ -137,7 +137,7 @@ TEST(Rendezvous, WhatIsFoundInThePlaceOfRank0IsToldWhileItIsWaitedFor) {
   EXPECT_EQ(told_with("accepts", world), waiting + silent + on);
 
   const Socket listening(run.world(0).listen_socket);
-  std::thread server([&] {  // of something else
+  std::thread server([&] {  // it serves something else
     while (const Socket other{::accept(listening.fd(), nullptr, nullptr)}) {
       put(other, "HTTP/1.1 400 Bad Request\r\n\r\n");
       EXPECT_TRUE(is_closed(other));
@@ -164,7 +164,7 @@ TEST(Rendezvous, ARankThatGivesUpFirstSaysSo) {
     EXPECT_THAT(error, HasSubstr("waited 1 s for all ranks: rank 2 of 3 is missing"));
 }
 
-// Of which ranks are there: rank 0, which waits for others; rank 1, which finds nobody.
+// Rank 0 waits for others, rank 1 finds nobody.
 TEST(Rendezvous, WhoIsToldToStopDoesNotWait) {
   for (const int32_t rank : {0, 1}) {
     Group run(2);
@@ -183,7 +183,7 @@ TEST(Rendezvous, WhoIsToldToStopDoesNotWait) {
   }
 }
 
-// Also where it is the one that has the server.
+// The rank that is told may be the one that has the server.
 TEST(Rendezvous, OneThatIsToldToStopStopsAllThatAreThere) {
   for (const int32_t told : {0, 1}) {
     Group run(3);
@@ -283,7 +283,7 @@ TEST(Rendezvous, StrangersAreTurnedAwayAndDoNoHarm) {
   EXPECT_EQ(thrown, nothing_thrown(3));
 }
 
-// It says that it is rank 1, or that there are other ranks: neither ends the run nor is admitted.
+// A stranger says that it is rank 1, or that there are other ranks: it neither ends the run nor is admitted.
 TEST(Rendezvous, WhoDoesNotKnowTheSecretIsNobody) {
   Group run(2);
   const auto thrown = as_threads(3, [&](int32_t rank) {
@@ -340,7 +340,7 @@ TEST(Rendezvous, WhoDoesNotProveToBeRank0IsNotJoined) {
   EXPECT_THAT(thrown[1], HasSubstr("for rank 0 at 127.0.0.1:"));
 }
 
-// More than a process may have open: the run goes on, and rank 0 can still open what it needs.
+// With more connections than a process may have open the run goes on, and rank 0 can open what it needs.
 TEST(Rendezvous, IdleConnectionsUseUpNothing) {
   constexpr int kIdle = 1100;
   rlimit limit{};
@@ -447,7 +447,7 @@ TEST(Rendezvous, ARankLostWhileOthersAreMissingEndsIt) {
   EXPECT_THAT(thrown[0], HasSubstr("was lost"));
 }
 
-// It speaks before its turn, and in the same breath in which it came in.
+// The rank speaks before its turn, in the same breath in which it comes in.
 TEST(Rendezvous, ARankThatDoesNotWaitForTheOthersEndsIt) {
   Group run(3);
   const auto thrown = as_threads(2, [&](int32_t rank) {

@@ -39,7 +39,7 @@ class CallerTest : public ::testing::Test {
 TEST_F(CallerTest, WhatACallbackThrowsComesOutOfTheCallThatMadeItAndOfNoOther) {
   const auto slot = [&]() -> pl_error* {
     pl_error* error = call_back([] { throw DiskIsFull(); });
-    std::thread([&] { EXPECT_NO_THROW(caller_.any("load", fine)); }).join();  // as a writer beside training
+    std::thread([&] { EXPECT_NO_THROW(caller_.any("load", fine)); }).join();  // a writer beside training
     EXPECT_NO_THROW(caller_.any("load", fine));
     return error;
   };

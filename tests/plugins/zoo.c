@@ -162,7 +162,7 @@ typedef struct larger_task_api {
   void* slots_of_the_future[4];
 } larger_task_api;
 
-/* It gives up on the condition. */
+/* clang-format gives up on the condition. */
 /* clang-format off */
 static const larger_task_api kTable = {
     .known =

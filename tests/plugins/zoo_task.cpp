@@ -1,11 +1,11 @@
 // A task of the zoo that can be opened and called, and breaks its promises only then. ZOO_THROWS: its slots
 // let exceptions out. ZOO_NO_STATE: it has extra state of five bytes nowhere. ZOO_ROWS, ZOO_FIELDS,
 // ZOO_ROW_ID: how often, how long and for whom its prediction gives a row. ZOO_REPORT_...: what its report
-// gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16.
-// ZOO_OUTPUT: each value of its outputs. ZOO_ROOM: how many of them a row has room for. ZOO_LOSS: with
-// outputs. ZOO_STUCK: its training hangs. ZOO_BATCH_FLAGS: of its batches. ZOO_PARAMETER: flags of its
-// parameter. ZOO_SAMPLES: of each `split`. ZOO_DEAF: the slot that the variable of this name names goes on
-// for ever, after it has written a file of that name.
+// gives. ZOO_VALUE: the name of a value of its evaluation. ZOO_NARROW_LOSS: its loss in bf16. ZOO_OUTPUT:
+// each value of its outputs. ZOO_ROOM: how many of them a row has room for. ZOO_LOSS: its loss with outputs.
+// ZOO_STUCK: its training hangs. ZOO_BATCH_FLAGS: its batches' flags. ZOO_FORMS: the forms of its parameter,
+// which is then frozen. ZOO_SAMPLES: the samples of each `split`. ZOO_DEAF: the slot that the variable of
+// this name names goes on for ever, after it has written a file of that name.
 #include <unistd.h>
 
 #include <cmath>
@@ -35,8 +35,8 @@
 #ifndef ZOO_SAMPLES
 #define ZOO_SAMPLES 8
 #endif
-#ifndef ZOO_PARAMETER
-#define ZOO_PARAMETER PL_PARAMETER_TRAINABLE
+#ifndef ZOO_FORMS
+#define ZOO_FORMS 0
 #endif
 #ifndef ZOO_NARROW_LOSS
 #define ZOO_NARROW_LOSS 1
@@ -147,7 +147,8 @@ uint64_t parameter_count(pl_task*) {
 pl_error* parameter(pl_task*, uint64_t, pl_parameter* out) {
   static const int64_t kShape[] = {1};
   pl_parameter value{};
-  value.flags = ZOO_PARAMETER;
+  value.flags = ZOO_FORMS == 0 ? PL_PARAMETER_TRAINABLE : 0;
+  value.forms = ZOO_FORMS;
   value.ndim = 1;
   value.shape = kShape;
   value.name = str("weight");

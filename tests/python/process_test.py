@@ -21,7 +21,7 @@ class Mine(pipeline.Task):
         return self.model(batch[0]).square().sum()
 """
 
-# Each of its methods goes to a folder of its own, as importing it does.
+# Each method of this task goes to a folder of its own, and so does its import.
 ELSEWHERE = BEGIN + """
 def go(method):
     def gone(self, *arguments):
@@ -159,12 +159,12 @@ try:
 except KeyboardInterrupt:
     pass
 
-# A figure that is no number, which JSON has as a word, is one here.
+# A figure that is no number is a word in JSON, and a float here.
 report = lambda self, values, records: {"area": float("nan")}
 result = pipeline.run("train.toml", type("NoNumber", (Mine,), {"report": report}), run__dir="nan", train__max_steps=1)
 assert result.figures["area"] != result.figures["area"] and "area nan" in repr(result), result
 
-# Of a step with accumulation, of the evaluation after it, and of a run that goes on.
+# What a task is told of a step with accumulation, of the evaluation after it, and of a run that goes on.
 steps = []
 def step(self, batch):
     steps.append((self.step, self.training))
@@ -190,7 +190,7 @@ assert steps[-2:] == [(2, False)] * 2, steps[-2:]
 print("all as it was")
 """
 
-# One that hears nothing: in a call that keeps the interpreter's lock, in one that does not, and while it is imported.
+# A task that hears nothing: in a call that keeps the interpreter's lock, in one that does not, and while it is imported.
 DEAF = """
 import ctypes, os, time
 def be_deaf(name, wait):
@@ -282,7 +282,7 @@ class ProcessTest(job.Job):
         (self.folder / "script.py").write_text("import deaf, pipeline\npipeline.run('train.toml', deaf.Deaf, run__dir='script')\n")
         self.configure("deaf.py", **{"class": "Deaf"})
         self.environment["PYTHONPATH"] = job.PACKAGE
-        # Each in its way, and one that nothing handles any more.
+        # One signal for each way to be deaf; the last one is handled by nothing any more.
         cases = [("run", signal.SIGINT, 75, "SIGINT: stopped at once", [job.PIPELINE, "run", "train.toml"]),
                  ("script", signal.SIGTERM, 75, "SIGTERM: stopped at once", [job.PYTHON, "script.py"]),
                  ("check", signal.SIGINT, -signal.SIGINT, "", [job.PIPELINE, "check", "train.toml"])]

@@ -21,7 +21,7 @@ class VerbsTest(job.Job):
         self.assertIn("pipeline explain my_task.py", self.pipeline("explain", "python"))
         self.assertIn("memory", self.pipeline("plan", "train.toml"))
         self.assertIn("26 checks passed", self.pipeline("check-plugin", str(TEMPLATE)))
-        # Whether the task reads there or writes, only the task knows, and may say.
+        # Only the task knows whether it reads the path or writes it, and it may say so.
         (self.folder / "mine.py").write_text(job.BEGIN + "    @dataclass\n    class Options:\n        table: __import__('pathlib').Path\n"
                                              "        def __post_init__(self):\n"
                                              "            if self.table.suffix == '.csv' and not self.table.exists():\n"

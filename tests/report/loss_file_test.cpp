@@ -17,7 +17,7 @@ using testing::HasSubstr;
 class LossFiles : public testing::Test {
  protected:
   LossFile read(const std::string& text) const { return read_losses(folder_.write("x", text), "x"); }
-  // Without the file's folder.
+  // What is wrong with this text, without the file's folder.
   std::string problem_with(const std::string& text) const {
     return tests::message_of<Error>([&] { read(text); }).substr((folder_ / "").size());
   }

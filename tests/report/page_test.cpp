@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "core/report/page_server.hpp"
-#include "plugins/data/answers/answer_page.hpp"
+#include "plugins/scores/answers/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {
@@ -19,7 +19,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// In the frame of a telephone's size that a page is looked at in: how many of its parts are wider, and
+// Says in the frame of a telephone's size, in which a page is looked at, how many of its parts are wider, and
 // whether its verdict, or what stands in for it, is in sight.
 constexpr const char* kMeasure = R"(<script>setInterval(() => {
   const parts = [document.documentElement, ...document.querySelectorAll(".wide")],
@@ -122,7 +122,7 @@ TEST_F(Page, OfOneRunSaysWhatIsWrongWithIt) {
   RunRecord narrow = tests::record_of("run", {2, 1});
   narrow.training.figures["grad_norm"] = {INFINITY, 1};
   EXPECT_EQ(verdict(narrow), "grad_norm is not finite in 1 of 2 steps, first in step 1");
-  narrow.training.figures["loss_scale"] = {65536, 32768};  // which finds its value so
+  narrow.training.figures["loss_scale"] = {65536, 32768};  // a loss scale finds its value so
   EXPECT_EQ(verdict(narrow), "");
   folder_.write("diverged.txt", "the run has diverged: why\n  what to do\n");
   EXPECT_EQ(verdict(tests::record_of("run", {2, 1})), "the run has diverged: why");
@@ -138,7 +138,7 @@ TEST_F(Page, OverAnotherAxisHasNoTableOfRuns) {
   EXPECT_THAT(dom, HasSubstr("<section id=\"runs\" hidden"));
   EXPECT_THAT(dom, HasSubstr("verdict"));
   EXPECT_THAT(dom, testing::ContainsRegex("<div[^>]*dygraph-annotation[^>]*>suggestion</div>"));
-  for (const char* const curve : {"loss", "smoothed"})  // in one chart
+  for (const char* const curve : {"loss", "smoothed"})  // both are in one chart
     EXPECT_THAT(dom, HasSubstr("</div> " + std::string(curve) + "</span>"));
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }

@@ -10,7 +10,7 @@
 
 namespace pipeline::tests {
 
-// One with these losses, at 100 tokens in `seconds` a step. Of several ranks the last works longest.
+// A run with these losses, at 100 tokens in `seconds` a step. Of several ranks the last works longest.
 inline report::RunRecord record_of(const std::string& name, const std::vector<double>& losses,
                                    double seconds = 1, uint64_t processes = 1,
                                    const std::string& options = "") {

@@ -95,7 +95,7 @@ TEST(RunRecord, FoldersOfStagesAreFound) {
               HasSubstr("there is no such file"));
 }
 
-// "" where it is read.
+// What is wrong with a run that has this file; "" where it is read.
 std::string problem_with(const std::string& file, const std::string& text) {
   const tests::FilesFolder folder;
   folder.write("metrics.jsonl", "{\"step\":1,\"loss\":1}\n");

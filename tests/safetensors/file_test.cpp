@@ -27,8 +27,8 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
 }
 
-// As safetensors 0.8.0 (Python) wrote it: save({"b": int64 [[1,2,3],[4,5,6]], "a": float32 [1.5,-2], "m":
-// bool [T,F,T], "h": float16 7, "empty": float32 (0, 4)}, {"format": "pt", "note": "Grüße"}).
+// A file of safetensors 0.8.0 (Python): save({"b": int64 [[1,2,3],[4,5,6]], "a": float32 [1.5,-2], "m": bool
+// [T,F,T], "h": float16 7, "empty": float32 (0, 4)}, {"format": "pt", "note": "Grüße"}).
 const std::string kHuggingFaceFile(
     "P\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\",\"note\":\"Gr\xc3\xbc\xc3\x9f"
     "e\"},\"b\":{\"dtype\":\"I64\",\"shape\":[2,3],\"data_offsets\":[0,48]},\"a\":{\"dtype\":\"F32\","

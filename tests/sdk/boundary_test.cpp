@@ -143,7 +143,7 @@ struct Least : pipeline::Task<pipeline::NoConfig, int> {
   void evaluate(const int&, pipeline::EvaluationSink&) override {}
 };
 
-// One that has everything.
+// A task that has everything.
 struct Most : Least {
   using Least::Least;
   static constexpr bool kHasUnits = true;

@@ -68,7 +68,7 @@ TEST_F(GradientsTest, handing_over_moves_the_memory) {
   EXPECT_TRUE(at::equal(values_[1], at::ones({2, 3})));
 }
 
-// One that was added up in float32, of a parameter in bfloat16: autograd would round it.
+// A gradient that was added up in float32, of a parameter in bfloat16: autograd would round it.
 TEST_F(GradientsTest, a_wider_gradient_stays_as_wide) {
   struct Wide : torch::autograd::Function<Wide> {
     static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {

@@ -111,7 +111,7 @@ class Task : public pipeline::TorchTask<Config, Network, Batch> {
 
   static void allocate_too_much() { at::empty({int64_t{1} << 50}); }
 
-  static inline at::ScalarType compute_dtype = at::kFloat;  // of the last output
+  static inline at::ScalarType compute_dtype = at::kFloat;  // the last output's type
   static inline bool autocast_in_backward = false;
 };
 

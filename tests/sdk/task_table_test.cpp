@@ -122,7 +122,7 @@ class Line : public pipeline::Task<LineConfig, Points> {
   pipeline::TensorView loss_view_{&loss_, pipeline::kFloat32, {}};
 };
 
-// Says more than figures.
+// A task whose evaluation gives groups and records beside figures.
 class LineInGroups : public Line {
  public:
   using Line::Line;
@@ -182,7 +182,7 @@ TEST_F(TaskTableTest, groups_and_records_cross_whole) {
 TEST_F(TaskTableTest, report_gets_the_values_and_adds_to_them) {
   fake::TaskRunner runner(*plugin_, "");
   ASSERT_EQ(runner.create().message, "");
-  // As of a host that has added a field.
+  // Values from a host that has added a field.
   struct Larger {
     pl_value value;
     uint64_t more;

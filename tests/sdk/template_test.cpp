@@ -51,7 +51,7 @@ TEST(TemplateTest, samples_depend_on_their_id_and_the_seed_alone) {
   EXPECT_NEAR(pair, alone + runner.evaluate(runner.load({8})), 1e-5);
 }
 
-// So it runs where a strategy keeps one layer's weights at a time.
+// With units the task runs where a strategy keeps one layer's weights at a time.
 TEST(TemplateTest, has_a_unit_for_each_layer) {
   fake::TaskRunner runner(*load_template(), "");
   runner.start();

@@ -62,13 +62,13 @@ expect "a signal's death is the program's" "$status" 143
 
 printf 'one\nsomebody-elses\n' >needs
 run run x
-expect "a plugin that is named for the first time" "$(steps)" "build release one,"
-echo pipeline one two >checkout/build/release/.built
+expect "a plugin that is named for the first time" "$(steps)" "build release lib/pipeline/plugins/tasks/one.so,"
+echo pipeline lib/pipeline/plugins/{tasks/one,strategies/two}.so >checkout/build/release/.built
 run run x
 expect "one that is there" "$(steps)" ""
 touch checkout/core/a.cpp
 run run x
-expect "the program and the plugins that are needed, of newer sources" "$(steps)" "packages,torch,build release pipeline,build release one,"
+expect "the program and the plugins that are needed, of newer sources" "$(steps)" "packages,torch,build release pipeline,build release lib/pipeline/plugins/tasks/one.so,"
 echo strategies >needs
 age
 echo pipeline one >checkout/build/release/.built

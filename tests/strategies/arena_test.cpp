@@ -91,7 +91,7 @@ TEST(Layout, MayBeEmpty) {
   EXPECT_TRUE(layout.groups().empty());
 }
 
-// Runs of random numbers that fill an arena of some chunks, with gaps, and the same as one flat tensor.
+// Runs of random numbers that fill an arena of some chunks, with gaps, and these as one flat tensor.
 struct Gradients {
   explicit Gradients(std::vector<int64_t> lengths) {
     at::manual_seed(5);
@@ -150,7 +150,7 @@ TEST(GradientNorm, SeesWhatIsNotFinite) {
   EXPECT_TRUE(std::isfinite(in_order_sum(chunk_sums(g.runs, 0, g.end, at::kCPU)).item<double>()));
 }
 
-// What devices do, which adds up in another order: a chunk's bits depend on its elements alone there, too.
+// Devices add up by blocks, in another order: a chunk's bits depend on its elements alone there, too.
 TEST(GradientNorm, ByBlocksAChunksBitsDependOnItsElementsAlone) {
   const int64_t chunks = 2 * kBlockChunks + 7, cut = (kBlockChunks + 300) * kChunk, end = chunks * kChunk;
   const at::Tensor flat = at::sin(at::arange(end, at::kDouble) * 0.37).mul_(3).to(at::kFloat);

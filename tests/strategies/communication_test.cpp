@@ -133,7 +133,7 @@ double sent_in_a_step(RunOptions options) {
   return sum / kRanks;
 }
 
-// The same in groups of two ranks: within a group, and between groups.
+// What a step sends in groups of two ranks: within a group, and between groups.
 struct Sent {
   double within = 0, between = 0;
 };
@@ -178,7 +178,7 @@ TEST(Communication, BetweenGroupsIsWhatTheReadmeSays) {
   }
 }
 
-// For each parameter (N - 1) / N of these bytes; two percent are for norms, losses and what fills up buckets.
+// A step sends (N - 1) / N of these bytes; two percent are for norms, losses and what fills up buckets.
 void expect_sent(const RunOptions& options, double bytes_per_parameter, double tolerance = 0) {
   const double expected = bytes_per_parameter * kParameters * (kRanks - 1) / kRanks;
   EXPECT_NEAR(sent_in_a_step(options), expected, (tolerance + 0.02) * expected)
@@ -200,8 +200,8 @@ TEST(Communication, IsWhatTheReadmeSays) {
       };
       expect_sent(options(1), gradient + weight);
       expect_sent(options(2), kOnARank * gradient + weight);
-      // Of unit 0 and those in the two slots some are still there when they are needed again: at most as many
-      // as there are places whenever a pass turns round.
+      // Some of unit 0 and the units in the two slots are still there when they are needed again: at most as
+      // many as there are places whenever a pass turns round.
       const double most = 2, least = 2 * (kUnits - 3.0) / kUnits;
       const double weights = (most + least) / 2, spread = (most - least) / 2;
       expect_sent(options(3), kOnARank * (gradient + weights * weight),

@@ -180,7 +180,7 @@ TEST(DdpErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
           run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01));
         } catch (const Error& error) {
           problems[0] = error.what();
-          // Nor does trying again crash.
+          // Trying again does not crash, either.
           EXPECT_THROW(run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)),
                        Error);
         }

@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<std::string> kSmallBuckets{"strategy.bucket_mib=0.05", "strategy.first_bucket_mib=0.02"};
 
-// Under SGD, where what is close stays close; AdamW divides by what may be almost zero.
+// Under SGD what is close stays close; AdamW divides by what may be almost zero.
 TEST(DdpSum, IsCloseToSingle) {
   for (const uint64_t micro_batches : {4, 7, 12}) {
     Job job = difficult_job(micro_batches, sgd(0.9, 0.1));
@@ -65,7 +65,7 @@ size_t started(const Rank& rank) {
 
 const std::vector<ParameterSpec> kLayers{
     {"embedding", {4096 * 4}}, {"a", {4096}}, {"b", {4096}}, {"c", {4096}}};
-// A bucket a parameter, and 4 for the embedding.
+// Each parameter is a bucket, and the embedding 4.
 const std::vector<std::string> kOneEach{"strategy.bucket_mib=0.015625", "strategy.first_bucket_mib=0.015625"};
 constexpr size_t kBuckets = 3 + 4;
 
@@ -117,7 +117,7 @@ TEST(DdpOverlap, TheOrderOnTheWireIsTheSameWhateverTheOrderOfTheGradients) {
       for (int turn = 0; turn <= rank.rank; ++turn) std::ranges::next_permutation(order);
       one_step(rank, run, order);
     }
-    // Of 0, 1, 3, 2, rank 0's order in the first step, in the order 2, 0, 3, 1.
+    // Buckets go in rank 0's order of the first step, 0, 1, 3, 2; gradients come in the order 2, 0, 3, 1.
     EXPECT_THAT(one_step(rank, run, {2, 0, 3, 1}), testing::ElementsAre(0, 4, 4, kBuckets, kBuckets + 1));
     EXPECT_TRUE(at::allclose(run.value(0), at::full({4096 * 4}, -0.1 * 7 * 3)));
   });
@@ -142,7 +142,7 @@ TEST(DdpOverlap, NothingTravelsBeforeTheLastMicroBatch) {
           EXPECT_EQ(started(rank), 0u);
         }
       }
-      // The first one taught how often they come.
+      // The first micro-batch taught how often gradients come.
       EXPECT_EQ(started(rank), micro_batch == 2 ? kBuckets : 0u);
       run.end_micro_batch(at::ones({}));
     }
@@ -170,12 +170,12 @@ TEST(DdpRows, TheDensePartOfATiedEmbeddingGoesFirstAndItsRowsGoLast) {
       EXPECT_EQ(started(rank) - before, step > 0 ? 1u : 0u);  // before any layer's
       run.deliver(1, at::ones({64, 4096}));
       EXPECT_EQ(started(rank) - before, step > 0 ? 2u : 0u);
-      // One row of both ranks, one of each, and one twice.
+      // Both ranks have one row in common, each has one of its own, and one row comes twice.
       run.add_rows(0, at::tensor({5, 10 + 7 * rank.rank, 63, 63}, at::kLong), at::ones({4, 4096}));
       run.end_micro_batch(at::ones({}));
       finish(run);
     }
-    // The embedding, the layer, the loss; how long rows are, which, and four of them.
+    // Sizes of the embedding, the layer, the loss; then how long rows are, which they are, and four of them.
     EXPECT_THAT(sizes(rank, 6), testing::ElementsAre(64 * 4096, 64 * 4096, 1, 2, 64, 4 * 4096));
     at::Tensor expected = at::full({64, 4096}, 2);
     expected[5] += 2;

@@ -15,10 +15,10 @@ using testing::Pair;
 
 const std::vector<ParameterSpec> kSpecs{
     {"w", {33, 65}, true}, {"b", {7}, false}, {"frozen", {5, 3}, true, 1, false}, {"v", {64, 16}, true, 0.5}};
-constexpr uint64_t kMicroBatches = 5;  // of all ranks: two ranks run 3 and 2, and an empty one
+constexpr uint64_t kMicroBatches = 5;  // all ranks' together: two ranks run 3 and 2, and an empty one
 constexpr double kRate = 0.02, kClip = 3;
 
-// As at the end of an epoch: only the first rank has something, or the last one has less than a whole share.
+// Steps 6 and 7 are ends of epochs: only the first rank has something; the last has less than a whole share.
 uint64_t micro_batches_in(uint64_t step) { return step == 6 ? 1 : step == 7 ? 4 : kMicroBatches; }
 
 std::vector<MicroBatch> batch(uint64_t step) {
@@ -31,8 +31,8 @@ std::vector<MicroBatch> batch(uint64_t step) {
     const uint64_t seed = 100 * step + m;
     MicroBatch one{.gradients = random_gradients(kSpecs, seed), .loss = at::scalar_tensor(double(seed) / 7)};
     for (at::Tensor& gradient : one.gradients)
-      if (gradient.defined()) gradient.div_(double(micro_batches_in(step)));  // as the scale of the core does
-    if (step == 4 && m == 3) one.gradients[0].fill_(std::nanf(""));           // of the last rank alone
+      if (gradient.defined()) gradient.div_(double(micro_batches_in(step)));  // the core's scale does so
+    if (step == 4 && m == 3) one.gradients[0].fill_(std::nanf(""));           // the last rank's alone
     result.push_back(std::move(one));
   }
   return result;
@@ -46,7 +46,7 @@ std::vector<std::string> every(int steps, double outer_lr = 0.7, double outer_mo
           "strategy.outer_momentum=" + std::to_string(outer_momentum)};
 }
 
-// The same values for all strategies, by kind and name.
+// Values to begin with, the same for all strategies, by kind and name.
 State start() {
   StrategyRun run(kSpecs, adamw());
   for (size_t i = 0; i < kSpecs.size(); ++i)
@@ -66,7 +66,7 @@ std::vector<pl_step_report> train(StrategyRun& run, const Rank& rank, uint64_t f
   return reports;
 }
 
-// Of all ranks together, and of one of them, after some steps.
+// What a rank has after some steps.
 struct Trained {
   State state;
   std::vector<at::Tensor> shown, local;  // what the task is bound to in an evaluation, and in training
@@ -188,7 +188,7 @@ class Reference {
 TEST(Diloco, IsTheAlgorithmOfThePaper) {
   for (const int ranks : {1, 2, 3}) {
     Reference reference(size_t(ranks), 3);
-    const uint64_t steps = 9;  // of which one is skipped: two outer steps, and two updates more
+    const uint64_t steps = 9;  // one of them is skipped: two outer steps, and two updates more
     const std::vector<Trained> seen = train(ranks, every(3), start(), 0, steps);
     for (uint64_t step = 0; step < steps; ++step) {
       reference.step(step);
@@ -281,7 +281,7 @@ TEST(DilocoState, OfAnotherNumberOfProcessesOrStrategyIsRefused) {
                 "launch.processes) or begin with train.init_from"));
   EXPECT_THAT(error_of([&] { train(1, every(3), start(), 2, 3); }),
               HasSubstr("processes: is not in this state"));
-  // Its weights are those that all share, for everyone.
+  // The weights in the state are those that all share, for everyone.
   StrategyRun single(kSpecs, adamw());
   single.load(two, true);
   EXPECT_TRUE(single.value(0).equal(value_in(start(), 0))) << "before the first outer step";

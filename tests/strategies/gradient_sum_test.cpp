@@ -1,4 +1,4 @@
-// In which dtype gradients are kept until they are sent: adding up is always in float32.
+// The dtype in which gradients are kept until they are sent; adding up is always in float32.
 #include "plugins/strategies/common/gradient_sum.hpp"
 
 #include <gtest/gtest.h>

@@ -40,7 +40,7 @@ class CalledOperators {
   at::CallbackHandle callback_;
 };
 
-// They give a number to the host, or a tensor whose shape depends on values.
+// Operators that give a number to the host, or a tensor whose shape depends on values.
 constexpr const char* kReads[] = {
     "aten::item",    "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal",     "aten::allclose",
     "aten::nonzero", "aten::masked_select",       "aten::_unique2",   "aten::unique_dim"};
@@ -77,7 +77,7 @@ void expect_one_look_at_the_norm(const RunOptions& options, int ranks) {
   });
 }
 
-// On the CPU a step reads one number, the norm; elsewhere it is judged where it is (gradient_norm.hpp).
+// On the CPU a step reads one number, the norm; elsewhere the norm stays where it is (gradient_norm.hpp).
 TEST(HostReads, AreOneInAStep) {
   for (const bool reproducible : {false, true}) {
     expect_one_look_at_the_norm({.plugin = "single", .reproducible = reproducible}, 1);

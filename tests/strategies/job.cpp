@@ -33,7 +33,7 @@ Outcome run_rank(const Job& job, const Rank& rank, RunOptions options, uint64_t 
   return outcome;
 }
 
-// NaN is equal to itself, and -0 is not +0.
+// Numbers as bits: NaN is equal to itself, and -0 is not +0.
 std::vector<uint64_t> bits(const std::vector<double>& numbers) {
   std::vector<uint64_t> result;
   for (const double number : numbers) result.push_back(std::bit_cast<uint64_t>(number));

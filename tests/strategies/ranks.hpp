@@ -20,11 +20,11 @@ struct Rank {
   int world_size = 1;
   plugins::Communicator* group = nullptr;  // over the fake backend; none with one rank, as in the core
 
-  // For RunOptions.group.
+  // The group for RunOptions.group.
   const pl_communicator* view() const { return group ? &group->view() : nullptr; }
 };
 
-// Of the rank whose thread this is; null where there is one rank.
+// The Peers of the rank whose thread this is; null where there is one rank.
 peers::Peers* this_ranks_peers();
 
 // A group of some ranks over the fake backend, as the core opens them.
@@ -45,7 +45,7 @@ void fail_on(const Rank& rank, const std::string& why);
 // throws first ends the waits of the others and is thrown here.
 void on_ranks(int world_size, const std::function<void(const Rank&)>& body);
 
-// As above, with what each rank returns, by rank.
+// Runs `body` as each rank; what each of them returns, by rank.
 template <class Body>
 auto each_rank(int world_size, const Body& body) {
   std::vector<decltype(body(Rank{}))> results(static_cast<size_t>(world_size));

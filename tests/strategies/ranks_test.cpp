@@ -39,7 +39,7 @@ TEST(Ranks, AFailureEndsTheOthersAndIsTheOneThatIsThrown) {
   }
 }
 
-// Ranks are numbered anew in it: what goes wrong there says which of the run's they are.
+// A group of some ranks numbers them anew: what goes wrong in it says which of the run's they are.
 TEST(Ranks, AGroupOfSomeNamesThem) {
   on_ranks(4, [](const Rank& rank) {
     const int32_t first = rank.rank % 2;

@@ -9,7 +9,7 @@
 namespace pipeline::strategies {
 namespace {
 
-// Small buckets, so that there are many.
+// Buckets are small, so that there are many.
 RunOptions sharded(int stage, at::ScalarType dtype) {
   return {.plugin = "sharded",
           .reproducible = true,
@@ -48,7 +48,7 @@ TEST(ShardedBits, AreThoseOfSingleForEveryNumberOfMicroBatches) {
   }
 }
 
-// Copies of the shards in groups of ranks.
+// Each group of ranks has a copy of the shards.
 TEST(ShardedBits, AreThoseOfSingleInGroups) {
   struct Groups {
     int stage, ranks, size;
@@ -108,7 +108,7 @@ TEST(ShardedBits, AreThoseOfSingleWhereNarrowTensorsAreUpdatedAsAWhole) {
   expect_same_bits(muon_job(5), kSome, at::kBFloat16);
 }
 
-// Weights in bfloat16 or float16, as are gradients.
+// A job whose weights and gradients are in bfloat16 or float16.
 Job narrow_job(uint64_t micro_batches, at::ScalarType dtype) {
   Job job = difficult_job(micro_batches);
   job.batch = [batch = job.batch, dtype](uint64_t step) {

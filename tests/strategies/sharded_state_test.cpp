@@ -180,7 +180,7 @@ TEST(ShardedErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
             run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01));
           } catch (const Error& error) {
             problem = error.what();
-            // Nor does trying again crash.
+            // Trying again does not crash, either.
             EXPECT_THROW(run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)),
                          Error);
           }

@@ -14,7 +14,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Small buckets, so that there are many.
+// Buckets are small, so that there are many.
 RunOptions sharded(int stage, const std::vector<std::string>& more = {}) {
   RunOptions options{.plugin = "sharded",
                      .sets = {"strategy.zero_stage=" + std::to_string(stage), "strategy.bucket_mib=0.05"}};
@@ -22,7 +22,7 @@ RunOptions sharded(int stage, const std::vector<std::string>& more = {}) {
   return options;
 }
 
-// Under SGD, where what is close stays close; AdamW divides by what may be almost zero.
+// Under SGD what is close stays close; AdamW divides by what may be almost zero.
 TEST(ShardedSum, IsCloseToSingle) {
   for (const uint64_t micro_batches : {4, 7, 12}) {
     Job job = difficult_job(micro_batches, sgd(0.9, 0.1));
@@ -101,7 +101,7 @@ size_t started(const Rank& rank) {
   return flights.empty() ? 0 : flights.back().sequence;
 }
 
-// Of two ranks, a bucket each.
+// Layers for two ranks: each layer is a bucket.
 const std::vector<ParameterSpec> kLayers{{"a", {8192}}, {"b", {8192}}, {"c", {8192}}, {"d", {8192}},
                                          {"e", {8192}}, {"f", {8192}}, {"g", {8192}}, {"h", {8192}}};
 const std::vector<std::string> kOneEach{"strategy.bucket_mib=0.03125"};
@@ -331,8 +331,8 @@ TEST(ShardedGradients, StayToTheEndWithoutOverlap) {
   });
 }
 
-// What comes again when it is gone: in the first step it goes with the rest, later only a step's last
-// micro-batch has nothing to go with.
+// A gradient that comes again when its bucket is gone: in the first step it goes with the rest, later only
+// that of a step's last micro-batch has nothing to go with.
 TEST(ShardedGradients, ThatComeAgainUnexpectedlyAreAddedOrRefused) {
   on_ranks(2, [](const Rank& rank) {
     const CannotTell group(rank);

@@ -75,7 +75,7 @@ TEST(SingleOptimizer, SgdIsPyTorchs) {
                              torch::optim::SGDOptions(0.02).momentum(0.9).nesterov(true));
 }
 
-// As torch.nn.utils.clip_grad_value_, after the loss scale is undone.
+// Limits as torch.nn.utils.clip_grad_value_ does, after the loss scale is undone.
 TEST(SingleOptimizer, LimitsGradientsToAValue) {
   const Gradients gradients = random_gradients(kSpecs, 5);
   Gradients limited, scaled;
@@ -90,10 +90,10 @@ TEST(SingleOptimizer, LimitsGradientsToAValue) {
       run.strategy().collect(run.start_step({{.gradients = scaled, .loss = at::ones({})}}, args));
   expected.step({limited});
   for (size_t i = 0; i < kSpecs.size(); ++i) EXPECT_TRUE(run.value(i).equal(expected.value(i))) << i;
-  EXPECT_GT(report.grad_norm, 10);  // as it was
+  EXPECT_GT(report.grad_norm, 10);  // the norm before the limit
 }
 
-// As torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(0.9), updated from `start` on.
+// The average of torch.optim.swa_utils.AveragedModel with get_ema_avg_fn(0.9), updated from `start` on.
 TEST(SingleOptimizer, KeepsTheMovingAverageOfWeights) {
   for (const auto& [every, start] : {std::pair(1, 0), {2, 0}, {1, 3}, {3, 2}}) {
     StrategyRun run(kSpecs, with_ema(adamw(), every, start));

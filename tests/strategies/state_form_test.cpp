@@ -12,7 +12,7 @@ namespace {
 
 const std::vector<StateForm> kNarrow{StateForm::kBFloat16, StateForm::kSigned8, StateForm::kUnsigned8};
 
-// Of sizes as moments have them, with a block of zeros and one of a single value; no multiple of a block.
+// Values in the sizes of moments, with a block of zeros and one of a single value; no multiple of a block.
 at::Tensor some_values(StateForm form) {
   at::manual_seed(7);
   at::Tensor values = at::randn({1000}).mul_(at::logspace(-12, 0, 1000));
@@ -39,7 +39,7 @@ TEST(StateForm, WhatItHasIsNeverRoundedAgain) {
 TEST(StateForm, IsRightOnAverage) {
   for (const StateForm form : kNarrow) {
     at::manual_seed(8);
-    // Of one size, so that every one is rounded both ways.
+    // Values of one size, so that every one is rounded both ways.
     at::Tensor values = at::rand({1000}, at::kDouble) + 0.5;
     if (form != StateForm::kUnsigned8) values *= at::randn({1000}, at::kDouble).sign();
     const Kept kept = make_state(form, 1000, at::kFloat);

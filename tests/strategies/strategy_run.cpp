@@ -36,7 +36,7 @@ std::string label(const pl_piece& piece) {
   return piece.parameter.len == 0 ? kind : kind + "/" + std::string(piece.parameter.ptr, piece.parameter.len);
 }
 
-// Of the whole tensor.
+// Elements of the whole tensor, whatever the piece has of it.
 size_t element_count(const pl_piece& piece) {
   size_t count = 1;
   for (uint32_t d = 0; d < piece.ndim; ++d) count *= static_cast<size_t>(piece.shape[d]);
@@ -119,7 +119,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
     parameter.name = str(spec.name);
     parameter.unit = spec.unit;
     parameter.lr_multiplier = spec.lr_multiplier;
-    if (spec.narrow) parameter.dtype = dtype_of(at::kBFloat16);
+    if (spec.narrow) parameter.form = PL_FORM_BFLOAT16;
     parameters.push_back(parameter);
   }
   strategy_ = std::make_unique<plugins::Strategy>(load_plugin(options.plugin), context_, &config_, parameters,

@@ -82,8 +82,8 @@ class StrategyRun {
   void hand_over(size_t index, at::Tensor gradient);
   void lend(size_t index, const at::Tensor& gradient);
   void add_rows(size_t index, const at::Tensor& rows, const at::Tensor& values);
-  // As the strategy's storage asks for: adds to the bound gradient, or lends a copy or hands it over; on the
-  // run's device, as the loss.
+  // Delivers a gradient as the strategy's storage asks for: adds it to the bound one, lends a copy or hands
+  // it over; on the run's device, as the loss.
   void deliver(size_t index, const at::Tensor& gradient, bool lent = false);
   void deliver(const MicroBatch& micro_batch);
   void end_micro_batch(const at::Tensor& loss);

@@ -1,4 +1,4 @@
-// Which folders include which, checked against a table that says which may.
+// Checks which folders include which against a table that says which may.
 #pragma once
 
 #include <filesystem>

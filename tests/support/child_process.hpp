@@ -22,7 +22,7 @@ inline pid_t in_child(const std::function<int()>& work) {
   return child;
 }
 
-// Its exit status, or 200 + the signal that ended it.
+// The exit status of a child, or 200 + the signal that ended it.
 inline int status_of(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -28,7 +28,7 @@ void zero_gradients(const Model& model) {
   for (const at::Tensor& parameter : tensors(model)) parameter.mutable_grad() = at::Tensor();
 }
 
-// As before training, or as an imported folder has them.
+// Sets the values as before training, or as an imported folder has them.
 template <class Model>
 void initialize(const Model& model, uint64_t seed = 0) {
   for (size_t i = 0; i < model.parameters().size(); ++i) {

@@ -13,7 +13,7 @@
 
 namespace pipeline::tests {
 
-// Of the files of a folder, in float32.
+// A tensor of a folder's files, in float32.
 inline at::Tensor read_tensor(const std::filesystem::path& folder, const std::string& name) {
   const auto files = safetensors::Folder::open(folder.string());
   const auto& view = files.at(name);

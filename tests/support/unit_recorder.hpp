@@ -8,7 +8,7 @@
 
 namespace pipeline::tests {
 
-// Units as a strategy sees them that has a hook at each one's beginning and end.
+// Units as they are seen by a strategy that has a hook at each one's beginning and end.
 class UnitRecorder {
  public:
   // Called where a unit begins (entered) and where it ends, with PL_PASS_FORWARD or PL_PASS_BACKWARD.
@@ -34,7 +34,7 @@ class UnitRecorder {
  private:
   static pl_error* tell(void* user, uint32_t unit, uint32_t pass, bool entered) {
     auto& self = *static_cast<UnitRecorder*>(user);
-    if (entered) (PL_CODE(pass) == PL_PASS_FORWARD ? self.forward : self.backward).push_back(unit);
+    if (entered) (pass != PL_PASS_BACKWARD ? self.forward : self.backward).push_back(unit);
     if (self.told_) self.told_(unit, pass, entered);
     return nullptr;
   }

@@ -35,7 +35,7 @@ inline FileTensors read_weights(const std::string& folder) {
   return all;
 }
 
-// In two files with an index, as large models are.
+// Writes the tensors in two files with an index, as large models have them.
 inline void write_shards(const std::string& folder, const FileTensors& all) {
   std::remove((folder + "/model.safetensors").c_str());
   const std::string names[] = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
@@ -55,7 +55,7 @@ inline void write_shards(const std::string& folder, const FileTensors& all) {
   std::ofstream(folder + "/model.safetensors.index.json") << index;
 }
 
-// Of a tensor in float32, for one of BF16 or F16.
+// Rounds a tensor in float32 to BF16 or F16.
 inline void round_to(FileTensor& tensor, safetensors::Dtype dtype) {
   const at::Tensor wide = at::from_blob(
       tensor.bytes.data(), {static_cast<int64_t>(tensor.bytes.size() / sizeof(float))}, at::kFloat);

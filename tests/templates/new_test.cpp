@@ -25,7 +25,7 @@ using ::testing::Not;
 struct Case {
   Kind kind;
   const char* language;
-  const char* old_name;  // as a string in the tree's source
+  const char* old_name;  // the name as a string in the tree's source
 };
 
 TEST(Templates, AreRenamedThroughout) {
@@ -69,7 +69,7 @@ TEST(Templates, NamesMeanNothingElse) {
   EXPECT_NO_THROW(templates::check_name("classes"));
 }
 
-// Also those that are not built here.
+// Names of plugins that are not built here are refused, too.
 TEST(Templates, NamesAreNotThoseOfThisTreesPlugins) {
   int plugins = 0;
   for (const char* folder : {"plugins", "backends"})

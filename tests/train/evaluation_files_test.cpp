@@ -151,7 +151,7 @@ TEST_F(KeptSums, WhatIsNotFiniteComesBackToo) {
   EXPECT_TRUE(std::isnan(back.sums[2].weight));
 }
 
-// Any byte of it: none that is left out, and none that says something else.
+// No byte of the file may be left out or say something else.
 TEST_F(KeptSums, DamageIsRefused) {
   Evaluation sums = some();
   sums.sums[1].sum = 2;  // the smallest number there is has many spellings

@@ -1,4 +1,4 @@
-// Which micro-batch is tried next, from what the last one took on each rank.
+// Tests which micro-batch is tried next, from what the last one took on each rank.
 #include "core/train/micro_batch_search.hpp"
 
 #include <gmock/gmock.h>

@@ -17,7 +17,7 @@ constexpr const char* kTest = "[[stage]]\nname = 'test'\nkind = 'evaluate'\ninit
 constexpr const char* kAgain = "[[stage]]\nname = 'again'\nkind = 'evaluate'\ninit_from = 'learn'\n";
 constexpr const char* kAll = "[[stage]]\nname = 'all'\nkind = 'pool'\n";
 
-// Without the folder.
+// What is wrong with a configuration, without its folder.
 std::string problem_of(const std::string& text, const std::string& stage = "") {
   const tests::FilesFolder folder;
   const std::string file = folder.write("x.toml", kTask + text);
@@ -27,7 +27,7 @@ std::string problem_of(const std::string& text, const std::string& stage = "") {
   return at == problem.npos ? problem : problem.substr(0, at) + problem.substr(at + folder.path().size() + 1);
 }
 
-// Between an evaluation with `before` and one with `now`.
+// Options that differ between an evaluation with `before` and one with `now`.
 std::vector<std::string> other(const std::string& before, const std::string& now) {
   const tests::FilesFolder folder;
   const auto load = [&](const std::string& text) {
@@ -83,7 +83,7 @@ TEST(PoolStage, NeedsEvaluationsBeforeIt) {
       << "that stage is not asked for";
 }
 
-// Of two stages that are added up, `here` and `there`.
+// What is said of two stages that are added up, `here` and `there`.
 std::string differ(const std::string& here, const std::string& there, const std::string& value) {
   return ": is of the stage '" + here + "', but '" + there + "' has " + value +
          ": the stage 'all' pools both, so they must be the same";

@@ -94,7 +94,7 @@ TEST_P(PrefetcherTest, ASequenceMayBeEmpty) {
 TEST_P(PrefetcherTest, AnErrorArrivesInItsPlace) {
   Prefetcher prefetcher = of({.workers = GetParam(), .ahead = 8}, numbers(10, 20));
   for (const uint64_t id : {10, 11, 12}) EXPECT_THAT(prefetcher.next()->ids(), ElementsAre(id));
-  for (int i = 0; i < 2; ++i)  // and stays there
+  for (int i = 0; i < 2; ++i)  // the error stays there
     EXPECT_THAT(tests::message_of<Error>([&] { prefetcher.next(); }), HasSubstr("batch_info"));
 }
 
@@ -112,7 +112,7 @@ TEST_P(PrefetcherTest, AnEmptyMicroBatchIsABatchOfItsOwn) {
 TEST_P(PrefetcherTest, MayEndWithBatchesThatNobodyAskedFor) {
   Prefetcher prefetcher = of({.workers = GetParam(), .ahead = 4}, numbers(7, 100));
   EXPECT_THAT(prefetcher.next()->ids(), ElementsAre(7));
-  // Its destructor finds workers that wait for room.
+  // The prefetcher's destructor finds workers that wait for room.
 }
 
 INSTANTIATE_TEST_SUITE_P(Workers, PrefetcherTest, testing::Values(0, 1, 4));

@@ -31,7 +31,7 @@ TEST(RateCurve, SuggestsWhereTheLossFallsFastestAndATenthOfTheMinimum) {
   EXPECT_LT(step, args.steps) << "it stops at four times the least smoothed loss";
 }
 
-// From 8 to 15, as a language model's with a rate that is too high: that is no four times.
+// With a rate that is too high a language model's loss goes from 8 to 15: that is no four times.
 TEST(RateCurve, ALossFarAboveItsBeginningHasDiverged) {
   const auto ended_at = [](double end) {
     RateCurve curve;

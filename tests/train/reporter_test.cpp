@@ -68,7 +68,7 @@ TEST_F(ReporterTest, NoShareOfThePeakIsAboveAll) {
   for (const double share : {0.5, 1.5, 0.75, 1.2, 3.0}) step(share);
   EXPECT_DOUBLE_EQ(metrics(0)["mfu"], 0.5);
   EXPECT_DOUBLE_EQ(metrics(1)["mfu"], 1.0);
-  EXPECT_DOUBLE_EQ(metrics(2)["mfu"], 0.5);  // of the best step by now
+  EXPECT_DOUBLE_EQ(metrics(2)["mfu"], 0.5);  // its share of the best step by now
   EXPECT_DOUBLE_EQ(metrics(3)["mfu"], 0.8);
   EXPECT_DOUBLE_EQ(metrics(4)["mfu"], 1.0);
   int said = 0, shares = 0;

@@ -107,14 +107,14 @@ class SideRecord : public testing::Test {
     record.add(names);
     for (const std::string& name : names) write_side_file(folder_ / "x-files", name, {});
   }
-  // From its first sample to its last.
+  // Predicts from the first sample to the last.
   void predict(const Names& names, const char* result = "x.csv") const {
     SideFileRecord record(folder_ / result);
     record.begin();
     write(record, names);
     record.remove_others();
   }
-  // Killed before its end.
+  // Predicts, and is killed before the end.
   void begin(const Names& names) const {
     SideFileRecord record(folder_ / "x.csv");
     record.begin();

@@ -24,7 +24,7 @@ TEST(Permutation, VisitsEveryElementOnce) {
   }
 }
 
-// Part of every result: these values never change.
+// The order is part of every result: these values never change.
 TEST(Permutation, GoldenOrder) {
   std::vector<uint64_t> order;
   for (uint64_t i = 0; i < 10; ++i) order.push_back(Permutation(10, 42)(i));

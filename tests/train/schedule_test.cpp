@@ -53,7 +53,7 @@ TEST(Schedule, StaysAndFallsInTheLastSteps) {
   EXPECT_DOUBLE_EQ(schedule.at(52), 2 * (0.1 + 0.9 * 0.5));
 }
 
-// As get_inverse_sqrt_schedule of transformers has it: 1 / sqrt((step + shift) / timescale).
+// The form of transformers' get_inverse_sqrt_schedule: 1 / sqrt((step + shift) / timescale).
 TEST(Schedule, FallsByAnInverseRoot) {
   const Schedule schedule{.peak = 3, .kind = ScheduleKind::inverse_sqrt, .warmup_steps = 100};
   EXPECT_DOUBLE_EQ(schedule.at(49), 1.5);

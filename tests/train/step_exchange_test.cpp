@@ -129,7 +129,7 @@ TEST(Agree, OneProcessAgreesWithItself) {
   EXPECT_THAT(all.late_metrics, ElementsAre(metric("late", 3, 4)));
 }
 
-// More than is exchanged at once, of one rank, of all and of none.
+// One rank, all or none have more than is exchanged at once.
 TEST(Gather, TakesAnyLength) {
   std::vector<std::string> texts{std::string(100, 'a') + "1", "", std::string("\0x", 2)};
   struct Exchange {

@@ -120,7 +120,7 @@ TEST_F(StepReportsTest, ComeOnceAndInOrderDuringTheNextStep) {
 TEST_F(StepReportsTest, AStepThatIsCollectedEarlyIsNotCollectedAgain) {
   take(step(1));
   boundary();
-  reports_.collect_all();  // as before an evaluation or a checkpoint
+  reports_.collect_all();  // an evaluation or a checkpoint does so
   EXPECT_THAT(events(), ElementsAre("collect 1", "collected 1", "complete 1"));
   EXPECT_FALSE(reports_.pending());
   boundary();
@@ -226,7 +226,7 @@ TEST_F(StepReportsTest, AStepLastsUntilTheNextOneBegins) {
   take(second);
   EXPECT_EQ(complete_[0].seconds, 2.5);
   boundary();
-  reports_.collect_all();  // before a next one
+  reports_.collect_all();  // before the next step
   EXPECT_GE(complete_[1].seconds, 50);
   EXPECT_LT(complete_[1].seconds, 1000);
   reports_.next_step_begins(5000);
@@ -296,7 +296,7 @@ TEST_F(StepReportsTest, ASavedRunGoesOnWithTheSameScales) {
     reports_.collect_all();
     reports_.resume(std::nullopt);
 
-    // Another process.
+    // Another process goes on from what was saved.
     TrainState loaded = TrainState::from_json(
         saved.to_json(), {.dynamic = true, .initial = 64, .growth_interval = 1}, "checkpoint");
     scale_ = loaded.loss_scale;

@@ -81,11 +81,11 @@ constexpr Dtype kDtypes[] = {{"float64", {PL_DTYPE_FLOAT, 64, 1}}, {"float32", {
                              {"int64", {PL_DTYPE_INT, 64, 1}},     {"int32", {PL_DTYPE_INT, 32, 1}},
                              {"uint8", {PL_DTYPE_UINT, 8, 1}}};
 
-// Every backend has them, and a rank may have no elements of anything.
+// Every backend has all dtypes, and a rank may have no elements of anything.
 void all_dtypes_and_no_elements(const CheckArgs& args) {
   Lonely lonely(args);
   Communicator& group = lonely.group();
-  std::array<std::uint64_t, 3> memory{1, 1, 1};  // as any of the dtypes no NaN
+  std::array<std::uint64_t, 3> memory{1, 1, 1};  // read as any of the dtypes, no NaN
   const std::array<std::uint64_t, 3> expected = memory;
   const std::uint64_t none[] = {0};
   for (const Dtype& dtype : kDtypes) {
@@ -113,7 +113,7 @@ void shards_in_place(const CheckArgs& args) {
   if (full != std::vector<float>{1, 2, 3}) throw Error("a collective in place changed the data of one rank");
 }
 
-// Refused before anything is sent, so that the group goes on.
+// Wrong arguments are refused before anything is sent, so that the group goes on.
 void refuses_wrong_arguments(const CheckArgs& args) {
   Lonely lonely(args);
   Communicator& group = lonely.group();

@@ -60,7 +60,7 @@ void wrong_ids_are_refused(const CheckArgs& args) {
   }
 }
 
-// Each thread its own samples: what they share in memory would show.
+// Each thread loads samples of its own: what the threads share in memory would show.
 void loads_concurrently(const CheckArgs& args) {
   constexpr int kRounds = 3;
   OpenTask open(args);
@@ -91,7 +91,7 @@ void loads_concurrently(const CheckArgs& args) {
   }
 }
 
-// Neither in a field that it does not know, nor in one that is reserved.
+// load() refuses an option in a field that it does not know, and in a reserved one.
 void new_options_are_not_ignored(const CheckArgs& args) {
   OpenTask open(args);
   struct Larger {

@@ -71,8 +71,8 @@ std::vector<uint64_t> two_ids(const OpenTask& open) {
   return ids;
 }
 
-// The sums of all micro-batches are added: those of means would be too small, and depend on the micro-batch.
-// A loss in which samples act upon each other need be neither.
+// The sums of all micro-batches are added: means would add up to too little, and depend on the micro-batch. A
+// loss in which samples act upon each other need be neither.
 void losses_are_sums(const CheckArgs& args) {
   OpenTask open(args);
   const std::vector<uint64_t> ids = two_ids(open);
@@ -98,7 +98,7 @@ void losses_are_sums(const CheckArgs& args) {
                     once, twice));
 }
 
-// Neither from where it stands in a batch nor from what else is in it.
+// A sample's results follow neither from where it stands in a batch nor from what else is in it.
 void samples_follow_from_their_ids(const CheckArgs& args) {
   OpenTask open(args);
   const std::vector<uint64_t> ids = two_ids(open);
@@ -199,7 +199,7 @@ std::string report_of(Task& task, const Evaluated& all) {
   return said;
 }
 
-// Ranks make it each for itself, and evaluations are added up where no data are.
+// Ranks make a report each for itself, and evaluations are added up where there are no data.
 void reports_alike(const CheckArgs& args) {
   OpenTask open(args);
   if (!open.task().has_report()) throw Skip{"it has no report"};
@@ -213,7 +213,7 @@ void reports_alike(const CheckArgs& args) {
         "the same values gave another report before open: it must use the values and the options alone");
 }
 
-// What predictions are mostly made for, of the splits that have samples.
+// The split that predictions are mostly made for, of those that have samples.
 uint32_t split_to_predict(const Task& task) {
   for (uint32_t split : {PL_SPLIT_TEST, PL_SPLIT_VAL})
     if (task.sample_count(split) > 0) return split;

@@ -123,7 +123,7 @@ class FiniteDifferences {
   std::vector<std::vector<float>> gradients_;
 };
 
-// As many parts as there is time for, with the neighbours of one layer together.
+// The parameters in as many parts as there is time for; neighbours, as in one layer, stay together.
 std::vector<Indices> parts_of(const Indices& all, double seconds_each) {
   constexpr double kSeconds = 2, kPasses = 4;  // in all; of each part, where it is right
   const auto fit = static_cast<size_t>(std::min(1e6, kSeconds / (kPasses * std::max(seconds_each, 1e-6))));
@@ -159,7 +159,7 @@ void gradients_are_those_of_the_loss(const CheckArgs& args) {
   }
 }
 
-// Of each parameter for itself, since sizes differ.
+// Holds each parameter against a tolerance of its own, since sizes differ.
 void require_scaled(OpenTask& open, const std::vector<float>& expected, const std::vector<float>& seen,
                     float factor, const std::string& what) {
   const float all = largest(std::span(expected).subspan(1));

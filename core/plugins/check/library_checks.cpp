@@ -107,7 +107,7 @@ void options_are_explained(const CheckArgs& args) {
 
 void unknown_extensions_are_null(const CheckArgs& args) {
   const Plugin& plugin = Plugin::load(args.plugin);
-  for (const char* id : {"", "pl.no-such-extension/1", "pl.peak-flops/1garbage"})
+  for (const char* id : {"", "pl.no-such-extension/1", "pl.runtime/1garbage"})
     if (plugin.query(id)) throw Error(fmt::format("query(\"{}\") is not NULL", id));
 }
 

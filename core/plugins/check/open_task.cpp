@@ -111,7 +111,7 @@ void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   value.shape = storage.shape.data();
   pl_tensor gradient = value;
   gradient.data = storage.gradient.as<float>().data();
-  const bool kept = parameter.dtype.bits == 16;
+  const bool kept = parameter.form == PL_FORM_BFLOAT16;
   if (kept)
     for (float& wide : wide_value) wide = widened(narrowed(wide));
   if (how_.dtype.bits == 16 || (kept && how_.frozen == Frozen::kNarrow)) {

@@ -14,7 +14,7 @@
 namespace pipeline::plugins {
 
 enum class Gradients { kInPlace, kHandedOver, kInRows };
-// What the host may keep in bf16: as the rest; rounded to it, in float32; so.
+// How frozen values, which the host may keep in bf16, are: like the rest; rounded, in float32; in bf16.
 enum class Frozen { kAsTheRest, kRounded, kNarrow };
 
 struct OpenHow {
@@ -42,7 +42,7 @@ class OpenTask {
   std::vector<uint64_t> some_ids(uint32_t split = PL_SPLIT_TRAIN, uint64_t most = 2) const;
   Batch load(const std::vector<uint64_t>& ids, uint32_t purpose = PL_PURPOSE_TRAIN) const;
 
-  // Work. Throws where the task writes beside its storage or changes a value.
+  // Passes of the task. They throw where it writes beside its storage or changes a value.
   struct TrainHow {
     const pl_tensor* outputs = nullptr;  // of all samples of its step, of which the batch has the first;
                                          // NULL: it is the whole step
@@ -52,7 +52,7 @@ class OpenTask {
   // The loss and all gradients.
   std::vector<float> train(const Batch& batch, const TrainHow& how);
   std::vector<float> train(const Batch& batch) { return train(batch, TrainHow{}); }
-  // Of a batch that train() would take, from `first_row` on in the room for them.
+  // Writes the outputs of a batch that train() would take, from `first_row` on in the room for them.
   void write_outputs(const Batch& batch, uint64_t first_row);
   void evaluate(const Batch& batch, uint32_t purpose, const EvaluationSink& sink);
   void predict(const Batch& batch, const PredictionSink& sink);
@@ -74,7 +74,7 @@ class OpenTask {
     Guarded value, gradient, narrow_value, narrow_gradient;
     bool is_bound = false;    // its gradient
     std::vector<float> kept;  // `value`, while its unit is not open
-    // Of this micro-batch: how often its gradient came, and what the bound one was then.
+    // In this micro-batch: how often the gradient came, and what the bound one was then.
     int times = 0;
     uint64_t reported = 0;
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -18,15 +19,19 @@ constexpr int64_t kRunUnit = 64;    // strategies cut the weights at its multipl
 // A rule over kElements elements, at the start of its state.
 class RuleBench {
  public:
-  explicit RuleBench(const CheckArgs& args) : subject_(args), api_(UpdateRule::forwarding_table()) {
+  explicit RuleBench(const CheckArgs& args) : subject_(args) {
     rule_ = std::make_unique<UpdateRule>(subject_.plugin(), subject_.context(), subject_.config());
     auto info = sized<pl_optimizer_info>();
-    check(api_.info(rule_->handle(), &info));
+    check(rule_->forwarding_table().info(rule_->handle(), &info));
+    takes_scale_ = (info.flags & PL_OPTIMIZER_TAKES_SCALE) != 0;
     for (int64_t i = 0; i < kElements; ++i) weights_.push_back(std::sin(0.7f * static_cast<float>(i)));
     state_.assign(info.state_count, std::vector<float>(kElements));
   }
 
   const UpdateRule& rule() const { return *rule_; }
+  bool takes_scale() const { return takes_scale_; }
+  // What updates get from now on, if the rule takes it.
+  void set_scale(float divisor, float found_inf) { scale_ = {divisor, found_inf}; }
 
   // One update with gradients that are `scale` times some numbers, run by run: `ends` of runs, in calls.
   // `instead`: gets what the rule would.
@@ -69,10 +74,14 @@ class RuleBench {
     add(weights, weights_);
     add(given, gradients);
     for (std::vector<float>& kind : state_) add(state, kind);
-    pl_tensor updates{};
-    updates.data = &updates_;
-    updates.device = {PL_DEVICE_CPU, 0};
-    updates.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    const auto scalar = [](float& value) {
+      pl_tensor view{};
+      view.data = &value;
+      view.device = {PL_DEVICE_CPU, 0};
+      view.dtype = {PL_DTYPE_FLOAT, 32, 1};
+      return view;
+    };
+    const pl_tensor updates = scalar(updates_), divisor = scalar(scale_[0]), found_inf = scalar(scale_[1]);
     auto args = sized<pl_update_args>();
     args.run_count = ends.size();
     args.weights = weights.data();
@@ -81,21 +90,26 @@ class RuleBench {
     args.updates = &updates;
     args.learning_rate = 0.01;
     args.weight_decay = 0.1;
+    if (takes_scale_) args.divisor = &divisor, args.found_inf = &found_inf;
     if (instead) {
       instead(args);
       return ends.back();
     }
-    if (rule_->is_for_matrices()) check(api_.directions(rule_->handle(), &args));
-    check(api_.update(rule_->handle(), &args));
+    if (rule_->is_for_matrices()) {
+      check(rule_->forwarding_table().directions(rule_->handle(), &args));
+      args.divisor = nullptr;
+    }
+    check(rule_->forwarding_table().update(rule_->handle(), &args));
     return ends.back();
   }
 
   Subject subject_;
-  const pl_optimizer_api& api_;
   std::unique_ptr<UpdateRule> rule_;
   std::vector<float> weights_;
   std::vector<std::vector<float>> state_;
   float updates_ = 0;
+  bool takes_scale_ = false;
+  std::array<float, 2> scale_{1, 0};  // divisor, found_inf
 };
 
 constexpr int kUpdates = 3;
@@ -130,6 +144,20 @@ void same_however_cut(const CheckArgs& args) {
         "values alone");
 }
 
+void heeds_the_scale(const CheckArgs& args) {
+  RuleBench skipped(args), plain(args), scaled(args);
+  if (!plain.takes_scale()) throw Skip{"it leaves divisor and found_inf to the strategy"};
+  const std::vector<float> before = skipped.values();
+  skipped.set_scale(1, 1);
+  skipped.update(1, {{kElements}});
+  if (skipped.values() != before) throw Error("an update with found_inf = 1 changes weights or state");
+  plain.update(1, {{kElements}});
+  scaled.set_scale(4, 0);
+  scaled.update(4, {{kElements}});
+  if (scaled.values() != plain.values())
+    throw Error("an update with 4 times the gradients and divisor = 4 gives other bits than with neither");
+}
+
 void matrices_keep_their_shape(const CheckArgs& args) {
   RuleBench bench(args);
   if (!bench.rule().is_for_matrices()) throw Skip{"it is a rule of elements"};
@@ -144,7 +172,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
     view.dtype = {PL_DTYPE_FLOAT, 32, 1};
     view.ndim = 2;
     view.shape = shape;
-    check(UpdateRule::forwarding_table().transform(bench.rule().handle(), &view));
+    check(bench.rule().forwarding_table().transform(bench.rule().handle(), &view));
     return matrix;
   };
   const std::vector<float> once = transformed(values);
@@ -153,7 +181,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
   if (transformed(values) != once) throw Error("transform of the same matrix twice gives other bits");
 }
 
-// In a reserved field, and in one that it does not know. `good`: a call that it takes.
+// A rule refuses a reserved field, and one that it does not know. `good`: a call that it takes.
 void refuses_new_options(pl_update_rule* rule, pl_error* (*slot)(pl_update_rule*, const pl_update_args*),
                          const pl_update_args& good) {
   struct {
@@ -177,7 +205,7 @@ void refuses_new_options(pl_update_rule* rule, pl_error* (*slot)(pl_update_rule*
 void new_update_options_are_not_ignored(const CheckArgs& args) {
   RuleBench bench(args);
   bench.update(1, {{kElements}}, [&](const pl_update_args& good) {
-    const pl_optimizer_api& api = UpdateRule::forwarding_table();
+    const pl_optimizer_api& api = bench.rule().forwarding_table();
     refuses_new_options(bench.rule().handle(), api.update, good);
     if (bench.rule().is_for_matrices()) refuses_new_options(bench.rule().handle(), api.directions, good);
   });
@@ -188,6 +216,7 @@ void new_update_options_are_not_ignored(const CheckArgs& args) {
 std::vector<Promise> optimizer_promises() {
   return {{"an update changes weights", changes_weights},
           {"an update does not depend on how weights are cut", same_however_cut},
+          {"a rule that takes the scale heeds it", heeds_the_scale},
           {"a transformed matrix is finite and the same each time", matrices_keep_their_shape},
           {"options that it does not know are refused", new_update_options_are_not_ignored}};
 }

@@ -69,7 +69,7 @@ class Bench {
     return end_step();
   }
 
-  // The same in rows, of which the first comes in two halves.
+  // One step whose gradient, `value` everywhere, comes in rows, the first row in two halves.
   pl_step_report step_in_rows(float value) {
     strategy().begin_step(1);
     int64_t rows[] = {0, 2, 1, 0};
@@ -169,7 +169,7 @@ void a_bad_gradient_is_skipped(const CheckArgs& args) {
   }
 }
 
-// In the fast mode, where rows are of use.
+// Checks the fast mode, where rows are of use.
 void rows_add_up(const CheckArgs& args) {
   Bench whole(args, 0), rows(args, 0);
   if (!(rows.strategy().info().flags & PL_STRATEGY_TAKES_ROWS)) throw Skip{"it takes no gradients in rows"};

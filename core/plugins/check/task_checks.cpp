@@ -96,7 +96,7 @@ void trains_in_bf16(const CheckArgs& args) {
     throw Error(fmt::format("the loss is {} in bf16 and {} in float32", seen[0], expected[0]));
 }
 
-// As with train.frozen_precision: the weights are rounded, what is computed with them is not.
+// Under train.frozen_precision frozen weights are rounded; what is computed with them is not.
 void takes_frozen_weights_in_bf16(const CheckArgs& args) {
   OpenTask wide(args, {.gradients = Gradients::kHandedOver, .frozen = Frozen::kRounded});
   OpenTask narrow(args, {.gradients = Gradients::kHandedOver, .frozen = Frozen::kNarrow});
@@ -109,7 +109,7 @@ void takes_frozen_weights_in_bf16(const CheckArgs& args) {
         how + ": widen the weights, not what is computed with them");
 }
 
-// What a step's loss is computed from before its micro-batches are trained.
+// The outputs are what a step's loss is computed from before its micro-batches are trained.
 void outputs_are_those_of_training(const CheckArgs& args) {
   OpenTask open(args);
   if (!open.task().has_global_outputs()) throw Skip{"its loss needs no other micro-batch's outputs"};
@@ -141,7 +141,7 @@ void outputs_are_those_of_training(const CheckArgs& args) {
         how);
 }
 
-// As under a strategy that holds the values of one unit at a time.
+// Trains as under a strategy that holds the values of one unit at a time.
 void units_hold_what_they_use(const CheckArgs& args) {
   OpenTask whole(args, {.gradients = Gradients::kHandedOver});
   if (!whole.task().has_unit_hooks()) throw Skip{"it has no units"};
@@ -160,7 +160,7 @@ void units_hold_what_they_use(const CheckArgs& args) {
         "does not use");
 }
 
-// Added up in another order, so not to the bit.
+// Rows are added up in another order, so the gradients are not the same to the bit.
 void gradients_can_come_in_rows(const CheckArgs& args) {
   OpenTask whole(args, {.gradients = Gradients::kHandedOver}), rows(args, {.gradients = Gradients::kInRows});
   const std::vector<float> expected = whole.train(whole.load(whole.some_ids()));
@@ -189,7 +189,7 @@ void initial_values_come_in_any_order(const CheckArgs& args) {
     throw Error("the initial values depend on the order in which they are asked for");
 }
 
-// What an older plugin does not know and may leave be.
+// Hints are flags that an older plugin does not know and may ignore.
 void hints_are_ignored(const CheckArgs& args) {
   OpenTask plain(args), hinted(args, {.hints = true});
   const std::vector<uint64_t> ids = plain.some_ids();
@@ -199,7 +199,7 @@ void hints_are_ignored(const CheckArgs& args) {
     throw Error("flags and codes above bit 15, which may be ignored, changed what it computes");
 }
 
-// What it keeps, a new object takes, opens with, and keeps in turn.
+// A new object takes the state that a task keeps, opens with it, and keeps it in turn.
 void takes_its_extra_state(const CheckArgs& args) {
   const std::string state = OpenTask(args).task().extra_state();
   if (state.empty()) throw Skip{"it keeps no extra state"};

@@ -7,7 +7,7 @@
 
 namespace pipeline::plugins {
 
-// Without it, hardly another promise of a task's says anything.
+// The promise without which hardly another one of a task's says anything.
 inline constexpr const char* kSame = "the same ids and seed give the same loss and gradients, bit for bit";
 
 // "" where both are the same but for rounding.

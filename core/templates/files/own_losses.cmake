@@ -1,4 +1,4 @@
-# Of a strategy whose update is its own: the losses fall, and are the same on one and on two processes and after a stop.
+# Checks a strategy whose update is its own: the losses fall, and are the same on one and on two processes and after a stop.
 set(runs ${BUILD}/runs)
 
 function(pipeline)

@@ -33,23 +33,20 @@ std::string nearest_divisors(uint64_t value, uint64_t near) {
 }  // namespace
 
 BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
-  const auto given = [&](const char* key) -> std::optional<uint64_t> {
-    const auto value = config.find_int(key);
-    return value ? std::optional(static_cast<uint64_t>(*value)) : std::nullopt;
-  };
-  const auto global_batch = given("train.global_batch"), per_device = given("train.batch_per_device"),
-             micro_batch = given("train.micro_batch"), accumulation = given("train.accumulation_steps");
+  const config::TrainOptions& train = config.options().train;
+  const auto& [micro_batch, is_auto] = train.micro_batch;
+  const auto global_batch = train.global_batch, per_device = train.batch_per_device,
+             accumulation = train.accumulation_steps;
   if (global_batch && per_device)
     throw config.error("train.batch_per_device",
                        "is given together with train.global_batch, which already fixes the samples per step: "
                        "remove one of them");
-  const bool is_auto = config.is_auto("train.micro_batch"),
-             is_default = !micro_batch && !is_auto && !accumulation;
+  const bool is_default = !micro_batch && !is_auto && !accumulation;
   if ((micro_batch || is_auto) && accumulation)
     throw config.error("train.accumulation_steps",
                        "is given together with train.micro_batch, and each follows from the other: remove "
                        "one of them");
-  if (per_device && config.get_bool("run.reproducible"))
+  if (per_device && config.options().run.reproducible)
     throw config.error(
         "train.batch_per_device",
         "makes the batch grow with the number of devices, which run.reproducible = true cannot "
@@ -59,7 +56,7 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
   plan.world_size = world;
   plan.global_batch = per_device ? *per_device * world : global_batch.value_or(kDefaultGlobalBatch);
   // Defaults give way to the number of devices, but where the same bits on any number of them are promised.
-  const bool gives_way = !config.get_bool("run.reproducible");
+  const bool gives_way = !config.options().run.reproducible;
   if (!per_device && !global_batch && gives_way && plan.global_batch < world) {
     plan.gave_way = fmt::format(
         "train.global_batch is {} here, one sample a device, and not the default of {}: it decides what is "

@@ -21,10 +21,10 @@ struct BatchPlan {
 
   // What the user asked for; what is not given is derived. Defaults that are too small for the devices, or
   // too large, give way to their number, but not under run.reproducible. Throws ConfigError with the key to
-  // blame and what would work. Of train.micro_batch = "auto" it takes a small one until one is found.
+  // blame and what would work. For train.micro_batch = "auto" it takes a small one until one is found.
   static BatchPlan make(const config::Config& config, uint64_t world_size);
 
-  // Another one of micro_batch_choices().
+  // Takes another one of micro_batch_choices().
   void set_micro_batch(uint64_t size) {
     micro_batch = size;
     micro_batches = global_batch / size;
@@ -37,7 +37,7 @@ struct BatchPlan {
   // device as many samples, where that is possible.
   std::vector<uint64_t> micro_batch_choices() const;
 
-  // Of those, the largest up to `most`.
+  // The largest of micro_batch_choices() up to `most`.
   uint64_t largest_choice(uint64_t most) const;
 
   // For people: how one step comes about.

@@ -42,7 +42,7 @@ class Prefetcher {
   // The next batch; nullopt after the end of the sequence. Throws what its load threw.
   std::optional<plugins::Batch> next();
 
-  // Until as many batches as it may hold wait for next(), or all that there are. Throws what a load threw.
+  // Waits until as many batches as it may hold are there, or all that there are. Throws what a load threw.
   void wait_until_full();
 
  private:

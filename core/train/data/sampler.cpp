@@ -40,7 +40,7 @@ std::vector<uint64_t> Sampler::micro_batch(uint64_t step, uint64_t m) {
   return ids;
 }
 
-// Small enough that a step mixes lengths, and a divisor of the step.
+// The size of a group: small enough that a step mixes lengths, and a divisor of the step.
 uint64_t Sampler::group_size() const {
   uint64_t size = std::min<uint64_t>(plan_.global_batch, 8);
   while (plan_.global_batch % size != 0) --size;

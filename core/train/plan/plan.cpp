@@ -53,7 +53,7 @@ std::vector<std::vector<uint64_t>> costliest_samples(Session& session, Sampler& 
   return micro_batches;
 }
 
-// Every second one.
+// Every second sample of each micro-batch.
 std::vector<std::vector<uint64_t>> half_of(std::vector<std::vector<uint64_t>> micro_batches) {
   for (std::vector<uint64_t>& ids : micro_batches) {
     const size_t half = std::max<size_t>(1, ids.size() / 2);
@@ -79,7 +79,7 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   const auto largest = costliest_samples(session, sampler, batch, whole, count);
   // Libraries load code and set up buffers at their first use: these belong to the process.
   steps.run(half_of(largest), 0, 0);
-  // As many batches wait as in a run.
+  // Loads as many batches ahead as wait in a run.
   const auto sequence = [&](uint64_t index) -> std::optional<LoadRequest> {
     const uint64_t step = index / batch.micro_batches;
     return LoadRequest{.ids = sampler.micro_batch(step, index % batch.micro_batches),
@@ -118,8 +118,8 @@ void measure_steps(Session& session, const BatchPlan& batch, Plan& plan) {
   if (median.flops && *median.flops > 0) plan.flops = *median.flops / per_micro_batch;
 }
 
-// A step on an assumed device: its compute, and of what is sent all that finds no room beside the backward
-// passes of the last micro-batch, two thirds of it.
+// The seconds of a step on an assumed device: its compute, and that part of what is sent that finds no room
+// beside the backward passes of the last micro-batch, two thirds of it.
 std::optional<double> assumed_step_seconds(const Plan& plan, const PlannedRun& run, uint32_t compute_bits) {
   if (!plan.flops || !run.bytes_sent) return std::nullopt;
   const double peak = compute_bits == 16 ? plan.assumed->peak_16 : plan.assumed->peak_32,
@@ -130,7 +130,7 @@ std::optional<double> assumed_step_seconds(const Plan& plan, const PlannedRun& r
          std::max(0.0, wire - micro_batch * 2 / 3);
 }
 
-// On this machine, without what is sent. Processes that share cores are as fast together as one alone.
+// Seconds of a step on this machine, without sending. Processes that share cores are as fast as one alone.
 double measured_step_seconds(const Plan& plan, const PlannedRun& run) {
   const uint64_t passes = plan.shares_cores ? run.batch.micro_batches : run.batch.accumulation_steps();
   return plan.pass_seconds * static_cast<double>(run.batch.micro_batch) /
@@ -175,7 +175,7 @@ struct Planner {
   }
 
   bool is_configured(const std::string& plugin, std::optional<int64_t> zero_stage) const {
-    const std::string& wanted = session.config().get_string("strategy.plugin");
+    const std::string& wanted = session.options().plugins.strategy;
     if (wanted == "auto") return plugin == (args.world.size == 1 ? "single" : "ddp");
     return plugin == wanted &&
            (!zero_stage || *zero_stage == session.strategy_config().get_int("zero_stage"));
@@ -210,7 +210,7 @@ void plan_runs(Planner& planner) {
   if (processes > 1) planner.add("ddp", std::nullopt, processes);
   if (processes > 1)
     for (const int64_t stage : {1, 2, 3}) planner.add("sharded", stage, processes);
-  const std::string& wanted = session.config().get_string("strategy.plugin");
+  const std::string& wanted = session.options().plugins.strategy;
   if (std::ranges::none_of(planner.plan.runs, &PlannedRun::configured) && wanted != "auto") {
     const std::optional<int64_t> stage =
         wanted == "sharded" ? std::optional(session.strategy_config().get_int("zero_stage")) : std::nullopt;
@@ -223,7 +223,7 @@ void describe_length(Session& session, const PlanArgs& args, Plan& plan) {
                         sampler_options(session));
   plan.steps = total_steps(session.config(), sampler);
   plan.steps_per_epoch = sampler.steps_per_epoch();
-  plan.max_seconds = session.config().find_float("train.max_seconds").value_or(0);
+  plan.max_seconds = session.options().train.max_seconds.value_or(0);
   plan.samples = session.task().sample_count(PL_SPLIT_TRAIN);
 }
 
@@ -264,7 +264,7 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
         open_for_trial(session, workspace.config, stage, scratch);
         const pl_device device = session.run_info().device;
         plan.task = session.task_plugin().name();
-        if (workspace.config.has_stages()) plan.stage = stage.get_string("stage.name");
+        if (workspace.config.has_stages()) plan.stage = stage.options().stage.name;
         plan.measured_on = launch::describe(device, session.devices());
         plan.device = args.device ? args.device->name : plan.measured_on;
         plan.precision = precision.name;
@@ -275,7 +275,7 @@ Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan) 
                             : device.type == PL_DEVICE_CUDA
                                 ? launch::cuda_memory().total
                                 : available / static_cast<uint64_t>(args.world.local_size);
-        plan.finds_micro_batch = stage.is_auto("train.micro_batch");
+        plan.finds_micro_batch = stage.options().train.micro_batch.is_auto;
         if (plan.finds_micro_batch)
           plan.memory_limit =
               static_cast<uint64_t>((1 - kMemoryMargin) * static_cast<double>(plan.memory_limit));

@@ -22,7 +22,7 @@ struct PlanArgs {
   std::optional<DeviceFigures> device;  // instead of this machine's
 };
 
-// Of one rank, in bytes.
+// The memory of one rank, in bytes.
 struct PlannedMemory {
   uint64_t base = 0;  // the process with its libraries and data; on a device its context
   StrategyMemory strategy;
@@ -55,7 +55,7 @@ struct Plan {
   bool finds_micro_batch = false;           // train.micro_batch is "auto": each run has its largest one
   uint64_t memory_limit = 0;                // of each process; without what a run that finds it leaves free
   bool shares_cores = false;                // the processes of a host compute on the same cores
-  // Of one micro-batch of `measured_samples`, on this machine.
+  // The memory of one micro-batch of `measured_samples`, on this machine.
   uint64_t measured_samples = 0, measured_base = 0, measured_activations = 0, activations_per_sample = 0;
   bool peak_was_measured = true;  // false: the system did not let the process's peak begin anew
   double pass_seconds = 0, update_seconds = 0;
@@ -63,7 +63,7 @@ struct Plan {
   std::vector<PlannedRun> runs;
 };
 
-// In this process, which trains on the training data with a learning rate of 0 and leaves nothing behind.
+// Works in this process, which trains on the training data at a learning rate of 0 and leaves nothing behind.
 Outcome make_plan(const Workspace& workspace, const PlanArgs& args, Plan& plan);
 
 nlohmann::ordered_json to_json(const Plan& plan);

@@ -83,7 +83,7 @@ Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTes
         open_for_trial(session, workspace.config, stage, scratch);
         const BatchPlan batch = BatchPlan::make(stage, args.processes);
         Sampler sampler(batch, sampler_options(session));
-        if (const double base = stage.get_float("optimizer.lr"); base > 0)
+        if (const double base = stage.options().optimizer.lr; base > 0)
           test.scale = make_schedule(stage, batch.global_batch, total_steps(stage, sampler)).peak / base;
         TrialSteps steps(session);
         for (; step < args.steps; ++step) {

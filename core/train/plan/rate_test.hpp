@@ -29,13 +29,13 @@ class RateCurve {
   bool add(double rate, double loss);
 
   const std::vector<RatePoint>& points() const { return points_; }
-  // It ended the test, or the last tenth of the losses is half as much again above the first tenth of them:
-  // the average of many steps has not followed yet.
+  // Whether the loss ended the test, or the last tenth of the losses is half as much again above the first
+  // tenth of them: the average of many steps has not followed yet.
   bool diverged() const;
-  // Of a tenth of the points, at the beginning and at the end.
+  // The mean loss of a tenth of the points, at the beginning and at the end.
   double first_loss() const { return mean_of_tenth(0); }
   double last_loss() const { return mean_of_tenth(points_.size() - tenth()); }
-  // With the least smoothed loss; nullptr: there is none.
+  // The point with the least smoothed loss; nullptr: there is none.
   const RatePoint* minimum() const;
   // Where the smoothed loss falls fastest over the logarithm of the rate, the first tenth of the points and
   // the last one left out; nullopt where it never falls.
@@ -52,7 +52,7 @@ class RateCurve {
   bool ended_ = false;
 };
 
-// Of 0-based step `step` of the test.
+// The learning rate of 0-based step `step` of the test.
 double rate_at(const RateTestArgs& args, uint64_t step);
 
 struct RateTest {
@@ -60,8 +60,8 @@ struct RateTest {
   double scale = 1;  // the rates are optimizer.lr times this (schedule.lr_scaling)
 };
 
-// In this process alone, whatever the number of processes of a run: its steps are the same. Leaves nothing
-// behind.
+// Works in this process alone, whatever the number of processes of a run: its steps are the same. Leaves
+// nothing behind.
 Outcome test_rates(const Workspace& workspace, const RateTestArgs& args, RateTest& test);
 
 }  // namespace pipeline::train

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 config::Config trial_stage(const config::Config& whole) {
   for (const config::Config& stage : stages_of(whole))
-    if (!whole.has_stages() || stage.get_string("stage.kind") == "train") return stage;
+    if (!whole.has_stages() || stage.options().stage.kind == "train") return stage;
   throw whole.error("stage", "none of the stages trains: name one with --stage that does");
 }
 

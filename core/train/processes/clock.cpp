@@ -12,7 +12,7 @@ namespace {
 constexpr int kQuestions = 10;
 constexpr std::chrono::duration<double> kPatience{10};
 
-// One rank at a time, so that nobody's question waits behind another's.
+// Called by one rank at a time, so that nobody's question waits behind another's.
 std::optional<ClockOffset> ask(peers::Peers& peers, const std::string& key) {
   std::optional<ClockOffset> best;
   for (int i = 0; i < kQuestions; ++i) {

@@ -24,8 +24,8 @@
 namespace pipeline::train {
 namespace {
 
-// Who is not in a collective when another rank fails (but in a long load, say) hears of it late or never; it
-// is made to leave.
+// A rank that is not in a collective when another one fails (but in a long load, say) hears of it late or
+// never: after so long it is made to leave.
 constexpr auto kLastResort = std::chrono::seconds(8);
 // A broken connection to a peer shows in the backend before its reason has gone round.
 constexpr auto kNews = std::chrono::seconds(3);
@@ -171,7 +171,7 @@ void ProcessGroup::on_failure(const peers::Failure& failure) {
   for (plugins::Communicator* group : watched_) group->abort(fmt::format("rank {} failed", failure.rank));
 }
 
-// This rank does nothing: what of it?
+// Tells of a stall of this rank, and what its threads are doing.
 void ProcessGroup::tell_where(const peers::Failure& failure) {
   tell(failure);
   const std::string phase = phase_now();
@@ -182,13 +182,13 @@ void ProcessGroup::tell_where(const peers::Failure& failure) {
   log_.file_only(text);
 }
 
-// Before anything that may block.
+// To be called before anything that may block.
 void ProcessGroup::start_last_resort(const peers::Failure& failure) {
   const std::lock_guard lock(mutex_);
   if (last_resort_.joinable() || leaving_) return;
   last_resort_ = start_thread("pl-last-resort", [this, failure] {
     std::unique_lock held(mutex_);
-    // Who is alone has nobody to hear of it from.
+    // A process that is alone has nobody to hear of it from.
     if (left_.wait_for(held, world_.size == 1 ? kNews : kLastResort, [this] { return leaving_; })) return;
     held.unlock();
     if (world_.size == 1 && program().is_shared) return;  // its user can interrupt it

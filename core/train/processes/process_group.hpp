@@ -42,8 +42,8 @@ class ProcessGroup {
   bool is_first() const { return world_.rank == 0; }
   // The variables that the program and its libraries heed, as they were at the start.
   const std::vector<std::string>& variables() const { return variables_; }
-  // Of the processes of this host, this one included: how many may use the same cores.
-  // All ranks ask together, the first time.
+  // How many processes of this host, this one included, may use the same cores. All ranks ask together, the
+  // first time.
   unsigned sharing_cores();
   peers::Peers& peers() { return *peers_; }
 
@@ -56,8 +56,8 @@ class ProcessGroup {
     on_first(what, std::function<std::string()>([&] { return part(), std::string(); }));
   }
 
-  // `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave or go
-  // on together.
+  // Runs `part` on each rank; true if a signal stopped it on any of them. All ranks call it, and then leave
+  // or go on together.
   bool stopped(const std::function<void()>& part);
 
   // After all have agreed to stop: signals count no more, and nobody is gone before all are done.
@@ -100,7 +100,7 @@ class ProcessGroup {
   // one process of each host.
   void tell(const peers::Failure& failure);
 
-  // Of a rank that ends because of another one's failure: no host starts again what would fail so again.
+  // The exit code for another rank's failure: no host starts again what would fail so again.
   int exit_code(const peers::Failure& failure) const;
 
   // After an exception: was it only the consequence of another rank's failure? Waits a moment for the news.

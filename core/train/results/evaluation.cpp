@@ -90,8 +90,8 @@ struct Share {
 
 constexpr uint64_t kBatchesPerRound = 4;  // evens out that some take longer
 
-// A model that computes none for a sample gives figures that are none, or seem to be good. Between steps that
-// is the run's affair, which has diverged.
+// A model that computes no number for a sample gives figures that are none, or seem to be good. Between steps
+// that is the run's affair, which has diverged.
 void require_number(const plugins::Task& task, const EvaluationRequest& request, const plugins::Batch& batch,
                     const plugins::EvaluationValue& value) {
   if (!std::isnan(value.sum) || request.purpose != PL_PURPOSE_EVALUATE) return;
@@ -113,7 +113,7 @@ Share::Batch run(plugins::Task& task, const EvaluationRequest& request, const pl
   Share::Batch result{.samples = batch.info().samples};
   pl_evaluate_args args{};
   args.purpose = request.purpose;
-  // By place, not by what others have shown: the same on any number of ranks.
+  // Samples are shown by place, not by what others have shown: the same on any number of ranks.
   args.samples_to_show = request.shown > begin ? request.shown - begin : 0;
   task.evaluate(
       batch, args,
@@ -195,14 +195,14 @@ void report(plugins::Task& task, uint32_t split, uint32_t purpose,
 }  // namespace
 
 EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose) {
-  const auto number = [&](const char* key) { return static_cast<uint64_t>(session.config().get_int(key)); };
+  const config::EvaluateOptions& options = session.options().evaluate;
   return {.split = split,
           .purpose = purpose,
-          .samples = number("evaluate.max_samples"),
+          .samples = options.max_samples,
           .batch = session.plan().micro_batch,
           .workers = session.workers(),
-          .prefetch = number("loader.prefetch"),
-          .shown = number("evaluate.samples"),
+          .prefetch = session.options().loader.prefetch,
+          .shown = options.samples,
           .cancelled = session.args().cancelled};
 }
 

@@ -32,7 +32,7 @@ struct EvaluationRequest {
   std::function<void()> failed;  // on all ranks, when the task failed on one: before evaluate() throws
 };
 
-// As the session's configuration says it; of the callbacks only `cancelled` is set.
+// The request by the session's configuration; of the callbacks only `cancelled` is set.
 EvaluationRequest request_for(const Session& session, uint32_t split, uint32_t purpose);
 
 // This rank's batches of a split, from sample `first` to `end`: they are composed over all of it and dealt

@@ -19,8 +19,8 @@ namespace pipeline::train {
 // whole: at no moment are figures, sums or files of two of them side by side.
 class EvaluationFiles {
  public:
-  // Before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile. Throws
-  // Error, also where the folder holds files that no evaluation has put there.
+  // To be made before the work, so that a place that cannot be used shows at once. `remedy`: see ResultFile.
+  // Throws Error, also where the folder holds files that no evaluation has put there.
   EvaluationFiles(std::filesystem::path output, const std::string& remedy);
 
   const std::filesystem::path& output() const { return figures_.path(); }
@@ -40,7 +40,7 @@ std::string sums_text(const Evaluation& evaluation);
 // at its end for a file that is not there, or is not as it was written.
 Evaluation read_sums(const std::filesystem::path& file, std::string_view remedy);
 
-// To the log, and, where there is an output (rank 0), to its files: `origin` says what was evaluated.
+// Writes to the log and, where there is an output (rank 0), to its files. `origin`: what was evaluated.
 void tell_and_keep(nlohmann::ordered_json origin, const Evaluation& evaluation, observe::Log& log,
                    std::optional<EvaluationFiles>& output);
 

@@ -71,7 +71,7 @@ PartialResult::PartialResult(fs::path output, std::string identity)
   for (auto& [name, file] : grown_) file.open();
 }
 
-// Reads how far it was; false where that is of something else, or does not fit what is there.
+// Reads how far the result was; false where that is of something else, or does not fit what is there.
 bool PartialResult::continues(const std::string& identity) {
   std::ifstream in(progress_);
   const auto stored = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
@@ -85,7 +85,7 @@ bool PartialResult::continues(const std::string& identity) {
     File& file = grown_[name];
     file.part = part_of(done);
     file.bytes = bytes;
-    // It may have got its name before the table did.
+    // A file that grows may have got its name before the table did.
     if (!fs::exists(file.part) && size_of(done) == bytes) fs::rename(done, file.part);
     fits = fits && size_of(file.part) >= bytes;
   }

@@ -27,9 +27,9 @@ class PartialResult {
   bool empty() const { return table_.bytes == 0; }
 
   void append(std::string_view rows, const Growth& growth, uint64_t samples_done);
-  // All is on the disk, and the files that grew have their names. What was there under them goes.
+  // Brings all to the disk, and gives the files that grew their names. What was there under them goes.
   void finish_files();
-  // So has the table.
+  // Gives the table its name.
   void finish();
 
  private:

@@ -127,7 +127,7 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   std::map<uint64_t, std::string>
       rows;  // of one batch, by sample; Task::predict sees to it that none is missing
   std::vector<std::pair<std::string, std::vector<std::byte>>> files;  // side files of one batch
-  std::map<uint64_t, Growth> growth;                                  // likewise, by sample
+  std::map<uint64_t, Growth> growth;                                  // what grows, of one batch, by sample
   const plugins::PredictionSink sink{
       .row =
           [&](uint64_t sample, std::span<const std::string_view> fields) {

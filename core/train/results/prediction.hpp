@@ -20,7 +20,7 @@ struct PredictionRequest {
 struct Prediction {
   bool complete = false;   // false: cancelled, and can go on later
   uint64_t samples = 0;    // done, those of earlier processes included
-  uint64_t continued = 0;  // of them, done by earlier processes
+  uint64_t continued = 0;  // samples done by earlier processes
   double seconds = 0;
 };
 

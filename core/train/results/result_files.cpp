@@ -51,7 +51,7 @@ namespace {
 
 constexpr std::string_view kRecord = ".written-by-";  // no side file's name begins with a dot
 
-// What was cut short by a kill is not taken for a name.
+// The whole lines of a file: what was cut short by a kill is not taken for a name.
 std::string whole_lines(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(in), {});

@@ -53,10 +53,10 @@ class SideFileRecord {
 
   // A prediction starts, from the first sample on.
   void begin();
-  // It is about to write these.
+  // The prediction is about to write these files.
   void add(const std::vector<std::string>& names);
-  // It has written all: those of the ones before it go, but for what another result with the same folder has,
-  // too.
+  // The prediction has written all its files: those of earlier ones go, but for what another result with the
+  // same folder has, too.
   void remove_others();
 
  private:

@@ -17,7 +17,7 @@ constexpr pl_dtype kBFloat16{PL_DTYPE_BFLOAT, 16, 1};
 
 pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world,
                         observe::Log& log) {
-  const launch::DeviceChoice choice = launch::choose_device(config.get_string("run.device"), devices);
+  const launch::DeviceChoice choice = launch::choose_device(config.options().run.device, devices);
   if (!choice.problem.empty()) throw config.error("run.device", choice.problem);
   if (!choice.warning.empty()) log.warning(choice.warning);
   if (!choice.cuda) return {PL_DEVICE_CPU, 0};
@@ -39,7 +39,7 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
 }
 
 Precision choose_precision(const config::Config& config, pl_device device, const launch::Devices& devices) {
-  std::string name = config.get_string("train.precision");
+  std::string name = config.options().train.precision;
   const bool cuda = device.type == PL_DEVICE_CUDA;
   const auto& gpus = devices.cuda;
   if (name == "auto")
@@ -61,9 +61,9 @@ Precision choose_precision(const config::Config& config, pl_device device, const
 }
 
 unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing) {
-  if (const auto threads = config.find_int("launch.threads"); threads && *threads > 0)
+  if (const auto threads = config.options().launch.threads; threads && *threads > 0)
     return static_cast<unsigned>(*threads);
-  if (config.get_bool("run.reproducible")) return 1;
+  if (config.options().run.reproducible) return 1;
   return std::max(1u, devices.cores / sharing);
 }
 
@@ -75,11 +75,11 @@ void set_environment(const config::Config& config, unsigned sharing) {
   // core.
   if (!std::getenv("OMP_WAIT_POLICY")) ::setenv("GOMP_SPINCOUNT", "5000", 0);
   // cuBLAS gives the same bits only with a workspace of its own per stream.
-  if (config.get_bool("run.reproducible")) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
+  if (config.options().run.reproducible) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
   // An error of NCCL's is ours to report: c10d's watchdog would end the process by SIGABRT.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
   // Kineto would report each device that is not there as an error; what fails is said by its functions.
-  if (!config.find_string("observe.profile").value_or("").empty()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
+  if (!config.options().observe.profile.empty()) ::setenv("KINETO_LOG_LEVEL", "99", 0);
   // Batches differ in shape, which otherwise leaves a device's memory in pieces that fit nothing.
   if (!std::getenv("PYTORCH_CUDA_ALLOC_CONF")) ::setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True", 0);
 }

@@ -30,8 +30,8 @@ Precision choose_precision(const config::Config& config, pl_device device, const
 // The threads that one of `sharing` processes on this host computes with.
 unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing);
 
-// For this process, before a plugin is loaded: LibTorch and its libraries read it once. What the user has set
-// is kept, save the number of threads.
+// Sets the environment of this process, before a plugin is loaded: LibTorch and its libraries read it once.
+// What the user has set is kept, save the number of threads.
 void set_environment(const config::Config& config, unsigned sharing);
 
 }  // namespace pipeline::train

@@ -14,7 +14,7 @@ constexpr uint64_t kMostSteps = 100;  // more make a file that nothing opens
 
 std::optional<ProfiledSteps> profiled_steps(const config::Config& config) {
   constexpr const char* kKey = "observe.profile";
-  const std::string text = config.find_string(kKey).value_or("");
+  const std::string& text = config.options().observe.profile;
   if (text.empty()) return std::nullopt;
   ProfiledSteps steps;
   const char* const end = text.data() + text.size();

@@ -27,7 +27,7 @@ constexpr const char* kDiverged = "diverged.txt";
               fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
 }
 
-// True if it was not there.
+// Makes the folder; true if it was not there.
 bool create(const fs::path& folder) {
   std::error_code error;
   const bool is_new = fs::create_directories(folder, error);
@@ -43,7 +43,7 @@ fs::path free_name(const fs::path& path) {
   }
 }
 
-// Anything but what a run has before it begins, here or in the folder of a stage.
+// Whether there is anything but what a run has before it begins, here or in the folder of a stage.
 bool has_results(const fs::path& path) {
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().filename();

@@ -15,7 +15,7 @@ namespace pipeline::train {
 
 class RunFolder {
  public:
-  // Of files by which ranks see that their folder is the same one; gone again before anything begins.
+  // Prefix of files by which ranks see that they share the folder; gone again before anything begins.
   static constexpr std::string_view kMarkPrefix = ".seen-";
   // Says which launch began with --fresh.
   static constexpr const char* kBegunBy = "begun-by.txt";
@@ -24,8 +24,8 @@ class RunFolder {
   // `fresh`: an older run in it is moved aside to `<path>.1` (.2, ...). A folder with other people's files in
   // it is refused. Throws pipeline::Error.
   RunFolder(std::filesystem::path path, bool fresh);
-  // As a rank that is not the first one sees it, which made and locked it: to read from, and for the files of
-  // its own.
+  // The folder as a rank other than the first one sees it, which made and locked it: to read from, and for
+  // the files of its own.
   static RunFolder of_first_rank(std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }
@@ -35,7 +35,7 @@ class RunFolder {
 
   // What has happened to the folder since; empty: it is still there, and this process's own.
   std::string lost() const;
-  // Whether it still has its path.
+  // Whether the folder still has its path.
   bool is_in_place() const;
   // Makes the lock anew if it was removed, without which the folder would not be taken for a run's.
   void lock_again();
@@ -53,7 +53,7 @@ class RunFolder {
   static std::optional<std::string> finished_in(const std::filesystem::path& path);
   void mark_finished(const std::string& how) const;
   void unmark_finished() const;
-  // The same of a run that has diverged, with what was said of it.
+  // What mark_diverged() was told, if the run has diverged.
   std::optional<std::string> diverged() const { return diverged_in(path_); }
   static std::optional<std::string> diverged_in(const std::filesystem::path& path);
   void mark_diverged(const std::string& how) const;

@@ -13,8 +13,8 @@ Sampler::Options sampler_options(Session& session) {
   plugins::Task& task = session.task();
   Sampler::Options options{.samples = task.sample_count(PL_SPLIT_TRAIN),
                            .seed = session.run_info().seed,
-                           .shuffle = config.get_bool("loader.shuffle"),
-                           .window_steps = static_cast<uint64_t>(config.get_int("loader.group_window"))};
+                           .shuffle = config.options().loader.shuffle,
+                           .window_steps = config.options().loader.group_window};
   if (options.samples == UINT64_MAX)
     throw Error(PL_ERROR_UNSUPPORTED,
                 fmt::format("{} has unbounded training data, which this version cannot train on: use a task "
@@ -22,7 +22,7 @@ Sampler::Options sampler_options(Session& session) {
                             session.task_plugin().label()));
   if (options.samples == 0)
     throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
-  if (!config.get_bool("loader.group_by_length")) return options;
+  if (!config.options().loader.group_by_length) return options;
   if (!task.has_sample_costs())
     throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",
                                                              session.task_plugin().label()));
@@ -40,15 +40,14 @@ Prefetcher::Options loader_options(const Session& session, uint64_t accumulation
   return {.split = PL_SPLIT_TRAIN,
           .purpose = PL_PURPOSE_TRAIN,
           .workers = session.workers(),
-          .ahead = accumulation_steps +
-                   session.workers() * static_cast<uint64_t>(session.config().get_int("loader.prefetch"))};
+          .ahead = accumulation_steps + session.workers() * session.options().loader.prefetch};
 }
 
 uint64_t total_steps(const config::Config& config, const Sampler& sampler) {
-  const auto steps = config.find_int("train.max_steps"), epochs = config.find_int("train.max_epochs");
-  uint64_t total = steps ? static_cast<uint64_t>(*steps) : 0;
+  const auto steps = config.options().train.max_steps, epochs = config.options().train.max_epochs;
+  const uint64_t total = steps.value_or(0);
   if (!epochs) return total;
-  const uint64_t in_epochs = static_cast<uint64_t>(*epochs) * sampler.steps_per_epoch();
+  const uint64_t in_epochs = *epochs * sampler.steps_per_epoch();
   return total == 0 ? in_epochs : std::min(total, in_epochs);
 }
 

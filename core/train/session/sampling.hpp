@@ -9,17 +9,17 @@
 
 namespace pipeline::train {
 
-// For the training data of the session's task, which is open and must outlive the sampler. Throws Error where
-// there is none, or the task cannot do what [loader] asks for.
+// Options for the training data of the session's task, which is open and must outlive the sampler. Throws
+// Error where there is none, or the task cannot do what [loader] asks for.
 Sampler::Options sampler_options(Session& session);
 
 // What the samples of training cost, as the task tells: it has_sample_costs(), is open and must outlive this.
 Sampler::CostFunction sample_costs(plugins::Task& task);
 
-// Of training whose steps have so many micro-batches on a rank.
+// Options for training whose steps have so many micro-batches on a rank.
 Prefetcher::Options loader_options(const Session& session, uint64_t accumulation_steps);
 
-// As train.max_steps and train.max_epochs say; 0: only train.max_seconds ends the run.
+// The steps by train.max_steps and train.max_epochs; 0: only train.max_seconds ends the run.
 uint64_t total_steps(const config::Config& config, const Sampler& sampler);
 
 }  // namespace pipeline::train

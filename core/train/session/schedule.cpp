@@ -41,13 +41,13 @@ double scale_learning_rate(double rate, LrScaling scaling, uint64_t effective_ba
 
 namespace {
 
-LrScaling scaling_of(const config::Config& config) {
-  const std::string& name = config.get_string("schedule.lr_scaling");
+LrScaling scaling_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.lr_scaling;
   return name == "linear" ? LrScaling::linear : name == "sqrt" ? LrScaling::sqrt : LrScaling::none;
 }
 
-ScheduleKind kind_of(const config::Config& config) {
-  const std::string& name = config.get_string("schedule.kind");
+ScheduleKind kind_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.kind;
   return name == "linear"         ? ScheduleKind::linear
          : name == "constant"     ? ScheduleKind::constant
          : name == "wsd"          ? ScheduleKind::wsd
@@ -55,50 +55,46 @@ ScheduleKind kind_of(const config::Config& config) {
                                   : ScheduleKind::cosine;
 }
 
-Fall fall_of(const config::Config& config) {
-  const std::string& name = config.get_string("schedule.decay");
+Fall fall_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.decay;
   return name == "linear" ? Fall::linear : name == "cosine" ? Fall::cosine : Fall::one_minus_sqrt;
-}
-
-uint64_t count(const config::Config& config, const char* key) {
-  return static_cast<uint64_t>(config.get_int(key));
 }
 
 }  // namespace
 
 void check_schedule(const config::Config& config) {
+  const config::TrainOptions& train = config.options().train;
+  const config::ScheduleOptions& schedule = config.options().schedule;
   // With its default, which a run's own configuration spells out, the other one is meant.
-  const double norm = config.get_float("train.clip_grad_norm");
-  if (config.get_float("train.clip_grad_value") > 0 && config.is_set("train.clip_grad_norm") && norm > 0 &&
-      norm != 1)
+  const double norm = train.clip_grad_norm;
+  if (train.clip_grad_value > 0 && config.is_set("train.clip_grad_norm") && norm > 0 && norm != 1)
     throw config.error("train.clip_grad_value", "train.clip_grad_norm is set, too: leave one of the two out");
-  const bool has_steps = config.find_int("train.max_steps") || config.find_int("train.max_epochs");
-  if (!has_steps && !config.find_float("train.max_seconds"))
+  const bool has_steps = train.max_steps || train.max_epochs;
+  if (!has_steps && !train.max_seconds)
     throw config.error(
         "train.max_steps",
         "nothing says when training ends: give train.max_steps, train.max_epochs or train.max_seconds");
-  const ScheduleKind kind = kind_of(config);
+  const ScheduleKind kind = kind_of(schedule);
   if (!has_steps && kind != ScheduleKind::constant && kind != ScheduleKind::inverse_sqrt)
     throw config.error("schedule.kind",
                        "needs to know the last step: give train.max_steps or train.max_epochs beside "
                        "train.max_seconds, or use \"constant\" or \"inverse_sqrt\"");
-  if (scaling_of(config) != LrScaling::none && !config.has_value("schedule.base_batch"))
+  if (scaling_of(schedule) != LrScaling::none && !schedule.base_batch)
     throw config.error("schedule.lr_scaling",
                        "needs schedule.base_batch, the effective batch that optimizer.lr is right for");
 }
 
 Schedule make_schedule(const config::Config& config, uint64_t global_batch, uint64_t total_steps) {
-  const LrScaling scaling = scaling_of(config);
-  const uint64_t base_batch =
-      scaling == LrScaling::none ? global_batch : count(config, "schedule.base_batch");
-  return {.peak = scale_learning_rate(config.get_float("optimizer.lr"), scaling, global_batch, base_batch),
-          .kind = kind_of(config),
-          .warmup_steps = count(config, "schedule.warmup_steps"),
+  const config::ScheduleOptions& options = config.options().schedule;
+  const LrScaling scaling = scaling_of(options);
+  const uint64_t base_batch = scaling == LrScaling::none ? global_batch : options.base_batch.value();
+  return {.peak = scale_learning_rate(config.options().optimizer.lr, scaling, global_batch, base_batch),
+          .kind = kind_of(options),
+          .warmup_steps = options.warmup_steps,
           .total_steps = total_steps,
-          .final_ratio = config.get_float("schedule.min_lr_ratio"),
-          .decay_steps = config.find_int("schedule.decay_steps") ? count(config, "schedule.decay_steps")
-                                                                 : std::max<uint64_t>(1, total_steps / 10),
-          .fall = fall_of(config)};
+          .final_ratio = options.min_lr_ratio,
+          .decay_steps = options.decay_steps.value_or(std::max<uint64_t>(1, total_steps / 10)),
+          .fall = fall_of(options)};
 }
 
 }  // namespace pipeline::train

@@ -12,7 +12,7 @@ namespace pipeline::train {
 enum class ScheduleKind {
   constant,
   linear,        // from the warm-up's end on
-  cosine,        // likewise
+  cosine,        // from the warm-up's end on
   wsd,           // warm-up, stable, decay: the peak, but for the last steps (arXiv 2404.06395, 2405.18392)
   inverse_sqrt,  // peak / sqrt(1 + n / warmup_steps) n steps after the warm-up (arXiv 1706.03762)
 };

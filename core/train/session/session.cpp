@@ -24,7 +24,7 @@
 #include "core/train/session/extra_state.hpp"
 #include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/schedule.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -32,13 +32,13 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string choose_strategy(const config::Config& config, const World& world) {
-  const std::string& name = config.get_string("strategy.plugin");
+  const std::string& name = config.options().plugins.strategy;
   return name != "auto" ? name : world.size == 1 ? "single" : "ddp";
 }
 
-// Empty: one process talks to nobody, and no backend is asked for.
+// The backend's name; empty: one process talks to nobody, and no backend is asked for.
 std::string choose_backend(const config::Config& config, const World& world, pl_device device) {
-  const std::string& name = config.get_string("backend.plugin");
+  const std::string& name = config.options().plugins.backend;
   if (name != "auto") return name;
   if (world.size == 1) return {};
   if (device.type == PL_DEVICE_CUDA) return "nccl";
@@ -117,7 +117,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
       log_(log),
       args_(std::move(args)),
       devices_(launch::find_devices()),
-      task_context_("task " + config_.get_string("task.plugin")),
+      task_context_("task " + config_.options().plugins.task),
       strategy_context_("strategy " + choose_strategy(config_, args_.world)),
       backend_context_("backend"),
       optimizer_context_("optimizer") {
@@ -125,7 +125,7 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   const pl_device device = choose_device(config_, devices_, world, log_);
   precision_ = choose_precision(config_, device, devices_);
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
-  // Outside training it says only how large batches are.
+  // Outside training the plan says only how large batches are.
   plan_ = BatchPlan::make(config_, training ? static_cast<uint64_t>(world.size) : 1);
   if (training) {
     check_schedule(config_);
@@ -136,30 +136,29 @@ Session::Session(config::Config config, plugins::Registry& registry, observe::Lo
   find_plugins(registry, choose_backend(config_, world, device));
 
   run_dir_ = args_.run_dir.string();
-  cache_dir_ = config_.find_path("run.cache_dir").value_or("");
+  const config::CoreOptions& options = config_.options();
+  cache_dir_ = options.run.cache_dir.absolute();
   if (cache_dir_.empty()) cache_dir_ = default_cache_dir().string();
-  info_ = {
-      .struct_size = sizeof info_,
-      .purpose = args_.purpose,
-      .flags =
-          (config_.get_bool("run.reproducible") ? PL_RUN_REPRODUCIBLE : 0u) |
-          (config_.get_bool("train.activation_checkpointing") ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
-          (config_.get_bool("loader.pin_memory") && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
-      .threads = compute_threads(config_, devices_, sharing),
-      .rank = world.rank,
-      .world_size = world.size,
-      .local_rank = world.local_rank,
-      .local_world_size = world.local_size,
-      .device = device,
-      .parameter_dtype = precision_.parameter,
-      .compute_dtype = precision_.compute,
-      .seed = static_cast<uint64_t>(config_.get_int("run.seed")),
-      .global_batch = training ? plan_.global_batch : 0,
-      .micro_batch = training ? plan_.micro_batch : 0,
-      .micro_batches = training ? plan_.micro_batches : 0,
-      .run_dir = {run_dir_.data(), run_dir_.size()},
-      .cache_dir = {cache_dir_.data(), cache_dir_.size()},
-      .loader_processes = static_cast<uint32_t>(config_.get_int("loader.processes"))};
+  info_ = {.struct_size = sizeof info_,
+           .purpose = args_.purpose,
+           .flags = (options.run.reproducible ? PL_RUN_REPRODUCIBLE : 0u) |
+                    (options.train.activation_checkpointing ? PL_RUN_ACTIVATION_CHECKPOINTING : 0u) |
+                    (options.loader.pin_memory && device.type == PL_DEVICE_CUDA ? PL_RUN_PIN_MEMORY : 0u),
+           .threads = compute_threads(config_, devices_, sharing),
+           .loader_processes = static_cast<uint32_t>(options.loader.processes),
+           .rank = world.rank,
+           .world_size = world.size,
+           .local_rank = world.local_rank,
+           .local_world_size = world.local_size,
+           .device = device,
+           .parameter_dtype = precision_.parameter,
+           .compute_dtype = precision_.compute,
+           .seed = options.run.seed,
+           .global_batch = training ? plan_.global_batch : 0,
+           .micro_batch = training ? plan_.micro_batch : 0,
+           .micro_batches = training ? plan_.micro_batches : 0,
+           .run_dir = {run_dir_.data(), run_dir_.size()},
+           .cache_dir = {cache_dir_.data(), cache_dir_.size()}};
   set_up_context(task_context_, info_);
   set_up_context(strategy_context_, training ? info_ : alone(info_));
   set_up_context(backend_context_, info_);
@@ -187,11 +186,12 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
       std::string_view problem = error.what();
       // The configuration says key and value itself, unless the value was auto.
       const std::string said = fmt::format("{} = \"{}\": ", key, name);
-      if (problem.starts_with(said) && config_.get_string(key) == name) problem.remove_prefix(said.size());
+      if (problem.starts_with(said) && config_.show(key) == config::to_toml(std::string_view(name)))
+        problem.remove_prefix(said.size());
       throw config_.error(key, problem);
     }
   };
-  task_plugin_ = find(plugins::Kind::kTask, config_.get_string("task.plugin"), "task.plugin");
+  task_plugin_ = find(plugins::Kind::kTask, config_.options().plugins.task, "task.plugin");
   strategy_plugin_ = find(plugins::Kind::kStrategy, choose_strategy(config_, args_.world), "strategy.plugin");
   task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners));
   if (!args_.values.folder.empty()) require_folder(config_, args_.values.folder);
@@ -199,7 +199,7 @@ void Session::find_plugins(plugins::Registry& registry, const std::string& backe
     task_config_.emplace(config_.plugin("task", task_plugin_->options(), owners, said));
   strategy_config_.emplace(config_.plugin("strategy", strategy_plugin_->options(), owners));
   const bool training = args_.purpose == PL_PURPOSE_TRAIN;
-  const std::string& rule = config_.get_string("optimizer.plugin");
+  const std::string& rule = config_.options().optimizer.plugin;
   const bool has_rule = rule != UpdateRules::kNoPlugin;
   rules_.emplace(config_,
                  training && has_rule ? find(plugins::Kind::kOptimizer, rule, "optimizer.plugin") : nullptr,
@@ -266,7 +266,7 @@ std::vector<MetricSum> Session::read_metrics(const std::vector<LateMetric>& late
 // A process that makes batches is kept busy by a thread that waits for it.
 unsigned Session::workers() const {
   return static_cast<unsigned>(
-      std::max(config_.get_int("loader.workers"), config_.get_int("loader.processes")));
+      std::max(config_.options().loader.workers, config_.options().loader.processes));
 }
 
 std::vector<const config::PluginConfig*> Session::plugin_configs() const {
@@ -280,7 +280,7 @@ std::string Session::resolved_toml() const { return config_.to_toml(true, plugin
 
 void Session::check_task() { const plugins::Task made(*task_plugin_, task_context_, &*task_config_); }
 
-// Not in the constructor: checking a configuration needs no device.
+// Not called by the constructor: checking a configuration needs no device.
 void Session::open_device() {
   if (info_.device.type == PL_DEVICE_CPU) return;
   info_.stream = launch::compute_stream(info_.device);
@@ -326,7 +326,7 @@ void Session::open_task(const checkpoint::Checkpoint* weights) {
   log_.console().status({});
 }
 
-// Of a group of all ranks.
+// The arguments for opening a group of all ranks.
 plugins::OpenArgs Session::open_args() const {
   const World& world = args_.world;
   ProcessGroup& processes = *args_.processes;
@@ -388,7 +388,7 @@ void Session::create_strategy() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   if (parameters.empty()) throw Error(fmt::format("{} has no parameters to train", task_plugin_->label()));
   const plugins::Optimizer& rules = rules_->create(config_, *task_, optimizer_context_);
-  if (config_.get_string("train.frozen_precision") == "bf16") keep_frozen_in_bfloat16();
+  if (config_.options().train.frozen_precision == "bf16") keep_frozen_in_bfloat16();
   if (args_.purpose == PL_PURPOSE_TRAIN && args_.world.size > 1) open_group();
   strategy_ = std::make_unique<plugins::Strategy>(*strategy_plugin_, strategy_context_, &*strategy_config_,
                                                   parameters, rules, group_ ? &group_->view() : nullptr);
@@ -413,12 +413,10 @@ void Session::bind_storage() {
   const std::vector<pl_parameter>& parameters = task_->parameters();
   for (uint64_t i = 0; i < parameters.size(); ++i) {
     const plugins::Storage storage = strategy_->storage(i);
-    if (parameters[i].dtype.bits != 0 && parameters[i].dtype.code != storage.value.dtype.code)
-      throw config_.error(
-          "train.frozen_precision",
-          fmt::format("{} keeps '{}' in {}, since it was built for an older ABI: use \"auto\"",
-                      strategy_plugin_->label(), view(parameters[i].name),
-                      precision_name(storage.value.dtype)));
+    if (parameters[i].form == PL_FORM_BFLOAT16 && storage.value.dtype.code != PL_DTYPE_BFLOAT)
+      throw config_.error("train.frozen_precision",
+                          fmt::format("{} keeps '{}' in {}: use \"auto\"", strategy_plugin_->label(),
+                                      view(parameters[i].name), precision_name(storage.value.dtype)));
     task_->bind(i, storage.value, storage.grad);
   }
 }
@@ -450,7 +448,7 @@ void Session::bind() {
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in
   // pieces: back to the system.
   ::malloc_trim(0);
-  launch::keep_freed_memory(config_.get_bool("train.activation_checkpointing"));  // a stage before may differ
+  launch::keep_freed_memory(config_.options().train.activation_checkpointing);  // a stage before may differ
   set_up_ = SetUp::done;
 }
 

@@ -66,12 +66,13 @@ class Session {
   // Binds the task to the strategy's storage; from here on it can work.
   void bind();
   SetUp set_up() const { return set_up_; }
-  // Between the two every rank has all weights in place, whatever the strategy: for what goes through the
-  // model otherwise than training does. All ranks together.
+  // Between gather_values() and release_values() every rank has all weights in place, whatever the strategy:
+  // for what goes through the model otherwise than training does. All ranks together.
   void gather_values();
   void release_values();
 
   const config::Config& config() const { return config_; }
+  const config::CoreOptions& options() const { return config_.options(); }
   const BatchPlan& plan() const { return plan_; }
   const Precision& precision() const { return precision_; }
   const launch::Devices& devices() const { return devices_; }
@@ -87,7 +88,7 @@ class Session {
   plugins::Communicator* group() const {
     return group_.get();
   }  // of the ranks that train; nullptr: this process alone
-  // That, and those of some ranks that the strategy has opened.
+  // The group of all ranks that train, and those of some ranks that the strategy has opened.
   std::vector<plugins::Communicator*> groups() const;
   ProcessGroup& processes() const { return *args_.processes; }
   observe::Log& log() const { return log_; }
@@ -106,8 +107,8 @@ class Session {
 
   // What the task reported in this process through pl_host.metric since the last call.
   std::vector<MetricSum> take_metrics();
-  // The same of metric_tensor, still on the device: read_metrics() has their values once the step is
-  // collected.
+  // What the task reported through metric_tensor, still on the device: read_metrics() has the values once the
+  // step is collected.
   std::vector<LateMetric> take_late_metrics();
   std::vector<MetricSum> read_metrics(const std::vector<LateMetric>& late);
 

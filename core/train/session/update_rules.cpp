@@ -9,18 +9,37 @@
 namespace pipeline::train {
 namespace {
 
-double number(const config::Config& config, std::string_view name) {
-  const std::string key = fmt::format("optimizer.{}", name);
-  return config.setting(key).option.type == PL_OPTION_INT ? static_cast<double>(config.get_int(key))
-                                                          : config.get_float(key);
+plugins::Optimizer adamw(const config::RuleOptions& options) {
+  plugins::Optimizer rule{.name = "adamw",
+                          .options = {{"beta1", options.beta1},
+                                      {"beta2", options.beta2},
+                                      {"epsilon", options.epsilon},
+                                      {"weight_decay", options.weight_decay}}};
+  // An older strategy has 32 alone.
+  if (options.state_bits != 32) rule.options["state_bits"] = static_cast<double>(options.state_bits);
+  return rule;
 }
 
-plugins::Optimizer adamw(const config::Config& config) {
-  plugins::Optimizer rule{.name = "adamw", .options = {}};
-  for (const char* name : {"beta1", "beta2", "epsilon", "weight_decay"})
-    rule.options[name] = number(config, name);
-  // An older strategy has 32 alone.
-  if (const double bits = number(config, "state_bits"); bits != 32) rule.options["state_bits"] = bits;
+plugins::Optimizer sgd(const config::RuleOptions& options) {
+  return {.name = "sgd",
+          .options = {{"momentum", options.momentum},
+                      {"nesterov", options.nesterov ? 1 : 0},
+                      {"weight_decay", options.weight_decay}}};
+}
+
+plugins::Optimizer muon(const config::RuleOptions& options) {
+  return {.name = "muon",
+          .options = {{"momentum", options.muon_momentum},
+                      {"steps", static_cast<double>(options.muon_steps)},
+                      {"weight_decay", options.weight_decay}},
+          .flags = PL_OPTIMIZER_WHOLE_TENSORS};
+}
+
+// A rule that strategies know by its name.
+plugins::Optimizer known_rule(const std::string& kind, const config::RuleOptions& options) {
+  if (kind == "sgd") return sgd(options);
+  plugins::Optimizer rule = adamw(options);
+  if (kind == "muon") rule.of_hidden_matrices.push_back(muon(options));
   return rule;
 }
 
@@ -28,7 +47,7 @@ plugins::Optimizer adamw(const config::Config& config) {
 
 UpdateRules::UpdateRules(const config::Config& config, const plugins::Plugin* plugin, bool training)
     : training_(training), plugin_(plugin) {
-  const std::string& kind = config.get_string("optimizer.kind");
+  const std::string& kind = config.options().optimizer.kind;
   if (plugin_ != nullptr) {
     if (config.is_set("optimizer.kind") && kind != "adamw")
       throw config.error("optimizer.kind", fmt::format("the rule is that of optimizer.plugin = \"{}\": leave "
@@ -38,7 +57,7 @@ UpdateRules::UpdateRules(const config::Config& config, const plugins::Plugin* pl
   } else if (kind == "muon") {
     of_matrices_ = "Muon";
   }
-  if (const int64_t bits = config.get_int("optimizer.state_bits"); bits != 32 && bits != 16 && bits != 8)
+  if (const uint64_t bits = config.options().rule.state_bits; bits != 32 && bits != 16 && bits != 8)
     throw config.error("optimizer.state_bits", "must be 32, 16 or 8");
 }
 
@@ -53,45 +72,28 @@ const plugins::Optimizer& UpdateRules::create(const config::Config& config, plug
   if (plugin_ != nullptr) {
     rule_ = std::make_unique<plugins::UpdateRule>(*plugin_, context, &*plugin_config_);
     plugins::Optimizer rule{.name = plugin_->name(),
-                            .options = {{"weight_decay", number(config, "weight_decay")}},
-                            .flags = PL_OPTIMIZER_IS_PLUGIN,
+                            .options = {{"weight_decay", config.options().rule.weight_decay}},
                             .rule = rule_.get()};
     if (of_matrices_.empty()) {
       optimizer_ = std::move(rule);
     } else {
       rule.flags |= PL_OPTIMIZER_WHOLE_TENSORS;
-      optimizer_ = adamw(config);
+      optimizer_ = adamw(config.options().rule);
       optimizer_.of_hidden_matrices.push_back(std::move(rule));
     }
   } else {
-    add_known(config);
+    optimizer_ = known_rule(config.options().optimizer.kind, config.options().rule);
   }
-  add_average(config);
+  add_average(config.options().average);
   return optimizer_;
 }
 
-// Of a rule that strategies know by its name.
-void UpdateRules::add_known(const config::Config& config) {
-  const std::string& kind = config.get_string("optimizer.kind");
-  optimizer_ = adamw(config);
-  if (kind == "sgd")
-    optimizer_ = {.name = kind,
-                  .options = {{"momentum", number(config, "momentum")},
-                              {"nesterov", config.get_bool("optimizer.nesterov") ? 1 : 0},
-                              {"weight_decay", number(config, "weight_decay")}}};
-  if (kind == "muon")
-    optimizer_.of_hidden_matrices.push_back({.name = kind,
-                                             .options = {{"momentum", number(config, "muon_momentum")},
-                                                         {"steps", number(config, "muon_steps")},
-                                                         {"weight_decay", number(config, "weight_decay")}},
-                                             .flags = PL_OPTIMIZER_WHOLE_TENSORS});
-}
-
-void UpdateRules::add_average(const config::Config& config) {
-  if (config.get_float("optimizer.ema_decay") == 0) return;
+void UpdateRules::add_average(const config::AverageOptions& average) {
+  if (average.decay == 0) return;
   const auto add = [&](plugins::Optimizer& rule) {
-    for (const char* name : {"ema_decay", "ema_every", "ema_start"})
-      rule.options[name] = number(config, name);
+    rule.options["ema_decay"] = average.decay;
+    rule.options["ema_every"] = static_cast<double>(average.every);
+    rule.options["ema_start"] = static_cast<double>(average.start);
   };
   add(optimizer_);
   for (plugins::Optimizer& other : optimizer_.of_hidden_matrices) add(other);

@@ -28,15 +28,14 @@ class UpdateRules {
   // "Muon": what updates the matrices of hidden layers alone; empty: there is no such rule.
   const std::string& of_matrices() const { return of_matrices_; }
 
-  // As strategies take them: `context`, in which a plugin's rule is made, and this object must outlive them.
-  // Throws ConfigError where the task trains nothing that a rule is for. Called once.
+  // The rules as strategies take them: `context`, in which a plugin's rule is made, and this object must
+  // outlive them. Throws ConfigError where the task trains nothing that a rule is for. Called once.
   const plugins::Optimizer& create(const config::Config& config, plugins::Task& task,
                                    const pl_context& context);
   const plugins::Optimizer& created() const { return optimizer_; }
 
  private:
-  void add_known(const config::Config& config);
-  void add_average(const config::Config& config);
+  void add_average(const config::AverageOptions& average);
   void require_matrices(const config::Config& config, plugins::Task& task) const;
 
   bool training_;

@@ -13,14 +13,14 @@
 #include "core/config/document.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/train/session/weights.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Nothing where there is no such checkpoint; whether its tensors are whole is for those who load them.
+// The source that a checkpoint is; nothing where there is none. Whether its tensors are whole, loading shows.
 std::optional<ValueSource> options_of(const std::string& checkpoint) {
   const fs::path path = fs::path(checkpoint) / checkpoint::kManifestName;
   std::ifstream file(path, std::ios::binary);
@@ -29,7 +29,7 @@ std::optional<ValueSource> options_of(const std::string& checkpoint) {
   return values_of_checkpoint(checkpoint, checkpoint::parse_manifest(text, path.string()).contents);
 }
 
-// Empty: it lies elsewhere.
+// The folder of the run that has the checkpoint; empty: it lies elsewhere.
 fs::path run_of(const std::string& checkpoint) {
   const fs::path checkpoints = fs::absolute(checkpoint).parent_path();
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
@@ -157,15 +157,14 @@ std::vector<config::ModelOption> model_options(const plugins::Plugin& task, cons
                                                const ValueSource& source) {
   if (source.is_own || !source.from.empty()) return options_of_run(task, config, source);
   Answers answers{.task = task};
-  const auto* extension = static_cast<const pl_model_options*>(task.query(PL_EXTENSION_MODEL_OPTIONS));
-  if (extension == nullptr || !PL_HAS(pl_model_options, extension, read)) return {};
+  const auto read = task.task().model_options;
+  if (!read) return {};
   auto sink = sized<pl_model_options_sink>();
   sink.user = &answers;
   sink.value = Answers::value;
   sink.problem = Answers::problem;
-  check(plugins::contain(task, "read", [&] {
-    return extension->read(&plugins::host_table(), &config, to_pl(source.folder), &sink);
-  }));
+  check(plugins::contain(task, "model_options",
+                         [&] { return read(&plugins::host_table(), &config, to_pl(source.folder), &sink); }));
   return answers.said;
 }
 

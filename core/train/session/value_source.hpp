@@ -23,19 +23,19 @@ struct ValueSource {
   std::optional<bool> followed;  // has_followed(), where it is known
 };
 
-// By the checkpoint with these contents.
+// The source that the checkpoint with these contents is.
 ValueSource values_of_checkpoint(const std::string& path, const checkpoint::Contents& contents);
 // The run in `folder` (empty: none) goes on where it has a checkpoint; otherwise the values are those of
 // `weights`: a run, a checkpoint, or a folder of another tool. Reads no tensors.
 ValueSource values_of_run(const std::filesystem::path& folder, const std::string& weights);
-// To use the result of a run, or a checkpoint.
+// The source for using the result of a run, or a checkpoint.
 ValueSource values_of_result(const std::string& weights);
 
 // Whether a run of ours began with values of another tool, itself or through runs before it, so that its
 // options may have followed them.
 bool has_followed(const ValueSource& source);
 
-// Those of the model's options that a run, `source`, has with another value than `config`.
+// The model's options that a run, `source`, has with another value than `config`.
 std::vector<config::ModelOption> options_of_run(const plugins::Plugin& task,
                                                 const config::PluginConfig& config,
                                                 const ValueSource& source);

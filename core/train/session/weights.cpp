@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -17,12 +15,9 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/foreign.hpp"
-#include "core/base/program.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/checkpoint/store.hpp"
 #include "core/observe/format.hpp"
-#include "core/safetensors/crc32c.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -39,7 +34,7 @@ void warn_of_rejected(observe::Log& log, const std::string& folder,
   }
 }
 
-// Nothing where there are none at all.
+// The newest checkpoint that is good; nothing where there are none at all.
 std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folder, observe::Log& log) {
   const observe::Elapsed elapsed(log.console(), "verifying the newest checkpoint in " + folder);
   checkpoint::Store store({.folder = folder});
@@ -57,17 +52,6 @@ std::optional<checkpoint::Checkpoint> newest_checkpoint(const std::string& folde
                     "lines above say what is wrong), or start over with --fresh, which moves the run aside",
                     folder, damaged, damaged == 1 ? "" : "s", damaged == 1 ? "it" : "one"));
   return found;
-}
-
-// What is wrong with weights that are no folder.
-std::string no_folder(const std::string& path) {
-  if (as_shown(path) == "unset") return "there is no folder unset: to start from fresh weights write \"\"";
-  if (fs::exists(path)) return fmt::format("{} {}", path, foreign::folder(path));
-  const std::string remedy = foreign::hub_remedy(path);
-  return fmt::format(
-      "there is no folder {}: run the stage that makes it first, or name a stage, a run, a checkpoint or a "
-      "folder of another tool that is there{}",
-      path, remedy.empty() ? "" : "; " + remedy);
 }
 
 // A stage does not begin from one that has diverged, unless the user names it.
@@ -110,10 +94,6 @@ checkpoint::Differences check_values(Session& session, const checkpoint::Checkpo
 }
 
 }  // namespace
-
-const char* weights_key(const config::Config& config) {
-  return config.is_set("stage.init_from") ? "stage.init_from" : "train.init_from";
-}
 
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log) {
   const observe::Elapsed elapsed(log.console(), "verifying the checkpoint of " + path);
@@ -174,17 +154,12 @@ Origin Origin::from_bytes(const std::string& bytes) {
   return origin;
 }
 
-void require_folder(const config::Config& config, const std::string& init_from) {
-  if (fs::is_directory(init_from)) return;
-  throw config.error(weights_key(config), no_folder(init_from));
-}
-
 Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
                    const std::string& init_from) {
   Origin origin;
   origin.resumed = newest_checkpoint(folder.checkpoints().string(), log);
   if (origin.resumed) return origin;
-  origin.is_branch = config.get_bool("train.init_state");
+  origin.is_branch = config.options().train.init_state;
   if (origin.is_branch && !is_ours(init_from))
     throw config.error("train.init_state",
                        fmt::format("needs {} = a run or a checkpoint of ours, and that is {}",
@@ -257,8 +232,8 @@ class InitialValues {
   std::vector<float> value_;  // of parameter `current_`
 };
 
-// Of another stage: what is new here keeps its initial value, and what that stage can do without stays
-// behind.
+// Loads the weights of another stage: what is new here keeps its initial value, and what that stage lets go
+// stays behind.
 void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
   const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
   if (!differ.missing.empty())
@@ -324,47 +299,6 @@ std::vector<std::string> origins_of_parts(const Session& session) {
       parts.push_back(fmt::format("task.{} = {}", key, folder));
   }
   return parts;
-}
-
-bool is_ours(const std::string& weights) {
-  const fs::path path = weights;
-  for (const char* mark : {"manifest.json", "checkpoints", ".lock"})
-    if (fs::exists(path / mark)) return true;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error))
-    if (checkpoint::step_of(entry.path().filename().string())) return true;
-  return false;
-}
-
-bool is_foreign(const std::string& weights) {
-  return fs::exists(fs::path(weights) / "config.json") && !is_ours(weights);
-}
-
-std::string best_checkpoint(const std::string& weights) {
-  const fs::path nested = fs::path(weights) / "checkpoints";
-  const checkpoint::Store store({.folder = fs::exists(nested) ? nested.string() : weights});
-  if (const auto best = store.best()) return best->path;
-  const checkpoint::Scan scan = store.scan();
-  return scan.checkpoints.empty() ? weights : scan.checkpoints.front().path;
-}
-
-constexpr const char* kManifest = " (manifest ";  // and its checksum
-
-std::string checkpoint_of(const std::string& weights) {
-  std::string path = best_checkpoint(weights);
-  std::ifstream manifest(fs::path(path) / checkpoint::kManifestName, std::ios::binary);
-  if (!manifest) return as_shown(path);
-  const std::string text(std::istreambuf_iterator<char>(manifest), {});
-  return fmt::format("{}{}{})", as_shown(path), kManifest,
-                     checkpoint::hex(safetensors::crc32c(0, std::as_bytes(std::span(text)))));
-}
-
-bool same_weights(const std::string& then, const std::string& now, const std::string& base) {
-  if (then.empty() || now.empty()) return then == now;
-  const size_t manifest_then = then.rfind(kManifest), manifest_now = now.rfind(kManifest);
-  if (manifest_then != std::string::npos && manifest_now != std::string::npos)
-    return then.substr(manifest_then) == now.substr(manifest_now);
-  return config::absolute_path(then, base) == config::absolute_path(now);
 }
 
 }  // namespace pipeline::train

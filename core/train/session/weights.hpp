@@ -10,6 +10,7 @@
 #include "core/plugins/task.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
+#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 
@@ -25,15 +26,12 @@ struct Origin {
   std::string to_bytes() const;
   static Origin from_bytes(const std::string& bytes);
 
-  // With which the run goes on.
+  // The checkpoint with which the run goes on.
   const checkpoint::Checkpoint* own() const { return resumed && !is_branch ? &*resumed : nullptr; }
   const checkpoint::Checkpoint* checkpoint() const {
     return resumed ? &*resumed : weights ? &*weights : nullptr;
   }
 };
-
-// The option that names the weights of a stage: another stage, or what the user named.
-const char* weights_key(const config::Config& config);
 
 // The newest checkpoint of the run itself that verifies; without any, what `init_from` names: a checkpoint, a
 // run folder, a folder of another tool, or nothing where it is empty. What was repaired or passed over on the
@@ -41,8 +39,8 @@ const char* weights_key(const config::Config& config);
 Origin find_origin(const config::Config& config, observe::Log& log, const RunFolder& folder,
                    const std::string& init_from);
 
-// The same for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might find a
-// newer or another one.
+// find_origin() for all ranks together: which checkpoint it is, is for rank 0 to say, as another rank might
+// find a newer or another one.
 Origin find_common_origin(const config::Config& config, observe::Log& log, ProcessGroup& processes,
                           const RunFolder& folder, const std::string& init_from);
 
@@ -58,34 +56,17 @@ std::string load_weights(Session& session, const Origin& origin);
 // named init_from, where they are set. "task.language.init_from = models/llama".
 std::vector<std::string> origins_of_parts(const Session& session);
 
-// What a checkpoint of the very same model holds, the optimizer's state as well: the run goes on.
+// Loads all that a checkpoint of the very same model holds, also the optimizer's state: the run goes on.
 void load_state(Session& session, const checkpoint::Checkpoint& from);
-// Throws unless it has all the values, of which none may be missing: it would be used untrained.
+// Throws unless `from` has all the values, of which none may be missing: it would be used untrained.
 void require_values(Session& session, const checkpoint::Checkpoint& from);
-// The values that `read` gives for a checkpoint's parameters.
+// Loads the values that `read` gives for a checkpoint's parameters.
 void load_values(Session& session, const checkpoint::Checkpoint& from, const plugins::PieceReader& read);
-// Reads a parameter's moving average for its value, where it is trained. Throws where there is none. Of
-// `from`, which must outlive it.
+// Reads a parameter's moving average in `from` for its value, where it is trained. Throws where there is
+// none. `from` must outlive the reader.
 plugins::PieceReader moving_average_in(const checkpoint::Checkpoint& from);
 
-// As checkpoint::open_any; what is passed over in the folder is logged.
+// Opens a checkpoint as checkpoint::open_any() does; what is passed over in the folder is logged.
 checkpoint::Checkpoint open_checkpoint(const std::string& path, checkpoint::Which which, observe::Log& log);
-
-// Whether it is a run, a checkpoint of ours or a folder of such.
-bool is_ours(const std::string& weights);
-// Whether it is the model folder of another tool: one with a config.json.
-bool is_foreign(const std::string& weights);
-// The best checkpoint in it, the newest where none was evaluated, or `weights` itself.
-std::string best_checkpoint(const std::string& weights);
-// Throws ConfigError where the folder of another tool that init_from names is not there.
-void require_folder(const config::Config& config, const std::string& init_from);
-
-// The checkpoint that `weights` means at the moment, and which one of that name; `weights` itself where it is
-// none of ours.
-std::string checkpoint_of(const std::string& weights);
-
-// Whether two such texts are of the same weights, wherever they lie now. `base`: what the path in the first
-// one is relative to, as config::Origin has it.
-bool same_weights(const std::string& then, const std::string& now, const std::string& base);
 
 }  // namespace pipeline::train

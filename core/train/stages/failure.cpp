@@ -11,7 +11,7 @@
 namespace pipeline::train {
 namespace {
 
-// What is being done; before the session can work it knows itself. Empty: it does not.
+// What is being done, which the session itself knows until it can work. Empty: it does not.
 std::string set_up_phase(const Session& session) {
   const SetUp now = session.set_up();
   return now == SetUp::preparing_data        ? "preparing data"
@@ -46,7 +46,7 @@ std::string advice_for_batches(const Session& session) {
       training ? "what is learnt differs by rounding, and by what dropout draws for each micro-batch"
                : "results differ by rounding");
   std::string text;
-  if (plan.micro_batch > 1 && session.config().is_set("train.accumulation_steps")) {
+  if (plan.micro_batch > 1 && session.options().train.accumulation_steps) {
     text += fmt::format("\n    train.accumulation_steps = {} {}", 2 * plan.accumulation_steps(), stays);
   } else if (plan.micro_batch > 1) {
     uint64_t half = plan.micro_batch / 2;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKey = "train.micro_batch";
 
-// As TOML source; empty: none.
+// The micro-batch that a run's folder or a checkpoint has recorded, as TOML source; empty: none.
 std::string recorded_in(const fs::path& folder) {
   const bool is_checkpoint = folder.parent_path().filename() == "checkpoints";
   std::ifstream file((is_checkpoint ? folder.parent_path().parent_path() : folder) / "config.toml",
@@ -32,7 +32,7 @@ std::string recorded_in(const fs::path& folder) {
   return found == values.end() ? "" : found->second;
 }
 
-// nullopt: nothing is recorded that `world` processes could use.
+// `stage` with the recorded one; nullopt: nothing is recorded that `world` processes could use.
 std::optional<config::Config> with_usable(const config::Config& stage, const std::string& recorded,
                                           uint64_t world) {
   int64_t size = 0;
@@ -82,7 +82,7 @@ void tell(const Session& session, const FoundMicroBatch& found) {
 
 config::Config with_recorded_micro_batch(ProcessGroup& processes, const config::Config& stage,
                                          const fs::path& folder, uint64_t world) {
-  if (!stage.is_auto(kKey)) return stage;
+  if (!stage.options().train.micro_batch.is_auto) return stage;
   const std::string recorded =
       processes.on_first("looking for the recorded micro-batch", [&] { return recorded_in(folder); });
   return with_usable(stage, recorded, world).value_or(stage);
@@ -94,7 +94,7 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
   ProcessGroup& processes = workspace.processes;
   config::Config before = with_recorded_micro_batch(processes, stage, folder.path(),
                                                     static_cast<uint64_t>(processes.world().size));
-  if (!before.is_auto(kKey)) return before;
+  if (!before.options().train.micro_batch.is_auto) return before;
 
   std::optional<FoundMicroBatch> found;
   {
@@ -103,7 +103,7 @@ std::optional<config::Config> with_found_micro_batch(const Workspace& workspace,
     SessionArgs args = session_args(workspace, PL_PURPOSE_TRAIN, folder.path(), values_of(origin));
     args.rehearsal = true;
     args.cancelled = [&stepping] { return !stepping && Signals::received() != 0; };
-    // Of the smallest one: sums along a tree (run.reproducible) take the most with it.
+    // A session with the smallest one: sums along a tree (run.reproducible) take the most with it.
     Session session(stage.with_found(kKey, 1), workspace.registry, workspace.log, args);
     const Outcome outcome = guard_work(
         session, [] { return "finding the micro-batch"; },

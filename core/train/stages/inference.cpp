@@ -54,7 +54,7 @@ checkpoint::Checkpoint open_the_same(Session& session, const InferenceArgs& args
 struct Loaded {
   Session& session;
   std::optional<checkpoint::Checkpoint> checkpoint;  // of ours
-  std::optional<checkpoint::Average> average;        // of it and those before it, if that is asked for
+  std::optional<checkpoint::Average> average;        // of the checkpoint and those before it, if asked for
   plugins::PieceReader values;                       // of the checkpoint's, or in place of them
   std::string folder;                                // of another tool, if not of ours
   std::string path;                                  // for people
@@ -124,7 +124,7 @@ struct Loaded {
     const config::Config& config = session.config();
     const config::Origin& init_from = config.origin("train.init_from");
     if (init_from.is_argument() &&
-        config::absolute_path(config.get_string("train.init_from"), init_from.base) != folder)
+        config::absolute_path(config.options().train.init_from, init_from.base) != folder)
       session.log().warning(
           fmt::format("{}: is what training begins with, and is not used here: the weights are those of {}",
                       init_from.describe(), path));
@@ -165,7 +165,7 @@ std::string remedy_for(const InferenceArgs& args) {
 }
 
 std::string chosen_split_name(const Session& session, const InferenceArgs& args) {
-  return args.split.empty() ? session.config().get_string("evaluate.split") : args.split;
+  return args.split.empty() ? session.options().evaluate.split : args.split;
 }
 
 uint32_t chosen_split(Session& session, const InferenceArgs& args) {
@@ -324,7 +324,7 @@ Outcome converse(const config::Config& config, const Workspace& workspace, const
 
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights, const OnBegin& on_begin) {
-  const std::string& kind = config.get_string("stage.kind");
+  const std::string& kind = config.options().stage.kind;
   ProcessGroup& processes = workspace.processes;
   workspace.log.open_files(folder.path(), processes.world().rank);
   const Session options(config, workspace.registry, workspace.log,

@@ -27,11 +27,11 @@ struct InferenceArgs {
 Outcome infer(std::string_view verb, const config::Config& config, const Workspace& workspace,
               const InferenceArgs& args);
 
-// talk() with these weights.
+// Calls talk() with these weights.
 Outcome converse(const config::Config& config, const Workspace& workspace, const InferenceArgs& args,
                  const std::function<void(const Reply& reply)>& talk);
 
-// Does it, unless the same was done with the same weights before. `weights`: a run, stage or checkpoint.
+// Does what the stage is for, unless the same was done before. `weights`: a run, stage or checkpoint.
 Outcome inference_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
                         const std::string& weights, const OnBegin& on_begin);
 

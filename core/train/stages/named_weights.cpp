@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 std::vector<std::string> task_options_for_adapters(const config::Config& config,
                                                    plugins::Registry& registry) {
   try {
-    return adapter_options(registry.find(plugins::Kind::kTask, config.get_string("task.plugin")));
+    return adapter_options(registry.find(plugins::Kind::kTask, config.options().plugins.task));
   } catch (const Error&) {  // the session says what is wrong with the task
     return {};
   }
@@ -63,7 +63,7 @@ void require_named_weights(const config::Config& config, plugins::Registry& regi
       options.push_back(fmt::format("--set {}={}", option, args.checkpoint));
     if (options.empty())
       fail(fmt::format("{}: is a PEFT adapter, and the task {} takes none", named,
-                       config.get_string("task.plugin")));
+                       config.options().plugins.task));
     fail(fmt::format(
         "{}: is a PEFT adapter: name it in place of the configuration, or the folder of its model "
         "here and {}",

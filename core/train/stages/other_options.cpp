@@ -16,7 +16,7 @@ std::string without_folder(std::string value, std::string folder) {
   return value;
 }
 
-// Of a stage that does not train.
+// Whether the option decides the result of a stage that does not train.
 bool decides_result(const config::Difference& one) {
   for (const char* table : {"optimizer.", "schedule.", "loader.", "checkpoint.", "launch.", "observe."})
     if (one.key.starts_with(table)) return false;

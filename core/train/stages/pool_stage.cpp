@@ -34,7 +34,7 @@ template <class... Parts>
   throw Error(PL_ERROR_CONFIG, fmt::format(problem, parts...));
 }
 
-// Parts of the data that it scored.
+// The parts of the data that an evaluation scored.
 std::set<std::string_view> groups_of(const KeptEvaluation& evaluation) {
   std::set<std::string_view> groups;
   for (const plugins::EvaluationValue& value : evaluation.sums.sums)
@@ -46,7 +46,7 @@ bool same_figures(const plugins::Metric& a, const plugins::Metric& b) {
   return a.name == b.name && a.source == b.source && a.aggregate == b.aggregate && a.better == b.better;
 }
 
-// By itself, and beside the one before it.
+// Throws unless an evaluation may be used, by itself and beside the first one.
 void require_usable(const KeptEvaluation& one, const KeptEvaluation& first) {
   if (one.sums.samples < one.sums.available)
     fail(
@@ -74,12 +74,12 @@ std::vector<config::Config> evaluations_before(const config::Config& whole, cons
   for (const std::string& other : whole.all_stage_names()) {
     if (other == name) break;
     config::Config stage = whole.for_stage(other);
-    if (stage.get_string("stage.kind") == "evaluate") stages.push_back(std::move(stage));
+    if (stage.options().stage.kind == "evaluate") stages.push_back(std::move(stage));
   }
   return stages;
 }
 
-// At the one of the two that says something.
+// Throws where the two differ, at the one that says something.
 void require_same(const char* key, const config::Config& first, const config::Config& other,
                   const std::string& pool) {
   if (first.show(key) == other.show(key)) return;
@@ -89,14 +89,14 @@ void require_same(const char* key, const config::Config& first, const config::Co
   throw here.error(
       key, fmt::format(
                "is of the stage '{}', but '{}' has {}: the stage '{}' pools both, so they must be the same",
-               here.get_string("stage.name"), there.get_string("stage.name"), there.show(key), pool));
+               here.options().stage.name, there.options().stage.name, there.show(key), pool));
 }
 
 std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const std::string& pool) {
   std::vector<KeptEvaluation> evaluations;
   const ValueSources sources(workspace.config);
   for (const config::Config& stage : evaluations_before(workspace.config, pool)) {
-    const std::string& name = stage.get_string("stage.name");
+    const std::string& name = stage.options().stage.name;
     const RunFolder folder = RunFolder::of_first_rank(run_dir(workspace.config) / name);
     const auto finished = folder.finished();
     if (!finished)
@@ -112,12 +112,12 @@ std::vector<KeptEvaluation> read_evaluations(const Workspace& workspace, const s
           fmt::format("{} was made with other options than the stage '{}' has now ({}): run that stage again",
                       folder.path().string(), name, fmt::join(other, "; ")));
     evaluations.push_back(read_evaluation(
-        name, folder.path() / fmt::format("evaluation-{}.json", stage.get_string("evaluate.split"))));
+        name, folder.path() / fmt::format("evaluation-{}.json", stage.options().evaluate.split)));
   }
   return evaluations;
 }
 
-// What it adds up, by which, and by its options, a finished stage is recognized.
+// What a stage adds up: by this, and by its options, a finished stage is recognized.
 std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   std::string text = "pool of\n";
   for (const KeptEvaluation& one : evaluations) {
@@ -128,7 +128,7 @@ std::string mark_of(const std::vector<KeptEvaluation>& evaluations) {
   return text;
 }
 
-// On one rank: there is no more to it than reading and writing a few small files.
+// Done on one rank: there is no more to it than reading and writing a few small files.
 void add_up(Session& session, RunFolder& folder, const std::vector<KeptEvaluation>& evaluations) {
   observe::Log& log = session.log();
   require_poolable(evaluations);
@@ -203,7 +203,7 @@ Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluati
 }
 
 void check_pool(const config::Config& whole, const config::Config& stage) {
-  const std::string& name = stage.get_string("stage.name");
+  const std::string& name = stage.options().stage.name;
   if (stage.is_set("stage.init_from"))
     throw stage.error("stage.init_from",
                       "has no effect in a pool stage, which uses no weights: leave it out");
@@ -213,11 +213,11 @@ void check_pool(const config::Config& whole, const config::Config& stage) {
   for (const config::Config& one : evaluations) {
     for (const char* key : {"task.plugin", "evaluate.split"})
       require_same(key, evaluations.front(), one, name);
-    if (one.get_int("evaluate.max_samples") > 0)
+    if (one.options().evaluate.max_samples > 0)
       throw one.error("evaluate.max_samples",
                       fmt::format("may cut the stage '{0}' short, but the stage '{1}' pools whole "
                                   "evaluations: set it to 0 for '{0}' (in [stage.evaluate])",
-                                  one.get_string("stage.name"), name));
+                                  one.options().stage.name, name));
   }
   require_same("task.plugin", evaluations.front(), stage, name);
 }
@@ -234,7 +234,7 @@ Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::
       [&] {
         workspace.processes.on_first("pooling evaluations", [&] {
           const std::vector<KeptEvaluation> evaluations =
-              read_evaluations(workspace, stage.get_string("stage.name"));
+              read_evaluations(workspace, stage.options().stage.name);
           const std::string mark = mark_of(evaluations);
           const auto before = folder.finished();
           if (before && before->starts_with(mark) &&

@@ -17,7 +17,7 @@ namespace pipeline::train {
 // Throws ConfigError for a stage of kind "pool" of `whole` that cannot be right, before anything is trained.
 void check_pool(const config::Config& whole, const config::Config& stage);
 
-// Does it, unless these evaluations were added up with these options before. `stage`: of workspace.config.
+// Adds up, unless the same was added up with these options before. `stage`: of workspace.config.
 Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
                    const OnBegin& on_begin);
 
@@ -33,9 +33,9 @@ KeptEvaluation read_evaluation(const std::string& stage, const std::filesystem::
 // Throws Error unless they may be added up: all whole, of one split, with the same figures, and no part of
 // the data in two of them.
 void require_poolable(const std::vector<KeptEvaluation>& evaluations);
-// What cannot be seen from them, or spoils figures; for whoever reads these.
+// What cannot be seen from the evaluations, or spoils figures; for whoever reads these.
 std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations);
-// Of at least one. The task's report is asked; the task needs no data for it.
+// The sum of at least one. The task's report is asked; the task needs no data for it.
 Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations);
 
 }  // namespace pipeline::train

@@ -38,29 +38,25 @@ bool is_stage(const config::Config& config, const std::string& name) {
 }  // namespace
 
 std::string init_from(const config::Config& whole, const config::Config& stage) {
-  for (const char* key : {"stage.init_from", "train.init_from"}) {
-    const auto value = stage.find_string(key);
-    if (!value || value->empty()) continue;
-    if (std::string_view(key) == "stage.init_from" || is_stage(whole, *value))
-      return (run_dir(whole) / *value).string();
-    return config::absolute_path(*value, stage.origin(key).base);
-  }
-  return {};
+  const std::string &before = stage.options().stage.init_from, &weights = stage.options().train.init_from;
+  if (!before.empty()) return (run_dir(whole) / before).string();
+  if (is_stage(whole, weights)) return (run_dir(whole) / weights).string();
+  return config::absolute_path(weights, stage.origin("train.init_from").base);
 }
 
 namespace {
 
 fs::path folder_of(const config::Config& whole, const config::Config& stage) {
-  return whole.has_stages() ? run_dir(whole) / stage.get_string("stage.name") : run_dir(whole);
+  return whole.has_stages() ? run_dir(whole) / stage.options().stage.name : run_dir(whole);
 }
 
 }  // namespace
 
 ValueSource ValueSources::of(const config::Config& stage) const {
-  const std::string& kind = stage.get_string("stage.kind");
+  const std::string& kind = stage.options().stage.kind;
   if (kind == "pool") {  // of evaluations of one model
     for (const std::string& name : whole_.all_stage_names())
-      if (const config::Config other = whole_.for_stage(name); other.get_string("stage.kind") == "evaluate")
+      if (const config::Config other = whole_.for_stage(name); other.options().stage.kind == "evaluate")
         return of(other);
     return {};
   }
@@ -96,7 +92,7 @@ std::vector<config::Config> stages_of(const config::Config& whole) {
 }
 
 uint32_t purpose_of_stage(const config::Config& stage) {
-  const std::string& kind = stage.get_string("stage.kind");
+  const std::string& kind = stage.options().stage.kind;
   return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE
          : kind == "predict"                  ? PL_PURPOSE_PREDICT
          : kind == "export"                   ? PL_PURPOSE_EXPORT
@@ -165,15 +161,15 @@ fs::path with_room_for_names(const config::Config& config, const char* key, fs::
 void check_stages(const config::Config& whole) {
   if (!whole.has_stages()) return;
   for (const config::Config& stage : stages_of(whole)) {
-    const std::string& kind = stage.get_string("stage.kind");
-    with_room_for_names(stage, "stage.name", run_dir(whole) / stage.get_string("stage.name"));
+    const std::string& kind = stage.options().stage.kind;
+    with_room_for_names(stage, "stage.name", run_dir(whole) / stage.options().stage.name);
     if (kind == "pool")
       check_pool(whole, stage);
     else if (kind != "train" && init_from(whole, stage).empty())
       throw stage.error("stage.init_from",
                         fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, "
                                     "or a run or checkpoint in train.init_from",
-                                    stage.get_string("stage.name"), kind));
+                                    stage.options().stage.name, kind));
   }
 }
 
@@ -237,8 +233,8 @@ RunFolder open_folder(const Workspace& workspace, const fs::path& path, bool fre
   return folder ? std::move(*folder) : RunFolder::of_first_rank(path);
 }
 
-// `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing was
-// begun.
+// Does `work` in a folder from which `fresh` may have moved an older run aside: it comes back where nothing
+// was begun.
 Outcome in_folder(RunFolder& folder, observe::Log& log, const std::function<Outcome()>& work) {
   const auto put_back = [&] {
     try {
@@ -303,12 +299,12 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
     if (!config.is_of_one_stage())
       all.write_file("config.toml", config::stored_config(config, config.to_toml(true), all.path()));
     for (const config::Config& stage : stages)
-      if (stage.get_string("stage.kind") == "train") keep_changes_for_later(stage, folder_of(config, stage));
+      if (stage.options().stage.kind == "train") keep_changes_for_later(stage, folder_of(config, stage));
   };
   return in_folder(all, workspace.log, [&] {
     for (const config::Config& stage : stages) {
-      const std::string& name = stage.get_string("stage.name");
-      const std::string& kind = stage.get_string("stage.kind");
+      const std::string& name = stage.options().stage.name;
+      const std::string& kind = stage.options().stage.kind;
       workspace.log.info(fmt::format("stage {} ({})", name, kind));
       RunFolder folder = open_folder(workspace, base / name, fresh && one_stage);
       on_stage(base / name, kind);
@@ -331,14 +327,13 @@ config::Config trained_stage(const config::Config& config) {
   if (!config.has_stages()) return config;
   const auto names = config.stage_names();
   for (auto name = names.rbegin(); name != names.rend(); ++name)
-    if (config::Config stage = config.for_stage(*name); stage.get_string("stage.kind") == "train")
-      return stage;
+    if (config::Config stage = config.for_stage(*name); stage.options().stage.kind == "train") return stage;
   throw config.error("stage", "none of the stages trains, so there is no checkpoint");
 }
 
 InferenceArgs inference_args(const Workspace& workspace, const config::Config& stage, const VerbArgs& args) {
   fs::path folder = run_dir(workspace.config);
-  if (workspace.config.has_stages()) folder /= stage.get_string("stage.name");
+  if (workspace.config.has_stages()) folder /= stage.options().stage.name;
   const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
   return {.checkpoint = by_name ? folder.string() : config::absolute_path(args.checkpoint),
           .last = args.checkpoint == "last",
@@ -364,16 +359,16 @@ Outcome converse(const Workspace& workspace, const VerbArgs& args,
 }
 
 fs::path run_dir(const config::Config& config) {
-  if (const auto given = config.find_path("run.dir"); given && !given->empty())
-    return with_room_for_names(config, "run.dir", without_trailing_slash(*given));
-  const auto name = config.find_string("run.name");
-  if (name && (*name == "." || *name == ".." || name->find('/') != std::string::npos))
+  const config::RunOptions& run = config.options().run;
+  if (!run.dir.empty())
+    return with_room_for_names(config, "run.dir", without_trailing_slash(run.dir.absolute()));
+  if (run.name == "." || run.name == ".." || run.name.find('/') != std::string::npos)
     throw config.error("run.name",
                        "must be a plain name, which the folder below runs/ gets: for a path use run.dir");
-  const bool is_named = name && !name->empty();
+  const bool is_named = !run.name.empty();
   return with_room_for_names(
       config, is_named ? "run.name" : "run.dir",
-      start_folder() / "runs" / (is_named ? *name : fs::path(config.file()).stem().string()));
+      start_folder() / "runs" / (is_named ? run.name : fs::path(config.file()).stem().string()));
 }
 
 fs::path without_trailing_slash(const fs::path& path) {

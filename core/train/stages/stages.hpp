@@ -34,7 +34,7 @@ std::filesystem::path run_dir(const config::Config& config);
 // A name to which a suffix can be added.
 std::filesystem::path without_trailing_slash(const std::filesystem::path& path);
 
-// For a session in `folder` that a signal stops.
+// The arguments of a session in `folder` that a signal stops.
 SessionArgs session_args(const Workspace& workspace, uint32_t purpose, const std::filesystem::path& folder,
                          ValueSource values);
 
@@ -100,7 +100,7 @@ Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbAr
 using Reply = std::function<void(const std::string& messages,
                                  const std::function<void(std::string_view piece)>& on_text)>;
 
-// talk() with the weights that the verb's arguments name, in one process.
+// Calls talk() with the weights that the verb's arguments name, in one process.
 Outcome converse(const Workspace& workspace, const VerbArgs& args,
                  const std::function<void(const Reply& reply)>& talk);
 

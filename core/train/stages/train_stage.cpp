@@ -29,7 +29,7 @@ std::string length_of(const config::Config& config) {
   std::string text;
   for (const char* key : {"train.max_steps", "train.max_epochs", "train.max_seconds"})
     if (config.has_value(key)) text += fmt::format("{} = {}\n", key, config.show(key));
-  if (config.get_int("evaluate.patience") > 0)
+  if (config.options().evaluate.patience > 0)
     for (const char* key : {"evaluate.patience", "evaluate.min_delta"})
       text += fmt::format("{} = {}\n", key, config.show(key));
   return text;

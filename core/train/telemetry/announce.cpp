@@ -39,7 +39,7 @@ ParameterCount count_parameters(Session& session) {
   ParameterCount count;
   for (const pl_parameter& parameter : session.task().parameters()) {
     count.total += plugins::element_count(parameter);
-    if (parameter.dtype.bits != 0) count.narrow += plugins::element_count(parameter);
+    if (parameter.form != 0) count.narrow += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_TRAINABLE) == 0) continue;
     count.trainable += plugins::element_count(parameter);
     if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0)
@@ -93,6 +93,7 @@ void announce_model_options(const Session& session) {
 
 void warn_of_unused_options(const Session& session) {
   const config::Config& config = session.config();
+  const config::CoreOptions& options = config.options();
   const auto unused = [&](const char* key, const std::string& why) {
     if (config.is_set(key))
       session.log().warning(fmt::format("{} = {} has no effect: {}", key, config.show(key), why));
@@ -100,8 +101,7 @@ void warn_of_unused_options(const Session& session) {
   const auto because = [&](const char* key) { return fmt::format("{} is {}", key, config.show(key)); };
   const bool has_plugin = session.rules().plugin() != nullptr;
   const std::string optimizer = because(has_plugin ? "optimizer.plugin" : "optimizer.kind");
-  const std::string& rule =
-      has_plugin ? session.rules().plugin()->name() : config.get_string("optimizer.kind");
+  const std::string& rule = has_plugin ? session.rules().plugin()->name() : options.optimizer.kind;
   if (rule == "sgd" || (has_plugin && session.rules().of_matrices().empty())) {
     for (const char* key :
          {"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.state_bits"})
@@ -112,34 +112,30 @@ void warn_of_unused_options(const Session& session) {
   if (has_plugin || rule != "muon")
     for (const char* key : {"optimizer.muon_momentum", "optimizer.muon_steps"}) unused(key, optimizer);
   if (has_plugin && session.rules().of_matrices().empty()) unused("optimizer.kind", optimizer);
-  if (config.get_float("train.clip_grad_value") > 0)
-    unused("train.clip_grad_norm", because("train.clip_grad_value"));
-  if (config.get_float("optimizer.ema_decay") == 0)
+  if (options.train.clip_grad_value > 0) unused("train.clip_grad_norm", because("train.clip_grad_value"));
+  if (options.average.decay == 0)
     for (const char* key : {"optimizer.ema_every", "optimizer.ema_start"})
       unused(key, because("optimizer.ema_decay"));
   if (session.precision().name == "bf16")
     unused("train.frozen_precision", "the precision is bf16, so all weights are");
-  const std::string& kind = config.get_string("schedule.kind");
+  const std::string& kind = options.schedule.kind;
   if (kind == "constant" || kind == "inverse_sqrt") unused("schedule.min_lr_ratio", because("schedule.kind"));
   if (kind != "wsd")
     for (const char* key : {"schedule.decay_steps", "schedule.decay"}) unused(key, because("schedule.kind"));
-  if (config.get_int("evaluate.patience") == 0) unused("evaluate.min_delta", because("evaluate.patience"));
-  if (config.get_string("schedule.lr_scaling") == "none")
-    unused("schedule.base_batch", because("schedule.lr_scaling"));
-  if (!config.get_bool("loader.group_by_length"))
-    unused("loader.group_window", because("loader.group_by_length"));
+  if (options.evaluate.patience == 0) unused("evaluate.min_delta", because("evaluate.patience"));
+  if (options.schedule.lr_scaling == "none") unused("schedule.base_batch", because("schedule.lr_scaling"));
+  if (!options.loader.group_by_length) unused("loader.group_window", because("loader.group_by_length"));
   if (session.workers() == 0) unused("loader.prefetch", because("loader.workers"));
   if (session.task_plugin().name() != plugins::kPythonTask)
     unused("loader.processes",
            session.task_plugin().label() + " makes its batches in threads: loader.workers");
-  if (config.get_int("observe.empty_cache_every") > 0 && session.run_info().device.type == PL_DEVICE_CPU)
+  if (options.observe.empty_cache_every > 0 && session.run_info().device.type == PL_DEVICE_CPU)
     unused("observe.empty_cache_every", "the CPU has no cache to empty");
-  else if (config.get_int("observe.empty_cache_every") > 0 &&
-           !session.strategy_plugin().query(PL_EXTENSION_DEVICE_CACHE))
-    unused("observe.empty_cache_every",
-           session.strategy_plugin().label() + " has no " PL_EXTENSION_DEVICE_CACHE);
-  if (!config.get_bool("observe.wandb")) unused("observe.wandb_project", because("observe.wandb"));
-  if (!config.get_bool("observe.mlflow"))
+  else if (options.observe.empty_cache_every > 0 &&
+           !session.strategy_plugin().runtime_extension().empty_cache)
+    unused("observe.empty_cache_every", session.strategy_plugin().label() + " cannot empty it");
+  if (!options.observe.wandb) unused("observe.wandb_project", because("observe.wandb"));
+  if (!options.observe.mlflow)
     for (const char* const key : {"observe.mlflow_uri", "observe.mlflow_experiment"})
       unused(key, because("observe.mlflow"));
   if (!session.precision().loss_scaling)
@@ -150,7 +146,7 @@ void warn_of_unused_options(const Session& session) {
 void warn_of_unused_parameters(Session& session, uint64_t steps) {
   constexpr size_t kNamed = 5;
   const std::span<const pl_parameter> parameters = session.task().parameters();
-  const double decay = session.config().get_float("optimizer.weight_decay");
+  const double decay = session.options().rule.weight_decay;
   std::vector<std::string_view> names;
   size_t trainable = 0;
   bool shrink = false;
@@ -209,23 +205,24 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
           precision_name(strategy.gradient_dtype), precision_name(strategy.reduction_dtype),
           precision_name(strategy.master_dtype), precision_name(strategy.optimizer_dtype),
           count.narrow > 0 ? fmt::format("; {} frozen in bf16", observe::grouped(count.narrow)) : ""));
-  const std::string& scaling = config.get_string("schedule.lr_scaling");
-  const double base = config.get_float("optimizer.lr");
-  const std::string fall = schedule.kind == ScheduleKind::wsd
-                               ? fmt::format(", {} in the last {} steps", config.get_string("schedule.decay"),
-                                             schedule.decay_steps)
-                               : "";
+  const config::CoreOptions& options = config.options();
+  const std::string& scaling = options.schedule.lr_scaling;
+  const double base = options.optimizer.lr;
+  const std::string fall =
+      schedule.kind == ScheduleKind::wsd
+          ? fmt::format(", {} in the last {} steps", options.schedule.decay, schedule.decay_steps)
+          : "";
   say("rate", fmt::format("{:.3g}{}, {} after {} warm-up steps{}", schedule.peak,
                           scaling == "linear" || scaling == "sqrt"
                               ? fmt::format(" ({:.3g} for a batch of {}, scaled {} to {})", base,
-                                            config.get_int("schedule.base_batch"), scaling, plan.global_batch)
+                                            options.schedule.base_batch.value(), scaling, plan.global_batch)
                               : "",
-                          config.get_string("schedule.kind"), schedule.warmup_steps, fall));
+                          options.schedule.kind, schedule.warmup_steps, fall));
   if (const auto& variables = session.processes().variables(); !variables.empty())
     say("variables", fmt::format("{}", fmt::join(variables, " ")));
-  if (config.is_set("train.batch_per_device"))
+  if (options.train.batch_per_device)
     session.log().info("train.batch_per_device is set, so the global batch grows with the number of devices");
-  const double max_seconds = config.find_float("train.max_seconds").value_or(0);
+  const double max_seconds = options.train.max_seconds.value_or(0);
   const uint64_t samples = session.task().sample_count(PL_SPLIT_TRAIN);
   const double spe = static_cast<double>(steps_per_epoch);
   say("length", (schedule.total_steps > 0 ? fmt::format("{} steps = {:.2f} epochs", schedule.total_steps,
@@ -252,14 +249,13 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
 }
 
 double measure_peak_flops(Session& session) {
-  const auto* extension =
-      static_cast<const pl_peak_flops*>(session.strategy_plugin().query(PL_EXTENSION_PEAK_FLOPS));
-  if (extension == nullptr || !PL_HAS(pl_peak_flops, extension, measure)) return 0;
-  double per_device = 0;
   const plugins::Plugin& plugin = session.strategy_plugin();
+  const pl_runtime runtime = plugin.runtime_extension();
+  if (!runtime.peak_flops) return 0;
+  double per_device = 0;
   try {
-    check(plugins::contain(plugin, "measure", [&] {
-      return extension->measure(&plugins::host_table(), &session.run_info(), &per_device);
+    check(plugins::contain(plugin, "peak_flops", [&] {
+      return runtime.peak_flops(&plugins::host_table(), &session.run_info(), &per_device);
     }));
   } catch (const Error& error) {
     session.log().warning(

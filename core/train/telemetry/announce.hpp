@@ -29,7 +29,7 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
                        const std::string& weights);
 
 // What all devices of the run can do at most, in floating-point operations per second, as the strategy
-// measures it with a matrix product in the compute dtype (extension pl.peak-flops/1); 0 where it cannot. The
+// measures it with a matrix product in the compute dtype (pl_runtime.peak_flops); 0 where it cannot. The
 // denominator of MFU.
 double measure_peak_flops(Session& session);
 

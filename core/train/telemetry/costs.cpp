@@ -22,7 +22,7 @@ plugins::FlightRecord::Times Costs::collectives() const {
   return all;
 }
 
-void Costs::lap(Cost cost) {
+void Costs::add_time(Cost cost) {
   const double now = now_seconds();
   const plugins::FlightRecord::Times times = collectives();
   const double blocked = times.blocked - seen_.blocked;

@@ -21,14 +21,14 @@ enum class Cost { data, ranks, compute, optimizer, communication, device, evalua
 inline constexpr std::array<std::string_view, 8> kCostNames{
     "data", "ranks", "compute", "optimizer", "communication", "device", "evaluation", "checkpoint"};
 
-// Of this process, from here on. Used from one thread.
+// The costs of this process, from here on. Used from one thread.
 class Costs {
  public:
   // `groups`: of ranks that train; none: this process alone.
   explicit Costs(std::vector<plugins::Communicator*> groups);
 
   // The time since the last call went into `cost`, but for what was spent in collectives.
-  void lap(Cost cost);
+  void add_time(Cost cost);
   void note_device_memory(uint64_t bytes) { device_memory_ = std::max(device_memory_, bytes); }
 
   uint64_t device_memory() const { return device_memory_; }  // bytes, at most so far
@@ -42,7 +42,7 @@ class Costs {
 
   std::vector<plugins::Communicator*> groups_;
   double last_;
-  plugins::FlightRecord::Times began_, seen_;  // of the group, at the start and in the last lap
+  plugins::FlightRecord::Times began_, seen_;  // of the group, at the start and in the last add_time()
   std::array<double, kCostNames.size()> seconds_{};
   uint64_t device_memory_ = 0;
 };

@@ -32,13 +32,11 @@ uint64_t checkpoint_bytes(const plugins::Strategy& strategy) {
 }
 
 bool copies_checkpoints(const config::Config& config, uint64_t total_steps) {
-  if (!config.get_bool("checkpoint.background")) return false;
-  const auto within = [&](const char* key) {
-    const auto every = static_cast<uint64_t>(config.get_int(key));
-    return every > 0 && (total_steps == 0 || every < total_steps);
-  };
-  return within("checkpoint.every") || config.get_float("checkpoint.every_seconds") > 0 ||
-         (within("evaluate.every") && config.get_bool("checkpoint.keep_best"));
+  const config::CheckpointOptions& checkpoint = config.options().checkpoint;
+  if (!checkpoint.background) return false;
+  const auto within = [&](uint64_t every) { return every > 0 && (total_steps == 0 || every < total_steps); };
+  return within(checkpoint.every) || checkpoint.every_seconds > 0 ||
+         (within(config.options().evaluate.every) && checkpoint.keep_best);
 }
 
 uint64_t memory_in_use(pl_device device) {
@@ -52,15 +50,16 @@ uint64_t peak_memory(pl_device device) {
 
 void give_back_unused(Session& session) {
   ::malloc_trim(0);
-  const pl_device device = session.run_info().device;
-  if (device.type != PL_DEVICE_CPU && session.strategy().has_device_cache())
-    session.strategy().empty_device_cache(device);
+  const pl_runtime runtime = session.strategy_plugin().runtime_extension();
+  if (session.run_info().device.type != PL_DEVICE_CPU && runtime.empty_cache)
+    check(plugins::contain(session.strategy_plugin(), "empty_cache",
+                           [&] { return runtime.empty_cache(&plugins::host_table(), &session.run_info()); }));
 }
 
 MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)
     : device_(session.run_info().device),
       strategy_(memory_of(session.strategy())),
-      // Of a device the copy is in host memory.
+      // A copy of what is on a device is in host memory.
       checkpoint_(copies_checkpoints && device_.type == PL_DEVICE_CPU ? checkpoint_bytes(session.strategy())
                                                                       : 0),
       largest_(largest),

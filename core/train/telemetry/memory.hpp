@@ -28,7 +28,7 @@ uint64_t checkpoint_bytes(const plugins::Strategy& strategy);
 // Whether a run of so many steps (0: not known) copies its state for a background writer while it trains.
 bool copies_checkpoints(const config::Config& config, uint64_t total_steps);
 
-// In use now, and at most so far, in bytes. Of a CUDA device: by all processes, and what the allocator keeps.
+// Bytes in use now, and at the peak so far. On a CUDA device by all processes, and what the allocator keeps.
 uint64_t memory_in_use(pl_device device);
 uint64_t peak_memory(pl_device device);
 
@@ -40,16 +40,16 @@ void give_back_unused(Session& session);
 // accounts for, its activations are known. Used from one thread; the session is bound.
 class MemoryForecast {
  public:
-  // Before the first micro-batch. `copies_checkpoints`: they are written in the background. `largest`: the
-  // largest micro-batch of the run, in terms of the largest one of these steps.
+  // To be made before the first micro-batch. `copies_checkpoints`: they are written in the background.
+  // `largest`: the largest micro-batch of the run, in terms of the largest one of these steps.
   MemoryForecast(Session& session, bool copies_checkpoints, double largest = 1);
-  // After each micro-batch.
+  // To be called after each micro-batch.
   void micro_batch() { peak_ = std::max(peak_, peak_memory(device_)); }
 
   // Process, libraries and data, or on a device its context: all that is in use between steps but for the
   // strategy's.
   uint64_t base() const;
-  uint64_t activations() const;  // of these steps
+  uint64_t activations() const;  // of the measured steps
   uint64_t peak() const;         // of the run
 
  private:

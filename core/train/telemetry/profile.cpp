@@ -29,12 +29,6 @@ namespace category = observe::category;
 constexpr size_t kRows = 10;
 constexpr double kPerMillisecond = 1e6;
 
-// Of a plugin; nullptr: it has none.
-const pl_profiler* profiler_of(const plugins::Plugin& plugin) {
-  const auto* table = static_cast<const pl_profiler*>(plugin.query(PL_EXTENSION_PROFILER));
-  return table != nullptr && PL_HAS(pl_profiler, table, stop) ? table : nullptr;
-}
-
 // "#12, bucket 3, 25.0 MB"
 std::string details_of(const plugins::Flight& flight, uint64_t bytes) {
   const std::string_view label = flight.label.data();
@@ -137,17 +131,17 @@ void Profile::after_step(uint64_t step) {
   seconds_ = now - steps_began_;
 }
 
-void Profile::lap(std::string_view phase) {
+void Profile::add_time(std::string_view phase) {
   if (!recording_) return;
   constexpr int64_t kShortest = 2000;  // nanoseconds; between two calls in a row there is nothing to show
   const int64_t now = clock_nanoseconds();
-  if (now - lap_began_ < kShortest) return;
+  if (now - phase_began_ < kShortest) return;
   events_.push_back({.name = std::string(phase),
                      .category = std::string(category::kPhase),
                      .track = observe::kPhaseTrack,
-                     .begin = lap_began_,
-                     .duration = now - lap_began_});
-  lap_began_ = now;
+                     .begin = phase_began_,
+                     .duration = now - phase_began_});
+  phase_began_ = now;
 }
 
 void Profile::start() {
@@ -157,29 +151,29 @@ void Profile::start() {
   attempt("collectives", [&] {
     for (plugins::Communicator* group : session_.groups()) group->keep_flights();
   });
-  steps_began_ = lap_began_ = clock_nanoseconds();
+  steps_began_ = phase_began_ = clock_nanoseconds();
 }
 
 void Profile::start_operations() {
   for (const plugins::Plugin* plugin : {&session_.task_plugin(), &session_.strategy_plugin()}) {
-    const pl_profiler* profiler = profiler_of(*plugin);
-    if (profiler == nullptr) continue;
-    check(plugins::contain(*plugin, "start",
-                           [&] { return profiler->start(&plugins::host_table(), &session_.run_info()); }));
+    const pl_runtime runtime = plugin->runtime_extension();
+    if (!runtime.start_profile) continue;
+    check(plugins::contain(*plugin, "start_profile", [&] {
+      return runtime.start_profile(&plugins::host_table(), &session_.run_info());
+    }));
     profiler_ = plugin;
     return;
   }
-  session_.log().info(
-      fmt::format("profile    without operations: neither {} nor {} has " PL_EXTENSION_PROFILER,
-                  session_.task_plugin().label(), session_.strategy_plugin().label()));
+  session_.log().info(fmt::format("profile    without operations: neither {} nor {} records them",
+                                  session_.task_plugin().label(), session_.strategy_plugin().label()));
 }
 
 void Profile::stop_operations(const fs::path& to) {
   if (profiler_ == nullptr) return;
   const plugins::Plugin& plugin = *std::exchange(profiler_, nullptr);
   attempt("operations", [&] {
-    check(plugins::contain(plugin, "stop", [&] {
-      return profiler_of(plugin)->stop(&plugins::host_table(), to_pl(to.native()));
+    check(plugins::contain(plugin, "stop_profile", [&] {
+      return plugin.runtime_extension().stop_profile(&plugins::host_table(), to_pl(to.native()));
     }));
     if (!to.empty()) observe::read_kineto(to, ::getpid(), events_);
   });
@@ -276,7 +270,7 @@ void Profile::finish() {
   print(ranks);
 }
 
-// Without the ranks whose part is not there.
+// Merges the ranks' traces, without the ranks whose part is not there.
 void Profile::merge(const std::vector<Report>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     for (const std::string& problem : ranks[rank].problems)
@@ -287,7 +281,7 @@ void Profile::merge(const std::vector<Report>& ranks) {
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     if (fs::exists(file_of(static_cast<int32_t>(rank)), none))
       files.push_back(file_of(static_cast<int32_t>(rank)));
-  // Of an earlier profile with more processes.
+  // Files of an earlier profile with more processes are removed.
   for (auto rank = static_cast<int32_t>(ranks.size()); fs::remove(file_of(rank), none);) ++rank;
   problems_.clear();
   attempt("trace.json", [&] { observe::merge_traces(files, folder_ / "trace.json"); });

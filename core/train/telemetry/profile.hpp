@@ -1,5 +1,5 @@
 // observe.profile: a trace of a few optimizer steps, RUN/profile/trace.json. Operations and kernels come from
-// the plugins' library (pl.profiler/1), phases and collectives from here. Nothing that goes wrong with it
+// the plugins' library (pl.runtime/1), phases and collectives from here. Nothing that goes wrong with it
 // ends the run.
 #pragma once
 
@@ -39,7 +39,7 @@ class Profile {
   void before_step(uint64_t step);
   void after_step(uint64_t step);
   // The time since the last call was this phase of a step.
-  void lap(std::string_view phase);
+  void add_time(std::string_view phase);
   // Whether finish() is due.
   bool is_over() const { return recording_ && steps_done_ > 0 && last_done_ == steps_.last; }
   bool is_recording() const { return recording_; }
@@ -54,7 +54,7 @@ class Profile {
   void warn_if_before_all(uint64_t last);
   void start();
   void start_operations();
-  // Both leave in problems_ what went wrong.
+  // Leaves in problems_ what went wrong, as add_collectives() does.
   void stop_operations(const std::filesystem::path& to);
   void add_collectives();
   void add_collectives(plugins::Communicator& group);
@@ -73,8 +73,8 @@ class Profile {
   const plugins::Plugin* profiler_ = nullptr;  // whose profiler runs
   std::vector<observe::TraceEvent> events_;
   std::vector<std::string> problems_;
-  int64_t began_ = 0, steps_began_ = 0, step_began_ = 0, lap_began_ = 0;  // nanoseconds since 1970
-  int64_t seconds_ = 0;                                                   // nanoseconds, of the steps so far
+  int64_t began_ = 0, steps_began_ = 0, step_began_ = 0, phase_began_ = 0;  // nanoseconds since 1970
+  int64_t seconds_ = 0;  // nanoseconds, of the steps so far
   uint64_t steps_done_ = 0, last_done_ = 0;
 };
 

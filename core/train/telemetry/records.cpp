@@ -29,13 +29,14 @@ observe::Tracker::Options tracker_options(const observe::Tracker::Service& servi
                                           const RunFolder& folder, bool continued) {
   const config::Config& config = session.config();
   const fs::path path = fs::absolute(folder.path()).lexically_normal();
-  const bool is_stage = config.has_value("stage.name"), is_mlflow = &service == &observe::Tracker::kMlflow;
+  const config::ObserveOptions& observe = config.options().observe;
+  const bool is_stage = !config.options().stage.name.empty(),
+             is_mlflow = &service == &observe::Tracker::kMlflow;
   observe::Tracker::Options options{
       .service = &service,
       .folder = folder.path(),
-      .uri = is_mlflow ? config.find_string("observe.mlflow_uri").value_or("") : "",
-      .project =
-          config.find_string(is_mlflow ? "observe.mlflow_experiment" : "observe.wandb_project").value_or(""),
+      .uri = is_mlflow ? observe.mlflow_uri : "",
+      .project = is_mlflow ? observe.mlflow_experiment : observe.wandb_project,
       .name = (is_stage ? path.parent_path().filename() / path.filename() : path.filename()).string(),
       .continued = continued,
       .config = nlohmann::ordered_json::object(),
@@ -127,10 +128,12 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
                     "and no report will show it",
                     folder.metrics().string(), first_step - 1));
   RecordOptions options{
-      .first_step = first_step, .tensorboard = config.get_bool("observe.tensorboard"), .trackers = {}};
-  for (const auto* service : {&observe::Tracker::kWandb, &observe::Tracker::kMlflow}) {
+      .first_step = first_step, .tensorboard = config.options().observe.tensorboard, .trackers = {}};
+  for (const auto& [service, is_wanted] :
+       {std::pair(&observe::Tracker::kWandb, config.options().observe.wandb),
+        std::pair(&observe::Tracker::kMlflow, config.options().observe.mlflow)}) {
+    if (!is_wanted) continue;
     const std::string key = fmt::format("observe.{}", service->key);
-    if (!config.get_bool(key)) continue;
     try {
       const observe::Elapsed elapsed(session.log().console(),
                                      fmt::format("waiting for {} to accept the run", service->name));

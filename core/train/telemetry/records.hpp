@@ -51,10 +51,10 @@ class Records {
   std::set<std::string> failed_;  // names of those that could not be written the last time
 };
 
-// As the session's configuration has it, with no earlier records of `first_step` and later steps, which are
-// made again. Throws ConfigError where a tracker cannot be had, unless the run is continued: then it goes on
-// without, and the next launch logs what is missing. `goes_on`: earlier records must be there, or a warning
-// says that they are lost.
+// Opens the records that the session's configuration asks for, without earlier ones of `first_step` and later
+// steps, which are made again. Throws ConfigError where a tracker cannot be had, unless the run is continued:
+// then it goes on without, and the next launch logs what is missing. `goes_on`: earlier records must be
+// there, or a warning says that they are lost.
 std::unique_ptr<Records> open_records(const Session& session, const RunFolder& folder, uint64_t first_step,
                                       bool goes_on);
 

@@ -12,7 +12,7 @@
 
 namespace pipeline::train {
 
-// In bytes: of this process on the host, at most so far, and of the device now, 0 where there is none.
+// Memory in bytes: of this process on the host, at its peak, and of the device now, 0 where there is none.
 struct MemoryUse {
   uint64_t host = 0, device = 0;
 };

@@ -63,7 +63,7 @@ void AppendedFile::append(std::string_view bytes) {
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) {
       const DataError error = system_error(path_, kWriteRemedy);
-      // Where that fails, too, the next writer cuts it off.
+      // If truncating fails as well, the next writer cuts off what was written.
       [[maybe_unused]] const int ignored = ::ftruncate(fd_, static_cast<off_t>(end_));
       throw error;
     }

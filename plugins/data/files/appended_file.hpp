@@ -13,7 +13,7 @@ class AppendedFile {
   // A new file, <path>.part, that takes the place of whatever has the name when replace() is called, and goes
   // if it never is; whoever has the old one open keeps it. What a killed process left there is overwritten.
   explicit AppendedFile(const std::string& path);
-  // The file itself, from `end` on: what is behind goes.
+  // The file itself, from `end` on: what is behind is cut off.
   AppendedFile(const std::string& path, uint64_t end);
   ~AppendedFile();
   AppendedFile(const AppendedFile&) = delete;
@@ -22,7 +22,7 @@ class AppendedFile {
   uint64_t end() const { return end_; }
   void append(std::string_view bytes);  // bytes that do not fit on the disk leave nothing
   void sync();                          // waits until all is on the disk
-  void replace();                       // and gives the new file its name
+  void replace();                       // syncs, and gives the new file its name
 
  private:
   void close();

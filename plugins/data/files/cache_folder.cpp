@@ -43,12 +43,12 @@ int open_lock(const std::string& path) {
   return open_regular(path, O_RDWR | O_CREAT, kRemedy);
 }
 
-// What a process has left that was killed.
+// Removes the lock file that a killed process has left.
 void remove_lock(const std::string& path) {
   try {
     const FileLock ours(path, nullptr, [] { return true; });
-  } catch (const Cancelled&) {  // it is held
-  } catch (const DataError&) {  // nor is it ours to remove
+  } catch (const Cancelled&) {  // the lock is held
+  } catch (const DataError&) {  // the lock is not ours to remove
   }
 }
 

@@ -9,7 +9,7 @@ namespace pipeline::files {
 
 // Holds a lock file (flock) while it lives, so that one process of a machine (or of a shared file system)
 // does the work and the others wait for it. The kernel releases it when the process ends, however it ends.
-// The file goes with the lock, and who has waited for one that is gone locks that of the same name instead.
+// The file goes with the lock; who has waited for a removed one locks the next of the same name.
 class FileLock {
  public:
   // Makes the folder, and waits as long as it takes. `waiting` (optional) is called once if another process

@@ -11,7 +11,7 @@
 
 namespace pipeline::files {
 
-// Whose fault it is: of data, or of a path, the user's; of a disk that is full or broken, nobody's.
+// Whose fault an errno is: the user's for data or a path; nobody's for a disk that is full or broken.
 inline uint32_t error_code_of(int code) {
   switch (code) {
     case 0:

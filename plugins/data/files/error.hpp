@@ -26,7 +26,7 @@ class Cancelled : public std::runtime_error {
   Cancelled() : std::runtime_error("cancelled") {}
 };
 
-// How long work is watched and ended. All are optional and called from the calling thread.
+// How long-running work is watched and ended. All members are optional, and called from the calling thread.
 struct Hooks {
   unsigned threads = 1;                                         // that work, the calling one among them
   std::function<void(uint64_t done, uint64_t total)> progress;  // in units of the work's own

@@ -32,7 +32,7 @@ class Search {
          const std::function<void()>& check)
       : found_(found), use_of_(use_of), check_(check) {}
 
-  // `root`: nothing else is there if it cannot be read.
+  // `root`: the search fails if it cannot be read.
   void folder(const std::string& path, const std::string& relative, bool root = false) {
     if (check_) check_();
     struct stat status {};

@@ -42,7 +42,7 @@ void Hasher128::mix(const char* block) {
 }
 
 Hasher128& Hasher128::update(std::string_view bytes) {
-  if (bytes.empty()) return *this;  // its pointer may be null
+  if (bytes.empty()) return *this;  // the pointer may be null
   total_ += bytes.size();
   if (rest_size_ > 0) {
     const size_t taken = std::min(kBlock - rest_size_, bytes.size());

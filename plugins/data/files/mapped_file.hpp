@@ -23,13 +23,13 @@ class MappedFile {
 
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  int64_t length() const;  // -1 if nobody can say, and errno says why
-  // False if that cannot be done, and errno says why.
+  int64_t length() const;  // -1 if it is not known, and errno says why
+  // False if the file cannot be mapped, and errno says why.
   bool map(uint64_t bytes);
   std::string_view bytes() const { return bytes_; }  // aligned to a page
   bool is_all_there() const { return length() >= static_cast<int64_t>(bytes_.size()); }
-  // So many bytes were read. Pages count as the process's memory once it has read them. After some MB all are
-  // given back: the system keeps the file's content as long as it has room.
+  // Counts bytes as read. Pages that were read count as the process's memory, so all are given back after
+  // some MB: the system keeps the file's content as long as it has room.
   void count_read(uint64_t bytes) const;
 
  private:

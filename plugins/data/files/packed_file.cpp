@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kPackedBlock = size_t{1} << 16;
 constexpr std::string_view kGzip = "\x1f\x8b", kZstd = "\x28\xb5\x2f\xfd", kSkippable = "\x2a\x4d\x18";
 
-// Of zstd, or of a frame that it passes over, which may come first: 0x184d2a50 to 0x184d2a5f.
+// Whether it is zstd's, or a frame that zstd passes over, which may come first: 0x184d2a50 to 0x184d2a5f.
 bool begins_zstd(std::string_view start) {
   return start.starts_with(kZstd) || (start.size() > kSkippable.size() && (start[0] & 0xf0) == 0x50 &&
                                       start.substr(1).starts_with(kSkippable));
@@ -41,11 +41,11 @@ void check_expansion(const std::string& path, uint64_t bytes, uint64_t given) {
                     " times its size: that is no file of records");
 }
 
-// Of one format.
+// Unpacks one format.
 struct PackedFile::Unpacker {
   struct Step {
     size_t taken, given;
-    bool is_between;  // of what is packed one after another: the file may end here
+    bool is_between;  // at the end of a packed stream, where the file may end too
   };
   virtual ~Unpacker() = default;
   // Throws DataError where the bytes are damaged.

@@ -32,7 +32,7 @@ class PackedFile {
   size_t read(char* into, size_t most);
 
   const std::string& path() const { return path_; }
-  uint64_t bytes_read() const { return taken_; }  // of the file itself
+  uint64_t bytes_read() const { return taken_; }  // packed bytes of the file itself
 
   struct Unpacker;
 

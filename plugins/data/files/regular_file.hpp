@@ -21,7 +21,7 @@ int open_regular(const std::string& path, int flags, std::string_view remedy = {
 // or read.
 std::string read_regular(const std::string& path, uint64_t most_bytes);
 
-// What files of a model's folder may have: settings; the tokens of a tokenizer, some 30 MB where they are
+// The most bytes of a model folder's files: of settings; of a tokenizer's tokens, some 30 MB where they are
 // many.
 inline constexpr uint64_t kMostSettings = 4 << 20, kMostTokens = 256 << 20;
 

@@ -36,7 +36,7 @@ constexpr Signature kSignatures[] = {
     {"\xfe\xff", "UTF-16 text: convert it first (iconv -f UTF-16 -t UTF-8)"},
 };
 
-// Without a byte-order mark: of the characters of most texts one byte is zero, always the same of two.
+// UTF-16 without a byte-order mark: one byte of most characters is zero, always the same of the two.
 const char* utf_16(std::string_view start) {
   constexpr size_t kCharacters = 8;
   if (start.size() < 2 * kCharacters) return nullptr;

@@ -8,7 +8,7 @@
 
 #include "plugins/data/images/image.hpp"
 
-// What the files of the formats and decode_image have between them.
+// The interface between the decoders of the formats and decode_image.
 namespace pipeline::images {
 
 using Bytes = std::span<const uint8_t>;

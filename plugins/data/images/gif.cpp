@@ -61,7 +61,7 @@ class GifReader {
     const uint8_t frame_flags = byte();
     if ((frame_flags & 0x80) != 0) read_palette(frame_flags);
 
-    // Where the frame does not reach the screen has the transparent colour, or the first one.
+    // Where the frame does not reach, the screen has the transparent colour, or the first one.
     indices_.assign(static_cast<size_t>(width_ * height_), static_cast<uint8_t>(std::max(transparent_, 0)));
     unpack(RowOrder(frame_height_, (frame_flags & 0x40) != 0));
     return colored();
@@ -89,8 +89,8 @@ class GifReader {
   }
   Bytes block() { return take(byte()); }
 
-  // One that says nothing but that each index is its own grey does not count: then indices beyond it are
-  // grey, too, and not black.
+  // A palette that only makes each index its own grey does not count: then indices beyond it are grey, too,
+  // and not black.
   void read_palette(uint8_t flags) {
     palette_ = take(size_t{3} << ((flags & 7) + 1));
     for (size_t i = 0; i < palette_.size(); ++i)
@@ -117,7 +117,7 @@ class GifReader {
     }
   }
 
-  // Of so many bits, from blocks one after the other.
+  // The next code of `width` bits; codes go on from one block to the next.
   int next_code(int width) {
     for (; buffered_ < width; buffered_ += 8) {
       while (data_.empty()) data_ = block();
@@ -175,7 +175,7 @@ class GifReader {
     }
   }
 
-  // Beyond the palette are black pixels, and without one they are grey.
+  // Pixels beyond the palette are black; without a palette they are grey.
   Decoded colored() const {
     uint8_t table[256][4];
     for (size_t i = 0; i < 256; ++i) {
@@ -198,7 +198,7 @@ class GifReader {
 
   Bytes bytes_, rest_, palette_;
   Bytes data_;           // the rest of a block
-  uint32_t buffer_ = 0;  // and bits that were taken from it
+  uint32_t buffer_ = 0;  // bits taken from it that are not used yet
   int buffered_ = 0;
   int64_t width_ = 0, height_ = 0, left_ = 0, top_ = 0, frame_width_ = 0, frame_height_ = 0;
   int transparent_ = -1;

@@ -29,8 +29,8 @@ class ImageError : public std::runtime_error {
 
 using Color = std::array<uint8_t, 3>;
 
-// Where Pillow refuses a picture as a decompression bomb (twice Image.MAX_IMAGE_PIXELS). As RGB it takes 512
-// MiB, and each worker thread may hold one.
+// Pillow refuses a larger picture as a decompression bomb (twice Image.MAX_IMAGE_PIXELS). As RGB one of this
+// size takes 512 MiB, and each worker thread may hold one.
 inline constexpr uint64_t kMaxPixels = 178'956'970;
 // The longest side that JPEG and GIF can have. It bounds what a strip of few pixels costs to resize.
 inline constexpr int64_t kMaxSide = 65'535;
@@ -38,10 +38,10 @@ inline constexpr int64_t kMaxSide = 65'535;
 struct DecodeOptions {
   uint64_t max_pixels = kMaxPixels;
   int64_t max_side = kMaxSide;
-  // What shows through transparent pixels. Without one alpha is dropped, as Pillow's convert("RGB") does:
-  // then the colours show that transparent pixels happen to have, which are black in many files.
+  // The colour behind transparent pixels. Without it, alpha is dropped, as Pillow's convert("RGB") does:
+  // transparent pixels then show the colour that they happen to have, black in many files.
   std::optional<Color> background = Color{255, 255, 255};
-  // What a picture loses although it can be used; optional.
+  // Told what a picture loses although it can be used; optional.
   std::function<void(const std::string&)> note = nullptr;
 };
 

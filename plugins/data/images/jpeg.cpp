@@ -17,10 +17,10 @@
 namespace pipeline::images {
 namespace {
 
-// Of a progressive file: each costs a pass over all pixels, even if it is empty. Encoders make up to 18; a
-// picture may have more as long as all passes together are over so many pixels, which takes a second.
+// Scans of a progressive file: each costs a pass over all pixels, even if it is empty. Encoders make up to
+// 18; a picture may have more as long as all passes together are over so many pixels, which takes a second.
 constexpr uint64_t kScans = 20, kMaxScans = 500, kMaxScannedPixels = uint64_t{1} << 29;
-constexpr int kExifMarker = JPEG_APP0 + 1;  // and XMP's
+constexpr int kExifMarker = JPEG_APP0 + 1;  // XMP data have it, too
 
 class JpegReader {
  public:
@@ -85,7 +85,7 @@ class JpegReader {
  private:
   static JpegReader& self(j_common_ptr info) { return *static_cast<JpegReader*>(info->client_data); }
 
-  // Of the library's warnings, those after which it makes up pixels.
+  // Whether this is one of the library's warnings after which it makes up pixels.
   static bool loses_pixels(int code) {
     return code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_ARITH_BAD_CODE ||
            code == JWRN_MUST_RESYNC || code == JWRN_JPEG_EOF;
@@ -103,7 +103,7 @@ class JpegReader {
     std::longjmp(failed_, 1);
   }
 
-  // Runs a step of calls to the library; false from it: it needs more data than there are.
+  // Runs a step of calls to the library; one that returns false needs more data than there are.
   template <typename Step>
   void step(Step calls) {
     const Outcome outcome = guarded(calls);
@@ -134,7 +134,7 @@ class JpegReader {
     return stated_orientation(exif, xmp);
   }
 
-  // As Pillow does, which takes inks for inverted, as Adobe's programs write them, and knows no profile.
+  // CMYK to RGB as in Pillow: inks are taken for inverted, as Adobe's programs write them; no profiles.
   static void to_rgb(const uint8_t* inks, int64_t width, uint8_t* out) {
     for (int64_t x = 0; x < width; ++x, inks += 4, out += 3) {
       for (int c = 0; c < 3; ++c) {

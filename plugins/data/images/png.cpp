@@ -16,13 +16,13 @@
 namespace pipeline::images {
 namespace {
 
-// Read by us: how the picture is to be turned. Of what else is not the picture only the sums are checked.
+// Chunks that we read: how the picture is to be turned. Of others beside the picture only sums are checked.
 constexpr png_byte kAbout[] = "eXIf\0iTXt";
-// Bytes beside those of the pixels: of a file, whose sums are checked, and of packed data after those of the
-// last row, which make a thousand times as much to pass over.
+// The most bytes beside the pixels': of a file, whose sums are checked, and of packed data after the last
+// row, which make a thousand times as much to pass over.
 constexpr size_t kMostBeside = size_t{1} << 26, kMostSpare = size_t{1} << 14;
 constexpr const char* kFarMore = "it has far more data than its pixels are made of";
-// Of XMP data, unpacked, as in Pillow.
+// The most bytes of XMP data, unpacked, as in Pillow.
 constexpr size_t kMostXmp = size_t{1} << 20;
 constexpr const char* kClipped =
     "of its 16 bits of grey what is above 255 is white, as in Pillow: convert it to 8 bits";
@@ -36,7 +36,7 @@ class PngReader {
           static_cast<PngReader*>(png_get_error_ptr(png))->fail(message);
         },
         [](png_structp png, png_const_charp message) {
-          // Without it a picture would not show what is transparent.
+          // Without its tRNS chunk, a picture would not show what is transparent.
           if (std::string_view(message).starts_with("tRNS"))
             static_cast<PngReader*>(png_get_error_ptr(png))->fail(message);
         });
@@ -174,8 +174,8 @@ class PngReader {
     return stated_orientation(exif, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   }
 
-  // Of a text chunk (iTXt) after its key: whether it is packed and how, language, the key in that language,
-  // and the text. Empty where it is damaged.
+  // The text of an iTXt chunk. `data` is what follows its key: whether it is packed and how, language, the
+  // key in that language, and the text. Empty where it is damaged.
   std::string text_of(std::string_view data) const {
     if (data.size() < 2) return "";
     const bool is_packed = data[0] != 0, is_known = data[1] == 0;

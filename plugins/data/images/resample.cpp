@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFractionBits = 22;  // a sum of weights may leave 0..255 by a factor of two, and has a sign
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
-constexpr int64_t kLanes = 4;  // of a pixel of a row in work: its channels, and one that stays unused
+constexpr int64_t kLanes = 4;  // of a pixel in a row of work: its channels, and an unused one
 
 // GCC's and Clang's vectors: each operation is one on all lanes.
 typedef uint32_t Bits __attribute__((vector_size(16)));
@@ -53,14 +53,14 @@ Form form_of(Filter filter) {
   return {bicubic, 2.0};
 }
 
-// Which inputs make each output along one side, and how much of each.
+// Which inputs make each output along one side, and with which weights.
 struct Taps {
   int64_t begin = 0, end = 0;         // the inputs that are used at all
   int64_t stride = 0;                 // weights that an output has room for; those beyond its count are zero
   std::vector<int32_t> weights;       // (outputs, stride)
   std::vector<int64_t> first, count;  // counted from `begin`
 
-  // Of `outputs` of them, from the given one on, of a side that goes from `in` to `out` pixels.
+  // Taps of `outputs` outputs, from first_output on, of a side that goes from `in` to `out` pixels.
   Taps(int64_t in, int64_t out, int64_t first_output, int64_t outputs, Filter filter) {
     const Form form = form_of(filter);
     const double scale = static_cast<double>(in) / static_cast<double>(out), wide = std::max(scale, 1.0);
@@ -123,7 +123,7 @@ struct Rows {
       const int32_t* const value = &values[static_cast<size_t>(taps.first[x] * kLanes)];
       TwoPixels sums{};
       for (int64_t i = 0; i < longest * kLanes;
-           i += 2 * kLanes) {  // as often for each, which processors foresee
+           i += 2 * kLanes) {  // as often for each output, so that branches are predicted
         TwoPixels two, factors;
         std::memcpy(&two, value + i, sizeof(two));
         std::memcpy(&factors, weight + i, sizeof(factors));
@@ -195,7 +195,7 @@ Image resample(const Image& image, int64_t width, int64_t height, const Window& 
   if (width != image.width) columns.emplace(image.width, width, window.left, window.width, filter);
   if (height != image.height) lines.emplace(image.height, height, window.top, window.height, filter);
 
-  // What is needed of the picture, and then of what was made of it.
+  // The part that is needed of the picture, and then of what was made of it.
   int64_t left = window.left, top = window.top;
   Image now{window.width, window.height, {}};
   if (columns) left = columns->begin, now.width = columns->end - left;
@@ -215,7 +215,7 @@ Image resample(const Image& image, int64_t width, int64_t height, const Window& 
     if (!lines) return;
     make(now.width, window.height, [&](uint8_t* out) { kernels.down(in, now.width * 3, *lines, out); });
   };
-  // As Pillow 13 orders them. Earlier ones always go across first.
+  // The order of Pillow 13. Earlier versions always go across first.
   const bool down_first = height < image.height && 2 * (image.width - width) < image.height - height;
   if (down_first) go_down();
   go_across();

@@ -18,7 +18,7 @@ enum class ResizeMode : uint8_t {
 struct ResizeOptions {
   int64_t size = 224;  // of the square that the model sees
   ResizeMode mode = ResizeMode::kCrop;
-  // Of each channel, of values from 0 to 1: OpenAI's CLIP's.
+  // Mean and standard deviation of each channel, for values from 0 to 1: those of OpenAI's CLIP.
   std::array<double, 3> mean = {0.48145466, 0.4578275, 0.40821073};
   std::array<double, 3> deviation = {0.26862954, 0.26130258, 0.27577711};
   Filter filter = Filter::kBicubic;

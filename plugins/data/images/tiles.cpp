@@ -8,7 +8,7 @@
 namespace pipeline::images {
 namespace {
 
-// As large as these sides allow; get_patch_output_size() of transformers.
+// The picture, scaled as large as these sides allow; get_patch_output_size() of transformers.
 Image scaled_into(const Image& image, int64_t width, int64_t height, Filter filter) {
   const double across = static_cast<double>(width) / static_cast<double>(image.width),
                down = static_cast<double>(height) / static_cast<double>(image.height);
@@ -41,10 +41,10 @@ struct Size {
   int64_t width = 0, height = 0;
 };
 
-// As Python has them: a product or quotient of floating-point numbers, and what is left of it.
+// Python's int() of a floating-point number, for products and quotients.
 int64_t whole_part(double value) { return static_cast<int64_t>(value); }
 
-// Until the longest edge is `edge`, and the other one even; transformers' get_resize_output_image_size().
+// Longest edge `edge`, the other one even; transformers' get_resize_output_image_size().
 Size with_longest_edge(Size size, int64_t edge) {
   constexpr int64_t kMost = 4096;
   const auto even = [](int64_t side) { return std::max<int64_t>(side + side % 2, 1); };

@@ -19,14 +19,14 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-// Of "2x3", rows and columns; nothing for other texts.
+// The grid that "2x3" names, rows and columns; nothing for other texts.
 std::optional<Grid> grid_named(std::string_view name);
 std::string name_of(const Grid& grid);
 
 // How a picture becomes squares of `square.size` pixels a side.
 struct TileOptions {
-  ResizeOptions square;     // how it becomes one
-  std::vector<Grid> grids;  // LLaVA-NeXT's "anyres": a grid of these beside the whole, which is squashed then
+  ResizeOptions square;     // how a picture becomes one square
+  std::vector<Grid> grids;  // LLaVA-NeXT's "anyres": a grid of these, and the whole, which is squashed then
   // Idefics3's, if not 0: scaled until the longest edge is this, squashed to whole squares, and cut into
   // these; the whole comes last. Without `splits` the whole alone.
   int64_t longest_edge = 0;
@@ -42,11 +42,11 @@ struct TileOptions {
 Grid grid_of(const TileOptions& options, int64_t width, int64_t height);
 
 // The squares of a picture. With grids: the whole, then the tiles, row by row, of the picture scaled into the
-// grid, in the middle of black. With a longest edge: the tiles, row by row, then the whole. Of NaFlex the
+// grid, in the middle of black. With a longest edge: the tiles, row by row, then the whole. With NaFlex: the
 // patches, row by row.
 std::vector<Image> squares_of(const Image& image, const TileOptions& options);
 
-// What can be seen in them, as one picture.
+// What the squares show, as one picture.
 Image seen_of(const Image& image, const TileOptions& options);
 
 // The squares as (squares, 3, S, S) numbers; see resize_image().

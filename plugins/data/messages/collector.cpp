@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -13,7 +13,15 @@ constexpr size_t kBatchRecords = 128, kBatchBytes = size_t{256} << 10;
 }  // namespace
 
 Collector::Collector(Check check, Sink sink, ReadReport& report, unsigned threads)
-    : check_(std::move(check)),
+    : Collector([check = std::move(check)](const Conversation& conversation,
+                                           std::string&) { return check(conversation); },
+                [sink = std::move(sink)](Conversation&& conversation, std::string&&) {
+                  sink(std::move(conversation));
+                },
+                report, threads) {}
+
+Collector::Collector(Pack pack, PackSink sink, ReadReport& report, unsigned threads)
+    : pack_(std::move(pack)),
       sink_(std::move(sink)),
       report_(report),
       work_(
@@ -26,10 +34,10 @@ Collector::Collector(Check check, Sink sink, ReadReport& report, unsigned thread
           [this](std::vector<Outcome>&& outcomes) { take(std::move(outcomes)); }) {}
 
 Collector::Outcome Collector::outcome_of(Record&& record) const {
-  Outcome outcome{.conversation = {}, .problem = {}, .where = std::move(record.where)};
+  Outcome outcome{.conversation = {}, .packed = {}, .problem = {}, .where = std::move(record.where)};
   try {
     outcome.conversation = record.make();
-    outcome.problem = check_(outcome.conversation);
+    outcome.problem = pack_(outcome.conversation, outcome.packed);
   } catch (const RecordProblem& problem) {
     outcome.problem = problem.what();
     if (!problem.detail().empty()) outcome.where += ": " + problem.detail();
@@ -47,8 +55,8 @@ void Collector::take(std::vector<Outcome>&& outcomes) {
     }
     ++report_.used;
     words_for_none_ += static_cast<uint64_t>(
-        std::ranges::count_if(outcome.conversation.turns, text_pairs::is_word_for_none, &Turn::text));
-    sink_(std::move(outcome.conversation));
+        std::ranges::count_if(outcome.conversation.turns, records::is_word_for_none, &Turn::text));
+    sink_(std::move(outcome.conversation), std::move(outcome.packed));
   }
 }
 

@@ -25,20 +25,24 @@ class RecordProblem : public DataError {
 // order and on the thread that adds them. What becomes of the others is in the report.
 class Collector {
  public:
-  // Throws DataError with the reason where there is none. [any-thread]
+  // Makes a conversation, or throws DataError with the reason where there is none. [any-thread]
   using Make = std::function<Conversation()>;
   // Why a conversation cannot be used; empty: it can. [any-thread]
   using Check = std::function<std::string(const Conversation&)>;
   using Sink = std::function<void(Conversation&&)>;
+  // A Check that also packs each conversation that can be used, into bytes of the caller's.
+  using Pack = std::function<std::string(const Conversation&, std::string& packed)>;
+  using PackSink = std::function<void(Conversation&&, std::string&& packed)>;
 
   Collector(Check check, Sink sink, ReadReport& report, unsigned threads);
+  Collector(Pack pack, PackSink sink, ReadReport& report, unsigned threads);
 
-  // `where`: for people. `bytes`: of what waits.
+  // `where`: for people. `bytes`: the record's size while it waits.
   void add(Make make, std::string where, size_t bytes);
   // Waits until all are handed on.
   void finish();
   ReadReport& report() { return report_; }
-  // Of those handed on: turns whose text is "nan", "None" or the like.
+  // Turns of the conversations handed on whose text is "nan", "None" or the like.
   uint64_t words_for_none() const { return words_for_none_; }
 
  private:
@@ -48,13 +52,14 @@ class Collector {
   };
   struct Outcome {
     Conversation conversation;
-    std::string problem, where;  // of one that cannot be used
+    std::string packed;
+    std::string problem, where;  // why a record cannot be used, and where it is
   };
   Outcome outcome_of(Record&& record) const;
   void take(std::vector<Outcome>&& outcomes);
 
-  const Check check_;
-  const Sink sink_;
+  const Pack pack_;
+  const PackSink sink_;
   ReadReport& report_;
   std::vector<Record> batch_;
   size_t batch_bytes_ = 0;

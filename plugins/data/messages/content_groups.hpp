@@ -1,4 +1,4 @@
-// What of a file's conversations belongs together because something of each is the same.
+// Which contents of a file's conversations belong together, because conversations have them in common.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace pipeline::messages {
 
-// Contents that some conversation has together are of one group, and those that share one with them. Memory
-// is that of a hash for each content that is not alone.
+// Groups of contents: those of one conversation are in one group, as are those that share one with them.
+// Memory is that of a hash for each content that is not alone.
 class ContentGroups {
  public:
   void join(const std::vector<std::string>& contents);
-  // The same for all of a group, in any order of the file: of a content that is alone, its own hash.
+  // One hash for all contents of a group, in any order of the file; for a content that is alone, its own.
   files::Hash128 of(const std::string& content) const;
 
  private:

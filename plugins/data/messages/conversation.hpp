@@ -16,7 +16,7 @@ namespace pipeline::messages {
 
 using files::DataError;
 
-// Where a picture stands in a turn's text.
+// The mark of a picture's place in a turn's text.
 inline constexpr std::string_view kImageMark = "<image>";
 size_t marks_in(std::string_view text);
 
@@ -27,8 +27,8 @@ struct Turn {
   std::string role;  // as chat templates call it: system, user, assistant, tool, ...
   std::string text;
   std::string more = {};  // the message's other members, a JSON object: tool_calls, name, ...; empty: none
-  bool is_learnt = true;  // of an assistant's: "weight": 0 says no
-  // Where its content is a list, that list as JSON, pictures as {"type": "image"}; empty: it is the text.
+  bool is_learnt = true;  // for an assistant's turn: false where "weight" is 0
+  // The content as JSON where it is a list, pictures as {"type": "image"}; empty: the content is the text.
   std::string parts = {};
 
   bool is_assistant() const { return role == "assistant"; }
@@ -50,7 +50,7 @@ struct Conversation {
   std::vector<Picture> images;  // in the order of their marks in the turns
   std::vector<Turn> turns;
   std::string more = {};  // what the record has for the chat template, a JSON object: tools; empty: none
-  // What several people answered to the first question, to score with; empty: the turn's is the only one.
+  // What several people answered to the first question, to score with; empty: there is the turn's alone.
   std::vector<std::string> answers = {};
 
   bool is_plain_text() const { return turns.size() == 1 && turns[0].role == kPlainText; }

@@ -8,14 +8,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/text_pairs/csv_reader.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
+#include "plugins/data/records/csv_reader.hpp"
+#include "plugins/data/records/json_records.hpp"
+#include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::messages {
 namespace {
 
-// What of a table's columns is read.
+// Which columns of a table are read.
 struct Table {
   Columns columns;
   bool has_system = false;
@@ -32,16 +32,16 @@ Table table_of(const Columns& columns, const std::vector<std::string>& names) {
   return table;
 }
 
-// By the names in the header row, whatever separates them.
+// Finds the columns by the names in the header row, whatever separates them.
 Table look_at_table(const std::string& path, const TextOptions& options) {
-  text_pairs::Input input(path, nullptr);
-  text_pairs::skip_line_ends(input);
+  records::Input input(path, nullptr);
+  records::skip_line_ends(input);
   std::string_view line = input.ahead();
   if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
   line = line.substr(0, line.find_first_of("\r\n"));
   std::vector<std::string> most;
   for (const char separator : {',', '\t', ';'}) {
-    std::vector<std::string> names = text_pairs::header_names(line, separator);
+    std::vector<std::string> names = records::header_names(line, separator);
     if (const auto found = columns_among(names, options.columns)) return table_of(*found, names);
     if (names.size() > most.size()) most = std::move(names);
   }
@@ -53,12 +53,12 @@ Table look_at_table(const std::string& path, const TextOptions& options) {
       ": name yours by task.data.question_column and answer_column");
 }
 
-// How text_pairs::read_pairs() has read a source: its drops and notes become the report's.
-void add_pair_report(const text_pairs::SourceReport& pairs, ReadReport& report) {
+// How records::read_pairs() has read a source: its drops and notes become the report's.
+void add_pair_report(const records::SourceReport& pairs, ReadReport& report) {
   for (const auto& [path, of_file] : pairs.files) {
     const std::string file = pairs.files.size() == 1 ? "" : path + ", ";
     report.records += of_file.records;
-    for (const text_pairs::Drop& drop : of_file.drops)
+    for (const records::Drop& drop : of_file.drops)
       report.drop(drop.problem() + ": " + drop.remedy(),
                   file + of_file.unit + " " + std::to_string(drop.lines.at(0)), drop.count);
     for (const std::string& note : of_file.notes) report.notes += path + ": " + note + "\n";
@@ -79,7 +79,7 @@ void read_table(const sources::SourceFiles& source, const TextOptions& options, 
   } else if (table.has_system) {
     table.unread = "system";
   }
-  const auto make = [columns](text_pairs::Pair&& pair) {
+  const auto make = [columns](records::Pair&& pair) {
     const bool is_system = columns.context == "system";
     Conversation one{.id = std::move(pair.id),
                      .images = {},
@@ -121,11 +121,11 @@ struct JsonText {
 
 Conversation conversation_in(const JsonText& record, const Parse& parse) {
   if (record.is_too_long)
-    throw DataError("longer than " + std::to_string(text_pairs::RecordOptions{}.max_bytes) + " bytes");
+    throw DataError("longer than " + std::to_string(records::RecordOptions{}.max_bytes) + " bytes");
   const nlohmann::ordered_json object = parse_record(record.text);
   if (object.is_discarded())
     throw RecordProblem(record.is_cut_off ? "the file ends inside the record" : "not JSON in UTF-8",
-                        text_pairs::pick_fields(record.text, {}).detail);
+                        records::pick_fields(record.text, {}).detail);
   Conversation conversation = parse(object);
   if (conversation.id.empty()) conversation.id = record.id;
   if (!record.file.empty()) conversation.id = record.file + ":" + conversation.id;
@@ -139,12 +139,12 @@ void read_objects(const sources::SourceFiles& source, const std::vector<std::str
                   const Parse& parse, Collector& collector, const ReadHooks& hooks) {
   // The collector's threads may use it after an error has ended this function.
   const auto shared = std::make_shared<const Parse>(parse);
-  const std::string unit = text_pairs::unit_of(source.format);
+  const std::string unit = records::unit_of(source.format);
   uint64_t before = 0, done = 0;
   for (size_t i = 0; i < source.paths.size(); ++i, before += done) {
     const std::string file = source.name_of(i);
     uint64_t number = 0;
-    const auto visit = [&](const text_pairs::RecordText& record) {
+    const auto visit = [&](const records::RecordText& record) {
       ++collector.report().records;
       const std::string id = std::to_string(++number);
       std::string where = file.empty() ? "" : file + ", ";
@@ -158,44 +158,44 @@ void read_objects(const sources::SourceFiles& source, const std::vector<std::str
                     std::move(where), record.text.size());
       return true;
     };
-    text_pairs::for_each_record(source.paths[i], source.format,
-                                {.columns = columns,
-                                 .on_block =
-                                     [&](uint64_t bytes) {
-                                       done = bytes;
-                                       if (hooks.on_bytes) hooks.on_bytes(before + bytes);
-                                     }},
-                                visit);
+    records::for_each_record(source.paths[i], source.format,
+                             {.columns = columns,
+                              .on_block =
+                                  [&](uint64_t bytes) {
+                                    done = bytes;
+                                    if (hooks.on_bytes) hooks.on_bytes(before + bytes);
+                                  }},
+                             visit);
   }
   collector.finish();
-  if (const std::string note = text_pairs::note_of_words_for_none(collector.words_for_none()); !note.empty())
+  if (const std::string note = records::note_of_words_for_none(collector.words_for_none()); !note.empty())
     collector.report().notes += source.named + ": " + note + "\n";
 }
 
-void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& columns,
-                text_pairs::Quotes quotes, const std::function<Conversation(text_pairs::Pair&&)>& make,
-                Collector& collector, const ReadHooks& hooks) {
-  const auto shared = std::make_shared<const std::function<Conversation(text_pairs::Pair &&)>>(make);
-  text_pairs::SourceReport pairs;
-  text_pairs::read_pairs(source, columns,
-                         [&](text_pairs::Pair&& pair, const std::string& where) {
-                           const size_t bytes = pair.first.size() + pair.second.size();
-                           collector.add(
-                               [pair = std::move(pair), shared]() mutable {
-                                 Conversation conversation = (*shared)(std::move(pair));
-                                 name_pictures_within(conversation);
-                                 return conversation;
-                               },
-                               where, bytes);
-                         },
-                         pairs, {.quotes = quotes, .on_block = hooks.on_bytes});
+void read_pairs(const sources::SourceFiles& source, const records::Columns& columns, records::Quotes quotes,
+                const std::function<Conversation(records::Pair&&)>& make, Collector& collector,
+                const ReadHooks& hooks) {
+  const auto shared = std::make_shared<const std::function<Conversation(records::Pair &&)>>(make);
+  records::SourceReport pairs;
+  records::read_pairs(source, columns,
+                      [&](records::Pair&& pair, const std::string& where) {
+                        const size_t bytes = pair.first.size() + pair.second.size();
+                        collector.add(
+                            [pair = std::move(pair), shared]() mutable {
+                              Conversation conversation = (*shared)(std::move(pair));
+                              name_pictures_within(conversation);
+                              return conversation;
+                            },
+                            where, bytes);
+                      },
+                      pairs, {.quotes = quotes, .on_block = hooks.on_bytes});
   collector.finish();
   add_pair_report(pairs, collector.report());
 }
 
 namespace {
 
-// What of a record's own is read, beside its turns or texts.
+// The columns that are read: those of a record's own, and those of its turns or texts.
 std::vector<std::string> used_columns(const std::vector<std::string>& names, const Columns& wanted) {
   std::vector<std::string> used{
       "id", "image", "images", "system", "system_prompt", "tools", "chat_template_kwargs"};
@@ -212,7 +212,7 @@ std::vector<std::string> used_columns(const std::vector<std::string>& names, con
 
 std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted) {
   const std::vector<std::string> used = used_columns(names, wanted);
-  std::string note = text_pairs::note_of_unused(names, used);
+  std::string note = records::note_of_unused(names, used);
   const auto has = [](const std::vector<std::string>& list, const char* name) {
     return std::ranges::find(list, name) != list.end();
   };
@@ -233,8 +233,8 @@ std::string note_of_unused(const std::vector<std::string>& names, const Columns&
 
 void read_texts(const sources::SourceFiles& source, const TextOptions& options, Collector& collector,
                 const ReadHooks& hooks) {
-  const std::vector<std::string> names = text_pairs::column_names(
-      source.paths.front(), source.format, record_keys(options.columns), hooks.on_bytes);
+  const std::vector<std::string> names = records::column_names(source.paths.front(), source.format,
+                                                               record_keys(options.columns), hooks.on_bytes);
   if (const std::string note = note_of_unused(names, options.columns);
       options.answer_required && !note.empty())
     collector.report().notes += source.named + ": " + note + "\n";

@@ -12,8 +12,8 @@
 #include "plugins/data/messages/collector.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_files.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
 
 namespace pipeline::messages {
 
@@ -31,18 +31,18 @@ void read_objects(const sources::SourceFiles& source, const std::vector<std::str
                   const Parse& parse, Collector& collector, const ReadHooks& hooks);
 
 // Reads pairs and makes a conversation of each. [any-thread]
-void read_pairs(const sources::SourceFiles& source, const text_pairs::Columns& columns,
-                text_pairs::Quotes quotes, const std::function<Conversation(text_pairs::Pair&&)>& make,
-                Collector& collector, const ReadHooks& hooks);
+void read_pairs(const sources::SourceFiles& source, const records::Columns& columns, records::Quotes quotes,
+                const std::function<Conversation(records::Pair&&)>& make, Collector& collector,
+                const ReadHooks& hooks);
 
-// For people, of the names of a record's columns those that conversation_of() does not read, and what that
-// means of those that others learn from. Empty: it reads all.
+// A note for people on the columns of a record that conversation_of() does not read, and on what follows
+// where others learn from them. Empty: it reads all.
 std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted);
 
 struct TextOptions {
   Columns columns = {};  // empty: one of those that columns_among() knows
   bool answer_required = true;
-  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
+  records::Quotes quotes = records::Quotes::kAuto;
 };
 
 // Reads conversations without pictures: JSON and Parquet as conversation_of() does, and other tables with the

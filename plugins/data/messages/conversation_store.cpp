@@ -5,7 +5,7 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/messages/content_groups.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
 
 namespace pipeline::messages {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using files::Hash128;
 
 // The conversations in order. The summary is the notes, a zero and the report.
-constexpr samples::Kind kConversations{.name = "PLCONVER", .version = 9};
+constexpr stores::SampleKind kConversations{.name = "PLCONVER", .version = 9};
 
 const std::regex& cache_names() {
   static const std::regex names(
@@ -36,9 +36,9 @@ ConversationStore::ConversationStore(const std::string& folder, const Source& so
   const auto path =
       std::filesystem::path(folder) / (source.files.stem() + "-" + key.hex() + ".conversations");
   bool is_new = false;
-  store_ = samples::open_or_fill(
+  store_ = stores::open_or_fill(
       path.string(), kConversations, key, "reading " + source.files.named, hooks,
-      [&](samples::SampleWriter& writer) {
+      [&](stores::SampleWriter& writer) {
         is_new = true;
         const ReadHooks reading{.on_bytes =
                                     [&](uint64_t done) {

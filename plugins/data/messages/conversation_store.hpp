@@ -7,8 +7,8 @@
 #include "plugins/data/files/part.hpp"
 #include "plugins/data/messages/conversation.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
-#include "plugins/data/sample_store/sample_store.hpp"
 #include "plugins/data/sources/source_files.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 
 namespace pipeline::messages {
 
@@ -19,10 +19,10 @@ struct Source {
   std::function<void(const Collector::Sink& sink, ReadReport& report, const ReadHooks& hooks)> read;
   // Conversations that have one of these in common belong to one part of the data: never none.
   std::function<std::vector<std::string>(const Conversation&)> contents;
-  bool has_several = false;  // it may be more than one, for which the files are read once more
+  bool has_several = false;  // `contents` may give more than one, and the files are then read once more
 };
 
-// Immutable; safe for concurrent use. Memory does not grow with it.
+// Immutable; safe for concurrent use. Memory does not grow with the data.
 class ConversationStore {
  public:
   ConversationStore() = default;  // empty
@@ -41,7 +41,7 @@ class ConversationStore {
   const std::string& notes() const { return notes_; }    // lines about how it was read
 
  private:
-  samples::SampleStore store_;
+  stores::SampleStore store_;
   std::string report_, notes_;
 };
 

@@ -19,7 +19,7 @@ std::string text_at(const json& object, const char* key) {
   return optional_text(object, key);
 }
 
-// As text. What is nested in a record may be so deep that dump() leaves the stack.
+// The id as text. A value nested in a record may be so deep that dump() overflows the stack.
 std::string number_or_bool(const json& id) {
   if (!id.is_primitive()) throw DataError("\"id\" is " + kind_of(id) + ", must be text or a number");
   return id.dump();
@@ -28,7 +28,7 @@ std::string number_or_bool(const json& id) {
 // The marks of pictures as turns are read: at each the picture that the turn itself names there, if any.
 using Places = std::vector<Picture>;
 
-// Where a turn names none, the next of the record's own stands; one that is named twice is that one.
+// A place that names no picture gets the next of the record's own; so does one that names that same picture.
 std::vector<Picture> pictures_at(Places&& places, std::vector<Picture>&& listed) {
   std::vector<Picture> result;
   auto next = listed.begin();
@@ -60,8 +60,8 @@ Picture picture_in(const json& part, const std::string& type) {
   return {};
 }
 
-// What a chat template may read of a message, or of a part of one, but for some. Null, or an empty list, is
-// what a data set writes where another record has something.
+// The members of a message, or of a part of one, that a chat template may read, except `but_for`. Null and
+// empty lists are left out: a data set writes them where another record has something.
 json members_of(const json& object, std::initializer_list<std::string_view> but_for) {
   json members = json::object();
   for (const auto& [key, value] : object.items())
@@ -108,7 +108,7 @@ const json* turns_in(const json& object) {
   return nullptr;
 }
 
-// By the names that ShareGPT's files have for them.
+// The role that one of ShareGPT's names for it stands for.
 std::string role_of(const std::string& from) {
   static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
       {"human", "user"},    {"gpt", "assistant"},           {"chatgpt", "assistant"}, {"model", "assistant"},

@@ -24,8 +24,8 @@ struct Columns {
   bool operator==(const Columns&) const = default;
 };
 
-// Which of the known pairs of names these are: prompt and completion, instruction, input and output,
-// question and answer, ..., or text. `wanted`, if set, before them.
+// The known pair of names that is among `names`: prompt and completion, instruction, input and output,
+// question and answer, ..., or text. `wanted`, if set, comes before them.
 std::optional<Columns> columns_among(const std::vector<std::string>& names, const Columns& wanted);
 std::string known_columns();  // for messages
 
@@ -38,11 +38,11 @@ nlohmann::ordered_json parse_record(std::string_view text);
 // Whether an object has a list of turns.
 bool has_turns(const nlohmann::ordered_json& object);
 
-// These throw DataError, whose message is a reason for ReadReport, for an object of another form. Pictures
-// are in the order of their marks: those that a part of a turn names, and at the other marks those of the
-// record's "image" and "images", in order; any that are left come last.
+// The two functions below throw DataError, whose message is a reason for ReadReport, for an object of another
+// form. Pictures are in the order of their marks: those that a part of a turn names, and at the other marks
+// those of the record's "image" and "images", in order; any that are left come last.
 Conversation conversation_of_turns(const nlohmann::ordered_json& object);
-// With turns, or with texts under names that columns_among() knows.
+// A record with turns, or with texts under names that columns_among() knows.
 Conversation conversation_of(const nlohmann::ordered_json& object, const Columns& wanted);
 
 // A question and its answer, which may be missing, as turns; or a text by itself.

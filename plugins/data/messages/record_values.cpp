@@ -8,15 +8,15 @@
 #include "plugins/data/files/base64.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/text_pairs/json_records.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/json_records.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::messages {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-// What a Parquet file has in place of a text: base64.
+// The base64 that a Parquet row has in place of a text; nullptr: none.
 const json* bytes_in(const json& value) {
   const auto found = value.is_object() ? value.find(parquet::kBytesKey) : value.end();
   return found != value.end() && found->is_string() ? &*found : nullptr;
@@ -39,7 +39,6 @@ const json* find(const json& object, std::string_view key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-// Of "data:image/png;base64,...": RFC 2397.
 std::string bytes_within(const std::string& data) {
   const size_t comma = data.find(',');
   const std::string_view kind = std::string_view(data).substr(0, std::min(comma, data.size()));
@@ -63,7 +62,7 @@ std::string packed(const json& members) {
 json parse_record(std::string_view text) try {
   return strict_json::parse_ordered(text, "its JSON");
 } catch (const strict_json::Error& error) {
-  if (text_pairs::pick_fields(text, {}).state == text_pairs::JsonFields::kOk) throw DataError(error.what());
+  if (records::pick_fields(text, {}).state == records::JsonFields::kOk) throw DataError(error.what());
   return json(json::value_t::discarded);
 }
 
@@ -76,7 +75,7 @@ std::vector<std::string> texts_under(const json& object, const std::string& key)
       throw DataError("\"" + key + "\" has " + kind_of(one) +
                       " in it, must have texts, or objects with a text as \"answer\"");
     const auto& found = text->get_ref<const std::string&>();
-    if (!text_pairs::is_blank(found)) texts.push_back(found);
+    if (!records::is_blank(found)) texts.push_back(found);
   };
   if (value == nullptr) return texts;
   if (value->is_array())

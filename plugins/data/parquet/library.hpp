@@ -9,7 +9,7 @@ namespace pipeline::parquet {
 // process's life. Throws files::DataError that begins with `path`, the file that it is wanted for.
 void* library_symbol(const std::string& path, const char* symbol);
 
-// What its functions say, in one line: Arrow's messages have several, and name its own sources.
+// The library's error in one line: Arrow's messages have several, and name its own sources.
 std::string one_line(std::string_view problem);
 
 }  // namespace pipeline::parquet

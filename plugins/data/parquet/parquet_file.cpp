@@ -27,7 +27,7 @@ const pl_parquet_api& api_for(const std::string& path) {
   return *reinterpret_cast<Get>(library_symbol(path, PL_PARQUET_SYMBOL))();
 }
 
-// Of a file that is none, what it is.
+// The file's size. Throws where it is no Parquet file, and says what it is instead.
 uint64_t check_start(const std::string& path) {
   const Descriptor file(files::open_regular(path, O_RDONLY));
   if (!file) throw files::system_error(path, "check the path and its permissions");

@@ -17,7 +17,7 @@ inline constexpr std::string_view kBytesKey = "\uFDD3";
 // one whose rows are more than files::check_expansion() lets pass.
 class ParquetFile {
  public:
-  // Also where the reader, a library beside the plugins, is not there.
+  // Throws also where the reader, a library beside the plugins, is missing.
   explicit ParquetFile(const std::string& path);
   ~ParquetFile();
   ParquetFile(const ParquetFile&) = delete;
@@ -25,7 +25,7 @@ class ParquetFile {
 
   std::vector<std::string> columns() const;
   uint64_t rows() const;
-  // Of these, the columns that are there are read, and no others. Before the first row.
+  // Reads only those of these columns that are there. To be called before the first row.
   void select(const std::vector<std::string>& columns);
   bool next();  // false: that was the last one
   // Valid until the next call.

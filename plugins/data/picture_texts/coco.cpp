@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/text_pairs/input.hpp"
+#include "plugins/data/records/input.hpp"
 
 namespace pipeline::picture_texts {
 namespace {
@@ -27,7 +27,7 @@ class Bytes {
   using reference = char;
 
   Bytes() = default;
-  explicit Bytes(text_pairs::Input& input) : input_(&input) {}
+  explicit Bytes(records::Input& input) : input_(&input) {}
   char operator*() const { return static_cast<char>(input_->peek()); }
   Bytes& operator++() {
     input_->advance(1);
@@ -36,18 +36,18 @@ class Bytes {
   bool operator==(const Bytes&) const { return input_ == nullptr || input_->peek() < 0; }  // with the end
 
  private:
-  text_pairs::Input* input_ = nullptr;
+  records::Input* input_ = nullptr;
 };
 
 // The records of the lists that an object has: {"images": [{"id": 1, "file_name": "a.jpg"}]}. What lies
 // deeper in them, such as outlines, is passed over.
 class Lists : public nlohmann::json_sax<json> {
  public:
-  // False ends it.
+  // Returns false to end the reading.
   using OnRecord = std::function<bool(const std::string& list, Fields&& record)>;
   explicit Lists(OnRecord on_record) : on_record_(std::move(on_record)) {}
 
-  // Of JSON that is not.
+  // What is wrong with the text where it is not JSON.
   const std::string& problem() const { return problem_; }
 
   bool null() override { return true; }
@@ -106,7 +106,7 @@ bool is_coco(const std::string& path, const ReadHooks& hooks) {
     found = is_picture(list, record) || is_annotation(list, record);
     return !found && list != "images" && list != "annotations";
   });
-  text_pairs::Input input(path, [&](uint64_t) {
+  records::Input input(path, [&](uint64_t) {
     if (hooks.on_bytes) hooks.on_bytes(0);  // only looked at: no progress, but it may be stopped
   });
   json::sax_parse(Bytes(input), Bytes(), &lists, json::input_format_t::json, false);
@@ -126,7 +126,7 @@ void read_coco(const sources::SourceFiles& source, const CaptionColumns& columns
       return true;
     });
     uint64_t done = 0;
-    text_pairs::Input input(source.paths[i], [&](uint64_t bytes) {
+    records::Input input(source.paths[i], [&](uint64_t bytes) {
       done = bytes;
       if (hooks.on_bytes) hooks.on_bytes(before + bytes);
     });

@@ -5,7 +5,7 @@
 
 namespace pipeline::picture_texts {
 
-// Whether the file holds that, by its first record of a picture or a caption. Hooks may throw to stop.
+// Whether the file is COCO's, by its first record of a picture or a caption. Hooks may throw to stop.
 bool is_coco(const std::string& path, const ReadHooks& hooks);
 
 // A sample is an annotation; its picture's name is that of the picture with its "image_id". Memory is that of

@@ -9,8 +9,8 @@
 #include "plugins/data/picture_texts/coco.hpp"
 #include "plugins/data/picture_texts/pictures.hpp"
 #include "plugins/data/picture_texts/shards.hpp"
-#include "plugins/data/text_pairs/csv_reader.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
+#include "plugins/data/records/csv_reader.hpp"
+#include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::picture_texts {
 
@@ -48,15 +48,15 @@ CaptionColumns as_named(CaptionColumns columns, const auto& has) {
   return columns;
 }
 
-// By the header of its first file, whatever separates its names.
+// The columns as the header of the source's first file names them, whatever separates its names.
 CaptionColumns as_in_header(const CaptionColumns& columns, const sources::SourceFiles& source) {
-  text_pairs::Input input(source.paths.front(), nullptr);
-  text_pairs::skip_line_ends(input);
+  records::Input input(source.paths.front(), nullptr);
+  records::skip_line_ends(input);
   std::string_view line = input.ahead();
   line = line.substr(0, line.find_first_of("\r\n"));
   return as_named(columns, [&](const char* name) {
     return std::ranges::any_of(std::string_view(",\t;"), [&](char separator) {
-      const std::vector<std::string> names = text_pairs::header_names(line, separator);
+      const std::vector<std::string> names = records::header_names(line, separator);
       return std::ranges::find(names, name) != names.end();
     });
   });
@@ -76,7 +76,7 @@ void read_captions(const sources::SourceFiles& source, const CaptionColumns& giv
        .second_required = columns.answer_required,
        .id_required = !columns.id.empty()},
       columns.quotes,
-      [](text_pairs::Pair&& pair) {
+      [](records::Pair&& pair) {
         return Conversation{.id = std::move(pair.id),
                             .images = {messages::picture_named(pair.first)},
                             .turns = turns_about_pictures(pair.extra, 1, std::move(pair.second))};
@@ -119,7 +119,7 @@ std::vector<std::string> shared_contents(const Conversation& conversation,
 
 namespace {
 
-// Of equally frequent ones the first.
+// The most frequent text; the first of several that are equally frequent.
 std::string most_frequent(const std::vector<std::string>& texts) {
   const auto count = [&](const std::string& text) { return std::ranges::count(texts, text); };
   return texts.empty() ? "" : *std::ranges::max_element(texts, {}, count);
@@ -147,7 +147,7 @@ Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messag
   const bool has_question =
       columns.question != columns.image && columns.question != columns.caption && columns.question != id;
   std::string question = has_question ? messages::optional_text(object, columns.question) : "";
-  if (text_pairs::is_blank(question)) question.clear();
+  if (records::is_blank(question)) question.clear();
   result.turns = turns_about_pictures(question, result.images.size(), std::move(caption));
   return result;
 }
@@ -167,7 +167,7 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object, c
   Conversation conversation = messages::conversation_of_turns(object);
   if (!answers.empty()) conversation.answers = messages::texts_under(object, answers);
   std::erase_if(conversation.turns,
-                [](const Turn& turn) { return turn.role == "system" && text_pairs::is_blank(turn.text); });
+                [](const Turn& turn) { return turn.role == "system" && records::is_blank(turn.text); });
   for (const Turn& turn : conversation.turns) {
     if (turn.role == "system")
       throw DataError(
@@ -223,7 +223,7 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
       source.format == sources::Format::kTar || source.format == sources::Format::kPictures || is_of_coco;
   if (has_no_columns || !columns.answer_required) return;
   std::vector<std::string> names =
-      text_pairs::column_names(source.paths.front(), source.format, keys_of(columns), [&](uint64_t) {
+      records::column_names(source.paths.front(), source.format, keys_of(columns), [&](uint64_t) {
         if (hooks.on_bytes) hooks.on_bytes(source.bytes);  // all is read
       });
   std::erase(names, columns.answers);
@@ -231,7 +231,7 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
     return std::ranges::find(messages::kTurnKeys, name) != std::end(messages::kTurnKeys);
   });
   const std::string note =
-      has_turns ? messages::note_of_unused(names, {}) : text_pairs::note_of_unused(names, keys_of(columns));
+      has_turns ? messages::note_of_unused(names, {}) : records::note_of_unused(names, keys_of(columns));
   if (!note.empty()) report.notes += source.named + ": " + note + "\n";
 }
 

@@ -24,14 +24,14 @@ using messages::Turn;
 // be answered. The user's turns have a mark for each picture, in order. A caption is a conversation in which
 // the user says nothing but marks.
 
-// Its turn is 2 * this.
+// The number of the last question; its turn is 2 * that number.
 inline size_t last_question(const Conversation& conversation) { return (conversation.turns.size() - 1) / 2; }
 
-// How many pictures there are up to that question.
+// How many pictures there are up to this question.
 size_t pictures_until(const Conversation& conversation, size_t question);
 
-// What conversations that belong to one part of the data share one of: the pictures, however their paths in
-// the folder `images` are written, else the first question.
+// Conversations that have one of these in common belong to one part of the data: the pictures, however their
+// paths in the folder `images` are written, else the first question.
 std::vector<std::string> shared_contents(const Conversation& conversation,
                                          const std::filesystem::path& images);
 
@@ -43,11 +43,11 @@ struct CaptionColumns {
   std::string answers = "answers";    // of JSON and Parquet: what several people answered; empty: none
   // In test files for predictions the caption may be missing, and so may the last answer of a conversation.
   bool answer_required = true;
-  text_pairs::Quotes quotes = text_pairs::Quotes::kAuto;
+  records::Quotes quotes = records::Quotes::kAuto;
 };
 
-// What the user says of pictures, the marks, and before a question that has none; and the answer, unless it
-// is empty.
+// The turns of a question and its answer, which is left out if it is empty. The user says the marks of the
+// pictures before a question that has none.
 std::vector<Turn> turns_about_pictures(const std::string& question, size_t pictures, std::string answer);
 std::string ask_about_pictures(const std::string& question, size_t pictures);
 
@@ -64,7 +64,7 @@ void read_conversations(const sources::SourceFiles& source, const CaptionColumns
 // Pictures with their caption, or with a question and its answer. Where several people wrote one, that of the
 // caption's column is learnt, else the one that most of them gave. Throws DataError with the reason why not.
 Conversation caption_of(const nlohmann::ordered_json& object, const CaptionColumns& columns);
-// The same of a record whose pictures are elsewhere.
+// The caption of a record whose pictures are given.
 Conversation caption_of(const nlohmann::ordered_json& object, std::vector<messages::Picture> pictures,
                         const CaptionColumns& columns);
 
@@ -76,7 +76,7 @@ std::string problem_of(const Conversation& conversation, bool answer_required);
 Conversation conversation_about_pictures(const nlohmann::ordered_json& object,
                                          const std::string& answers = "");
 
-// Such a source for a ConversationStore. `images`: the folder of the pictures.
+// The source of such conversations for a ConversationStore. `images`: the folder of the pictures.
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images);
 

@@ -1,7 +1,7 @@
 #include "plugins/data/picture_texts/options.hpp"
 
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 
@@ -25,7 +25,7 @@ void PictureTextOptions::describe_columns(Options& o) {
   o("image_column", image_column, "captions: column of the picture's path");
   o("caption_column", caption_column, "captions: column of the text");
   o("id_column", id_column, "captions: column of the id; empty: `id` if present, else records are numbered");
-  o("quotes", quotes, text_pairs::kQuotesHelp).choices({"auto", "csv", "text"});
+  o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
 }
 
 void PictureTextOptions::describe_pictures(Options& o, const Help& help) {
@@ -48,7 +48,7 @@ CaptionColumns PictureTextOptions::columns() const {
           .question = caption_column,  // there are none
           .id = id_column,
           .answers = "",
-          .quotes = text_pairs::quotes_named(quotes)};
+          .quotes = records::quotes_named(quotes)};
 }
 
 images::DecodeOptions PictureTextOptions::decode() const {

@@ -23,7 +23,7 @@ struct PictureTextOptions : sources::SplitOptions {
 
   PictureTextOptions() { content = sources::Content::kPictures; }
 
-  // What a task learns from; what becomes of a sample without its picture.
+  // For help texts: what a task learns from; what becomes of a sample without its picture.
   struct Help {
     const char *train, *test, *broken;
   };
@@ -32,7 +32,7 @@ struct PictureTextOptions : sources::SplitOptions {
   void describe_pictures(Options& o, const Help& help);
   void validate(const ConfigErrors& errors) const;
 
-  // Without a question and answers of several people.
+  // The columns, without those for a question and for answers of several people.
   CaptionColumns columns() const;
   images::DecodeOptions decode() const;
 };

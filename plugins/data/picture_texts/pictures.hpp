@@ -17,8 +17,8 @@
 
 namespace pipeline::picture_texts {
 
-// The name relative to the folder, which an absolute one may have at its start. A name from a data file must
-// not lead out of the pictures' folder: empty.
+// The name relative to the folder, which an absolute one may have at its start. Empty for a name that leads
+// out of the folder, which one from a data file must not.
 std::filesystem::path name_within(const std::filesystem::path& folder, const std::filesystem::path& name);
 
 // Reads, decodes and resizes. A picture that cannot be used is named once and counted; more of them than
@@ -41,13 +41,13 @@ class Pictures {
     int64_t width = 0, height = 0;  // of the picture, upright
     std::vector<float> pixels;      // (squares, 3, S, S)
   };
-  // Nothing for one that cannot be used. Throws DataError for one too many. `known` (optional) is asked with
-  // the hash of the file's content: true, and the picture is not decoded.
+  // Nothing for a picture that cannot be used. Throws DataError for one such picture too many. `is_known`
+  // (optional) is asked with the hash of the file's content: true, and the picture is not decoded.
   std::optional<Loaded> load(
       const messages::Picture& picture,
       const std::function<bool(const files::Hash128& content)>& is_known = nullptr) const;
 
-  // What the model sees of it, as a PNG file; empty for one that cannot be used.
+  // What the model sees of a picture, as a PNG file; empty for one that cannot be used.
   std::string png(const messages::Picture& picture) const;
 
  private:

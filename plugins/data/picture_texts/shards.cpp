@@ -13,7 +13,7 @@
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 namespace {
@@ -38,7 +38,7 @@ struct Sample {
 };
 constexpr int64_t kAlone = -1;
 
-// What the text says of the picture.
+// The conversation that a sample's text makes about its pictures.
 Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
   std::vector<messages::Picture> pictures;
   for (auto& [number, name] : sample.images) pictures.emplace_back(std::move(name));
@@ -46,7 +46,7 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
   if (sample.kind == "json") {
     json object = messages::parse_record(sample.text);
     if (!object.is_object()) throw DataError("its text is not a JSON object");
-    for (const char* key : {"image", "images"}) object.erase(key);  // it is in the archive
+    for (const char* key : {"image", "images"}) object.erase(key);  // the pictures are in the archive
     if (messages::has_turns(object)) {
       result = conversation_about_pictures(object, columns.answers);
       result.images = std::move(pictures);
@@ -57,7 +57,7 @@ Conversation conversation_of(Sample&& sample, const CaptionColumns& columns) {
     }
   } else {
     if (sample.text.ends_with('\n')) sample.text.pop_back();
-    if (text_pairs::is_blank(sample.text)) sample.text.clear();
+    if (records::is_blank(sample.text)) sample.text.clear();
     result.turns = turns_about_pictures("", std::max<size_t>(pictures.size(), 1), std::move(sample.text));
     result.images = std::move(pictures);
   }
@@ -69,7 +69,7 @@ bool is_one_of(const auto& kinds, std::string_view kind) {
   return std::find(std::begin(kinds), std::end(kinds), kind) != std::end(kinds);
 }
 
-// Of a picture's kind, "jpg" or, with a number, "0.jpg"; nothing for other kinds.
+// The number in a picture's kind: 0 for "0.jpg", kAlone for "jpg"; nothing for other kinds.
 std::optional<int64_t> number_of_picture(std::string_view kind) {
   const size_t dot = kind.find('.');
   if (dot == std::string_view::npos) return is_one_of(kPictures, kind) ? std::optional(kAlone) : std::nullopt;

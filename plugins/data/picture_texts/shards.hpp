@@ -13,8 +13,8 @@ namespace pipeline::picture_texts {
 void read_shards(const sources::SourceFiles& source, const CaptionColumns& columns,
                  messages::Collector& collector, const ReadHooks& hooks);
 
-// The same of a folder's files: cat.jpg and cat.txt, told apart by their last dot. The picture's name is the
-// file's.
+// Reads a folder's files as read_shards() reads an archive's: cat.jpg and cat.txt, told apart by their last
+// dot. The picture's name is the file's.
 void read_pictures_with_texts(const sources::SourceFiles& source, const CaptionColumns& columns,
                               messages::Collector& collector, const ReadHooks& hooks);
 

@@ -45,7 +45,7 @@ struct SplitsWanted {
   bool may_be_missing = false;  // files that are not there are named, and nothing more
   std::function<CaptionColumns(Split split)> columns;
   images::TileOptions tiles;
-  // Throws, of the option `key` of the task.
+  // Throws an error of the task's option `key`.
   std::function<void(const char* key, const std::string& problem)> config_error;
 };
 // All that the options name. Throws files::DataError.

@@ -108,7 +108,7 @@ bool TarReader::next() {
   return true;
 }
 
-// That nothing is after the last file but zeros, and those are there.
+// Checks that zeros follow the last file, and nothing else does.
 void TarReader::check_end(const std::string& where) const {
   const auto at = static_cast<off_t>(start_) + archive_read_header_position(archive_.get());
   struct stat status {};

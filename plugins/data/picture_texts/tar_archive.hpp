@@ -18,7 +18,7 @@ struct archive;
 
 namespace pipeline::picture_texts {
 
-inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;  // of what is read as a whole, a picture
+inline constexpr uint64_t kMostFileBytes = uint64_t{1} << 30;  // of a file that is read as a whole, a picture
 
 // One file after the other, of an archive that is whole and not compressed: every header has its sum, no name
 // is there twice, and after the last file come the zeros that end an archive. Not safe for concurrent use.
@@ -33,7 +33,7 @@ class TarReader {
   // On to the next file or link; false at the end. Folders and devices are passed over.
   bool next();
   const std::string& name() const { return name_; }
-  // Of the file, which for a hard link is the one that it stands for. It must have come before.
+  // Place and size of the file; for a hard link, of the file it stands for, which must have come before.
   uint64_t position() const { return position_; }
   uint64_t bytes() const { return bytes_; }
   // What is wrong with a link that stands for no file here, in a clause. read() throws it.

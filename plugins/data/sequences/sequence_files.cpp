@@ -7,24 +7,24 @@
 #include <utility>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/data/sequences/residue_letters.hpp"
+#include "plugins/data/records/input.hpp"
+#include "plugins/data/records/pairs.hpp"
+#include "plugins/data/records/record_texts.hpp"
+#include "plugins/data/residues/residue_letters.hpp"
 #include "plugins/data/structures/names.hpp"
-#include "plugins/data/text_pairs/input.hpp"
-#include "plugins/data/text_pairs/pairs.hpp"
-#include "plugins/data/text_pairs/record_texts.hpp"
 
 namespace pipeline::sequences {
 namespace {
 
 using files::DataError;
+using records::DropReason;
+using records::Input;
+using records::RecordReport;
 using sources::Format;
-using text_pairs::DropReason;
-using text_pairs::Input;
-using text_pairs::RecordReport;
 
 constexpr uint64_t kMostAlignment = uint64_t{1} << 30;  // bytes of one in Stockholm format
 
-// What all formats come to: letters in, sequences out, oddities counted.
+// What the readers of all formats share: letters in, sequences out, oddities counted.
 class Taker {
  public:
   Taker(const std::string& path, const std::function<void(const Sequence&)>& sink, RecordReport& report,
@@ -54,7 +54,7 @@ class Taker {
     may_be_nucleic_ = may_be_nucleic_ && letters_.may_be_nucleic();
     const std::string numbered = name.empty() ? "sequence" + std::to_string(report_.records) : "";
     unnamed_ += name.empty() ? 1 : 0;
-    const std::string valid = protein::utf8_name(name.empty() ? numbered : name);
+    const std::string valid = structures::utf8_name(name.empty() ? numbered : name);
     sink_({.name = valid, .codes = letters_.codes(), .others = others});
   }
 
@@ -71,7 +71,7 @@ class Taker {
     note(unnamed_, "no name: sequence1, sequence2, ... by their place in the file");
   }
 
-  // Nobody's proteins have these alone.
+  // Refuses letters of nucleic acids, which alone make up nobody's proteins.
   void require_proteins() const {
     constexpr uint64_t kEnough = 200;
     if (residues_ >= kEnough && may_be_nucleic_)
@@ -85,7 +85,7 @@ class Taker {
   const std::function<void(const Sequence&)>& sink_;
   RecordReport& report_;
   uint64_t most_, unnamed_ = 0, residues_ = 0;
-  ResidueLetters letters_;
+  residues::ResidueLetters letters_;
   bool is_too_long_ = false, may_be_nucleic_ = true;
   std::array<uint64_t, 4> odd_{};  // by bit of Oddity
 };
@@ -151,7 +151,7 @@ void read_fasta(Input& input, Taker& taker) {
     if (in != kBody) continue;
     if (has_record)
       taker.add(*piece);
-    else if (!text_pairs::is_blank(*piece))
+    else if (!records::is_blank(*piece))
       throw DataError(input.path() + ":" + std::to_string(lines.number()) +
                       ": there is text before the first record: FASTA has a line \">NAME\" above each "
                       "sequence");
@@ -210,7 +210,7 @@ void read_stockholm(Input& input, Taker& taker) {
   finish();
 }
 
-// A table begins with neither.
+// Refuses FASTA and Stockholm, since a table begins with neither.
 void require_table(const std::string& path, Format format) {
   if (format == Format::kParquet) return;
   Input input(path, nullptr);
@@ -222,14 +222,14 @@ void require_table(const std::string& path, Format format) {
 
 void read_rows(const std::string& path, Format format, const Columns& columns, Taker& taker,
                RecordReport& report, const ReadOptions& options) {
-  using Column = text_pairs::Column;
+  using Column = records::Column;
   std::vector<Column> wanted = {{.name = columns.sequence, .required = true},
                                 {.name = columns.id, .takes = Column::kTextOrInteger}};
   for (const std::string& name : columns.others)
     wanted.push_back({.name = name, .takes = name == columns.listed ? Column::kLists : Column::kValues});
-  text_pairs::read_table(
+  records::read_table(
       path, format, wanted,
-      [&](text_pairs::Row&& row) {
+      [&](records::Row&& row) {
         taker.clear();
         taker.add(*row.fields[0]);
         taker.end(row.fields[1].value_or(""), std::span(row.fields).subspan(2));
@@ -242,7 +242,7 @@ void read_rows(const std::string& path, Format format, const Columns& columns, T
 void read_sequences(const sources::SourceFiles& source, const Columns& columns,
                     const std::function<void(const Sequence&)>& sink, SourceReport& report,
                     const ReadOptions& options) {
-  text_pairs::read_tables(
+  records::read_tables(
       source, options, report,
       [&](const std::string& path, RecordReport& of_file, const ReadOptions& with_progress) {
         Taker taker(path, sink, of_file, with_progress);
@@ -255,8 +255,8 @@ void read_sequences(const sources::SourceFiles& source, const Columns& columns,
           if (path == source.paths.front()) {
             std::vector<std::string> used{columns.sequence, columns.id};
             used.insert(used.end(), columns.others.begin(), columns.others.end());
-            note = text_pairs::note_of_unused(
-                text_pairs::column_names(path, source.format, used, with_progress.on_block), used);
+            note = records::note_of_unused(
+                records::column_names(path, source.format, used, with_progress.on_block), used);
           }
           read_rows(path, source.format, columns, taker, of_file, with_progress);
           if (!note.empty()) of_file.notes.push_back(note);

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/sample_store/sample_writer.hpp"
-#include "plugins/data/structures/structure.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
 
 namespace pipeline::sequences {
 namespace {
@@ -24,7 +24,7 @@ const std::regex& cache_names() {
 void write(std::string& sample, const Sequence& sequence) {
   sample.clear();
   const auto known =
-      std::ranges::count_if(sequence.codes, [](uint8_t code) { return code < protein::kAminoAcidCount; });
+      std::ranges::count_if(sequence.codes, [](uint8_t code) { return code < residues::kAminoAcidCount; });
   sample += bytes_of(StoredHead{static_cast<uint32_t>(sequence.codes.size()), static_cast<uint32_t>(known),
                                 static_cast<uint32_t>(sequence.name.size()),
                                 static_cast<uint32_t>(sequence.others.size())});
@@ -35,8 +35,8 @@ void write(std::string& sample, const Sequence& sequence) {
   for (const auto& other : sequence.others) sample += other.value_or("");
 }
 
-// The lock is the caller's. Returns the summary.
-std::string fill(samples::SampleWriter& writer, const sources::SourceFiles& source,
+// Fills a store whose lock the caller holds. Returns the summary.
+std::string fill(stores::SampleWriter& writer, const sources::SourceFiles& source,
                  const StoreOptions& options, const files::Hooks& hooks) {
   ReadOptions read = options.read;
   read.on_block = [&](uint64_t bytes) {
@@ -74,7 +74,7 @@ files::Hash128 key_of(const sources::SourceFiles& source, const StoreOptions& op
 
 }  // namespace
 
-StoredSequence::StoredSequence(samples::Sample bytes, const std::string& path) : bytes_(std::move(bytes)) {
+StoredSequence::StoredSequence(stores::Sample bytes, const std::string& path) : bytes_(std::move(bytes)) {
   std::string_view rest = bytes_.payload();
   const auto take = [&](uint64_t size) {
     if (rest.size() < size)
@@ -101,7 +101,7 @@ std::optional<std::string_view> StoredSequence::other(size_t i) const {
   return std::nullopt;
 }
 
-SequenceStore::SequenceStore(samples::SampleStore store) : store_(std::move(store)) {
+SequenceStore::SequenceStore(stores::SampleStore store) : store_(std::move(store)) {
   std::string_view summary = store_.summary();
   if (!files::take(summary, residues_))
     throw files::DataError(store_.path() + ": its summary is damaged: remove it, it is made again");
@@ -119,11 +119,11 @@ SequenceStore SequenceStore::open(const sources::SourceFiles& source, const Stor
       (std::filesystem::path(options.cache_folder) / (source.stem() + "-" + key.hex() + ".sequences"))
           .string();
   bool is_new = false;
-  samples::SampleStore store = samples::open_or_fill(path, kSequences, key, "reading " + source.named, hooks,
-                                                     [&](samples::SampleWriter& writer) {
-                                                       is_new = true;
-                                                       return fill(writer, source, options, hooks);
-                                                     });
+  stores::SampleStore store = stores::open_or_fill(path, kSequences, key, "reading " + source.named, hooks,
+                                                   [&](stores::SampleWriter& writer) {
+                                                     is_new = true;
+                                                     return fill(writer, source, options, hooks);
+                                                   });
   if (is_new) hooks.tell(files::remove_unused(options.cache_folder, cache_names()));
   return SequenceStore(std::move(store));
 }

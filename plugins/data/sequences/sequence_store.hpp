@@ -6,14 +6,14 @@
 #include <string>
 #include <string_view>
 
-#include "plugins/data/sample_store/sample_store.hpp"
 #include "plugins/data/sequences/sequence_files.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 
 namespace pipeline::sequences {
 
 // A file of samples: each a Head, the bytes of each other column's value (kAbsent: it has none), the codes,
 // the name, the values, one after another. A change of any of this raises the version.
-constexpr samples::Kind kSequences{.name = "PLSEQNCE", .version = 2};
+constexpr stores::SampleKind kSequences{.name = "PLSEQNCE", .version = 2};
 
 struct StoredHead {
   uint32_t residues, known, name_bytes, others;
@@ -21,19 +21,19 @@ struct StoredHead {
 static_assert(sizeof(StoredHead) == 16);
 constexpr uint32_t kAbsent = UINT32_MAX;
 
-// What was read of one. Valid as long as it is there.
+// A sequence as it was read. Its views are valid as long as it lives.
 class StoredSequence {
  public:
-  explicit StoredSequence(samples::Sample bytes, const std::string& path);  // throws DataError
+  explicit StoredSequence(stores::Sample bytes, const std::string& path);  // throws DataError
 
   std::span<const uint8_t> codes() const { return codes_; }
   uint32_t known() const { return head_.known; }  // residues that are one of the twenty
   std::string_view name() const { return name_; }
-  // Of the column others[i]; nothing where the record has none.
+  // The value in column others[i]; nothing where the record has none.
   std::optional<std::string_view> other(size_t i) const;
 
  private:
-  samples::Sample bytes_;
+  stores::Sample bytes_;
   StoredHead head_{};
   std::span<const uint8_t> codes_;
   std::string_view sizes_, name_, values_;
@@ -42,7 +42,7 @@ class StoredSequence {
 struct StoreOptions {
   std::string cache_folder;
   Columns columns;
-  ReadOptions read;  // its on_block plays no part
+  ReadOptions read;  // its on_block is ignored
 };
 
 // The sequences of a source, in its order. Opening reads none of them: memory does not grow with their
@@ -62,9 +62,9 @@ class SequenceStore {
   const files::Hash128& content() const { return store_.content(); }
 
  private:
-  explicit SequenceStore(samples::SampleStore store);
+  explicit SequenceStore(stores::SampleStore store);
 
-  samples::SampleStore store_;
+  stores::SampleStore store_;
   uint64_t residues_ = 0;
   SourceReport report_;
 };

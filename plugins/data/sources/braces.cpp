@@ -44,7 +44,7 @@ size_t end_of(const std::string& name, size_t open) {
   return std::string::npos;
 }
 
-// What stands between braces, "00..12" or "a,b"; empty: neither.
+// The names that the text between braces stands for, "00..12" or "a,b"; empty: neither.
 std::vector<std::string> choices_of(const std::string& text) {
   std::vector<std::string> choices;
   if (const size_t dots = text.find(".."); dots != std::string::npos) {
@@ -53,7 +53,7 @@ std::vector<std::string> choices_of(const std::string& text) {
     const uint64_t low = std::min(*first, *last), high = std::max(*first, *last);
     if (high - low >= kMost)
       throw files::DataError("{" + text + "}: are more than " + std::to_string(kMost) + " names");
-    // As wide as the wider one is written, where either begins with a zero.
+    // Numbers are as wide as the wider end is written, where either begins with a zero.
     const size_t width =
         text.starts_with('0') || text[dots + 2] == '0' ? std::max(dots, text.size() - dots - 2) : 0;
     for (uint64_t i = low; i <= high; ++i) {

@@ -39,7 +39,7 @@ class Mixed {
     const Mixture::Place place = mixture_(epoch, sample);
     return get(stores_[place.source], place.record);
   }
-  // Of each sample, in every epoch; nothing where there is one source alone.
+  // The source of each sample, in every epoch; nothing where there is one source alone.
   std::vector<size_t> sources_of(std::span<const uint64_t> samples) const {
     std::vector<size_t> sources;
     if (stores_.size() > 1)

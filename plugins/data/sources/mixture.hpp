@@ -25,7 +25,7 @@ class Mixture {
   };
 
   Mixture() = default;  // of nothing
-  // `records` of each source.
+  // records: how many each source has.
   Mixture(const std::vector<uint64_t>& records, const Shares& shares, uint64_t seed);
 
   uint64_t size() const { return size_; }                                      // samples of an epoch

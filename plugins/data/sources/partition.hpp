@@ -13,7 +13,7 @@ namespace pipeline::sources {
 // "year=2024": a folder of what has this value in a column.
 inline bool is_partition(std::string_view name) { return name.find('=', 1) != name.npos; }
 
-// What the folders that a file lies in say of all of it: columns with their values, the outermost first.
+// Columns that a file's folders give one value for all of its records, the outermost folder first.
 std::vector<std::pair<std::string, std::string>> partition_of(const std::filesystem::path& path);
 
 }  // namespace pipeline::sources

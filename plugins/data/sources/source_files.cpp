@@ -19,10 +19,10 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/files/text_file.hpp"
-#include "plugins/data/record_store/record_store.hpp"
 #include "plugins/data/sources/braces.hpp"
 #include "plugins/data/sources/partition.hpp"
 #include "plugins/data/sources/picture_folder.hpp"
+#include "plugins/data/stores/record_store.hpp"
 
 namespace pipeline::sources {
 namespace {
@@ -54,7 +54,7 @@ constexpr std::array<Ending, 19> kEndings = {{{".jsonl", Format::kJson, true, tr
                                               {".stk", Format::kStockholm, false, true},
                                               {".stockholm", Format::kStockholm, false, true}}};
 
-// What a data set's files are called by, for the parts that it is published in.
+// Words in the names of a data set's files, and the parts that it is published in.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {
     {{"train", "train"},
      {"training", "train"},
@@ -64,7 +64,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWor
      {"validation", "validation"},
      {"dev", "validation"}}};
 
-constexpr records::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
+constexpr stores::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
 std::string_view split_in(std::string_view name) {
   const std::string small = in_small_letters(name);
@@ -93,7 +93,7 @@ std::vector<std::string> matches_of_one(const std::string& pattern) {
   return paths;
 }
 
-// What braces name is there as a whole, in its order; `missing`: the first of it that is not.
+// The files that a pattern with braces names, in its order; `missing`: the first name without a file.
 std::vector<std::string> matches_of(const std::string& pattern, std::string& missing) {
   std::vector<std::string> paths;
   for (const std::string& one : expand_braces(pattern)) {
@@ -133,7 +133,7 @@ std::vector<std::string> files_of_folder(const std::string& folder, Content cont
   std::vector<std::string> paths;
   bool has_arrow = false;
   add_files_of(folder, content, 0, paths, has_arrow);
-  // What tells of archives may lie beside them.
+  // Files that describe archives may lie beside them.
   const auto is_tar = [](const std::string& path) { return format_named(path) == Format::kTar; };
   if (std::ranges::any_of(paths, is_tar)) std::erase_if(paths, std::not_fn(is_tar));
   if (has_arrow)
@@ -145,7 +145,7 @@ std::vector<std::string> files_of_folder(const std::string& folder, Content cont
   return paths;
 }
 
-// Of sequences: also in the folders within.
+// The files of sequences in a folder and in the folders within.
 std::vector<std::string> sequences_below(const std::string& folder, files::IgnoredFiles& ignored) {
   files::FolderContents found = files::search_folder(folder, [](const std::string& name) {
     return format_named(name, Content::kSequences) ? files::Use::kTake : files::Use::kIgnore;
@@ -203,7 +203,7 @@ void check_alike(const SourceFiles& source) {
   const auto below = [&](const std::string& path) {
     return is_folder ? fs::path(path).lexically_relative(source.named).string() : file_name(path);
   };
-  // Of sequences a task asks which split a row is in, whether a column or a partition says it.
+  // Tasks that read sequences ask for each row's split, whether a column or a partition says it.
   const auto split_of = [&](const std::string& path) {
     std::string text;
     for (const fs::path& part : fs::path(below(path)))
@@ -279,14 +279,14 @@ Hash128 content_of(const SourceFiles& source, const files::Hooks& hooks) {
   return hasher.finish();
 }
 
-// The same, of which the cache remembers what it was when the files looked as they do. Of several processes
-// one reads and the others wait. A cache that cannot be written to remembers nothing.
+// The hash of the content, which the cache remembers for as long as the files look the same. Of several
+// processes one reads and the others wait. A cache that cannot be written to remembers nothing.
 Hash128 known_content(const SourceFiles& source, const std::string& cache_folder, const files::Hooks& hooks) {
   const Hash128 key = files::hash128(source.state);
   const std::string known = (fs::path(cache_folder) / ("source-" + key.hex() + ".hash")).string();
   bool has_problem = false;
   const auto remembered = [&]() -> std::optional<Hash128> {
-    const auto bytes = records::load(known, kKnown, key, has_problem);
+    const auto bytes = stores::load(known, kKnown, key, has_problem);
     Hash128 content;
     std::string_view rest;
     if (bytes) rest = *bytes;
@@ -310,7 +310,7 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
   // A change within the same tick of the clock would not show in the times.
   constexpr time_t kSettled = 2;  // seconds
   if (is_same && newest.tv_sec + kSettled < now.tv_sec)
-    records::save(known, kKnown, key, files::bytes_of(content));
+    stores::save(known, kKnown, key, files::bytes_of(content));
   return content;
 }
 
@@ -352,7 +352,7 @@ std::string SourceFiles::stem() const {
 
 std::string problem_of(const std::string& named, Content content) try {
   if (std::error_code ignored; content != Content::kSequences && fs::is_directory(named, ignored)) {
-    // Of pictures there may be a million, which are not listed for that.
+    // A folder may have a million pictures, which are not listed for this.
     const auto has_picture = [](const auto& entry) { return is_picture(entry.path().native()); };
     if (content == Content::kRecords ||
         std::none_of(fs::directory_iterator(named), fs::directory_iterator(), has_picture))

@@ -22,11 +22,11 @@ enum class Format { kJson, kCsv, kTsv, kParquet, kTar, kPictures, kFasta, kStock
 // What a task reads: files of other formats are none of its data.
 enum class Content {
   kRecords,    // JSON, CSV, TSV, Parquet and archives
-  kPictures,   // the same, or a folder of pictures with texts beside them: cat.jpg and cat.txt
+  kPictures,   // kRecords, or a folder of pictures with texts beside them: cat.jpg and cat.txt
   kSequences,  // of proteins: FASTA, Stockholm, JSON, CSV, TSV and Parquet
 };
 
-// By the ending of its name, behind which there may be one of a packed file.
+// The format that the ending of a name says, behind which there may be one of a packed file.
 std::optional<Format> format_named(std::string_view name, Content content = Content::kRecords);
 // FASTA or Stockholm, which say it where they begin.
 std::optional<Format> format_that_begins(std::string_view start);
@@ -49,7 +49,7 @@ struct SourceFiles {
 
   std::string name() const { return sources::name_of(named); }
   std::string stem() const;  // without what a file name may not have, and without endings
-  // Of several files, how file i is called among them; of one, nothing.
+  // What file i is called among several; empty for a single one.
   const std::string& name_of(size_t i) const { return names[i]; }
 };
 
@@ -57,13 +57,13 @@ struct SourceFiles {
 // folder, why none of its files can be read. Empty: there is something. Reads no file.
 std::string problem_of(const std::string& named, Content content = Content::kRecords);
 
-// Of a folder, its files of a known format, hidden ones left out, and those of its partitions
-// (partition_of()); for sequences also those in the folders within. Throws DataError where there is none,
-// where they are of several formats, or of several splits (train, test, ...).
+// The files of a source: of a folder, those of a known format, hidden ones left out, and those of its
+// partitions (partition_of()); for sequences also those in the folders within. Throws DataError where there
+// is none, where they are of several formats, or of several splits (train, test, ...).
 SourceFiles find(const std::string& named, Content content = Content::kRecords);
 
-// The same with its hash. A source whose files have not changed since they were read for it is not read
-// again: what is known is in the cache folder. `hooks` tells bytes.
+// find() with the hash. A source whose files have not changed since it was read for that is not read again:
+// the cache folder has the hash. `hooks` tells bytes.
 SourceFiles find_and_hash(const std::string& named, const std::string& cache_folder,
                           const files::Hooks& hooks, Content content = Content::kRecords);
 

@@ -63,7 +63,7 @@ struct SourceOptions {
   }
 };
 
-// What the files of each split are.
+// The files of each split.
 struct SplitOptions {
   std::filesystem::path train, val, test;
   double validation_share = 0;          // in place of val: of what is for training
@@ -76,7 +76,7 @@ struct SplitOptions {
     files::Part part;
     const char* key;  // of the option that names them
   };
-  // What is held out of, for people.
+  // What validation data is held out of, for people.
   std::string named_for_training() const {
     std::string all = train.string();
     for (const std::filesystem::path& path : source.path) all += (all.empty() ? "" : ", ") + path.string();
@@ -110,7 +110,7 @@ struct SplitOptions {
   }
 
  private:
-  // Who learns needs all of them; what a model is used for may be elsewhere.
+  // Training needs the files of all splits; a model may be used where they are not.
   void check_files(const ConfigErrors& errors) const {
     constexpr std::string_view kTable = "data.";
     for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {

@@ -6,17 +6,17 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/stores/record_writer.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // An index that nobody has used for 30 days is no more (files::remove_unused), and then nothing that only it
 // names is used.
-records::Keys all_keys(const CacheUse& use) {
-  records::Keys keys = use.keys;
+stores::Keys all_keys(const CacheUse& use) {
+  stores::Keys keys = use.keys;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(use.folder, error)) {
     const std::string name = entry.path().filename().string();
@@ -32,12 +32,12 @@ records::Keys all_keys(const CacheUse& use) {
 
 }  // namespace
 
-bool is_mostly_unused(const records::RecordStore& cache, const CacheUse& use) {
-  // The other indices are read only where it hangs on them.
+bool is_mostly_unused(const stores::RecordStore& cache, const CacheUse& use) {
+  // The other indices are read only where the answer depends on them.
   return is_mostly_other_than(cache, use.keys) && is_mostly_other_than(cache, all_keys(use));
 }
 
-std::string keep_what_is_used(const CacheUse& use, bool damaged, records::RecordStore& cache) {
+std::string keep_what_is_used(const CacheUse& use, bool damaged, stores::RecordStore& cache) {
   const bool mostly_unused = is_mostly_unused(cache, use);
   if (!damaged && !mostly_unused) return "";
   const uint64_t before = cache.end();
@@ -65,4 +65,4 @@ void remove_left_over_parts(const std::string& folder) {
   }
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

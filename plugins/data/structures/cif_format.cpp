@@ -17,7 +17,7 @@
 #include "plugins/data/structures/pdb_columns.hpp"
 #include "plugins/data/structures/protein_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 namespace cif = gemmi::cif;
@@ -56,9 +56,9 @@ std::string in_upper_case(std::string_view text) {
   return name;
 }
 
-// Puts the first model of such a table into a ModelParts. Throws DataError where columns are missing.
+// Puts the first model of an _atom_site table into a ModelParts. Throws DataError where columns are missing.
 class AtomSite {
-  // As in kColumns.
+  // In the order of kColumns.
   enum Column {
     kX,
     kY,
@@ -288,4 +288,4 @@ bool is_cif(std::string_view text) {
   return true;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

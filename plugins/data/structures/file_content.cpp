@@ -10,7 +10,7 @@
 
 #include "plugins/data/files/text_file.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 ReadError too_large(const ReadLimits& limits, const char* what) {
@@ -133,4 +133,4 @@ std::string_view unpack(std::string_view bytes, const ReadLimits& limits, std::s
   return bytes;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -6,7 +6,7 @@
 
 #include "plugins/data/structures/structure_reader.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 int64_t now() {
@@ -21,16 +21,16 @@ std::string record_of(const files::Hash128& key, const std::string& content, con
   std::string unpacked;
   const std::string_view text = unpack(content, limits, unpacked);
   memory.set(content.size() + unpacked.size() + memory_to_parse(text));
-  return records::make_record(key, structure_payload(parse_text(text)));
+  return stores::make_record(key, structure_payload(parse_text(text)));
 } catch (const ReadError&) {
   throw;
 } catch (const files::DataError& error) {
-  return records::make_record(key, failure_payload(error.what()));
+  return stores::make_record(key, failure_payload(error.what()));
 }
 
 }  // namespace
 
-ReadResult read_file(const InputFile& file, const ReadLimits& limits, const records::RecordStore& cache,
+ReadResult read_file(const InputFile& file, const ReadLimits& limits, const stores::RecordStore& cache,
                      MemoryBudget& budget) {
   ReadResult result;
   result.memory = MemoryBudget::Share(budget);
@@ -66,4 +66,4 @@ bool holds(const FileIndex::Entry& entry, const InputFile& file, const ReadLimit
   return entry.is.cause != ReadError::kSystem || opening_error(file.path) == entry.is.code;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -9,7 +9,7 @@
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // Memory that several threads share. What does not fit waits until others have given back, except that one at
 // a time may go beyond: so work that needs more than there is at all is done one by one, and nobody waits for
@@ -18,7 +18,7 @@ class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
 
-  // What one piece of work has; given back when it ends.
+  // What one piece of work has of the budget; given back when it ends.
   class Share {
    public:
     Share() = default;
@@ -32,7 +32,7 @@ class MemoryBudget {
     }
     ~Share() { set(0); }
 
-    // Waits if it is more than before and does not fit. Less than before always ends being beyond.
+    // Waits if `bytes` are more than before and do not fit. Fewer than before always end being beyond.
     void set(uint64_t bytes) {
       if (budget_ == nullptr || bytes == bytes_) return;
       MemoryBudget& budget = *budget_;
@@ -72,10 +72,10 @@ struct ReadResult {
 };
 
 // Reads a file, and parses it if the cache does not have its content. [any-thread]
-ReadResult read_file(const InputFile& file, const ReadLimits& limits, const records::RecordStore& cache,
+ReadResult read_file(const InputFile& file, const ReadLimits& limits, const stores::RecordStore& cache,
                      MemoryBudget& budget);
 
 // Whether what is remembered of a file whose state is the same still holds.
 bool holds(const FileIndex::Entry& entry, const InputFile& file, const ReadLimits& limits);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -11,10 +11,10 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/hash128.hpp"
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,7 +37,7 @@ size_t ending_bytes(const std::string& name) {
   return 0;
 }
 
-constexpr records::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "every file is read again"};
+constexpr stores::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "every file is read again"};
 
 using files::take;
 using Numbers = FileIndex::Entry::Numbers;
@@ -105,7 +105,7 @@ std::string FileIndex::path_in(const std::string& folder, const std::string& roo
 
 FileIndex::FileIndex(const std::string& path) {
   bool problem = false;
-  const auto held = records::load(path, kFiles, kKey, problem);
+  const auto held = stores::load(path, kFiles, kKey, problem);
   if (!problem && (!held || parse(*held))) return;
   entries_.clear();
   problem_ = path + ": damaged, or of another version: " + std::string(kFiles.remedy);
@@ -134,7 +134,7 @@ void FileIndex::save(const std::string& path) const {
     held += files::bytes_of(entry.is);
     put_text(held, entry.reason);
   }
-  records::save(path, kFiles, kKey, held);
+  stores::save(path, kFiles, kKey, held);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -11,7 +11,7 @@
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/structures/file_content.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 struct InputFile {
   std::string path;      // to open it by
@@ -30,7 +30,7 @@ struct InputFiles {
   std::vector<InputFile> files;  // sorted by relative path, byte by byte
   // Folders (with "/" behind them) that cannot be searched, entries that cannot be looked at.
   std::vector<FileNote> unreadable;
-  files::IgnoredFiles ignored;  // that are no input
+  files::IgnoredFiles ignored;  // files that are no input
 };
 
 // All structure files below a folder, by their endings (.pdb .ent .cif .mmcif, and these with .gz, in any
@@ -40,9 +40,9 @@ struct InputFiles {
 // (optional, called often) throws.
 InputFiles find_inputs(const std::string& root, const std::function<void()>& check);
 
-// By the ending of its name.
+// Whether the ending of its name is a structure's.
 bool is_structure(const std::string& name);
-// Without the endings that make it an input.
+// The path without the endings that make it an input.
 std::string without_ending(const std::string& relative);
 
 // What is known of the files below a root since they were last read: the hash of their content, or why they
@@ -53,7 +53,7 @@ class FileIndex {
     struct Numbers {
       FileState state;
       files::Hash128 hash;  // of the content; of nothing if it cannot be read
-      uint64_t limit = 0;   // that there was
+      uint64_t limit = 0;   // max_file_bytes at that time
       int32_t code = 0;
       ReadError::Cause cause = ReadError::kKind;
       uint8_t reserved[3] = {};
@@ -88,4 +88,4 @@ class FileIndex {
   std::string problem_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -7,11 +7,11 @@
 #include <filesystem>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/record_store/record_writer.hpp"
+#include "plugins/data/stores/record_writer.hpp"
 #include "plugins/data/structures/cache_upkeep.hpp"
 #include "plugins/data/structures/ordered_workers.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // Bytes for the files that are being read; larger ones are read one at a time.
@@ -51,13 +51,13 @@ class Builder {
     for (const auto& path : {cache_path_, index_path_}) files::mark_used(path);
   }
 
-  // What index and cache know as they are now; the rest is pending.
+  // Looks up what index and cache know as they are now; the rest is pending.
   void find_known() {
     hooks_.throw_if_cancelled();
     stamp_ = stamp();
     index_ = FileIndex(index_path_);
     built_ = {};
-    built_.cache = records::RecordStore(cache_path_, kStructures);
+    built_.cache = stores::RecordStore(cache_path_, kStructures);
     built_.outcomes.resize(inputs_.files.size());
     pending_.clear();
     for (size_t i = 0; i < inputs_.files.size(); ++i) {
@@ -72,7 +72,7 @@ class Builder {
   }
 
   bool is_in_cache(const files::Hash128& key) const {
-    const records::Record* record = built_.cache.find(key);
+    const stores::Record* record = built_.cache.find(key);
     return record != nullptr && StoredFile::of(built_.cache, *record).has_value();
   }
 
@@ -120,8 +120,8 @@ class Builder {
 
   void read_pending() {
     FileIndex index = index_of_known();
-    records::RecordWriter writer(built_.cache, kStructures);
-    records::Keys appended;
+    stores::RecordWriter writer(built_.cache, kStructures);
+    stores::Keys appended;
     uint64_t damaged = 0;  // records that were looked for and are not whole
     const auto take = [&](size_t done, ReadResult&& result) {
       const InputFile& file = inputs_.files[pending_[done]];
@@ -151,7 +151,7 @@ class Builder {
     writer.sync();
     index.save(index_path_);
     if (damaged > 0) hooks_.tell(built_.cache.damage_text(damaged));
-    built_.cache = records::RecordStore(cache_path_, kStructures);
+    built_.cache = stores::RecordStore(cache_path_, kStructures);
     keep_up(damaged > 0);
   }
 
@@ -162,7 +162,7 @@ class Builder {
     return use;
   }
 
-  // Under the lock.
+  // To be called under the lock.
   void keep_up(bool damaged) {
     mark_used();
     hooks_.tell(files::remove_unused(options_.cache_dir, removable_names()));
@@ -177,7 +177,7 @@ class Builder {
   // Every file that is there is known.
   bool has_gone_files() const { return index_.entries().size() > inputs_.files.size(); }
 
-  // Nobody needs it: another process that is at work does it anyway, and who may not write goes without.
+  // Upkeep can be left out: another process that is at work does it, and who may not write goes without.
   void keep_up_if_free() {
     try {
       const files::FileLock lock(lock_path(), nullptr, [] { return true; });
@@ -232,4 +232,4 @@ Built build_library(const InputFiles& inputs, const LibraryOptions& options, con
   return Builder(inputs, options, hooks).build();
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

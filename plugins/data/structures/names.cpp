@@ -8,7 +8,7 @@
 #include "core/base/utf8.hpp"
 #include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 constexpr size_t kLongestName = 200;  // of the 255 bytes that a file's name may have; endings follow
@@ -19,7 +19,7 @@ bool is_plain(char c) {
          kSpecial.find(c) == kSpecial.npos;
 }
 
-// As an address writes it, which no other name has.
+// The name with percent-escapes, as in an address: different for every name.
 std::string percent_escaped(const std::string& name) {
   std::string text;
   for (const char c : name) {
@@ -30,7 +30,7 @@ std::string percent_escaped(const std::string& name) {
   return text;
 }
 
-// Too long a name keeps its beginning.
+// A name that is too long keeps its beginning.
 std::string shortened(std::string text, const std::string& name) {
   if (text.size() <= kLongestName) return text;
   return std::string(utf8_prefix(text, kLongestName - 17)) + "-" + files::hash128(name).hex().substr(0, 16);
@@ -79,4 +79,4 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
   return tell_apart(plain, unmistakable);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,14 +8,14 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // The short name of each thing where no other has it, else its long one; and with a number where even those
 // are the same. The result has no two that are equal. Both lists have a name for each thing.
 std::vector<std::string> tell_apart(const std::vector<std::string>& short_names,
                                     const std::vector<std::string>& long_names);
 
-// Stands in no name of a file, so that a number behind it makes a name that no other thing has.
+// A character that no file's name has, so that a number behind it makes a name that no other thing has.
 inline constexpr char kNumberMark = '~';
 
 // Beginnings of the names of samples' files, a different one for each name: plain, without folders or what a
@@ -40,4 +40,4 @@ inline std::string utf8_name(std::string_view name) {
   return result;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // Runs work(0) ... work(count - 1) on some threads and gives the results to `take` in that order, on the
 // calling thread. Each worker is at most `ahead` results ahead of it, so that memory stays bounded. `idle` is
@@ -85,4 +85,4 @@ void run_in_order(size_t count, unsigned threads, const std::function<Result(siz
   }
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

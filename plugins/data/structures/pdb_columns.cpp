@@ -8,7 +8,7 @@
 
 #include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein::pdb {
+namespace pipeline::structures::pdb {
 namespace {
 
 constexpr int kFirstHybrid = 10'000, kHybridStart = 10 * 36 * 36 * 36;  // "A000"
@@ -97,4 +97,4 @@ int PdbNumbers::of(const char* columns, bool backbone, bool part_ended, uint64_t
   return number_;
 }
 
-}  // namespace pipeline::protein::pdb
+}  // namespace pipeline::structures::pdb

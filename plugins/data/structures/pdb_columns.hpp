@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::protein::pdb {
+namespace pipeline::structures::pdb {
 
 // Columns from 0.
 constexpr size_t kName = 12, kAltloc = 16, kResidueName = 17, kChain = 20, kNumber = 22, kInsertion = 26,
@@ -42,9 +42,9 @@ std::optional<int> residue_number(std::string_view field);
 // from the one before.
 class PdbNumbers {
  public:
-  // For the columns of an atom. Such a residue ends where the part that it is in does, where the name
-  // changes, or where an atom of the backbone comes again, unless both have letters of alternate locations,
-  // and not the same.
+  // The number for an atom's columns. A residue without one ends where the part that it is in does, where the
+  // name changes, or where an atom of the backbone comes again, unless both have letters of alternate
+  // locations, and not the same.
   int of(const char* atom, bool backbone, bool part_ended, uint64_t line_number);
 
   const std::string& remark() const { return remark_; }  // for the user; empty if all had a number
@@ -57,4 +57,4 @@ class PdbNumbers {
   std::string remark_;
 };
 
-}  // namespace pipeline::protein::pdb
+}  // namespace pipeline::structures::pdb

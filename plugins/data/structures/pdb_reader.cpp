@@ -15,7 +15,7 @@
 #include "plugins/data/structures/pdb_columns.hpp"
 #include "plugins/data/structures/protein_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace pdb {
 namespace {
 
@@ -29,7 +29,7 @@ void shorten_name(char* line, const char* last) {
   const ResidueName four_letters = residue_name(name, {});
   const bool known = four_letters.kind == ResidueName::kStandard;
   if (line[kChain + 1] != ' ') {
-    // Of Amber's: "NAL" is nothing, "NALA" is.
+    // Names at chain ends, as Amber writes them: "NAL" is nothing, "NALA" is.
     const bool is_end = residue_name(name.substr(0, 3), {}).kind == ResidueName::kOther;
     const bool same_chain = last[kChain] == ' ' && last[kChain + 1] == line[kChain + 1];
     if (!known || !(is_end || same_chain)) return;
@@ -52,7 +52,7 @@ bool is_water(std::string_view line) {
   return is_water_name(trimmed({name, 3}));
 }
 
-// Of the residue that an atom's line is of, as it is in the file.
+// A hash of the residue that an atom's line belongs to, as it is in the file.
 uint64_t hash_of_residue(std::string_view line) {
   const std::hash<std::string_view> hash;
   return hash(line.substr(kResidueName, kInsertion + 1 - kResidueName)) * 31 +
@@ -65,7 +65,7 @@ std::string quoted(uint64_t number, std::string_view line) {
          "\"";
 }
 
-// Of the backbone's atoms all are taken, of others the first of every residue, none of water. What programs
+// Takes all of the backbone's atoms, of others the first of every residue, and none of water. What programs
 // write past the format is put right on the way: names of four letters or in lower case, coordinates that are
 // no numbers (NaN), residues without a number.
 class PdbReader {
@@ -287,11 +287,11 @@ void PdbReader::add_remarks() {
 ModelParts read_pdb_parts(std::string_view text) {
   std::string lines;
   if (text.find('\n') == std::string_view::npos && text.find('\r') != std::string_view::npos) {
-    lines = text;  // that end as on an old Macintosh
+    lines = text;  // lines end as on an old Macintosh
     std::replace(lines.begin(), lines.end(), '\r', '\n');
     text = lines;
   }
   return pdb::PdbReader(text).read();
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // A residue that may be one of a protein's: what is around it decides (protein_chains.hpp).
 struct Candidate {
-  Residue residue;  // all but its position
+  residues::Residue residue;  // all but its position
   ResidueName::Kind kind;
   bool het;                  // written as HETATM
   bool has_n, has_c;         // atoms that are there, whether or not N, CA and C make a frame
   std::optional<int> label;  // mmCIF's label_seq_id: the place in the whole sequence, unseen ones included
   size_t part = 0;           // of the chain
-  Vec3 n, c;                 // as far as they are there
+  residues::Vec3 n, c;       // as far as they are there
 };
 
 constexpr double kFarthest = 1e5;  // Å from the origin
@@ -32,11 +32,11 @@ constexpr float kCaStep = 4.5f;    // Å, the longest CA-CA over a bond; 3.8 Å,
 constexpr float kShortest = 0.5f, kLongest = 3;  // Å, N-CA and CA-C; 1.46 Å and 1.52 Å in nature
 constexpr float kLeastSine = 0.1f;               // of the angle at CA, so that N, CA and C span a plane
 
-float length(const Vec3& a) { return std::hypot(a.x, a.y, a.z); }
-float distance(const Vec3& a, const Vec3& b) { return length(a - b); }
+float length(const residues::Vec3& a) { return std::hypot(a.x, a.y, a.z); }
+float distance(const residues::Vec3& a, const residues::Vec3& b) { return length(a - b); }
 
-bool is_frame(const Vec3& n, const Vec3& ca, const Vec3& c) {
-  const Vec3 to_n = n - ca, to_c = c - ca;
+bool is_frame(const residues::Vec3& n, const residues::Vec3& ca, const residues::Vec3& c) {
+  const residues::Vec3 to_n = n - ca, to_c = c - ca;
   const float first = length(to_n), second = length(to_c);
   const auto usual = [](float bond) { return bond >= kShortest && bond <= kLongest; };
   return usual(first) && usual(second) && length(cross(to_n, to_c)) >= kLeastSine * first * second;
@@ -104,7 +104,7 @@ std::optional<int> optional_of(const gemmi::SeqId::OptionalNum& number) {
   return number.has_value() ? std::optional<int>(*number) : std::nullopt;
 }
 
-Vec3 position_of(const gemmi::Atom& atom) {
+residues::Vec3 position_of(const gemmi::Atom& atom) {
   return {static_cast<float>(atom.pos.x), static_cast<float>(atom.pos.y), static_cast<float>(atom.pos.z)};
 }
 
@@ -113,7 +113,7 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
   candidate.kind = name.kind;
   candidate.het = from.het_flag == 'H';
   candidate.label = optional_of(from.label_seq);
-  Residue& residue = candidate.residue;
+  residues::Residue& residue = candidate.residue;
   residue.amino_acid = name.amino_acid;
   residue.number = from.seqid.num.value;  // always there (ModelParts); gemmi takes -999 for none
   residue.insertion = from.seqid.icode;
@@ -130,15 +130,16 @@ Candidate candidate_of(const gemmi::Residue& from, ResidueName name, char confor
   if (n != nullptr) candidate.n = position_of(*n);
   if (c != nullptr) candidate.c = position_of(*c);
   if (ca != nullptr) {
-    residue.flags |= Residue::kHasCa;
+    residue.flags |= residues::Residue::kHasCa;
     residue.ca = position_of(*ca);
     if (n != nullptr && c != nullptr && is_frame(candidate.n, residue.ca, candidate.c)) {
-      residue.flags |= Residue::kHasFrame;
+      residue.flags |= residues::Residue::kHasFrame;
       residue.n = candidate.n;
       residue.c = candidate.c;
     }
   } else if (name.kind == ResidueName::kModified) {
-    residue.amino_acid = kUnknown;  // a chromophore made of several residues, say: its atoms have other names
+    residue.amino_acid =
+        residues::kUnknown;  // a chromophore made of several residues, say: its atoms have other names
   }
   return candidate;
 }
@@ -152,7 +153,7 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
   candidates.reserve(part.residues.size());
   struct Taken {
     const gemmi::Residue* residue;
-    size_t at;  // of candidates
+    size_t at;  // place among `candidates`
     float occupancy;
   };
   // Number, insertion code, segment, label.
@@ -164,9 +165,9 @@ std::vector<Candidate> candidates_of(const gemmi::Chain& part, const ParentNames
     const Conformer conformer = best_conformer(residue);
     const Candidate candidate = candidate_of(residue, name, conformer.letter);
     if (name.kind == ResidueName::kOther && !candidate.residue.has_frame()) continue;
-    // What comes again at one place, wherever it stands in the part: alternate locations, unless all are
-    // written without letters (then numbers just do not count up, or it is a copy). mmCIF's label says it for
-    // what follows each other.
+    // Residues at one place, wherever they stand in the part, are alternate locations, unless all are written
+    // without letters (then numbers just do not count up, or it is a copy). For residues that follow each
+    // other mmCIF's label says it.
     const auto [found, is_new] = places.try_emplace(
         Place{candidate.residue.number, candidate.residue.insertion, residue.segment, candidate.label},
         Taken{&residue, candidates.size(), conformer.occupancy});
@@ -267,7 +268,7 @@ std::vector<bool> members_of(const std::vector<Candidate>& candidates) {
     const Candidate& candidate = candidates[i];
     const bool is_amino_acid = candidate.kind >= ResidueName::kModified;
     const auto range = written_as_atom.find(candidate.part);
-    const bool has_atoms = range != written_as_atom.end();  // of the chain, in its part
+    const bool has_atoms = range != written_as_atom.end();  // the chain has ATOM records in this part
     const bool inside = has_atoms && (range->second.holds(i) || candidate.label);
     members[i] = (is_amino_acid && (!candidate.het || inside)) ||
                  (i > 0 && bonded(candidates[i - 1], candidate)) ||
@@ -287,9 +288,9 @@ int64_t step_between(const Candidate& before, const Candidate& after) {
   return apart >= 1 && apart <= kLargestGap ? apart : 2;
 }
 
-std::vector<Residue> residues_of(const std::vector<Candidate>& candidates) {
+std::vector<residues::Residue> residues_of(const std::vector<Candidate>& candidates) {
   const std::vector<bool> members = members_of(candidates);
-  std::vector<Residue> residues;
+  std::vector<residues::Residue> residues;
   residues.reserve(candidates.size());
   const Candidate* before = nullptr;
   int64_t position = 0;
@@ -311,7 +312,7 @@ Structure protein_chains(const ModelParts& model) {
   std::map<std::string, int> copies;
   std::set<std::string> names;
   for (const ChainDraft& draft : drafts_of(model)) {
-    std::vector<Residue> residues = residues_of(draft.candidates);
+    std::vector<residues::Residue> residues = residues_of(draft.candidates);
     if (residues.empty()) continue;
     std::string name = draft.base;
     while (!names.insert(name).second)
@@ -321,4 +322,4 @@ Structure protein_chains(const ModelParts& model) {
   return structure;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -9,7 +9,7 @@
 
 #include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // The first model of a file as its two formats give it: backbone atoms (and at least one atom of every
 // residue that may be an amino acid), without most of the water. Each chain is one part of a chain: what lies
@@ -26,8 +26,8 @@ struct ModelParts {
   std::vector<std::string> remarks;  // what is odd about the file, although it can be used
 };
 
-// Both throw std::exception (gemmi's, or DataError) with a reason. (In a PDB file, what gemmi's own reader
-// would fail at or misread is put right: pdb_reader.cpp.)
+// Both functions throw std::exception (gemmi's, or DataError) with a reason. (In a PDB file, what gemmi's own
+// reader would fail at or misread is put right: pdb_reader.cpp.)
 ModelParts read_pdb_parts(std::string_view text);
 ModelParts read_cif_parts(std::string_view text);
 
@@ -49,4 +49,4 @@ bool is_cif(std::string_view text);
 // the numbers are apart if that is 1 to 1000; else 2 on.
 Structure protein_chains(const ModelParts& model);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

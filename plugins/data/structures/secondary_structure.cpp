@@ -5,33 +5,40 @@
 #include <cmath>
 #include <optional>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/residue.hpp"
+
+namespace pipeline::structures {
 namespace {
 
-Vec3 operator+(const Vec3& a, const Vec3& b) { return {a.x + b.x, a.y + b.y, a.z + b.z}; }
-Vec3 operator*(float factor, const Vec3& v) { return {factor * v.x, factor * v.y, factor * v.z}; }
-float norm_of(const Vec3& v) { return std::sqrt(dot(v, v)); }
-Vec3 unit(const Vec3& v) { return (1 / std::max(norm_of(v), 1e-6f)) * v; }
+residues::Vec3 operator+(const residues::Vec3& a, const residues::Vec3& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z};
+}
+residues::Vec3 operator*(float factor, const residues::Vec3& v) {
+  return {factor * v.x, factor * v.y, factor * v.z};
+}
+float norm_of(const residues::Vec3& v) { return std::sqrt(dot(v, v)); }
+residues::Vec3 unit(const residues::Vec3& v) { return (1 / std::max(norm_of(v), 1e-6f)) * v; }
 
 // Whether two residues are neighbours: a peptide bond's length, and some more for poor structures.
-bool are_bonded(const Residue& before, const Residue& after) {
+bool are_bonded(const residues::Residue& before, const residues::Residue& after) {
   constexpr float kLongestBond = 2.5f;
   return before.has_frame() && after.has_frame() && norm_of(after.n - before.c) < kLongestBond;
 }
 
-// A residue's atoms that bonds are between.
+// The atoms of a residue that hydrogen bonds are between.
 struct Peptide {
-  std::optional<Vec3> o, h;  // of this residue's CO and NH; none: its neighbour is missing, or it is proline
+  std::optional<residues::Vec3> o,
+      h;  // of this residue's CO and NH; none: its neighbour is missing, or it is proline
 };
 
-std::vector<Peptide> peptides_of(std::span<const Residue> chain) {
+std::vector<Peptide> peptides_of(std::span<const residues::Residue> chain) {
   constexpr float kCarbonyl = 1.23f, kAmide = 1.01f;  // Å
-  constexpr size_t kProline = kAminoAcids.find('P');
+  constexpr size_t kProline = residues::kAminoAcids.find('P');
   std::vector<Peptide> peptides(chain.size());
   for (size_t i = 0; i + 1 < chain.size(); ++i) {
-    const Residue &here = chain[i], &next = chain[i + 1];
+    const residues::Residue &here = chain[i], &next = chain[i + 1];
     if (!are_bonded(here, next)) continue;
-    // In the plane of CA, C and the next N, between their opposites.
+    // O lies in the plane of CA, C and the next N, between the directions away from CA and from N.
     peptides[i].o = here.c + kCarbonyl * unit(unit(here.c - here.ca) + unit(here.c - next.n));
     if (next.amino_acid != kProline) peptides[i + 1].h = next.n + kAmide * unit(here.c - *peptides[i].o);
   }
@@ -41,7 +48,7 @@ std::vector<Peptide> peptides_of(std::span<const Residue> chain) {
 // bond(i, j): from the CO of residue i to the NH of residue j.
 class Bonds {
  public:
-  explicit Bonds(std::span<const Residue> chain) : size_(static_cast<int64_t>(chain.size())) {
+  explicit Bonds(std::span<const residues::Residue> chain) : size_(static_cast<int64_t>(chain.size())) {
     constexpr float kFarthestCa = 9;  // Å between CA
     const std::vector<Peptide> peptides = peptides_of(chain);
     accepted_.resize(chain.size());
@@ -63,9 +70,12 @@ class Bonds {
  private:
   static constexpr float kBond = -0.5f;  // kcal/mol
 
-  static float energy(const Vec3& c, const Vec3& o, const Vec3& n, const Vec3& h) {
+  static float energy(const residues::Vec3& c, const residues::Vec3& o, const residues::Vec3& n,
+                      const residues::Vec3& h) {
     constexpr float kStrength = 0.42f * 0.20f * 332;  // charges of CO and NH; kcal/mol Å
-    const auto inverse = [](const Vec3& a, const Vec3& b) { return 1 / std::max(norm_of(a - b), 0.5f); };
+    const auto inverse = [](const residues::Vec3& a, const residues::Vec3& b) {
+      return 1 / std::max(norm_of(a - b), 0.5f);
+    };
     return kStrength * (inverse(o, n) + inverse(c, h) - inverse(o, h) - inverse(c, n));
   }
 
@@ -129,15 +139,15 @@ std::vector<Ladder> ladders_of(const Bonds& bond, int64_t count) {
   return ladders;
 }
 
-Vec3 cb_of(const Residue& residue) {
-  // Of ideal bond lengths and angles.
-  const Vec3 b = residue.ca - residue.n, c = residue.c - residue.ca, a = cross(b, c);
+residues::Vec3 cb_of(const residues::Residue& residue) {
+  // CB for ideal bond lengths and angles.
+  const residues::Vec3 b = residue.ca - residue.n, c = residue.c - residue.ca, a = cross(b, c);
   return residue.ca + -0.58273431f * a + 0.56802827f * b + -0.54067466f * c;
 }
 
 }  // namespace
 
-std::vector<SecondaryStructure> secondary_structure_of(std::span<const Residue> chain) {
+std::vector<SecondaryStructure> secondary_structure_of(std::span<const residues::Residue> chain) {
   using State = SecondaryStructure;
   const auto count = static_cast<int64_t>(chain.size());
   const Bonds bond(chain);
@@ -171,11 +181,13 @@ std::vector<SecondaryStructure> secondary_structure_of(std::span<const Residue> 
   return states;
 }
 
-std::vector<std::pair<uint32_t, uint32_t>> contacts_of(std::span<const Residue> chain, int32_t apart) {
+std::vector<std::pair<uint32_t, uint32_t>> contacts_of(std::span<const residues::Residue> chain,
+                                                       int32_t apart) {
   constexpr float kContact = 8;  // Å
   std::vector<std::pair<uint32_t, uint32_t>> contacts;
-  std::vector<Vec3> cb;
-  for (const Residue& residue : chain) cb.push_back(residue.has_frame() ? cb_of(residue) : Vec3{});
+  std::vector<residues::Vec3> cb;
+  for (const residues::Residue& residue : chain)
+    cb.push_back(residue.has_frame() ? cb_of(residue) : residues::Vec3{});
   for (size_t i = 0; i < chain.size(); ++i)
     for (size_t j = i + 1; j < chain.size(); ++j) {
       if (!chain[i].has_frame() || !chain[j].has_frame()) continue;
@@ -186,4 +198,4 @@ std::vector<std::pair<uint32_t, uint32_t>> contacts_of(std::span<const Residue> 
   return contacts;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

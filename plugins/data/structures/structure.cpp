@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <iterator>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 constexpr std::string_view kThreeLetters[] = {"ALA", "CYS", "ASP", "GLU", "PHE", "GLY", "HIS",
                                               "ILE", "LYS", "LEU", "MET", "ASN", "PRO", "GLN",
                                               "ARG", "SER", "THR", "VAL", "TRP", "TYR"};
-static_assert(std::size(kThreeLetters) == kAminoAcidCount);
+static_assert(std::size(kThreeLetters) == residues::kAminoAcidCount);
 
 // Protonation states and bonds, as Amber, CHARMM, GROMOS and OPLS name them.
 struct Alias {
@@ -27,8 +27,8 @@ constexpr Alias kAliases[] = {
 };
 
 uint8_t number_of(char letter) {
-  const size_t at = kAminoAcids.find(letter);
-  return at == std::string_view::npos ? kUnknown : static_cast<uint8_t>(at);
+  const size_t at = residues::kAminoAcids.find(letter);
+  return at == std::string_view::npos ? residues::kUnknown : static_cast<uint8_t>(at);
 }
 
 uint8_t standard_of(std::string_view name) {
@@ -38,34 +38,34 @@ uint8_t standard_of(std::string_view name) {
       std::find_if(std::begin(kAliases), std::end(kAliases), [&](const Alias& a) { return a.name == name; });
   if (alias != std::end(kAliases)) return number_of(alias->letter);
   if (name.size() == 4 && (name[0] == 'N' || name[0] == 'C')) return standard_of(name.substr(1));
-  return kUnknown;
+  return residues::kUnknown;
 }
 
 }  // namespace
 
 ResidueName residue_name(const std::string& name, const ParentNames& parents) {
-  if (const uint8_t standard = standard_of(name); standard != kUnknown)
+  if (const uint8_t standard = standard_of(name); standard != residues::kUnknown)
     return {ResidueName::kStandard, standard};
-  if (is_water_name(name)) return {ResidueName::kNotProtein, kUnknown};
+  if (is_water_name(name)) return {ResidueName::kNotProtein, residues::kUnknown};
   const auto given = parents.find(name);
-  const uint8_t parent = given == parents.end() ? kUnknown : standard_of(given->second);
+  const uint8_t parent = given == parents.end() ? residues::kUnknown : standard_of(given->second);
   const gemmi::ResidueInfo info = gemmi::find_tabulated_residue(name);
   if (info.is_amino_acid()) {
     const char letter = static_cast<char>(info.one_letter_code & ~0x20);  // in lower case if it is modified
     const uint8_t tabulated = number_of(letter);
     // Selenocysteine and pyrrolysine, whatever a file calls their parents.
     const bool own_kind = letter == 'U' || letter == 'O';
-    return {ResidueName::kModified, tabulated != kUnknown || own_kind ? tabulated : parent};
+    return {ResidueName::kModified, tabulated != residues::kUnknown || own_kind ? tabulated : parent};
   }
-  if (parent != kUnknown) return {ResidueName::kModified, parent};
+  if (parent != residues::kUnknown) return {ResidueName::kModified, parent};
   using Kind = decltype(info.kind);  // the type has moved between versions of gemmi
   const bool sugar = info.kind == Kind::PYR || info.kind == Kind::KET;
   return {info.is_water() || info.is_nucleic_acid() || sugar ? ResidueName::kNotProtein : ResidueName::kOther,
-          kUnknown};
+          residues::kUnknown};
 }
 
 std::string_view three_letters_of(uint8_t amino_acid) {
-  return amino_acid < kAminoAcidCount ? kThreeLetters[amino_acid] : "UNK";
+  return amino_acid < residues::kAminoAcidCount ? kThreeLetters[amino_acid] : "UNK";
 }
 
 bool is_water_name(std::string_view name) {
@@ -74,4 +74,4 @@ bool is_water_name(std::string_view name) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -3,62 +3,17 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace pipeline::protein {
+#include "plugins/data/residues/residue.hpp"
 
-// Amino acids are numbered in the order of their one-letter codes.
-constexpr std::string_view kAminoAcids = "ACDEFGHIKLMNPQRSTVWY";
-constexpr uint8_t kAminoAcidCount = 20;
-constexpr uint8_t kUnknown = 20;  // a residue, but none of the twenty and no modification of one
-
-// The tokens that a model of proteins sees: amino acids, kUnknown, and behind them the mask.
-constexpr int64_t kMaskToken = kUnknown + 1, kTokenCount = kMaskToken + 1;
-
-// Behind these, letters of sequences that are none of the twenty: D or N, pyrrolysine, selenocysteine, E or
-// Q. A model that has no tokens for them sees kUnknown.
-constexpr std::string_view kRareLetters = "BOUZ";
-constexpr int64_t kFirstRare = kTokenCount, kCodeCount = kFirstRare + 4;
-
-constexpr char letter_of(uint8_t amino_acid) {
-  return amino_acid < kAminoAcidCount                          ? kAminoAcids[amino_acid]
-         : amino_acid >= kFirstRare && amino_acid < kCodeCount ? kRareLetters[amino_acid - kFirstRare]
-                                                               : 'X';
-}
-
-struct Vec3 {
-  float x = 0, y = 0, z = 0;  // ångström
-};
-inline Vec3 operator-(const Vec3& a, const Vec3& b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
-inline float dot(const Vec3& a, const Vec3& b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
-inline Vec3 cross(const Vec3& a, const Vec3& b) {
-  return {a.y * b.z - a.z * b.y, a.z * b.x - a.x * b.z, a.x * b.y - a.y * b.x};
-}
-
-// As it lies in the cache: no pointers, no padding.
-struct Residue {
-  enum Flags : uint8_t { kHasCa = 1, kHasFrame = 2 };  // kHasFrame: N, CA and C are all there
-
-  uint8_t amino_acid = kUnknown;
-  uint8_t flags = 0;
-  char insertion = ' ';  // insertion code
-  uint8_t reserved = 0;
-  int32_t number = 0;    // as in the file; one on from the residue before where it has none there
-  int32_t position = 0;  // along the chain from 0: one more than the residue before, and more where residues
-                         // are missing in between
-  Vec3 n, ca, c;         // zero where missing
-
-  bool has_ca() const { return (flags & kHasCa) != 0; }
-  bool has_frame() const { return (flags & kHasFrame) != 0; }
-};
-static_assert(sizeof(Residue) == 48);
+namespace pipeline::structures {
 
 struct Chain {
   std::string name;
-  std::vector<Residue> residues;
+  std::vector<residues::Residue> residues;
 };
 
 struct Structure {
@@ -78,7 +33,7 @@ struct ResidueName {
     kStandard,    // one of the twenty, in one of their names
   };
   Kind kind = kOther;
-  uint8_t amino_acid = kUnknown;
+  uint8_t amino_acid = residues::kUnknown;
 };
 
 // Names are those of the PDB, of force fields (HSD, HIE, CYX, LYSH ...) and of Amber's ends of chains (NALA,
@@ -93,4 +48,4 @@ constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c
 
 bool is_water_name(std::string_view name);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -17,7 +17,7 @@
 #include "plugins/data/structures/names.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 std::string table_of(const std::vector<FileNote>& files, size_t most, const std::string& all_path) {
@@ -40,7 +40,7 @@ std::string table_of(const std::vector<FileNote>& files, size_t most, const std:
 }
 
 constexpr size_t kRowsShown = 20, kCopiesShown = 10;
-// Of a structure's residues: where more have no frame, it is odd.
+// The share of a structure's residues that may be without a frame: more are odd.
 constexpr double kMostWithoutFrame = 0.05;
 
 // Relative paths without endings where that tells them apart, else the whole paths; in UTF-8, numbered where
@@ -61,7 +61,7 @@ std::string frames_remark(std::span<const ChainView> chains) {
   size_t residues = 0, without = 0;
   for (const ChainView& chain : chains) {
     residues += chain.residues.size();
-    for (const Residue& residue : chain.residues) without += residue.has_frame() ? 0 : 1;
+    for (const residues::Residue& residue : chain.residues) without += residue.has_frame() ? 0 : 1;
   }
   if (static_cast<double>(without) <= kMostWithoutFrame * static_cast<double>(residues)) return "";
   return "of " + std::to_string(residues) + (residues == 1 ? " residue " : " residues ") +
@@ -130,11 +130,11 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   counts.read = built.read;
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
-  // Which file is the first with these chains, by their hash.
-  std::unordered_map<files::Hash128, size_t, records::KeyHash> seen;
+  // The first file with these chains, by their hash.
+  std::unordered_map<files::Hash128, size_t, stores::KeyHash> seen;
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileIndex::Entry& outcome = built.outcomes[i];
-    const records::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;
+    const stores::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;
     const auto stored = record == nullptr ? std::nullopt : StoredFile::of(library.cache_, *record);
     if (outcome.is_read() && !stored) {
       throw files::DataError(structures_path(options.cache_dir) +
@@ -211,4 +211,4 @@ std::string StructureLibrary::report() const {
   return library_report(unusable_, odd_, kRowsShown, report_path_);
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

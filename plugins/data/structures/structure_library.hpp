@@ -13,7 +13,7 @@
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // A file's path as the log can show it.
 std::string printable_path(const std::string& path);
@@ -26,8 +26,8 @@ std::string library_report(const std::vector<FileNote>& unusable, const std::vec
 // Copies of other files, in the same way, behind a line that says so; empty if there are none.
 std::string copies_report(const std::vector<FileNote>& copies);
 
-// Puts a report there, or removes it if it is empty. What is there already and right is not written again.
-// False if that cannot be done.
+// Writes a report to `path`, or removes the file if the report is empty. A file that is right already is not
+// written again. False if that cannot be done.
 bool write_report(const std::string& text, const std::string& path);
 
 struct LibraryOptions {
@@ -35,7 +35,7 @@ struct LibraryOptions {
   std::string cache_dir;  // may be the same folder, and may serve several roots
   ReadLimits limits;
   double max_unusable_share = 0.5;  // of the files; more is an error. That none is usable always is
-  std::string max_unusable_option = "max_unusable_share";  // what the user calls it, for messages
+  std::string max_unusable_option = "max_unusable_share";  // what the user calls this share
 };
 
 struct LibraryCounts {
@@ -48,7 +48,7 @@ struct LibraryCounts {
   uint64_t ignored = 0;   // other files
   uint64_t residues = 0;  // in the structures
   uint64_t read = 0;      // files read by this call
-  uint64_t parsed = 0;    // and parsed by it
+  uint64_t parsed = 0;    // files parsed by this call
 };
 
 // Views into the library.
@@ -71,8 +71,8 @@ class StructureLibrary {
   // i < size(), sorted by name. Verifies all of it, and throws DataError if the cache was changed since it
   // was opened. [any-thread]
   StructureView structure(uint64_t i) const;
-  // Sorted by path, with the reason; with what is odd, although they are used; with what they are copies of,
-  // so that they are not.
+  // Files sorted by path, with what there is to say: why they cannot be used; what is odd, although they are
+  // used; what they are copies of, so that they are not.
   const std::vector<FileNote>& unusable() const { return unusable_; }
   const std::vector<FileNote>& odd() const { return odd_; }
   const std::vector<FileNote>& copies() const { return copies_; }
@@ -93,7 +93,7 @@ class StructureLibrary {
   StructureLibrary() = default;
   void note_copies(const files::Hooks& hooks) const;
 
-  records::RecordStore cache_;
+  stores::RecordStore cache_;
   std::vector<Entry> structures_;
   std::vector<ChainView> chains_;
   std::vector<FileNote> unusable_, odd_, copies_;
@@ -103,7 +103,7 @@ class StructureLibrary {
 };
 
 struct Built {
-  records::RecordStore cache;              // has the content of every file that could be read
+  stores::RecordStore cache;               // has the content of every file that could be read
   std::vector<FileIndex::Entry> outcomes;  // one a file
   uint64_t read = 0, parsed = 0;
 };
@@ -113,4 +113,4 @@ struct Built {
 // DataError or Cancelled.
 Built build_library(const InputFiles& inputs, const LibraryOptions& options, const files::Hooks& hooks);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -5,7 +5,7 @@
 
 #include "plugins/data/structures/protein_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // gemmi quotes lines of the file.
@@ -65,4 +65,4 @@ Structure read_structure(const std::string& path, const ReadLimits& limits) try 
   throw files::DataError(path + ": " + error.what(), error.code());
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -6,7 +6,7 @@
 #include "plugins/data/structures/file_content.hpp"
 #include "plugins/data/structures/structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // To be raised whenever the same file gives other residues: what was parsed before is then parsed again.
 constexpr uint32_t kParserVersion = 2;
@@ -16,11 +16,11 @@ constexpr uint32_t kParserVersion = 2;
 // not name the file. [any-thread]
 Structure parse_structure(std::string_view content, const ReadLimits& limits);
 
-// The same for what unpack() gave, and about how many bytes of memory that takes besides the text.
+// parse_structure() for what unpack() gave, and about how many bytes of memory it takes besides the text.
 Structure parse_text(std::string_view text);
 uint64_t memory_to_parse(std::string_view text);
 
-// The same for a file; the error starts with its path.
+// parse_structure() for a file; the error starts with its path.
 Structure read_structure(const std::string& path, const ReadLimits& limits);
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

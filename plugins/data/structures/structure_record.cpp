@@ -5,12 +5,13 @@
 
 #include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 using files::bytes_of;
 
-static_assert(std::is_trivially_copyable_v<Residue> && records::kAlignment % alignof(Residue) == 0);
+static_assert(std::is_trivially_copyable_v<residues::Residue> &&
+              stores::kAlignment % alignof(residues::Residue) == 0);
 static_assert(sizeof(StoredFile::Head) == 24 && sizeof(StoredFile::ChainEntry) == 8);
 
 std::string payload_of(size_t chains, std::string_view body, std::string_view text) {
@@ -35,7 +36,7 @@ std::string structure_payload(const Structure& structure) {
                                             static_cast<uint32_t>(chain.residues.size())});
     names += chain.name;
   }
-  names.resize(records::padded(names.size()));
+  names.resize(stores::padded(names.size()));
   body += names;
   for (const Chain& chain : structure.chains) body += bytes_of(chain.residues);
   return payload_of(structure.chains.size(), body, structure.remark);
@@ -60,23 +61,23 @@ std::optional<StoredFile> StoredFile::of(std::string_view payload) {
     names += file.entries_[chain].name_bytes;
     residues += file.entries_[chain].residues;
   }
-  if (names > body.size() || residues > body.size() / sizeof(Residue)) return std::nullopt;
-  const uint64_t begin = head.chains * sizeof(ChainEntry) + records::padded(names);
-  if (begin + residues * sizeof(Residue) != body.size()) return std::nullopt;
+  if (names > body.size() || residues > body.size() / sizeof(residues::Residue)) return std::nullopt;
+  const uint64_t begin = head.chains * sizeof(ChainEntry) + stores::padded(names);
+  if (begin + residues * sizeof(residues::Residue) != body.size()) return std::nullopt;
   file.names_ = body.data() + head.chains * sizeof(ChainEntry);
-  file.residues_ = reinterpret_cast<const Residue*>(body.data() + begin);
+  file.residues_ = reinterpret_cast<const residues::Residue*>(body.data() + begin);
   for (uint64_t i = 0; i < residues; ++i)
-    if (file.residues_[i].amino_acid > kUnknown) return std::nullopt;
+    if (file.residues_[i].amino_acid > residues::kUnknown) return std::nullopt;
   return file;
 }
 
-std::optional<StoredFile> StoredFile::of(const records::RecordStore& store, const records::Record& record) {
+std::optional<StoredFile> StoredFile::of(const stores::RecordStore& store, const stores::Record& record) {
   return store.is_whole(record) ? of(store.payload(record)) : std::nullopt;
 }
 
 void StoredFile::append_chains(std::vector<ChainView>& chains) const {
   const char* name = names_;
-  const Residue* residue = residues_;
+  const residues::Residue* residue = residues_;
   for (size_t chain = 0; chain < head_.chains; ++chain) {
     const ChainEntry& entry = entries_[chain];
     chains.push_back({{name, entry.name_bytes}, {residue, entry.residues}});
@@ -85,4 +86,4 @@ void StoredFile::append_chains(std::vector<ChainView>& chains) const {
   }
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

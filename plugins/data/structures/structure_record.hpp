@@ -6,22 +6,22 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/record_store/record_store.hpp"
+#include "plugins/data/stores/record_store.hpp"
 #include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // The file that keeps what was parsed, by the hash of a file's content: <folder>/protein-structures-<n>.cache
-constexpr records::Kind kStructures{.name = "PROTEIN1",
-                                    .version = kParserVersion,
-                                    .remedy = "the files whose records were there are parsed again"};
+constexpr stores::Kind kStructures{.name = "PROTEIN1",
+                                   .version = kParserVersion,
+                                   .remedy = "the files whose records were there are parsed again"};
 std::string structures_path(const std::string& folder);
 
 // A chain whose residues lie elsewhere.
 struct ChainView {
   std::string_view name;
-  std::span<const Residue> residues;
+  std::span<const residues::Residue> residues;
 };
 
 // The payload of a file's record: of one that was parsed, and of one that cannot be used.
@@ -42,7 +42,7 @@ class StoredFile {
   // nullopt for a payload whose sizes do not fit together, or whose residues are none: one made by hand.
   static std::optional<StoredFile> of(std::string_view payload);
   // nullopt where the record is damaged, too.
-  static std::optional<StoredFile> of(const records::RecordStore& store, const records::Record& record);
+  static std::optional<StoredFile> of(const stores::RecordStore& store, const stores::Record& record);
 
   bool is_structure() const { return head_.chains > 0; }
   std::string_view text() const { return text_; }  // what is odd about the structure; or why it is none
@@ -52,7 +52,7 @@ class StoredFile {
   struct Head {
     uint32_t chains;  // 0: the file cannot be used
     uint32_t text_bytes;
-    files::Hash128 chains_hash;  // of what is between this and the text
+    files::Hash128 chains_hash;  // of what is between the head and the text
   };
   struct ChainEntry {
     uint32_t name_bytes, residues;
@@ -62,8 +62,8 @@ class StoredFile {
   Head head_;
   const ChainEntry* entries_;
   const char* names_;
-  const Residue* residues_;
+  const residues::Residue* residues_;
   std::string_view text_;
 };
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

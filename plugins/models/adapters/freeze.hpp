@@ -10,13 +10,13 @@ namespace pipeline::adapters {
 
 class Freeze {
  public:
-  // Of fnmatch: "vision_model.*", "*.bias".
+  // Patterns of fnmatch: "vision_model.*", "*.bias".
   explicit Freeze(const std::vector<std::string>& patterns)
       : patterns_(patterns), used_(patterns.size(), false) {}
 
-  // For the rule of a registry, of each parameter.
+  // Whether a parameter is frozen. A registry's rule asks it for each.
   bool operator()(const std::string& name);
-  // When all parameters are declared: what is wrong with the option; empty: nothing.
+  // To be asked when all parameters are declared: what is wrong with the option; empty: nothing.
   std::string problem(const ParameterRegistry& parameters) const;
 
  private:

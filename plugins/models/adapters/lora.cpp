@@ -21,8 +21,8 @@ namespace {
 constexpr const char *kRanks = "lora.rank_pattern", *kAlphas = "lora.alpha_pattern";
 constexpr int64_t kMostRank = 1 << 14;
 
-// As PEFT's get_pattern_key(). Patterns are kept compiled: an adapter may have hundreds of them, and each is
-// asked of each module.
+// Whether a module fits a pattern, by PEFT's get_pattern_key(). Patterns are kept compiled: an adapter may
+// have hundreds of them, and each is asked of each module.
 bool fits(const char* key, const std::string& pattern, const std::string& module) try {
   constexpr size_t kMostKept = 4096;
   static thread_local std::unordered_map<std::string, std::regex> kept;
@@ -172,7 +172,7 @@ void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_
 
 namespace {
 
-constexpr std::string_view kAllLinear = "all-linear";  // as PEFT calls them: but for the output head
+constexpr std::string_view kAllLinear = "all-linear";  // PEFT's word for all but the output head
 constexpr std::string_view kWholeModules[] = {"embed_tokens", "lm_head", "wte", "wpe", "word_embeddings"};
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace pipeline::adapters {
 struct LoraConfig {
   int64_t rank = 0;  // 0: no additions
   double alpha = 16;
-  // Others for some matrices, as PEFT has them: "PATTERN = VALUE", a regular expression of paths or of what
+  // Other values for some matrices, as in PEFT: "PATTERN = VALUE", a regular expression of paths or of what
   // follows a dot in them. The first that a path fits counts.
   std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
   bool use_rslora = false;  // scaled by alpha / sqrt(rank) (Kalajdzievski, arXiv:2312.03732)
@@ -58,7 +58,7 @@ struct LoraTarget {
   bool is_usual;  // where LoraConfig::targets is empty
 };
 
-// Those of the layers of a model, one after another: `prefix` is what the paths of layer `number` begin with.
+// For add_targets(), which adds one layer after another; `prefix` begins the paths of layer `number`.
 struct LayerMatrix {
   std::string name;
   std::vector<transformer::LowRank> transformer::Layer::*additions;
@@ -68,8 +68,8 @@ struct LayerMatrix {
 void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_t number, uint32_t unit,
                  const std::vector<LayerMatrix>& matrices);
 
-// Those that the configuration means, in their order. `problem`: what is wrong with the patterns; empty:
-// nothing.
+// The targets that the configuration means, in their order. `problem`: what is wrong with the patterns;
+// empty: nothing.
 struct ChosenTargets {
   std::vector<LoraTarget> targets;
   std::string problem;

@@ -20,7 +20,7 @@ struct LoraOptions : LoraConfig {
   bool operator==(const LoraOptions&) const = default;
   // Whether an export is the additions alone. Without a folder that they are to, it is the whole model.
   bool exports_adapter() const { return rank > 0 && !merge && !base_model.empty(); }
-  // For the log, of an export that is not what was asked for; empty: it is.
+  // A note for the log on an export that is not what was asked for; empty: it is.
   std::string export_note() const {
     if (rank == 0 || merge || exports_adapter()) return {};
     return "the additions are merged into the model, because the folder of the model that they are to is not "

@@ -36,7 +36,7 @@ const hugging_face::Fields<LoraConfig>& fields() {
       {"use_rslora", &LoraConfig::use_rslora},
       {"bias", only({"none"})},
       {"modules_to_save", kReadElsewhere},
-      // With others the model itself is changed before additions are made to it.
+      // Other ways change the model itself before additions are made to it.
       {"init_lora_weights", only({true, false, "gaussian", "orthogonal", "eva"})},
       {"use_dora", only({false})},
       {"use_qalora", only({false})},
@@ -69,7 +69,7 @@ std::string_view without(std::string_view text, std::string_view end) {
   return text.substr(0, text.size() - end.size());
 }
 
-// As short as it can be said for these modules alone of the model's.
+// The shortest names that fit these modules of the model and no others.
 std::vector<std::string> names_of(const std::set<std::string>& modules, const AdaptedModel& model) {
   std::set<std::string> ends;
   for (const std::string& module : modules) ends.insert(module.substr(module.rfind('.') + 1));
@@ -83,7 +83,7 @@ std::vector<std::string> names_of(const std::set<std::string>& modules, const Ad
   return names;
 }
 
-// Where the folder is none of PEFT's.
+// Throws where the folder is none of PEFT's.
 void require_adapter(const std::string& folder) {
   const std::filesystem::path path = folder;
   const auto has = [&](const char* name) {
@@ -185,7 +185,7 @@ std::vector<std::string> read_pattern(const hugging_face::ConfigFile& file, cons
   return say_the_same(key, texts, texts, modules, model) ? texts : of_modules;
 }
 
-// As PEFT reads it, which sorts what it writes.
+// The patterns sorted, as PEFT writes them, if they mean the same so; else the value of each module.
 nlohmann::json pattern_json(const char* key, const std::vector<std::string>& texts,
                             const std::set<std::string>& modules, const AdaptedModel& model) {
   const auto number = [](double value) {
@@ -204,8 +204,8 @@ nlohmann::json pattern_json(const char* key, const std::vector<std::string>& tex
   return say_the_same(key, sorted, texts, modules, model) ? values : of_modules;
 }
 
-// What the folder has as a whole, which is trained as a whole here: also an embedding that PEFT saved because
-// of new tokens.
+// Takes what the folder has as a whole, which is trained as a whole here: also an embedding that PEFT saved
+// because of new tokens.
 void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder& files,
                 const AdaptedModel& model, LoraConfig& config) {
   std::set<std::string> saved;
@@ -248,7 +248,7 @@ void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder&
     if (is_part && module.starts_with(model.theirs))
       module.replace(0, model.theirs.size(), model.ours);
     else if (is_part && module != "lm_head")
-      continue;  // of the larger model, whose options say what is trained
+      continue;  // it belongs to the larger model, whose options say what is trained
     config.modules_to_save.push_back(module);
   }
 }
@@ -319,7 +319,7 @@ void start_from_adapter(const std::string& folder, ParameterRegistry& parameters
       if (!parameter.trainable)
         fail_with(PL_ERROR_CONFIG, folder, ": has ", pieces.front().name, ", and ", parameter.name,
                   " is frozen here: lora.modules_to_save must name it, or be left out");
-      for (Piece& piece : pieces)  // of tokens
+      for (Piece& piece : pieces)  // a folder may have more rows for tokens
         if (!piece.transposed && parameter.shape.size() == 2 && piece.columns == 0)
           piece.more_rows = files.at(piece.name).shape.front() - parameter.shape.front();
       return pieces;

@@ -13,12 +13,12 @@
 
 namespace pipeline::adapters {
 
-// What a model has to do with an adapter.
+// What reading and writing an adapter takes to know of its model.
 struct AdaptedModel {
   std::vector<LoraTarget> targets;  // all that there are
   // Matrices that PEFT can make additions to, too, and we do not.
   std::vector<std::string> others = {};
-  // What a tensor of the whole model's folder is, for all parameters but the additions.
+  // The tensors of the whole model's folder for a parameter, for all but the additions.
   std::function<std::vector<hugging_face::Piece>(const Parameter& parameter)> pieces = nullptr;
   // See hugging_face::NameMap.
   std::function<std::string(const std::string& name)> plain_name = nullptr;
@@ -26,15 +26,15 @@ struct AdaptedModel {
   std::function<void(const Parameter& parameter, at::Tensor& value)> as_ours = nullptr;
   std::string task_type = "CAUSAL_LM";  // PEFT's; empty: none
   bool has_conv1d = false;              // matrices are (in, out) in the folder, too, as GPT-2's
-  // What a path of `targets` begins with instead in the folder of a larger model that has other matrices,
+  // What a path of `targets` begins with here, and in the folder of a larger model that has other matrices,
   // too.
   std::string ours = "", theirs = "";
-  // An output head that is the embedding again, by their names in the folder; empty: it is another, or none.
+  // Names in the folder of an output head and the embedding that it is again; empty: it is another, or none.
   std::string head = "", tied_to = "";
 };
 
-// What the folder holds; its targets are those that it has tensors for. Throws Error (PL_ERROR_CONFIG) that
-// names file, key and value where the additions are not some that we compute, or not to such a model.
+// The folder's configuration; its targets are those that it has tensors for. Throws Error (PL_ERROR_CONFIG)
+// that names file, key and value where the additions are not some that we compute, or not to such a model.
 LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model);
 
 // The additions start as in the folder, and so does whatever it has besides. It is opened when the first of

@@ -1,4 +1,4 @@
-// What of a conversation's text each message of the assistant is.
+// Which part of a conversation's text each message of the assistant is.
 #include <pipeline/error.hpp>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ ordered_json* end_of(ordered_json& content, bool is_begin) {
   return is_text ? &part["text"] : nullptr;
 }
 
-// Around what a content says, with the white space before and behind it or without.
+// Puts marks around what a content says, with the white space before and behind it or without.
 void put_marks(ordered_json& content, size_t number, bool with_space_before, bool with_space_behind) {
   auto& behind = end_of(content, false)->get_ref<std::string&>();
   behind.insert(with_space_behind ? behind.size() : stripped(behind, false, true).size(), mark_of(number));
@@ -53,8 +53,8 @@ void put_marks(ordered_json& content, size_t number, bool with_space_before, boo
                 mark_of(number));
 }
 
-// What a template may look at in a message besides its texts; of other objects than messages and calls, that
-// they are there.
+// What a template may look at in a message besides its texts; of objects other than messages and calls, only
+// whether they are there.
 std::string shape(const ordered_json& value, int depth) {
   if (value.is_string()) return value.get_ref<const std::string&>().empty() ? "''" : "text";
   if (!value.is_structured() || depth == 0) return value.type_name();
@@ -78,13 +78,13 @@ std::string kind_of(const ordered_json& messages, size_t at) {
 
 }  // namespace
 
-// Where special tokens stand in a text. To be asked from the left to the right.
+// The places of special tokens in a text, to be asked for from left to right.
 class ChatFormat::SpecialPlaces {
  public:
-  SpecialPlaces(std::string_view text, const text::Tokenizer& tokenizer)
+  SpecialPlaces(std::string_view text, const tokenizer::Tokenizer& tokenizer)
       : text_(text), tokenizer_(tokenizer) {}
-  // The first at or behind `from`, from which its place counts.
-  text::Tokenizer::Special behind(size_t from) {
+  // The first at or behind `from`; its place is counted from there.
+  tokenizer::Tokenizer::Special behind(size_t from) {
     if (from < from_ || (found_.bytes > 0 && found_.at < from) || !is_known_) {
       found_ = tokenizer_.first_special(text_.substr(from));
       found_.at += from;
@@ -96,15 +96,15 @@ class ChatFormat::SpecialPlaces {
 
  private:
   std::string_view text_;
-  const text::Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   size_t from_ = 0;
-  text::Tokenizer::Special found_;
+  tokenizer::Tokenizer::Special found_;
   bool is_known_ = false;
 };
 
-// What messages say, where the template writes it as it is and nothing else depends on it: then marks around
-// it, and a mark in its place, leave the rest of the text as it was. So it takes a few renderings, however
-// many messages there are. Empty: it is not so.
+// The texts of messages, where the template writes them as they are and nothing else depends on them: then
+// marks around a text, and a mark in its place, leave the rest as it was. So a few renderings are enough,
+// however many messages there are. Empty: the template is not like that.
 std::vector<std::pair<size_t, size_t>> ChatFormat::said(const ordered_json& conversation,
                                                         std::string_view whole,
                                                         const std::vector<size_t>& messages) const try {
@@ -131,11 +131,11 @@ std::vector<std::pair<size_t, size_t>> ChatFormat::said(const ordered_json& conv
     if (is_same && at == whole.size()) return found;
   }
   return {};
-} catch (const Error&) {  // it refuses what has marks
+} catch (const Error&) {  // the template refuses marks
   return {};
 }
 
-// By itself, a message is what changes in the text when its content does.
+// The answer of one message by itself: what changes in the text when its content does.
 std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversation, std::string_view whole,
                                                    size_t message, size_t earliest,
                                                    SpecialPlaces& specials) const {
@@ -153,7 +153,7 @@ std::optional<ChatFormat::Span> ChatFormat::answer(const ordered_json& conversat
                        specials);
 }
 
-// What is said, with what belongs to it. `content`: where what is not said before it ends.
+// The answer: what is said, with what belongs to it. `content`: where the text before the content ends.
 std::optional<ChatFormat::Span> ChatFormat::answer_around(std::string_view whole,
                                                           std::pair<size_t, size_t> said, size_t content,
                                                           size_t message, size_t earliest,
@@ -183,7 +183,7 @@ std::optional<ChatFormat::Span> ChatFormat::answer_around(std::string_view whole
   return span;
 }
 
-// What the conversation up to the message has more than the prompt for it.
+// The answer: what the conversation up to the message has more than the prompt for it.
 std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& conversation,
                                                             std::string_view whole, size_t message) const
     try {
@@ -199,11 +199,11 @@ std::optional<ChatFormat::Span> ChatFormat::answer_by_parts(const ordered_json& 
               .end = static_cast<size_t>(answer.data() + answer.size() - with.data()),
               .message = message,
               .is_ended = !answer_end_.empty() && answer.ends_with(trimmed(answer_end_))};
-} catch (const Error&) {  // it refuses a part
+} catch (const Error&) {  // the template refuses a part
   return std::nullopt;
 }
 
-// What the turn of a message writes behind the prompt, where the template goes over the messages in a loop.
+// The answer: what a message's turn writes behind the prompt, where the template loops over the messages.
 std::optional<ChatFormat::Span> ChatFormat::answer_of_turn(const Rendered& whole, size_t message) const {
   if (message + 1 >= whole.turns.size()) return std::nullopt;
   const size_t begin = whole.turns[message], end = whole.turns[message + 1];
@@ -217,8 +217,8 @@ std::optional<ChatFormat::Span> ChatFormat::answer_of_turn(const Rendered& whole
               .is_ended = !answer_end_.empty() && answer.ends_with(trimmed(answer_end_))};
 }
 
-// By parts, each takes two renderings. So of those alike only the first and the last are found so: where that
-// is what their turns write, it is so for all.
+// An answer by parts takes two renderings. So of messages that are alike only the first and the last are
+// found by parts: where these are what their turns write, all are.
 std::map<size_t, ChatFormat::Span> ChatFormat::answers_of_turns(const ordered_json& conversation,
                                                                 const Rendered& whole,
                                                                 const std::vector<size_t>& wanted) const {
@@ -236,7 +236,7 @@ std::map<size_t, ChatFormat::Span> ChatFormat::answers_of_turns(const ordered_js
   return found;
 }
 
-// Where special tokens stand around each answer, which nobody but the template can write. Empty: they do not.
+// The answers between special tokens, which nobody but the template can write. Empty: not all are.
 std::vector<ChatFormat::Span> ChatFormat::answers_between_tokens(std::string_view whole,
                                                                  const std::vector<size_t>& messages) const {
   if (answer_end_.empty() || tokenizer_->first_special(answer_prompt_).bytes == 0) return {};
@@ -283,7 +283,7 @@ std::vector<ChatFormat::Span> ChatFormat::answers(const ordered_json& conversati
                        [&](size_t message) { return messages[message].contains("tool_calls"); });
   const std::map<size_t, Span> of_turns = answers_of_turns(conversation, whole, with_calls);
   SpecialPlaces specials(whole.text, *tokenizer_);
-  size_t next = 0;  // of those with text
+  size_t next = 0;  // place in with_text
   for (const size_t message : wanted) {
     const size_t earliest = spans.empty() ? 0 : spans.back().end;
     std::optional<Span> span;

@@ -26,7 +26,7 @@ std::vector<Value> items_if_any(const Call& call) {
 }
 std::vector<Value> items_of(const Call& call) { return items_of(call.rendering, call.value); }
 
-// Letters of ASCII; others have rules that are not here.
+// Changes the case of ASCII letters; others have rules that are not here.
 std::string cased(std::string text, bool upper_first, bool upper_others, bool by_word = false) {
   bool is_first = true;
   for (char& c : text) {
@@ -98,7 +98,7 @@ const std::string& attribute_of(const Value& value) {
   return name;
 }
 
-// In the order of what is at this key of the items, without a difference of upper and lower case.
+// The items in the order of what they have at this key, upper and lower case being the same.
 Value sorted(Rendering& rendering, const Value& value, const Value& key) {
   std::vector<std::pair<Value, Value>> all;
   for (const Value& each : items_of(rendering, value)) {
@@ -288,7 +288,7 @@ std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const
   return ordered;
 }
 
-// What of a value's type Python has: its methods, or, of what has none, functions.
+// What Python can call on a value of this type: methods, or, where it has none, functions.
 int role_of(const Value& value) {
   return value.type == kString ? kStringMethod : value.type == kDict ? kDictMethod : kFunction;
 }

@@ -5,9 +5,9 @@
 
 namespace pipeline::chat {
 
-// Of a call: those by position have no name.
+// The arguments of a call: those by position have no name.
 using Arguments = Members;
-// As these parameters of what is called; the missing are undefined. Throws Problem for others.
+// The arguments in the order of the parameters; missing ones are undefined. Throws Problem for others.
 std::vector<Value> in_order_of(const std::vector<std::string>& parameters, const Arguments& arguments,
                                std::string_view called);
 
@@ -34,7 +34,7 @@ using Test = bool (*)(const Value& value);
 // nullptr: there is none of this name.
 const Builtin* builtin_named(std::string_view name, int role);
 Test test_named(std::string_view name);
-// What a name means that is no variable.
+// The function that a name means which is no variable.
 Value function_named(std::string_view name);
 
 // value.name and value[key]; undefined where there is none. They throw Problem.

@@ -20,9 +20,9 @@ constexpr const char *kConfig = "tokenizer_config.json", *kTemplateFile = "chat_
 
 using Stays = std::function<bool(std::string_view token)>;
 
-// kGuard in all that people wrote, where a special token would be found. stays(token): one that is left as it
-// is.
-void break_special_tokens(std::string& text, const text::Tokenizer& tokenizer, const Stays& stays) {
+// Puts kGuard into all that people wrote, where a special token would be found. stays(token): one that is
+// left as it is.
+void break_special_tokens(std::string& text, const tokenizer::Tokenizer& tokenizer, const Stays& stays) {
   for (const std::string_view mark : {kGuard, kAnswerMark})
     if (text.find(mark) != std::string::npos)
       fail_with(PL_ERROR_CONFIG, "the conversation has a character that no text has (U+FDD0 to U+FDD2)");
@@ -43,8 +43,8 @@ void break_special_tokens(std::string& text, const text::Tokenizer& tokenizer, c
   if (done > 0) text = broken.append(text, done);
 }
 
-// Keys are text as well. kept: whose value stays as it is, in this object alone.
-void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer, const Stays& stays,
+// Keys are text as well. kept: the key whose value stays as it is, in this object alone.
+void break_special_tokens(ordered_json& value, const tokenizer::Tokenizer& tokenizer, const Stays& stays,
                           std::string_view kept = {}) {
   if (value.is_string()) break_special_tokens(value.get_ref<std::string&>(), tokenizer, stays);
   if (value.is_array())
@@ -60,7 +60,7 @@ void break_special_tokens(ordered_json& value, const text::Tokenizer& tokenizer,
   value = std::move(broken);
 }
 
-ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
+ordered_json special_tokens_of(const tokenizer::Tokenizer& tokenizer) {
   ordered_json all = ordered_json::object();
   for (const char* file : {"special_tokens_map.json", kConfig}) {
     const auto found = tokenizer.files().find(file);
@@ -79,7 +79,7 @@ ordered_json special_tokens_of(const text::Tokenizer& tokenizer) {
   return all;
 }
 
-// What is text of a list of parts.
+// The text in a list of parts.
 std::string joined(const ordered_json& parts) {
   std::string text;
   for (const ordered_json& part : parts)
@@ -90,16 +90,17 @@ std::string joined(const ordered_json& parts) {
 // Where each token of a text ends. Some take white space beside them, and SentencePiece puts a space before a
 // text, also after special tokens; nullopt: a token reads otherwise than the text, whose characters are
 // composed, for example.
-std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, std::string_view text,
+std::optional<std::vector<size_t>> token_ends(const tokenizer::Tokenizer& tokenizer, std::string_view text,
                                               const std::vector<int32_t>& ids) {
   std::vector<size_t> ends;
   size_t at = 0;
-  const auto space_bytes = [&]() -> size_t {  // of any script, as added tokens take it
+  const auto space_bytes = [&]() -> size_t {  // white space of any script, as added tokens take it
     if (at == text.size()) return 0;
     const CodePoint character = decode_utf8(text.data() + at, text.data() + text.size());
-    return text::character_class(character.value) == text::CharacterClass::kSpace ? character.bytes : 0;
+    return tokenizer::character_class(character.value) == tokenizer::CharacterClass::kSpace ? character.bytes
+                                                                                            : 0;
   };
-  bool may_have_space = true;  // that is not the text's
+  bool may_have_space = true;  // a space that is not the text's
   for (const int32_t id : ids) {
     std::string token = tokenizer.decode_bytes({{id}});
     const auto fits = [&] { return text.substr(at).starts_with(token); };
@@ -115,15 +116,16 @@ std::optional<std::vector<size_t>> token_ends(const text::Tokenizer& tokenizer, 
 
 }  // namespace
 
-ChatFormat::ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date)
+ChatFormat::ChatFormat(std::string source, std::string name, tokenizer::TokenizerPtr tokenizer,
+                       std::time_t date)
     : source_(std::move(source)),
       name_(std::move(name)),
       tokenizer_(std::move(tokenizer)),
       date_(date),
       template_(source_, name_),
       special_tokens_(special_tokens_of(*tokenizer_)),
-      adds_space_(tokenizer_->encode("A", text::SpecialTokens::kAsText, tokenizer_->after_special()) !=
-                  tokenizer_->encode("A", text::SpecialTokens::kAsText, text::TextPlace::kWithin)),
+      adds_space_(tokenizer_->encode("A", tokenizer::SpecialTokens::kAsText, tokenizer_->after_special()) !=
+                  tokenizer_->encode("A", tokenizer::SpecialTokens::kAsText, tokenizer::TextPlace::kWithin)),
       end_(tokenizer_->eot()) {
   for (const bool in_parts : {false, true})
     if (learn_from_example(in_parts)) break;
@@ -148,7 +150,7 @@ bool ChatFormat::reads_parts(const std::string& role) const try {
   return false;
 }
 
-// What stands around an answer. False: the template does not write such a conversation.
+// Learns what stands around an answer. False: the template does not write such a conversation.
 bool ChatFormat::learn_from_example(bool in_parts) try {
   ordered_json example{{"messages", {{{"role", "user"}, {"content", content_of("question", in_parts)}}}}};
   const std::string before = render(example, false).text, with = render(example, true).text;
@@ -165,11 +167,12 @@ bool ChatFormat::learn_from_example(bool in_parts) try {
     answer_end_ = rest.substr(0, special.at + special.bytes);
     const size_t end = answered.size() - rest.size() + answer_end_.size();
     learns_end_ = rendered.generated.empty() || rendered.generated.back().second >= end;
-    end_ = tokenizer_->encode(rest.substr(special.at, special.bytes), text::SpecialTokens::kRecognize).at(0);
+    end_ = tokenizer_->encode(rest.substr(special.at, special.bytes), tokenizer::SpecialTokens::kRecognize)
+               .at(0);
   }
   around_answers_ = with + answer_end_;
   return true;
-} catch (const Error&) {  // it refuses such a conversation; what it makes of others is seen then
+} catch (const Error&) {  // the template refuses such a conversation; what it makes of others is seen then
   return false;
 }
 
@@ -185,9 +188,9 @@ Rendered ChatFormat::render(const ordered_json& conversation, bool with_prompt) 
   return template_.render(variables, date_);
 }
 
-// A message's role and the type of a part of its content say which; all else is text of somebody.
+// A message's role and the type of a part of its content are fixed words; all else is somebody's text.
 ordered_json ChatFormat::guarded(const ordered_json& conversation) const {
-  // What a template reads in answers and does not write around them, such as <think>.
+  // Tokens that a template reads in answers and does not write around them, such as <think>.
   const Stays of_answers = [&](std::string_view token) {
     return source_.find(token) != std::string::npos && around_answers_.find(token) == std::string::npos;
   };
@@ -231,14 +234,14 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
   };
   const std::optional<int32_t> mark = pictures.empty() ? std::nullopt : tokenizer_->special_token("<image>");
   const auto add_token = [&](int32_t id, size_t begin, size_t end) {
-    if (id == mark) return add_picture();  // which a template for pictures writes
+    if (id == mark) return add_picture();  // a template for pictures writes this mark
     add(id, begin, end);
   };
-  text::TextPlace place = text::TextPlace::kStart;
+  tokenizer::TextPlace place = tokenizer::TextPlace::kStart;
   const auto encode_part = [&](size_t begin, size_t end) {
     const auto ids =
-        tokenizer_->encode(text.substr(begin, end - begin), text::SpecialTokens::kRecognize, place);
-    place = text::TextPlace::kWithin;
+        tokenizer_->encode(text.substr(begin, end - begin), tokenizer::SpecialTokens::kRecognize, place);
+    place = tokenizer::TextPlace::kWithin;
     return ids;
   };
   size_t here = text.find(kPictureMark);
@@ -246,12 +249,12 @@ ChatTokens ChatFormat::encode(std::string_view text, const std::vector<Span>& sp
     if (here < begin) here = text.find(kPictureMark, begin);
     const size_t guard = text.find(kGuard, begin);
     const size_t end = std::min({guard, here, text.size()});
-    const text::TextPlace place_of_part = place;
+    const tokenizer::TextPlace place_of_part = place;
     const std::vector<int32_t> ids = end > begin ? encode_part(begin, end) : std::vector<int32_t>();
     if (const auto ends = token_ends(*tokenizer_, text.substr(begin, end - begin), ids)) {
       for (size_t i = 0; i < ids.size(); ++i)
         add_token(ids[i], begin + (i == 0 ? 0 : (*ends)[i - 1]), begin + (*ends)[i]);
-    } else {  // so that no token is of two
+    } else {  // so that no token belongs to two spans
       std::vector<size_t> cuts{begin, end};
       for (auto one = span; one != spans.end() && one->begin < end; ++one)
         for (const size_t cut : {one->begin, one->end})
@@ -298,9 +301,9 @@ std::vector<int64_t> ChatFormat::prompt(const ordered_json& conversation,
 std::vector<int64_t> ChatFormat::picture_tokens(std::string_view text) const {
   constexpr std::string_view kMark = "<image>";
   std::vector<int64_t> tokens;
-  text::TextPlace place = tokenizer_->after_special();
+  tokenizer::TextPlace place = tokenizer_->after_special();
   const auto add = [&](std::string_view part) {
-    for (const int32_t id : tokenizer_->encode(part, text::SpecialTokens::kRecognize, place))
+    for (const int32_t id : tokenizer_->encode(part, tokenizer::SpecialTokens::kRecognize, place))
       tokens.push_back(id);
     place = tokenizer_->after_special();
   };
@@ -338,7 +341,7 @@ std::string ChatFormat::answer_text(const std::vector<int64_t>& tokens) const {
   return replace_invalid_utf8(answer_bytes(tokens));
 }
 
-std::pair<std::string, std::string> template_of(const text::Files& files) {
+std::pair<std::string, std::string> template_of(const tokenizer::Files& files) {
   for (const std::string name : {kTemplateFile, "chat_template.json", kConfig}) {
     const auto file = files.find(name);
     if (file == files.end()) continue;
@@ -347,7 +350,7 @@ std::pair<std::string, std::string> template_of(const text::Files& files) {
     if (!values.is_object() || !values.contains("chat_template")) continue;
     const json& found = values["chat_template"];
     if (found.is_string()) return {found, name};
-    if (!found.is_array()) continue;  // of several that have names, this one
+    if (!found.is_array()) continue;  // of several templates with names, the default
     for (const json& one : found)
       if (one.is_object() && one.value("name", "") == "default" && one.value("template", json()).is_string())
         return {one["template"], name};
@@ -355,13 +358,13 @@ std::pair<std::string, std::string> template_of(const text::Files& files) {
   return {};
 }
 
-text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source) {
+tokenizer::TokenizerPtr with_template(const tokenizer::TokenizerPtr& tokenizer, const std::string& source) {
   return tokenizer->with({{kTemplateFile, source}});
 }
 
 std::vector<std::string> template_names() { return {"plain", "simple", "vicuna", "chatml", "llama3"}; }
 
-std::string named_template(const std::string& name, const text::Tokenizer& tokenizer) {
+std::string named_template(const std::string& name, const tokenizer::Tokenizer& tokenizer) {
   const auto literal = [](const std::string& text) { return ordered_json(text).dump(); };
   const auto require = [&](std::initializer_list<const char*> tokens) {
     for (const char* token : tokens)
@@ -372,10 +375,11 @@ std::string named_template(const std::string& name, const text::Tokenizer& token
   const std::string begin =
       "{{ " + literal(tokenizer.decode_bytes({{tokenizer.adds_bos() ? *tokenizer.bos() : tokenizer.eot()}})) +
       " }}";
-  // What SentencePiece puts before a text it does not put after the token that begins one, in some folders.
-  const bool needs_space = tokenizer.adds_bos() && tokenizer.after_special() == text::TextPlace::kWithin &&
-                           tokenizer.encode("A", text::SpecialTokens::kAsText, text::TextPlace::kStart) !=
-                               tokenizer.encode("A", text::SpecialTokens::kAsText, text::TextPlace::kWithin);
+  // In some folders SentencePiece puts a space before a text, but not after the token that begins one.
+  const bool needs_space =
+      tokenizer.adds_bos() && tokenizer.after_special() == tokenizer::TextPlace::kWithin &&
+      tokenizer.encode("A", tokenizer::SpecialTokens::kAsText, tokenizer::TextPlace::kStart) !=
+          tokenizer.encode("A", tokenizer::SpecialTokens::kAsText, tokenizer::TextPlace::kWithin);
   const std::string start = begin + (needs_space ? "{{ ' ' }}" : "");
   const std::string each = "{% for message in messages %}";
   if (name == "plain")
@@ -388,7 +392,7 @@ std::string named_template(const std::string& name, const text::Tokenizer& token
            "'\\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}answer:{% endif %}";
   if (name == "vicuna") {
     // After a token that SentencePiece follows with a space of its own there is none.
-    const std::string between = tokenizer.after_special() == text::TextPlace::kWithin ? " " : "";
+    const std::string between = tokenizer.after_special() == tokenizer::TextPlace::kWithin ? " " : "";
     return start +
            "{% if messages[0].role == 'system' %}{{ messages[0].content }}{% else %}A chat between a curious "
            "user and an artificial intelligence assistant. The assistant gives helpful, detailed, and polite "

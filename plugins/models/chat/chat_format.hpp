@@ -31,8 +31,8 @@ struct ChatTokens {
   std::vector<int32_t> answer_of;
 };
 
-// Of each picture of a conversation, in order, the tokens that it takes: kPatch for a row of its features,
-// and what stands between these. None: there are no pictures.
+// The tokens that each picture of a conversation takes, in order: kPatch for a row of its features, and what
+// stands between these. None: there are no pictures.
 using PictureTokens = std::vector<std::vector<int64_t>>;
 
 // Conversations are template variables: {"messages": [{"role", "content", ...}, ...], "tools": [...], ...}.
@@ -43,7 +43,7 @@ using PictureTokens = std::vector<std::vector<int64_t>>;
 class ChatFormat {
  public:
   // `source`: a template, of the file `name`. `date`: what strftime_now() tells.
-  ChatFormat(std::string source, std::string name, text::TokenizerPtr tokenizer, std::time_t date);
+  ChatFormat(std::string source, std::string name, tokenizer::TokenizerPtr tokenizer, std::time_t date);
 
   // The whole conversation. Where the template does not end the last answer, the end of text does. What the
   // assistant wrote stands between {% generation %} and {% endgeneration %}; without these it is what the
@@ -65,11 +65,11 @@ class ChatFormat {
   // text. A character may be cut at their ends.
   std::string answer_bytes(const std::vector<int64_t>& tokens) const;
   std::string token_bytes(int64_t token) const;
-  // Whether bytes that began so may still be what stands before an answer.
+  // Whether these bytes may be the beginning of what stands before an answer.
   bool may_be_start(std::string_view bytes) const {
     return bytes.size() < answer_start_.size() && answer_start_.starts_with(bytes);
   }
-  // As people read it.
+  // An answer as people read it.
   std::string answer_text(const std::vector<int64_t>& tokens) const;
 
   // The token that ends an answer; the end of text where the template writes none.
@@ -95,13 +95,13 @@ class ChatFormat {
 
   bool learn_from_example(bool in_parts);
   bool reads_parts(const std::string& role) const;
-  // As text, or in the list of parts that templates for pictures read.
+  // A content as text, or as the list of parts that templates for pictures read.
   static nlohmann::ordered_json content_of(std::string_view text, bool in_parts);
   Rendered render(const nlohmann::ordered_json& conversation, bool with_prompt) const;
-  // As people wrote it, but for what must not become special tokens.
+  // The conversation as people wrote it, but for what must not become special tokens.
   nlohmann::ordered_json guarded(const nlohmann::ordered_json& conversation) const;
   class SpecialPlaces;
-  // In the order of the text.
+  // The answers, in the order of the text.
   std::vector<Span> answers(const nlohmann::ordered_json& conversation, const Rendered& whole) const;
   std::vector<Span> answers_between_tokens(std::string_view whole, const std::vector<size_t>& messages) const;
   std::vector<std::pair<size_t, size_t>> said(const nlohmann::ordered_json& conversation,
@@ -120,7 +120,7 @@ class ChatFormat {
                     const PictureTokens& pictures) const;
 
   std::string source_, name_;
-  text::TokenizerPtr tokenizer_;
+  tokenizer::TokenizerPtr tokenizer_;
   std::time_t date_;
   Template template_;
   nlohmann::ordered_json special_tokens_;  // bos_token, eos_token, ..., as the tokenizer's files call them
@@ -129,20 +129,20 @@ class ChatFormat {
   std::string answer_start_;               // what stands between the prompt and an answer
   std::string answer_end_;                 // what follows an answer, up to the first special token
   std::set<std::string> reads_parts_;      // the roles whose content may be a list
-  bool adds_space_;                        // the tokenizer, to a text that follows a special token
+  bool adds_space_;                        // whether the tokenizer adds one to a text after a special token
   int64_t end_ = 0;
   bool learns_end_ = true;
 };
 
 // The template among a tokenizer's files, with the file's name; empty: there is none.
-std::pair<std::string, std::string> template_of(const text::Files& files);
+std::pair<std::string, std::string> template_of(const tokenizer::Files& files);
 
 // The files with this template in place of theirs.
-text::TokenizerPtr with_template(const text::TokenizerPtr& tokenizer, const std::string& source);
+tokenizer::TokenizerPtr with_template(const tokenizer::TokenizerPtr& tokenizer, const std::string& source);
 
 // Templates for tokenizers that have none: plain, nothing but the texts; simple; vicuna, chatml, llama3.
 std::vector<std::string> template_names();
 // One of them as this tokenizer needs it. Throws an Error (PL_ERROR_CONFIG) where it lacks a token for it.
-std::string named_template(const std::string& name, const text::Tokenizer& tokenizer);
+std::string named_template(const std::string& name, const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace pipeline::chat

@@ -29,7 +29,7 @@ struct Nesting {
   int& depth;
 };
 
-// Of whole numbers Python's have no end, and these are refused where they would need more than 64 bits.
+// Python's whole numbers have no limit; here those that would need more than 64 bits are refused.
 Value arithmetic(char how, const Value& a, const Value& b) {
   const bool are_integers = a.is_integer() && b.is_integer();
   if (!a.is_number() || !b.is_number() || (how == '%' && (!are_integers || b.integer <= 0)))
@@ -45,7 +45,7 @@ Value arithmetic(char how, const Value& a, const Value& b) {
   return result;
 }
 
-// As what is safe does with the other side of +.
+// A text as it becomes when a safe text is added to it.
 std::string escaped(const std::string& text) {
   constexpr std::string_view kSpecial = "&<>'\"";
   constexpr const char* kEntities[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
@@ -130,7 +130,7 @@ Value sliced(Rendering& rendering, const Value& value, const Value& begin, const
   return characters;
 }
 
-// What `loop` is in a turn.
+// The value of `loop` in a turn.
 Value loop_at(const std::vector<Value>& all, size_t i) {
   return Value(kNamespace,
                {{"index", i + 1},
@@ -175,7 +175,7 @@ class Compiler {
     if (now().kind != Token::kName) fail_for("a name");
     return next().text;
   }
-  // What `read` reads, with commas between, up to this and over it.
+  // Calls `read` for each part of a list with commas, up to `end` and over it.
   template <class Read>
   void separated(std::string_view end, const Read& read) {
     while (!skip(end)) {
@@ -186,7 +186,7 @@ class Compiler {
 
   // ------------------------------------------------------------------------------------------- statements
 
-  // Up to a tag of one of these names, which is next.
+  // Reads up to a tag of one of these names, which is next.
   Statement body(std::initializer_list<std::string_view> ends) {
     const Nesting nesting(depth_);
     std::vector<std::pair<int, Statement>> all;
@@ -225,7 +225,7 @@ class Compiler {
     };
   }
 
-  // Over the tag that began before, and up to and over the tag of this name.
+  // Reads over the tag that began before, and up to and over the tag of this name.
   Statement block(std::string_view end) {
     expect("%}");
     Statement inner = body({end});
@@ -234,7 +234,7 @@ class Compiler {
     return inner;
   }
 
-  // One whose variables end with it.
+  // A block whose variables end with it.
   Statement scope(std::string_view end) {
     const int loops = std::exchange(loops_, 0);
     ++scopes_, ++captures_;
@@ -256,7 +256,7 @@ class Compiler {
     return [flow = kind == "break" ? Flow::kBreak : Flow::kContinue](Frame&) { return flow; };
   }
 
-  // What follows the body of an if or a loop.
+  // Reads what follows the body of an if or a loop.
   Statement otherwise(std::string_view end) {
     if (skip("else")) return end == "endfor" ? scope(end) : block(end);
     expect(end);
@@ -361,7 +361,7 @@ class Compiler {
     };
   }
 
-  // What a block writes elsewhere than into the text.
+  // The text of a block that is not written into the output.
   static std::string written(const Frame& outer, const Statement& inner) {
     std::string out;
     Frame frame{outer.rendering, out, nullptr, &outer};
@@ -538,7 +538,7 @@ class Compiler {
     };
   }
 
-  // Empty: none follows.
+  // The step that follows a value; empty: none does.
   Step postfix() {
     if (skip("[")) return subscript();
     if (is("("))
@@ -633,8 +633,8 @@ class Compiler {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0, loops_ = 0;
-  int scopes_ = 0;    // that end before the rendering does
-  int captures_ = 0;  // of those: whose text goes elsewhere first
+  int scopes_ = 0;    // open scopes that end before the rendering does
+  int captures_ = 0;  // open scopes whose text goes elsewhere first
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ struct Frame {
     const Value* found = find_in(rendering, variables, name);
     return found != nullptr || outer == nullptr ? found : outer->find(name);
   }
-  // One whose variables end with it.
+  // An inner frame, whose variables end with it.
   Frame inner(Members own = {}) const { return {rendering, out, rendered, this, std::move(own)}; }
 
   Rendering& rendering;

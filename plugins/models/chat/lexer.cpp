@@ -34,7 +34,7 @@ class Lexer {
     return taken;
   }
 
-  // Up to the next tag, and that.
+  // Reads up to the next tag, and that.
   void read_text() {
     size_t begin = 0;
     while (begin < rest_.size() && !(rest_[begin] == '{' && is_one_of(at(begin + 1), "%{#"))) ++begin;
@@ -63,7 +63,7 @@ class Lexer {
     end_tag(end);
   }
 
-  // Over the end of a tag, with its sign, and over what it takes away behind it.
+  // Reads over the end of a tag, with its sign, and over what it takes away behind it.
   void end_tag(std::string_view end) {
     const char sign = at(0);
     take(sign == end[0] ? 2 : 3);
@@ -75,7 +75,7 @@ class Lexer {
     starts_line_ = gone.ends_with('\n');
   }
 
-  // Up to its end.
+  // Reads a tag up to its end.
   void read_tag(std::string_view end) {
     for (int open = 0;;) {
       while (is_one_of(at(0), " \t\n\r\f\v")) take(1);

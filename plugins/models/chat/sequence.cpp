@@ -8,7 +8,7 @@ namespace {
 // The last token of the input is one that nothing follows: its target is one more.
 size_t most_of(int64_t max_tokens) { return static_cast<size_t>(max_tokens) + 1; }
 
-// Up to the end of the last answer within `most` tokens; 0: none ends there.
+// How many tokens end with the last answer that ends within `most` of them; 0: none does.
 size_t end_of_answer(const ChatTokens& chat, size_t most) {
   for (size_t end = std::min(most, chat.tokens.size()); end > 0; --end)
     if (chat.answer_of[end - 1] >= 0 &&

@@ -17,16 +17,16 @@ struct Rendered {
   std::string text;
   // Bytes that stand within {% generation %}, in order: what the assistant has written.
   std::vector<std::pair<size_t, size_t>> generated;
-  // Where the turn of each of the variable "messages" begins in the last loop over them; kNoTurn: there is
+  // Where the turn of each message begins in the last loop over the variable "messages"; kNoTurn: there is
   // none.
   static constexpr size_t kNoTurn = static_cast<size_t>(-1);
   std::vector<size_t> turns;
 };
 
-// What published templates use of Jinja, with what transformers gives them: trimmed blocks, loop controls,
-// {% generation %}, raise_exception, strftime_now, tojson. The rest is refused by name. Templates are not
-// trusted: they see nothing but their variables, and steps, depth and output are bounded. The reference is
-// Jinja 3.1 and transformers.utils.chat_template_utils. Const: for any thread.
+// The part of Jinja that published templates use, with what transformers gives them: trimmed blocks, loop
+// controls, {% generation %}, raise_exception, strftime_now, tojson. The rest is refused by name. Templates
+// are not trusted: they see nothing but their variables, and steps, depth and output are bounded. The
+// reference is Jinja 3.1 and transformers.utils.chat_template_utils. Const: for any thread.
 class Template {
  public:
   // Throws an Error (PL_ERROR_CONFIG) that names `file`, the line and what is not read here.

@@ -14,7 +14,7 @@ bool is_space(uint32_t c) {
          c == 0x3000;
 }
 
-// Which Python escapes in a list: controls, spaces, and the commonest of what has no picture.
+// Whether Python escapes a character in a list: controls, spaces, and the commonest of what has no picture.
 bool is_unprintable(uint32_t c) {
   return c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0xad || c == 0x1680 || (c >= 0x2000 && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202f) || (c >= 0x205f && c <= 0x206f) || c == 0x3000 || c == 0xfeff ||
@@ -69,7 +69,7 @@ std::string quoted(const std::string& text, const Form& form) {
   return out + quote;
 }
 
-// As Python writes a float: the shortest that is read back as it is.
+// A float as Python writes it: the shortest text that is read back as the same number.
 std::string float_text(double value, const Form& form) {
   if (std::isnan(value)) return form.json ? "NaN" : "nan";
   if (std::isinf(value)) return (value < 0 ? "-" : "") + std::string(form.json ? "Infinity" : "inf");

@@ -23,7 +23,7 @@ struct Problem : std::runtime_error {
   int line;  // of the template; 0: not known yet
 };
 
-// Throws that: what is named is outside of what is read.
+// Throws Problem: what is named is outside of what is read.
 template <class... Parts>
 [[noreturn]] void unread(fmt::format_string<Parts...> what, Parts&&... parts) {
   throw Problem(fmt::format(what, std::forward<Parts>(parts)...) + " is not read here");
@@ -113,7 +113,7 @@ struct Value {
 
 using enum Value::Type;
 
-// Many members take many steps. nullptr: it is not there.
+// A search among many members takes many steps. nullptr: it is not there.
 const Value* find_in(Rendering& rendering, const Members& members, std::string_view key);
 void set_in(Rendering& rendering, Members& members, std::string_view key, Value value);
 bool truth(const Value& value);
@@ -127,9 +127,9 @@ Value list_of(const std::vector<Value>& items, Value::Type type = kList);
 // What a loop goes over: items, keys, characters. Throws Problem for what has none.
 std::vector<Value> items_of(Rendering& rendering, const Value& value);
 
-// The first character, whole.
+// The whole first character of a text.
 std::string_view first_of(std::string_view text);
-// Without the white space of Unicode, or without these characters, at the sides that are asked for.
+// The text without the white space of Unicode, or without these characters, at the sides that are asked for.
 std::string_view stripped(std::string_view text, bool left, bool right, const std::string* chosen = nullptr);
 
 }  // namespace pipeline::chat

@@ -55,7 +55,7 @@ at::Tensor Decoder::run(at::IntArrayRef tokens, at::IntArrayRef positions, const
   return run_layers(x, places, layout, rows);
 }
 
-// The rows of these slots from the beginning, whose positions have become others: the last one of each.
+// Runs the rows of these slots again, since their positions have changed. Gives the last row of each.
 at::Tensor Decoder::run_again(const std::vector<int64_t>& slots) {
   std::vector<int64_t> positions, cache_rows, last;
   AttentionLayout layout;
@@ -137,7 +137,7 @@ at::Tensor Decoder::append(std::span<const int64_t> slots, std::span<const int64
   layout.heads = model_.heads();
   layout.key_heads = model_.key_heads();
   layout.decoding = true;
-  std::vector<int64_t> cache_rows, grown, grown_rows;  // those that have passed positions_change_after()
+  std::vector<int64_t> cache_rows, grown, grown_rows;  // grown: slots that pass positions_change_after()
   size_t next = 0;
   for (int64_t slot = 0; slot < static_cast<int64_t>(lengths_.size()); ++slot) {
     layout.keys.append(capacity_);

@@ -27,7 +27,7 @@ class DecoderModel {
   virtual int64_t head_width() const { return width() / heads(); }
   // Sequences of more tokens have other positions, all of their tokens; 0: no length changes them.
   virtual int64_t positions_change_after() const { return 0; }
-  // Of a layer: window, scale and softcap.
+  // Window, scale and softcap of a layer.
   virtual transformer::AttentionLayout attention(int64_t /*layer*/) const { return {}; }
   virtual at::Device device() const = 0;
   // tokens, positions: (N) int64 -> (N, C). Here a model puts in what is no token, such as features of a

@@ -38,7 +38,7 @@ class Rows {
   at::Tensor logits_;
 };
 
-// Of a prompt's rows. What has an infinite logit has probabilities that are NaN.
+// Whether a prompt's logits can be used. An infinite one makes all probabilities NaN.
 bool can_go_on(std::span<const float> logits, size_t prompt, const GenerationOptions& options) {
   if (!has_nan(logits) && std::isfinite(*std::ranges::max_element(logits))) return true;
   if (!options.on_nan) fail("the model's logits are nan, must be numbers: are its weights ruined?");
@@ -130,8 +130,8 @@ double BeamSearch::penalized(double score, size_t length) const {
 
 void BeamSearch::advance(std::span<const float> logits) {
   const size_t vocab = logits.size() / running_.size();
-  // As many more candidates than beams as each beam can end in ways, so that enough are left to go on with;
-  // as transformers counts them.
+  // (1 + ways to end) candidates for each beam, so that enough are left to go on with; as transformers
+  // counts.
   const size_t ways = std::max<size_t>(1, options_.eos_token_ids.size());
   const size_t wanted = std::min((1 + ways) * static_cast<size_t>(options_.beams), logits.size());
   std::vector<Candidate> candidates;
@@ -170,7 +170,7 @@ void BeamSearch::advance(std::span<const float> logits) {
     return;
   }
   running_ = std::move(next);
-  // What is still running is taken to end at its present length; when even that cannot displace the worst
+  // The best running beam is taken to end at its present length; when even that cannot displace the worst
   // finished one, stop.
   done_ = finished_.size() == beams && penalized(running_.front().score, length) <= finished_.back().score;
 }

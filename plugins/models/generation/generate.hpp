@@ -13,10 +13,10 @@ namespace pipeline::generation {
 struct SamplingOptions {
   double temperature = 0;  // 0: the likeliest token, nothing is drawn
   int64_t top_k = 0;       // draw among the k likeliest; 0: all
-  double top_p = 1;        // and among the fewest whose probabilities add up to p
+  double top_p = 1;        // draw among the fewest whose probabilities add up to p
 };
 
-// In [0, 1), a function of its arguments alone.
+// A number in [0, 1), a function of the arguments alone.
 double uniform(uint64_t seed, uint64_t sample_id, uint64_t step);
 
 // The next token. `draw` in [0, 1) picks among those that the options leave, likeliest first; equal logits go
@@ -38,7 +38,7 @@ struct GenerationOptions {
   uint64_t seed = 0;
   at::ScalarType compute = at::kFloat;
   // Called with a prompt's place where the model computes no logits for it, but NaN: its text ends there.
-  // Without, that is an error.
+  // Without on_nan, that is an error.
   std::function<void(size_t prompt)> on_nan = nullptr;
   // With beams = 1 and one prompt: called with each token as it comes; false: enough.
   std::function<bool(int64_t token)> on_token = nullptr;

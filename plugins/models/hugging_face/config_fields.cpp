@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of transformers' PretrainedConfig, in version 5 and before.
+// The fields of transformers' PretrainedConfig, in version 5 and before.
 const Fields<json>& shared_fields() {
   static const Fields<json> kFields = [] {
     Fields<json> fields{

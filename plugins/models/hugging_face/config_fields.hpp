@@ -29,16 +29,20 @@ inline constexpr ReadElsewhere kReadElsewhere;
 // `use`: a member of the model's configuration holds the value; or one of the above.
 template <class Config>
 struct Field {
-  using Use = std::variant<Only, WithoutEffect, ReadElsewhere, int64_t Config::*, double Config::*,
-                           bool Config::*, std::string Config::*>;
+  template <class... Others>
+  using Held = std::variant<Others..., int64_t Config::*, double Config::*, bool Config::*,
+                            std::string Config::*, std::vector<std::string> Config::*,
+                            std::vector<int64_t> Config::*, std::vector<double> Config::*>;
+  using Member = Held<>;
+  using Use = Held<Only, WithoutEffect, ReadElsewhere>;
   const char* key;
   Use use;
 };
 template <class Config>
 using Fields = std::vector<Field<Config>>;
 
-// For fields that the model's table does not have: those that all of transformers' configurations share, and
-// others, which may be there as what means "not used" alone: null, false, 0, empty. `type`: of the class.
+// Checks a field that the model's table does not have: one that all of transformers' configurations share, or
+// another, which may be there as "not used" alone: null, false, 0, empty. `type`: the class's.
 void check_shared_field(const ConfigFile& file, const std::string& key, const std::string& type);
 void check_only(const ConfigFile& file, const char* key, const Only& only);
 

@@ -79,20 +79,31 @@ void ConfigFile::read(const char* key, std::string& value) const {
   if (found) value = found->get<std::string>();
 }
 
-void ConfigFile::read(const char* key, std::vector<double>& value) const {
-  const json* found = find(key);
+namespace {
+
+// A list of which `is` holds for each value.
+template <class T>
+void read_list(const ConfigFile& file, const char* key, bool (json::*is)() const noexcept, const char* what,
+               std::vector<T>& value) {
+  const json* found = file.find(key);
   if (!found) return;
-  if (!found->is_array() || !std::ranges::all_of(*found, [](const json& one) { return one.is_number(); }))
-    fail(key, "must be a list of numbers");
-  value = found->get<std::vector<double>>();
+  if (!found->is_array() || !std::ranges::all_of(*found, [&](const json& one) { return (one.*is)(); }))
+    file.fail(key, concat("must be a list of ", what));
+  value = found->get<std::vector<T>>();
+}
+
+}  // namespace
+
+void ConfigFile::read(const char* key, std::vector<double>& value) const {
+  read_list(*this, key, &json::is_number, "numbers", value);
+}
+
+void ConfigFile::read(const char* key, std::vector<int64_t>& value) const {
+  read_list(*this, key, &json::is_number_integer, "integers", value);
 }
 
 void ConfigFile::read(const char* key, std::vector<std::string>& value) const {
-  const json* found = find(key);
-  if (!found) return;
-  if (!found->is_array() || !std::ranges::all_of(*found, [](const json& one) { return one.is_string(); }))
-    fail(key, "must be a list of names");
-  value = found->get<std::vector<std::string>>();
+  read_list(*this, key, &json::is_string, "names", value);
 }
 
 ConfigFile ConfigFile::part(const char* key) const {
@@ -164,6 +175,14 @@ void Differences::raise(const std::string& folder) const {
   fail_with(
       PL_ERROR_CONFIG, folder,
       ": the model there is another one; set these options to what it has, or take another folder:", lines_);
+}
+
+void ConfigFile::name_errors(const std::function<void()>& check) const {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail_with(PL_ERROR_CONFIG, path_, ": ", error.what());
+  }
 }
 
 }  // namespace pipeline::hugging_face

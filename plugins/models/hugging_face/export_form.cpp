@@ -40,8 +40,8 @@ struct Written {
   }
 };
 
-// Under the names and in the types of the folder; an output head that is the embedding again where it has
-// one.
+// Tensors under the names and in the types of the folder; an output head that is the embedding again where it
+// has one.
 std::vector<Written> written(const ParameterRegistry& parameters, const NameMap& map,
                              const ExportForm& form) {
   std::map<std::string, std::string> theirs;  // by plain names
@@ -82,7 +82,7 @@ safetensors::Dtype dtype_of(at::ScalarType type) {
   }
 }
 
-// What a config.json says.
+// The type of weights that a config.json states.
 at::ScalarType type_of(const ordered_json& values) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     if (!values.is_object() || !values.contains(key)) continue;

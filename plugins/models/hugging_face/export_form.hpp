@@ -14,16 +14,16 @@
 
 namespace pipeline::hugging_face {
 
-// Among the texts that go from a folder through checkpoints to an export.
+// The name of kept_weights() among the texts that go from a folder through checkpoints to an export.
 inline constexpr const char* kWeightsText = "weights.kept";
 
-// For that: the names and types of the folder's tensors, and those that are no parameters as they are, up to
-// 256 MiB of them. `own_name`: of a part of the folder's model in a folder of its own; empty: it is
-// another's.
+// The names and types of the folder's tensors, and those that are no parameters as they are, up to 256 MiB of
+// them. `own_name`: what a tensor is called where a part of the model has a folder of its own; empty: it is
+// another part's.
 using OwnName = std::function<std::string(const std::string& name)>;
 std::string kept_weights(const std::string& folder, const ParameterRegistry& parameters, const NameMap& map,
                          const OwnName& own_name = nullptr);
-// What is kept of the whole, for such a part.
+// What the whole model's kept_weights() have of such a part.
 std::string kept_of_part(const std::string& kept, const OwnName& own_name);
 
 // How an export's weights are written.
@@ -37,7 +37,7 @@ struct ExportForm {
 
   at::ScalarType type = at::kFloat;                  // of parameters that the folder does not have
   std::map<std::string, at::ScalarType> types = {};  // of those that it has, by its names
-  std::map<std::string, Unused> unused = {};         // the same
+  std::map<std::string, Unused> unused = {};         // tensors that are no parameters, by their names there
   bool is_widened = false;  // float16 becomes float32: training has led a value beyond its range
 
   // Whether it has all tensors of the folder, also those that the model does not use.
@@ -48,7 +48,7 @@ struct ExportForm {
 // Throws an Error where they are damaged.
 ExportForm export_form(const FolderTexts& came, const ParameterRegistry& parameters, const NameMap& map);
 
-// Lines for the log: in which types that is, where not in float32 alone, and what is left out.
+// Lines for the log: in which types weights are written, where not in float32 alone, and what is left out.
 std::vector<std::string> notes_of(const ExportForm& form);
 
 // Writes model.safetensors in this form, rounding once; then `others`, which are no parameters, unless the

@@ -23,9 +23,6 @@ class FolderTeller {
   void operator()(const char* key, const T& value, const T& set, bool is_as_good) const {
     (*this)(key, say_.is_set(table_ + key) && is_as_good ? set : value);
   }
-  bool is_set(const char* key) const { return say_.is_set(table_ + key); }
-  std::string file() const { return file_.string(); }
-  void problem(const char* key, const std::string& text) const { say_.problem(table_ + key, text); }
 
  private:
   const ModelOptions& say_;

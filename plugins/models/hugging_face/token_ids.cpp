@@ -63,7 +63,7 @@ ordered_json written(const std::vector<int64_t>& ids) {
   return ids.size() == 1 ? ordered_json(ids.front()) : ordered_json(ids);
 }
 
-// What both files have, each once, rising.
+// The ids that both files have under a key, each once, rising.
 std::set<int64_t> all_ids(const FolderTexts& texts, const char* key, const std::string& folder) {
   std::set<int64_t> all;
   for (const char* file : {kModel, kGeneration}) {
@@ -115,7 +115,7 @@ FolderTexts without_unknown(FolderTexts texts, const OwnTokens& own, const std::
 void write_token_ids(const std::string& folder, const FolderTexts& texts, const OwnTokens& own) {
   const std::string path = folder + "/" + kModel;
   ordered_json model = strict_json::parse_ordered(files::read_regular(path, files::kMostSettings), path);
-  // What `from` has, else `into`; `ends` join those that end a text.
+  // Takes what `from` has, else what `into` has; `ends` join the tokens that end a text.
   const auto take = [&](const ordered_json& from, ordered_json& into, const std::vector<int64_t>& ends) {
     for (const char* key : kKeys) {
       std::vector<int64_t> ids = ids_of(from, key, folder);

@@ -13,13 +13,13 @@ namespace pipeline::hugging_face {
 using FolderTexts = std::map<std::string, std::string>;
 
 // What the tokenizer in use says: what begins and ends a text there, and which of a folder's numbers are
-// tokens of its own. Others, as where the folder had another tokenizer, are left out of everything.
+// tokens of its own. Other numbers, as where the folder had another tokenizer, are left out of everything.
 struct OwnTokens {
   int64_t begin, end;
   std::function<bool(int64_t)> is_own;
 };
 
-// What ends a text: `own.end` first, then what eos_token_id says in either file, a number or, as of Llama 3
+// The tokens that end a text: `own.end` first, then eos_token_id of either file, a number or, as in Llama 3
 // Instruct, a list of them. Throws an Error (PL_ERROR_CONFIG) for anything else.
 std::vector<int64_t> end_tokens(const FolderTexts& texts, const OwnTokens& own);
 

@@ -65,7 +65,7 @@ struct NameMap {
 
 std::vector<Piece> pieces_of(const Parameter& parameter, const NameMap& map);
 
-// Of a safetensors dtype that weights may come in.
+// The type for a safetensors dtype that weights may come in.
 std::optional<at::ScalarType> scalar_type_of(std::string_view dtype);
 
 // The weights of a folder, model.safetensors or shards of it, in fp32, fp16, bf16 or fp64, as the parameters
@@ -84,7 +84,7 @@ class Weights {
 
   // Tensors of the files by their own names, parameters or not.
   std::vector<std::string> names() const;
-  // As fp32; undefined if there is none. Throws unless it has this shape and finite values.
+  // A tensor as fp32; undefined if there is none. Throws unless it has this shape and finite values.
   at::Tensor find(const std::string& name, const std::vector<int64_t>& shape) const;
 
  private:
@@ -110,8 +110,8 @@ std::shared_ptr<const Weights> import_weights(const std::string& folder, Paramet
 // Error (PL_ERROR_CONFIG) where there are none, or files are missing, cut off or of another kind.
 void check_weights(const std::string& folder);
 
-// For the log: which weights of a folder are read where it has two kinds, as one to which a new model was
-// saved has. Empty: it has one.
+// A note for the log on which weights of a folder are read where it has two kinds, as after a new model was
+// saved to it. Empty: it has one.
 std::string note_of_weights(const std::string& folder);
 
 // Writes model.safetensors in float32: the parameters, then `others`, which are no parameters. The folder

@@ -24,10 +24,10 @@ adapters::AdaptedModel adapted_model(const Config& config, const std::string& pr
 // A model of which the additions alone are trained, where there are any, and what the options name beside
 // them; they begin with the adapter that the options name.
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora);
-// Again after an import, which is of the whole model.
+// Starts from the adapter again after an import, which is of the whole model.
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
 
-// For the log: that an import has made rows for `count` tokens, which additions alone do not train. Empty: it
+// A warning that an import has made rows for `count` tokens, which additions alone do not train. Empty: it
 // has not, or they are trained.
 std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
 
@@ -36,7 +36,7 @@ std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
 std::vector<std::string> export_model(const std::string& folder, const LanguageModel& model,
                                       const adapters::LoraOptions& lora,
                                       const hugging_face::FolderTexts& came = {});
-// The same for a task, with the numbers of its tokens; `log` is told what there is to say.
+// export_model() for a task, with the numbers of its tokens; `log` is told what there is to say.
 void export_model(const std::filesystem::path& folder, const LanguageModel& model,
                   const adapters::LoraOptions& lora, const hugging_face::FolderTexts& came,
                   const hugging_face::OwnTokens& own, const std::function<void(const std::string&)>& log);

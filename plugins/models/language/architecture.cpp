@@ -6,32 +6,32 @@
 namespace pipeline::language {
 namespace {
 
-// Members that are 0 where a file says null, which is another value than none.
 void read_nulls(const Architecture& row, const hugging_face::ConfigFile& file, Config& config) {
   const std::vector<std::string> keys = file.keys();
-  const auto read = [&](auto member) {
+  hugging_face::each_field(model_fields(), [&](const auto& field, const auto member) {
     const std::string key = row.key(member, "");
-    if (std::ranges::find(keys, key) != keys.end() && file.find(key) == nullptr) config.*member = 0;
-  };
-  for (const auto member : {&Config::num_key_value_heads, &Config::head_dim, &Config::sliding_window})
-    read(member);
-  for (const auto member : {&Config::attn_logit_softcapping, &Config::final_logit_softcapping}) read(member);
+    if (field.is_0_where_null && std::ranges::find(keys, key) != keys.end() && file.find(key) == nullptr)
+      config.*member = {};
+  });
 }
 
 }  // namespace
 
-// Each in the file of its family.
+// Each is in the file of its family.
 const Architecture& gpt2();
 const Architecture& llama();
 const Architecture& gemma2();
 const Architecture& gemma3();
 const Architecture& mistral();
+const Architecture& olmo2();
+const Architecture& phi3();
 const Architecture& qwen2();
 const Architecture& qwen3();
+const Architecture& smollm3();
 
 std::span<const Architecture* const> architectures() {
-  static const std::vector<const Architecture*> kAll{&llama(), &gpt2(),   &mistral(), &qwen2(),
-                                                     &qwen3(), &gemma2(), &gemma3()};
+  static const std::vector<const Architecture*> kAll{&llama(),  &gpt2(),   &mistral(), &qwen2(), &qwen3(),
+                                                     &gemma2(), &gemma3(), &smollm3(), &olmo2(), &phi3()};
   return kAll;
 }
 

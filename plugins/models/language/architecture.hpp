@@ -5,21 +5,25 @@
 #include <variant>
 
 #include "hugging_face/config_fields.hpp"
+#include "hugging_face/model_fields.hpp"
 #include "language/config.hpp"
 
 namespace pipeline::language {
 
+// All that a model is made of, by the names that options have, in the order in which they are listed.
+const hugging_face::ModelFields<Config>& model_fields();
+
 // What the parts of a model are called in Hugging Face's folders, and here. Defaults: Llama's.
 struct Names {
   const char* embedding = "model.embed_tokens.weight";
-  const char* positions = nullptr;       // a table of learnt ones
-  const char* layers = "model.layers.";  // followed by a layer's number and a dot
-  const char* attention_norm = "input_layernorm";
+  const char* positions = nullptr;                 // a table of learnt ones
+  const char* layers = "model.layers.";            // followed by a layer's number and a dot
+  const char* attention_norm = "input_layernorm";  // nullptr, as mlp_norm may be: none
   const char* qkv = "self_attn.qkv_proj";
   const char *query_norm = "self_attn.q_norm", *key_norm = "self_attn.k_norm";
   const char* projection = "self_attn.o_proj";
   const char* mlp_norm = "post_attention_layernorm";
-  // Of what attention and the MLP give, before it is added; where there are any.
+  // Norms of what attention and the MLP give, before it is added; nullptr: none.
   const char *attention_end_norm = nullptr, *mlp_end_norm = nullptr;
   const char *up = "mlp.gate_up_proj", *down = "mlp.down_proj";
   const char* last_norm = "model.norm";
@@ -57,8 +61,9 @@ struct Architecture {
   bool is_gelu_gate = false;         // GeGLU, with GELU's tanh form
   bool is_embedding_scaled = false;  // by sqrt(hidden_size)
   bool is_norm_above_one = false;    // norms multiply by 1 + weight
-  bool has_query_norm = false;       // RMS norms of the heads of queries and keys
-  // Initial weights that write to the residual stream are: by 1 / sqrt(2 layers).
+  bool has_query_norm = false;       // RMS norms of the heads of queries and keys,
+  bool is_query_norm_whole = false;  // or one norm over all heads together
+  // Initial weights that write to the residual stream are scaled by 1 / sqrt(2 layers).
   bool is_residual_scaled = false;
 
   // How its config.json calls this member; `otherwise` where it has none.
@@ -72,6 +77,14 @@ struct Architecture {
   template <class T>
   bool has(T Config::*member) const {
     return !key(member, "").empty();
+  }
+  // The key of a row of model_fields().
+  std::string key(const hugging_face::ModelField<Config>& field) const {
+    return std::visit([&](const auto member) { return key(member, field.checked); }, field.member);
+  }
+  bool has(const hugging_face::ModelField<Config>& field) const {
+    if (field.is_there != nullptr) return field.is_there(defaults);
+    return std::visit([&](const auto member) { return has(member); }, field.member);
   }
   // A folder's config.json, or the part of a larger one. Throws an Error that names file, key and value where
   // the model is not one that we compute.

@@ -33,9 +33,11 @@ struct Config {
   // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
   // have the window, and rope_local_theta's positions. 0: they all have the window.
   int64_t full_attention_every = 0;
-  // Of each layer, in any order, in place of these two: kSlidingAttention or kFullAttention of
-  // layer_types.hpp; empty: as they say.
+  // The layers' types, in any order, in place of the two members above: kSlidingAttention or kFullAttention
+  // of layer_types.hpp; empty: as those say.
   std::vector<std::string> layer_types = {};
+  // For each layer, 1 where positions turn queries and keys, 0 where they do not; empty: they do in all.
+  std::vector<int64_t> no_rope_layers = {};
   double rope_local_theta = 0;        // 0: as rope_theta
   int64_t query_pre_attn_scalar = 0;  // products of queries and keys are divided by its root; 0: head_width()
   // Attention's scores, and logits, x become cap * tanh(x / cap); 0: they stay.
@@ -54,6 +56,9 @@ struct Config {
     return layer >= max_window_layers &&
            (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
   }
+  bool is_turned(int64_t layer) const {
+    return no_rope_layers.empty() || no_rope_layers[static_cast<size_t>(layer)] != 0;
+  }
   int64_t inner() const { return intermediate_size > 0 ? intermediate_size : 4 * hidden_size; }
   // Columns of queries, and of keys as of values.
   int64_t query_width() const { return num_attention_heads * head_width(); }
@@ -63,5 +68,8 @@ struct Config {
   // value and what it must be.
   void check() const;
 };
+
+// intermediate_size as options have it: where it is 0, the architecture's usual one.
+int64_t usual_inner(const Config& config);
 
 }  // namespace pipeline::language

@@ -37,7 +37,7 @@ Config read_config(const ConfigFile& file) {
   std::vector<const char*> known;
   for (const Architecture* row : architectures()) known.push_back(row->name);
   const std::string type = file.type(known);
-  // Of another head the weights lack a language model's: said here, before any of them is looked for.
+  // Weights with another head lack a language model's: said here, before any of them is looked for.
   if (const nlohmann::json* const classes = file.find("architectures"); classes && classes->is_array())
     for (const nlohmann::json& one : *classes)
       for (const char* const task :
@@ -51,44 +51,19 @@ Config read_config(const ConfigFile& file) {
 
 nlohmann::json config_json(const Config& config) { return architecture(config.architecture).json(config); }
 
-void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
-             const OptionNames& names) {
-  differences.compare(names.table + "architecture", ours.architecture, theirs.architecture);
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences) {
+  const auto compare_as = [&](const std::string& key, const auto& mine, const auto& other) {
+    differences.compare("task.language." + key, mine, other);
+  };
+  compare_as("architecture", ours.architecture, theirs.architecture);
   if (ours.architecture != theirs.architecture) return;
   const Architecture& row = architecture(ours.architecture);
-  const auto compare_as = [&](const std::string& key, const auto& mine, const auto& other) {
-    differences.compare(names.table + key, mine, other);
-  };
-  const auto key = [&](auto member, const char* name) {
-    return names.as_in_folder ? row.key(member, name) : name;
-  };
-  const auto member = [&](auto Config::*of, const char* name) {
-    compare_as(key(of, name), ours.*of, theirs.*of);
-  };
-  member(&Config::num_hidden_layers, "num_hidden_layers");
-  member(&Config::num_attention_heads, "num_attention_heads");
-  member(&Config::hidden_size, "hidden_size");
-  compare_as(key(&Config::intermediate_size, "intermediate_size"), ours.inner(), theirs.inner());
-  member(&Config::norm_eps, "norm_eps");
-  if (!row.is_rotary) {
-    member(&Config::max_position_embeddings, "max_position_embeddings");
-    return;
-  }
-  compare_as("num_key_value_heads", ours.key_heads(), theirs.key_heads());
-  compare_as("head_dim", ours.head_width(), theirs.head_width());
-  member(&Config::rope_theta, "rope_theta");
-  compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
-  member(&Config::tie_word_embeddings, "tie_word_embeddings");
-  member(&Config::attention_bias, "attention_bias");
-  member(&Config::mlp_bias, "mlp_bias");
-  member(&Config::sliding_window, "sliding_window");
-  member(&Config::max_window_layers, "max_window_layers");
-  member(&Config::full_attention_every, "full_attention_every");
-  compare_as("layer_types", ours.layer_types, theirs.layer_types);
-  member(&Config::rope_local_theta, "rope_local_theta");
-  member(&Config::query_pre_attn_scalar, "query_pre_attn_scalar");
-  member(&Config::attn_logit_softcapping, "attn_logit_softcapping");
-  member(&Config::final_logit_softcapping, "final_logit_softcapping");
+  hugging_face::ModelFields<Config> fields;
+  for (const auto& field : model_fields())
+    if (row.has(field)) fields.push_back(field);
+  hugging_face::compare_fields(fields, ours, theirs, differences,
+                               [](const auto& field) { return concat("task.language.", field.name); });
+  if (row.is_rotary) compare_rope(ours.rope_scaling, theirs.rope_scaling, differences);
 }
 
 std::vector<Piece> pieces(const Parameter& parameter, const Config& config, const std::string& prefix,
@@ -98,8 +73,8 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   const Names& names = row.names;
   const std::string name = parameter.name.substr(prefix.size());
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
-  if (!names.is_split) return {{.name = name}};
   const bool is_matrix = parameter.shape.size() == 2;
+  if (!names.is_split) return {{.name = name, .transposed = is_matrix && names.is_transposed}};
   const auto parts = [&](std::string_view whole, const std::vector<hugging_face::Part>& all) {
     return hugging_face::side_by_side(name, whole.substr(whole.rfind('.') + 1), all,
                                       is_matrix && names.is_transposed);
@@ -116,12 +91,11 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   return {{.name = name, .transposed = is_matrix && names.is_transposed}};
 }
 
-Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names,
-                    const FolderPart& part) {
+Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part) {
   const ConfigFile file(folder + "/config.json");
   const Config theirs = read_config(part.config.empty() ? file : file.part(part.config.c_str()));
   hugging_face::Differences differences;
-  compare(model.config(), theirs, differences, names);
+  compare(model.config(), theirs, differences);
   differences.raise(folder);
   const int64_t more = theirs.vocab_size - model.config().vocab_size;
   hugging_face::import_weights(folder, model.parameters(), name_map(model, more, part));

@@ -23,23 +23,16 @@ struct FolderPart {
   std::function<std::string(const std::string& name)> name;
 };
 
-// How a task's options are called, for errors.
-struct OptionNames {
-  std::string table = "task.language.";
-  bool as_in_folder = false;  // by the architecture's own names ("n_embd") instead of Config's
-};
-
-// Of config.json or an object in it. Throws an Error that names file, key and value where the model is not
-// one that we compute.
+// The configuration in config.json or an object in it. Throws an Error that names file, key and value where
+// the model is not one that we compute.
 Config read_config(const hugging_face::ConfigFile& file);
 nlohmann::json config_json(const Config& config);
 
-// What differs, but for the size of the vocabulary.
-void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences,
-             const OptionNames& names = {});
+// Adds what differs, but for the size of the vocabulary.
+void compare(const Config& ours, const Config& theirs, hugging_face::Differences& differences);
 
-// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: that the
-// folder's vocabulary has behind ours; below 0: that ours has behind the folder's.
+// The folder's tensors for a parameter of ours, whose name begins with `prefix`. `more_tokens`: how many the
+// folder's vocabulary has behind ours; below 0: ours behind the folder's.
 std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config& config,
                                         const std::string& prefix, int64_t more_tokens = 0);
 
@@ -47,8 +40,7 @@ std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const Config
 // folder holds this model; one error for all values that differ, one for all tensors that are missing,
 // unexpected or of another shape. Its vocabulary may be larger than ours, or smaller: the rows of tokens that
 // it does not have start as the mean of the others.
-Config import_model(const std::string& folder, LanguageModel& model, const OptionNames& names = {},
-                    const FolderPart& part = {});
+Config import_model(const std::string& folder, LanguageModel& model, const FolderPart& part = {});
 
 // What is kept of the folder's weights for an export; see hugging_face::kept_weights().
 std::string kept_weights(const std::string& folder, const LanguageModel& model, const FolderPart& part = {});
@@ -64,8 +56,8 @@ std::vector<std::string> export_model(const std::string& folder, const LanguageM
 // hugging_face::write_token_ids()'s.
 nlohmann::ordered_json kept_config(const Config& config, nlohmann::ordered_json came);
 
-// For the log: what an import has made of the `count` tokens that ours has behind the folder's, or below 0 of
-// the folder's rows that have no token here. Empty: there are none.
+// A note for the log on what an import has made of the `count` tokens that ours has behind the folder's, or
+// below 0 of the folder's rows that have no token here. Empty: there are none.
 std::string note_of_vocabulary(const std::string& folder, int64_t vocabulary, int64_t count,
                                bool are_kept = true);
 

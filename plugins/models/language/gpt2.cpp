@@ -47,7 +47,7 @@ const Architecture& gpt2() {
               {"scale_attn_weights", only({true})},
               {"scale_attn_by_inverse_layer_idx", only({false})},
               {"tie_word_embeddings", only({true})},
-              {"reorder_and_upcast_attn", kWithoutEffect},  // the same, in another precision
+              {"reorder_and_upcast_attn", kWithoutEffect},  // equal but for its precision
               {"n_ctx", kWithoutEffect},                    // an old name of n_positions
               {"summary_type", kWithoutEffect},
               {"summary_use_proj", kWithoutEffect},

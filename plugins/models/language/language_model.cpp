@@ -16,7 +16,7 @@
 namespace pipeline::language {
 namespace {
 
-// For a `table` that is both embedding and output head; null where it is not (undefined), or is frozen.
+// The shared gradient of a `table` that is embedding and output head; null: it is undefined, or frozen.
 std::shared_ptr<transformer::SharedGradient> shared_gradient(const at::Tensor& table,
                                                              const ForwardPass& pass) {
   if (!table.defined() || !table.requires_grad()) return nullptr;
@@ -39,9 +39,11 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
   config_.check();
   const Names& names = architecture_.names;
   const auto table = [&](const char* plain, int64_t rows) {
-    return parameters().add(
-        {.name = name(plain), .shape = {rows, config_.hidden_size}, .unit = unit(0), .takes_bfloat16 = true},
-        normal(config_.initializer_range));
+    return parameters().add({.name = name(plain),
+                             .shape = {rows, config_.hidden_size},
+                             .unit = unit(0),
+                             .forms = PL_FORM_BFLOAT16},
+                            normal(config_.initializer_range));
   };
   embedding_ = table(names.embedding, config_.vocab_size);
   if (names.positions != nullptr) positions_ = table(names.positions, config_.max_position_embeddings);
@@ -85,14 +87,17 @@ void LanguageModel::add_layer(int64_t index) {
     return transformer::Linear{
         transformer::add_matrix(parameters(), name(of + part), in, out, of_unit, of_values), {}};
   };
-  const auto norm = [&](const char* part, int64_t width) { return add_norm(of + part, width, of_unit); };
+  const auto norm = [&](const char* part, int64_t width) {
+    return part == nullptr ? transformer::Norm{} : add_norm(of + part, width, of_unit);
+  };
   const int64_t width = config_.hidden_size, queries = config_.query_width(), inner = config_.inner();
   transformer::Layer layer;
   layer.attention_norm = norm(names.attention_norm, width);
   layer.qkv = linear(names.qkv, width, queries + 2 * config_.key_width(), config_.attention_bias, deviation);
   if (architecture_.has_query_norm) {
-    layer.query_norm = norm(names.query_norm, config_.head_width());
-    layer.key_norm = norm(names.key_norm, config_.head_width());
+    const bool is_whole = architecture_.is_query_norm_whole;
+    layer.query_norm = norm(names.query_norm, is_whole ? queries : config_.head_width());
+    layer.key_norm = norm(names.key_norm, is_whole ? config_.key_width() : config_.head_width());
   }
   layer.projection = linear(names.projection, queries, width,
                             config_.attention_bias && architecture_.has_output_bias, into_residual);
@@ -100,8 +105,9 @@ void LanguageModel::add_layer(int64_t index) {
   layer.is_gated = architecture_.is_gated;
   layer.is_gelu_gate = architecture_.is_gelu_gate;
   layer.is_local = config_.is_local(index);
-  if (names.attention_end_norm != nullptr) layer.attention_end_norm = norm(names.attention_end_norm, width);
-  if (names.mlp_end_norm != nullptr) layer.mlp_end_norm = norm(names.mlp_end_norm, width);
+  layer.is_unturned = !config_.is_turned(index);
+  layer.attention_end_norm = norm(names.attention_end_norm, width);
+  layer.mlp_end_norm = norm(names.mlp_end_norm, width);
   layer.up = linear(names.up, width, (layer.is_gated ? 2 : 1) * inner, config_.mlp_bias, deviation);
   layer.down = linear(names.down, inner, width, config_.mlp_bias, into_residual);
   layers_.push_back(std::move(layer));
@@ -129,10 +135,10 @@ transformer::Rotation LanguageModel::rotation(const at::Tensor& positions, bool 
   return transformer::rotation(positions, of_row, rope.magnitude());
 }
 
-// Of the residual stream: that of the parameters, whatever a frozen embedding is kept in.
+// The residual stream's type: that of the parameters, whatever a frozen embedding is kept in.
 at::ScalarType LanguageModel::stream_type() const { return last_norm_.weight.scalar_type(); }
 
-// As transformers has it: the factor is of the embedding's type.
+// Scaled as in transformers: the factor is of the embedding's type.
 at::Tensor LanguageModel::scaled(const at::Tensor& embedded) const {
   if (!architecture_.is_embedding_scaled) return embedded;
   return embedded * at::scalar_tensor(std::sqrt(static_cast<double>(width())), embedded.options());
@@ -204,7 +210,7 @@ at::Tensor LanguageModel::logits(const PackedBatch& batch, const at::Tensor& row
                                   head(), compute, {}, config_.final_logit_softcapping);
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
+// Counts the products that are computed: 2 m n k each, and twice that again for the backward pass. The output
 // head is computed where there is a target, attention on the lower triangle or in a window of it.
 double LanguageModel::flops(const PackedBatch& batch) const {
   const auto width = static_cast<double>(config_.hidden_size),
@@ -236,7 +242,7 @@ at::Tensor LanguageModel::layer(int64_t index, const at::Tensor& x, const at::Te
                                 at::ScalarType compute, const Attention& attend) const {
   const transformer::Layer& layer = layers_[static_cast<size_t>(index)];
   at::Tensor qkv = transformer::attention_input(layer, x, 0, layer.qkv.weight.size(1), compute);
-  if (frequencies_.defined())
+  if (frequencies_.defined() && !layer.is_unturned)
     qkv = transformer::rotate_(qkv, config_.query_width() + config_.key_width(),
                                rotation(positions, layer.is_local));
   return transformer::after_attention(layer, 0, attend(qkv), x, {}, {.compute = compute});

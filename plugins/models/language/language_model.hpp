@@ -121,7 +121,7 @@ class LanguageModel : public generation::DecoderModel {
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;
   transformer::Norm last_norm_;
-  // Of rotary positions; of the local layers, and of long sequences, if others.
+  // Frequencies of rotary positions; those of the local layers, and of long sequences, if others.
   at::Tensor frequencies_, local_frequencies_, long_frequencies_;
 };
 

@@ -2,30 +2,24 @@
 // positions, SwiGLU. Also SmolLM2, whose folders are Llama's.
 #include "language/llama.hpp"
 
+#include <string_view>
 #include <utility>
 
 namespace pipeline::language {
 
 hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more, hugging_face::Only activation) {
   using namespace hugging_face;
-  more.insert(more.begin(), {
-                                {"vocab_size", &Config::vocab_size},
-                                {"max_position_embeddings", &Config::max_position_embeddings},
-                                {"hidden_size", &Config::hidden_size},
-                                {"num_hidden_layers", &Config::num_hidden_layers},
-                                {"num_attention_heads", &Config::num_attention_heads},
-                                {"num_key_value_heads", &Config::num_key_value_heads},
-                                {"head_dim", &Config::head_dim},
-                                {"intermediate_size", &Config::intermediate_size},
-                                {"rms_norm_eps", &Config::norm_eps},
-                                {"rope_theta", &Config::rope_theta},
-                                {"rope_scaling", kReadElsewhere},
-                                {"rope_parameters", kReadElsewhere},  // with rope_theta, since transformers 5
-                                {"initializer_range", &Config::initializer_range},
-                                {"attention_dropout", &Config::attention_dropout},
-                                {"tie_word_embeddings", &Config::tie_word_embeddings},
-                                {"hidden_act", std::move(activation)},
-                            });
+  for (const char* name : {"vocab_size", "max_position_embeddings", "hidden_size", "num_hidden_layers",
+                           "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+                           "rope_theta", "initializer_range", "tie_word_embeddings"})
+    each_field(model_fields(), [&](const auto& field, const auto member) {
+      if (field.name == std::string_view(name)) more.push_back({field.key, member});
+    });
+  more.insert(more.end(), {{"rms_norm_eps", &Config::norm_eps},
+                           {"attention_dropout", &Config::attention_dropout},
+                           {"rope_scaling", kReadElsewhere},
+                           {"rope_parameters", kReadElsewhere},  // with rope_theta, since transformers 5
+                           {"hidden_act", std::move(activation)}});
   return more;
 }
 
@@ -52,8 +46,8 @@ const Architecture& llama() {
           {"sliding_window", only({nullptr})},
           {"pretraining_tp", kWithoutEffect},        // in how many slices a product was computed
           {"is_llama_config", kWithoutEffect},       // what Idefics3's text_config has of its makers' own
-          {"pixel_shuffle_factor", kWithoutEffect},  // the same
-          {"perceiver_config", kWithoutEffect},      // the same
+          {"pixel_shuffle_factor", kWithoutEffect},  // of Idefics3's makers, too
+          {"perceiver_config", kWithoutEffect},      // of Idefics3's makers, too
       }),
       .written = {{"hidden_act", "silu"}},
       .names = {.plain =

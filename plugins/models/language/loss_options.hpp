@@ -20,7 +20,7 @@ struct LossOptions : transformer::LossTerms {
         .min(0)
         .below(1);
   }
-  // What is added in this pass.
+  // The terms that are added in this pass.
   transformer::LossTerms of(const ForwardPass& pass) const {
     return pass.training ? static_cast<const transformer::LossTerms&>(*this) : transformer::LossTerms{};
   }

@@ -19,7 +19,7 @@ Fields<Config> qwen_fields() {
                        {"layer_types", kReadElsewhere}});
 }
 
-// In published models windows are off.
+// Reads the windows, which are off in published models.
 void read_windows(const ConfigFile& file, Config& config) {
   bool is_used = false;
   file.read("use_sliding_window", is_used);

@@ -34,30 +34,82 @@ void read_magnitude(const ConfigFile& rope, RopeScaling& scaling) {
   rope.read("mscale_all_dim", scaling.mscale_all_dim);
 }
 
-const hugging_face::Fields<RopeScaling>& rope_fields() {
+hugging_face::Fields<RopeScaling> file_fields() {
   using namespace hugging_face;
-  static const Fields<RopeScaling> kFields{
-      {"type", kReadElsewhere},
-      {"rope_type", kReadElsewhere},
-      {"rope_theta", kReadElsewhere},
-      {"factor", kReadElsewhere},
-      {"short_factor", kReadElsewhere},
-      {"long_factor", kReadElsewhere},
-      {"low_freq_factor", kReadElsewhere},
-      {"high_freq_factor", kReadElsewhere},
-      {"original_max_position_embeddings", kReadElsewhere},
-      {"beta_fast", kReadElsewhere},
-      {"beta_slow", kReadElsewhere},
-      {"attention_factor", kReadElsewhere},
-      {"mscale", kReadElsewhere},
-      {"mscale_all_dim", kReadElsewhere},
-      {"truncate", kReadElsewhere},
-      {"partial_rotary_factor", only({1.0})},
+  Fields<RopeScaling> fields{{"partial_rotary_factor", only({1.0})}};
+  for (const char* key : {"type", "rope_type", "rope_theta", "mscale", "mscale_all_dim"})
+    fields.push_back({key, kReadElsewhere});
+  for (const RopeField& row : rope_fields()) fields.push_back({row.field.name, kReadElsewhere});
+  return fields;
+}
+
+}  // namespace
+
+const std::vector<RopeField>& rope_fields() {
+  using Field = hugging_face::ModelField<RopeScaling>;
+  static const std::vector<RopeField> kFields{
+      {Field("factor", &RopeScaling::factor,
+             "linear, dynamic, llama3, yarn: slow angles are divided by this; longrope: attention_factor "
+             "follows")
+           .set_from(1),
+       {"linear", "dynamic", "llama3"},
+       {"yarn", "longrope"}},
+      {Field("short_factor", &RopeScaling::short_factor,
+             "longrope: the numbers, for sequences of up to the original length"),
+       {"longrope"}},
+      {Field("long_factor", &RopeScaling::long_factor, "longrope: the numbers, for longer sequences"),
+       {"longrope"}},
+      {Field("low_freq_factor", &RopeScaling::low_freq_factor,
+             "llama3: turns in the original length below which all is divided")
+           .positive(),
+       {"llama3"}},
+      {Field("high_freq_factor", &RopeScaling::high_freq_factor, "llama3: turns above which nothing is")
+           .positive(),
+       {"llama3"}},
+      {Field("beta_slow", &RopeScaling::beta_slow,
+             "yarn: turns in the original length below which all is divided")
+           .positive(),
+       {},
+       {"yarn"}},
+      {Field("beta_fast", &RopeScaling::beta_fast, "yarn: turns above which nothing is").positive(),
+       {},
+       {"yarn"}},
+      {Field("truncate", &RopeScaling::truncate,
+             "yarn: these limits fall between pairs of channels, not on one"),
+       {},
+       {"yarn"}},
+      {Field("attention_factor", &RopeScaling::attention_factor,
+             "yarn, longrope: what cosines and sines are multiplied by; 0: yarn's is 0.1 ln(factor) + 1, "
+             "longrope's sqrt(1 + ln(factor) / ln(original length))")
+           .set_from(0),
+       {},
+       {"yarn", "longrope"}},
+      {Field("original_max_position_embeddings", &RopeScaling::original_max_position_embeddings,
+             "llama3, yarn, longrope: the original length")
+           .set_from(1, 1 << 24)
+           .unit("tokens"),
+       {},
+       {"llama3", "yarn", "longrope"}},
   };
   return kFields;
 }
 
-}  // namespace
+void RopeScaling::describe(Options& o) {
+  o("type", type,
+    "how rotary positions are stretched; linear: all divided by factor; dynamic: beyond "
+    "max_position_embeddings alone, so that nothing changes here; llama3: as in Llama 3.1; yarn: as in "
+    "Qwen2.5's instructions for long texts; longrope: each pair of channels by a number of its own")
+      .choices({kRopeTypes.begin(), kRopeTypes.end()})
+      .of_model();
+  for (const RopeField& row : rope_fields())
+    hugging_face::describe_fields<RopeScaling>(o, {row.field}, *this);
+}
+
+void RopeScaling::validate(const ConfigErrors& errors) const {
+  if (high_freq_factor <= low_freq_factor)
+    errors("high_freq_factor", concat("must be above low_freq_factor (", low_freq_factor, ")"));
+  if (beta_fast < beta_slow) errors("beta_fast", concat("must not be below beta_slow (", beta_slow, ")"));
+}
 
 void RopeScaling::check(int64_t head_width) const {
   if (!is_known(type))
@@ -99,7 +151,7 @@ namespace {
 at::Tensor yarn(const RopeScaling& scaling, const at::Tensor& frequencies, double base) {
   const auto dim = static_cast<double>(2 * frequencies.size(0)),
              length = static_cast<double>(scaling.original_max_position_embeddings);
-  const auto channel = [&](double turns) {  // that turns so often
+  const auto channel = [&](double turns) {  // the channel that turns so often
     return dim * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   double low = channel(scaling.beta_fast), high = channel(scaling.beta_slow);
@@ -149,7 +201,7 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
     if (rope.find(name) != nullptr && !is_known(scaling.type))
       rope.fail(name, concat("only ", kKnown, " are computed here"));
   }
-  hugging_face::read_fields(rope, rope_fields(), config_class, scaling);
+  hugging_face::read_fields(rope, file_fields(), config_class, scaling);
   if (scaling.type == "longrope" || scaling.type == "yarn") scaling.factor = 0;
   scaling.original_max_position_embeddings = 0;
   visit_rope_values(scaling, [&](const char* name, auto& value, bool is_needed) {
@@ -160,7 +212,7 @@ void read_rope_values(const ConfigFile& rope, const char* config_class, RopeScal
   });
   read_magnitude(rope, scaling);
   for (const auto& [value, usual] :
-       {std::pair(&scaling.beta_fast, 32.0), {&scaling.beta_slow, 1.0}})  // as transformers: 0 is none
+       {std::pair(&scaling.beta_fast, 32.0), {&scaling.beta_slow, 1.0}})  // in transformers, too, 0 is none
     if (*value == 0) *value = usual;
   rope.read("rope_theta", rope_theta);
 }

@@ -1,19 +1,17 @@
 #pragma once
 
+#include <pipeline/options.hpp>
+
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
-namespace pipeline::hugging_face {
-class ConfigFile;
-class Differences;
-}  // namespace pipeline::hugging_face
+#include "hugging_face/model_fields.hpp"
 
 namespace pipeline::language {
 
@@ -31,7 +29,7 @@ struct RopeScaling {
   // llama3: turns within the original length from which on angles are as they were; up to which they are
   // divided.
   double high_freq_factor = 4, low_freq_factor = 1;
-  // yarn (Peng et al., arXiv:2309.00071): the same limits.
+  // yarn (Peng et al., arXiv:2309.00071): llama3's limits.
   double beta_fast = 32, beta_slow = 1;
   bool truncate = true;  // these limits fall between channels, not on them
   // longrope (Ding et al., arXiv:2402.13753): what the frequency of each pair of channels is divided by, in
@@ -44,6 +42,8 @@ struct RopeScaling {
   int64_t original_max_position_embeddings = 8192;  // 0 until config.json's max_position_embeddings is known
 
   bool operator==(const RopeScaling&) const = default;
+  void describe(Options& o);
+  void validate(const ConfigErrors& errors) const;
   // Throws Error (PL_ERROR_CONFIG) for values that make no sense together, or for heads of this width.
   void check(int64_t head_width) const;
   // The positions' frequencies, (head_width / 2) fp32, as transformers computes them; `is_long`: of sequences
@@ -56,44 +56,37 @@ struct RopeScaling {
   double magnitude() const;
 };
 
+// A value, and the types that must have it in config.json, or may.
+struct RopeField {
+  hugging_face::ModelField<RopeScaling> field;
+  std::vector<std::string_view> needed = {}, optional = {};
+};
+const std::vector<RopeField>& rope_fields();
+
 // visit(key, value, whether config.json must have it) for what the type has.
 template <class Scaling, class Visit>
 void visit_rope_values(Scaling& scaling, const Visit& visit) {
-  const auto is = [&](auto... types) { return ((scaling.type == types) || ...); };
-  const bool is_long = is("longrope");
-  if (is("default")) return;
-  visit("factor", scaling.factor, is("linear", "dynamic", "llama3"));
-  if (is_long) {
-    visit("short_factor", scaling.short_factor, true);
-    visit("long_factor", scaling.long_factor, true);
+  for (const auto& [field, needed, optional] : rope_fields()) {
+    const bool is_needed = std::ranges::find(needed, scaling.type) != needed.end();
+    if (is_needed || std::ranges::find(optional, scaling.type) != optional.end())
+      std::visit([&, name = field.name](const auto member) { visit(name, scaling.*member, is_needed); },
+                 field.member);
   }
-  if (is("llama3", "yarn", "longrope"))
-    visit("original_max_position_embeddings", scaling.original_max_position_embeddings, false);
-  if (is("llama3")) {
-    visit("low_freq_factor", scaling.low_freq_factor, true);
-    visit("high_freq_factor", scaling.high_freq_factor, true);
-  }
-  if (is("yarn")) {
-    visit("beta_fast", scaling.beta_fast, false);
-    visit("beta_slow", scaling.beta_slow, false);
-    visit("truncate", scaling.truncate, false);
-  }
-  if (is("yarn", "longrope")) visit("attention_factor", scaling.attention_factor, false);
 }
 
-// What of it follows from the length that the model is for, where its folder does not say it: as transformers
-// has it, the original length is that one, and else the factor their quotient.
+// Fills in what follows from the length that the model is for, where its folder does not say it: as in
+// transformers, the original length is that one, and else the factor their quotient.
 void complete_rope(RopeScaling& scaling, int64_t max_position_embeddings);
-// Of config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing, and
-// have rope_theta, too. Throws for a type that we do not compute.
+// Reads config.json's rope_scaling, or rope_parameters since version 5 of transformers; both may be missing,
+// and have rope_theta, too. Throws for a type that we do not compute.
 void read_rope(const hugging_face::ConfigFile& config, const char* config_class, RopeScaling& scaling,
                double& rope_theta);
-// Of the object itself.
+// Reads the object itself.
 void read_rope_values(const hugging_face::ConfigFile& rope, const char* config_class, RopeScaling& scaling,
                       double& rope_theta);
-// As rope_scaling; null where there is none.
+// The JSON of rope_scaling; null where there is none.
 nlohmann::json rope_json(const RopeScaling& scaling);
-// By the names that options have in [task.language.rope_scaling].
+// Compares by the names that options have in [task.language.rope_scaling].
 void compare_rope(const RopeScaling& ours, const RopeScaling& theirs, hugging_face::Differences& differences);
 
 }  // namespace pipeline::language

@@ -6,7 +6,7 @@
 
 #include "hugging_face/config_fields.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +15,7 @@ using nlohmann::json;
 
 struct Processor {};  // without members: what has a value is read by code
 
-// Of the eight image processors, in transformers 5 and before, and of CLIP's older form.
+// The fields of the eight image processors, in transformers 5 and before, and of CLIP's older form.
 const hugging_face::Fields<Processor>& processor_fields() {
   using namespace hugging_face;
   static const Fields<Processor> kFields{
@@ -83,7 +83,7 @@ bool is_near(const json& value, double expected) {
   return value.is_number() && std::abs(value.get<double>() - expected) <= 1e-6 * std::abs(expected);
 }
 
-// What is wrong with a field, which may be absent.
+// Throws for what is wrong with a field, which may be absent.
 [[noreturn]] void refuse(const ConfigFile& file, const char* key, const std::string& problem) {
   if (file.find(key) == nullptr) file.fail_missing(key, problem);
   file.fail(key, problem);
@@ -105,7 +105,7 @@ struct Size {
   bool is_edge;  // of the shortest edge, not of both of a square
 };
 
-// As one number or absent it is the `usual` one of the two.
+// The size under `key`, whose is_edge is `usual` if it is one number or absent.
 std::optional<Size> size_in(const ConfigFile& file, const char* key, bool usual) {
   const json* const found = file.find(key);
   if (found == nullptr) return Size{224, usual};
@@ -250,4 +250,4 @@ ImageProcessor read_image_processor(const ConfigFile& file, const images::TileOp
   return result;
 }
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

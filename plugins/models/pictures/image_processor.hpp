@@ -8,12 +8,12 @@
 #include "hugging_face/config_file.hpp"
 #include "plugins/data/images/tiles.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 
 struct ImageProcessor {
   std::filesystem::path file;
-  std::string resize, resample;  // as in task.vision
-  int64_t longest_edge = 0;      // the same, as are all that follow
+  std::string resize, resample;  // as in task.vision, and so are all that follow
+  int64_t longest_edge = 0;
   bool split = true;
   int64_t shortest_edge = 0, crop_size = 0, max_patches = 0;
 
@@ -27,8 +27,8 @@ struct ImageProcessor {
 // another square than `ours`.
 std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
                                                    const images::TileOptions& ours, const std::string& kind);
-// Of such a file or part, without its name.
+// What such a file or part says; `file` is left empty.
 ImageProcessor read_image_processor(const hugging_face::ConfigFile& file, const images::TileOptions& ours,
                                     const std::string& kind);
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

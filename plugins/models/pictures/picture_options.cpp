@@ -4,7 +4,7 @@
 
 #include "plugins/models/pictures/image_processor.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 using nlohmann::json;
@@ -17,27 +17,7 @@ int number_of(images::Filter filter) {
 }  // namespace
 
 void PictureOptions::describe_encoder(Options& o) {
-  o("image_size", vision.image_size,
-    "side of the square that a picture becomes; siglip2: of the one that has as many patches as there are "
-    "positions")
-      .unit("pixels")
-      .min(1)
-      .of_model();
-  o("patch_size", vision.patch_size, "side of a patch; what is left of a picture's side is not seen")
-      .unit("pixels")
-      .min(1)
-      .of_model();
-  o("hidden_size", vision.hidden_size, "width").min(1).of_model();
-  o("num_hidden_layers", vision.num_hidden_layers, "layers").min(1).of_model();
-  o("num_attention_heads", vision.num_attention_heads, "attention heads").min(1).of_model();
-  o("intermediate_size", vision.intermediate_size, "width of the feed-forward layer").min(1).of_model();
-  o("hidden_act", vision.hidden_act, "activation")
-      .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"})
-      .of_model();
-  o("layer_norm_eps", vision.layer_norm_eps, "added to the variance").above(0).of_model();
-  o("initializer_range", vision.initializer_range, "standard deviation of initial weights")
-      .above(0)
-      .follows();
+  hugging_face::describe_fields(o, vision::model_fields(), vision);
 }
 
 void PictureOptions::describe_squares(Options& o) {
@@ -51,7 +31,7 @@ void PictureOptions::describe_squares(Options& o) {
 }
 
 std::string PictureOptions::key() const {
-  const Config& v = vision;
+  const vision::Config& v = vision;
   std::string key =
       concat(v.kind, " ", v.image_size, " ", v.crop_size, " ", v.patch_size, " ", v.hidden_size, " ",
              v.num_hidden_layers, " ", v.num_attention_heads, " ", v.intermediate_size, " ",
@@ -86,21 +66,17 @@ images::TileOptions PictureOptions::tiles() const {
   return options;
 }
 
-void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, int64_t used,
+void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out) {
-  tell("image_size", theirs.image_size);
-  tell("patch_size", theirs.patch_size);
-  tell("hidden_size", theirs.hidden_size);
-  tell("num_hidden_layers", theirs.num_hidden_layers, used, may_leave_out && used < theirs.num_hidden_layers);
-  tell("num_attention_heads", theirs.num_attention_heads);
-  tell("intermediate_size", theirs.intermediate_size);
-  tell("hidden_act", theirs.hidden_act);
-  tell("layer_norm_eps", theirs.layer_norm_eps);
-  tell("initializer_range", theirs.initializer_range);
+  for (const auto& field : vision::model_fields())
+    if (field.name == std::string_view("num_hidden_layers"))
+      tell(field.name, theirs.num_hidden_layers, used, may_leave_out && used < theirs.num_hidden_layers);
+    else
+      hugging_face::tell_field(tell, field, theirs, theirs);
 }
 
 json image_processor(const PictureOptions& pictures, bool is_smol) {
-  const Config& vision = pictures.vision;
+  const vision::Config& vision = pictures.vision;
   const images::TileOptions tiles = pictures.tiles();
   const images::ResizeOptions& options = tiles.square;
   const json square = {{"height", options.size}, {"width", options.size}};
@@ -210,4 +186,4 @@ hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts&
   return files;
 }
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -14,10 +14,10 @@
 #include "plugins/data/images/tiles.hpp"
 #include "vision/vision_tower.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 
 struct PictureOptions {
-  Config vision;
+  vision::Config vision;
   double lr_multiplier = 1;
   std::string resize = "crop", resample = "bicubic";
   std::vector<std::string> grids;
@@ -30,17 +30,17 @@ struct PictureOptions {
   void describe_rate(Options& o) { o("lr_multiplier", lr_multiplier, "times the learning rate").above(0); }
 
   images::TileOptions tiles() const;
-  // Of all that a picture's features depend on besides the picture and the weights.
+  // A text of all that a picture's features depend on besides the picture and the weights.
   std::string key() const;
 };
 
 // The options that describe_encoder() has follow a folder's. `used`: layers that are set; as many of the
 // folder's are as good, if it `may_leave_out` the last ones.
-void tell_encoder(const hugging_face::FolderTeller& tell, const Config& theirs, int64_t used,
+void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out);
 
-// What preprocessor_config.json has, so that transformers makes the same pixels. `is_smol`: an Idefics3's is
-// SmolVLM's.
+// The values for preprocessor_config.json by which transformers makes the same pixels. `is_smol`: an
+// Idefics3's is SmolVLM's.
 nlohmann::json image_processor(const PictureOptions& pictures, bool is_smol = false);
 
 // The JSON object of one of these files; an empty one where there is none.
@@ -51,4 +51,4 @@ nlohmann::json object_in(const hugging_face::FolderTexts& files, const char* nam
 hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,
                                                 const PictureOptions& pictures, bool is_smol = false);
 
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -9,7 +9,7 @@
 #include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 bool is_space(const CodePoint& character) {
@@ -71,7 +71,7 @@ size_t TokenIndex::may_begin(std::string_view text, size_t from) const {
 TokenIndex::Found TokenIndex::first(std::string_view text, size_t from) const {
   for (size_t at = may_begin(text, from); at < text.size(); at = may_begin(text, at + 1)) {
     const Token* longest = nullptr;
-    // Of the tokens, which are sorted, those that begin as the text does from `at`: fewer with each byte, and
+    // Those of the tokens, which are sorted, that begin as the text does from `at`: fewer with each byte, and
     // the shortest of them comes first.
     auto first = tokens_.begin(), end = tokens_.end();
     for (size_t bytes = 0; first != end; ++bytes) {
@@ -125,4 +125,4 @@ Tokenizer::Special AddedTokens::first_special(std::string_view text) const {
   return token == nullptr ? Tokenizer::Special{} : Tokenizer::Special{at, token->text.size()};
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

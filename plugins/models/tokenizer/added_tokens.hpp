@@ -9,7 +9,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // How a token that was added to a vocabulary is found in a text, as Hugging Face's files say it.
 struct Matching {
@@ -44,7 +44,7 @@ class TokenIndex {
 
   std::vector<Token> tokens_;       // sorted by text
   std::array<bool, 256> begins_{};  // whether one begins with this byte
-  std::optional<char> first_byte_;  // of all of them
+  std::optional<char> first_byte_;  // of all tokens, if they share it
 };
 
 // Const and safe for any thread.
@@ -67,9 +67,9 @@ class AddedTokens {
 
  private:
   std::vector<Token> tokens_;
-  // By whether special tokens are found, those that are looked for first and those in what is left.
+  // By whether special tokens are found: the tokens looked for first, and those looked for in what is left.
   std::array<std::array<TokenIndex, 2>, 2> lists_;
   TokenIndex special_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

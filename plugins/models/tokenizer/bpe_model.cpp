@@ -6,7 +6,7 @@
 #include <tuple>
 #include <unordered_set>
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 // Up to here a scan over all pairs for each merge is faster than a heap, and everything is on the stack.
@@ -168,4 +168,4 @@ void merge_all(const PairTable& pairs, std::span<const int32_t> tokens, std::vec
   for (size_t at = 0; at != kEnd; at = nodes[at].next) ids.push_back(nodes[at].token);
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,7 +11,7 @@
 
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // The rank of a pair that does not merge: greater than any other.
 inline constexpr uint32_t kNoRank = 0xffffffff;
@@ -86,4 +86,4 @@ class BpeModel {
   std::unordered_map<int32_t, Merge> special_;            // the merges that make special tokens, by those
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

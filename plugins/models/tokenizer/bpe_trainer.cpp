@@ -10,7 +10,7 @@
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 // Longer pieces are cut for counting. A merge looks through every piece that has its pair, so one of
@@ -196,4 +196,4 @@ ByteLevelBpe BpeTrainer::train(const TrainerOptions& options) const {
   return ByteLevelBpe(std::move(vocabulary));
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -8,7 +8,7 @@
 
 #include "tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 struct TrainerOptions {
   // Tokens in all: 256 bytes, then one a merge, then "<|endoftext|>" as the last. At least 257.
@@ -45,4 +45,4 @@ class BpeTrainer {
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> piece_counts_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/word_cache.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 uint64_t fingerprint_of(const Vocabulary& vocabulary) {
@@ -29,7 +29,7 @@ uint64_t fingerprint_of(const Vocabulary& vocabulary) {
     hash.add(static_cast<uint64_t>(merge.right));
   }
   for (const Added& token : vocabulary.added) hash.add(static_cast<uint64_t>(token.id));
-  // What GPT-2's has not says nothing, so that its keys of caches stay what they were.
+  // What GPT-2's tokenizer has not is left out of the hash, so that its keys of caches stay what they were.
   if (vocabulary.pre_tokenizer != PreTokenizer::kGpt2 || vocabulary.ignore_merges) {
     hash.add(static_cast<uint64_t>(vocabulary.pre_tokenizer));
     hash.add(uint64_t{vocabulary.ignore_merges});
@@ -164,7 +164,7 @@ const Vocabulary& ByteLevelBpe::vocabulary() const { return state_->vocabulary; 
 int32_t ByteLevelBpe::vocab_size() const { return static_cast<int32_t>(state_->vocabulary.tokens.size()); }
 
 std::optional<int32_t> ByteLevelBpe::special_token(std::string_view text) const {
-  const int32_t id = text::special_token(state_->vocabulary, text);
+  const int32_t id = tokenizer::special_token(state_->vocabulary, text);
   return id >= 0 ? std::optional(id) : std::nullopt;
 }
 
@@ -196,4 +196,4 @@ bool ByteLevelBpe::adds_bos() const { return state_->vocabulary.adds_begin_of_te
 
 uint64_t ByteLevelBpe::fingerprint() const { return state_->fingerprint; }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,15 +11,15 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
-// Byte-level BPE as of GPT-2, SmolLM, Llama 3 and Qwen, with the same ids as OpenAI's and Hugging Face's for
+// Byte-level BPE as in GPT-2, SmolLM, Llama 3 and Qwen, with the same ids as OpenAI's and Hugging Face's for
 // all valid UTF-8. Other bytes are encoded as they are, so that decode_bytes(encode(x)) == x for every x; but
 // bytes that the vocabulary has no token for are left out (SmolLM lacks some rare ones), and Qwen's texts are
 // brought to normal form C first. Immutable, cheap to copy, and safe for any thread.
 class ByteLevelBpe final : public Tokenizer {
  public:
-  // From a folder or one of its files: tokenizer.json, else vocab.json with merges.txt, else OpenAI's names
+  // Reads a folder or one of its files: tokenizer.json, else vocab.json with merges.txt, else OpenAI's names
   // for these, encoder.json with vocab.bpe; and what tokenizer_config.json beside them says of the tokens
   // that begin and end a text. Throws Error with the file and the line or entry that is wrong.
   static ByteLevelBpe load(const std::string& path);
@@ -46,7 +46,7 @@ class ByteLevelBpe final : public Tokenizer {
   bool adds_bos() const override;
   TextPlace after_special() const override { return TextPlace::kWithin; }
 
-  // Of vocabulary, merges and added tokens.
+  // A hash of vocabulary, merges and added tokens.
   uint64_t fingerprint() const override;
 
   TokenizerPtr with(const Files& more) const override;
@@ -55,8 +55,8 @@ class ByteLevelBpe final : public Tokenizer {
   // vocab.json with merges.txt where these alone say the same.
   void save(const std::string& folder) const override;
 
-  // Its files; of one that was trained, a text in JSON. Throws Error for what is neither; `name` stands for
-  // it then.
+  // The tokenizer's files; for one that was trained, a text in JSON. Throws Error for any other text, which
+  // is called `name` then.
   std::string state() const override;
   static ByteLevelBpe from_state(std::string_view state, const std::string& name);
 
@@ -67,4 +67,4 @@ class ByteLevelBpe final : public Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

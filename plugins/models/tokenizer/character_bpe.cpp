@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -107,7 +107,7 @@ CharacterBpe::CharacterBpe(const NamedText& text) {
     return id >= 0 && is_special[static_cast<size_t>(id)] ? id : -1;
   };
   adds_begin = !first.empty();
-  begin = special(adds_begin ? first : "<s>");  // these are transformers' for Llama
+  begin = special(adds_begin ? first : "<s>");  // "<s>" and "</s>" are transformers' for Llama
   end = special(last.empty() ? "</s>" : last);
   for (const auto& [token, id] : {std::pair(first, begin), {last, end}})
     if (!token.empty() && id < 0)
@@ -260,4 +260,4 @@ std::vector<int> CharacterBpe::encode(std::string_view text, TextPlace place) co
   return ids;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

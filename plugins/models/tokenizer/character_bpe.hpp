@@ -12,7 +12,7 @@
 #include "tokenizer/pieces.hpp"
 #include "tokenizer/text_file.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 class Section;
 
@@ -46,4 +46,4 @@ class CharacterBpe final : public Pieces {
   bool fuses_unknown_ = false, lowers_ = false;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

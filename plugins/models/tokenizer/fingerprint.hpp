@@ -5,7 +5,7 @@
 
 #include "tokenizer/added_tokens.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // FNV-1a, 64 bits.
 class Fingerprint {
@@ -30,4 +30,4 @@ inline void hash_matching(int32_t id, const Matching& how, Fingerprint& hash) {
     hash.add(uint64_t{flag});
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -14,7 +14,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,7 +88,7 @@ bool is_of_folder(const Files& tokenizer, const fs::path& folder) {
   return !has_own;
 }
 
-// In CBOR, whose first byte says that it is an object.
+// Packs in CBOR, whose first byte says that it is an object.
 std::string pack(const Files& files) {
   json object = json::object();
   for (const auto& [name, text] : files)
@@ -134,4 +134,4 @@ void write_tokenizer_files(const Files& files, const fs::path& folder) {
   sync_folder(folder);
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

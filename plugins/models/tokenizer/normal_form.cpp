@@ -10,7 +10,7 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 std::string_view composed(std::string_view text, std::string& kept) {
   // Characters below U+0300, whose first byte is below 0xCC, are what they are in this form.
@@ -46,4 +46,4 @@ std::string lowered(std::string_view text) {
   return result;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -8,7 +8,7 @@
 
 #include "tokenizer/added_tokens.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // The pieces of a SentencePiece model and how a text becomes them, whatever file they are in. Const and safe
 // for any thread.
@@ -20,7 +20,7 @@ struct Pieces {
 
   std::vector<std::string> bytes;  // that each piece stands for, by id
   std::vector<bool> is_special;
-  std::map<int32_t, Matching> matching;         // of special tokens, where it is not as it is of most
+  std::map<int32_t, Matching> matching;         // of special tokens, where it is not the usual one
   int32_t unknown = -1, begin = -1, end = -1;   // ids; -1: none
   bool adds_space = true;                       // before a text that starts
   bool adds_begin = true;                       // before each text that Hugging Face's encode() is given
@@ -43,4 +43,4 @@ inline std::string with_spaces(std::string piece) {
   return piece;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -9,7 +9,7 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 struct CodePointRange {
@@ -75,7 +75,7 @@ size_t contraction_bytes(const char* apostrophe, const char* end) {
              : 0;
 }
 
-// The same in any case. The long s, U+017F, is an s then too.
+// contraction_bytes() in any case. The long s, U+017F, is an s then too.
 size_t contraction_bytes_in_any_case(const char* apostrophe, const char* end) {
   char lower[3] = {'\'', 0, 0};
   for (int i = 1; i < 3 && i < end - apostrophe; ++i) {
@@ -129,7 +129,7 @@ const char* gpt2_piece_end(const char* p, const char* end) {
   return without_last(p, end, spaces_at(p, end));
 }
 
-// As GPT-2's, but that a number ends a text: white space before it stays together.
+// GPT-2's pieces, but that a number ends a text: white space before it stays together.
 const char* smol_lm_piece_end(const char* p, const char* end) {
   if (*p == '\'') {
     if (const size_t bytes = contraction_bytes(p, end)) return p + bytes;
@@ -206,4 +206,4 @@ PieceScanner::PieceEnd PieceScanner::scanner_of(PreTokenizer kind) {
   return gpt2_piece_end;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,13 +6,13 @@
 
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // What the regular expressions tell apart: \p{L}, \p{N}, \s and the rest (bytes that are not UTF-8
 // included).
 enum class CharacterClass : uint8_t { kOther, kLetter, kNumber, kSpace };
 
-// By Unicode 16.0. Any value is allowed; those above U+10FFFF are kOther.
+// The class by Unicode 16.0. Any value is allowed; those above U+10FFFF are kOther.
 CharacterClass character_class(uint32_t code_point);
 
 // Cuts text into the pieces of a regular expression, which are then encoded each for itself.
@@ -21,7 +21,7 @@ CharacterClass character_class(uint32_t code_point);
 // SmolLM:   each \p{N} is a piece, and GPT-2's expression cuts the texts between them
 // Llama 3:  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*
 //           |\s*[\r\n]+|\s+(?!\S)|\s+
-// Qwen2:    the same with \p{N} in place of \p{N}{1,3}
+// Qwen2:    Llama 3's with \p{N} in place of \p{N}{1,3}
 // CLIP:     's|'t|'re|'ve|'m|'ll|'d|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+, and \s+, which CLIP leaves out
 //
 // The pieces are non-empty and together are the text. Bytes that are not UTF-8 belong to [^\s\p{L}\p{N}].
@@ -53,4 +53,4 @@ class PieceScanner {
   std::string_view piece_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -16,7 +16,7 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,8 +34,8 @@ struct AddedToken {
   Matching how = {};
 };
 
-// Of added_tokens.json, {"<image>": 32000}, and added_tokens_decoder of tokenizer_config.json, {"32000":
-// {"content": "<image>"}}.
+// The tokens of added_tokens.json, {"<image>": 32000}, and added_tokens_decoder of tokenizer_config.json,
+// {"32000": {"content": "<image>"}}.
 std::map<int64_t, AddedToken> read_added(const json& added, const std::string& added_place,
                                          const Section& config) {
   std::map<int64_t, AddedToken> tokens;
@@ -63,7 +63,7 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
   return tokens;
 }
 
-// What makes ids of text, however the file is laid out.
+// The parts of tokenizer.json that make ids of text, however the file is laid out.
 std::string canonical(const json& file) {
   return json{file.at("model"), file.value("normalizer", json()), file.value("pre_tokenizer", json())}.dump();
 }
@@ -89,7 +89,7 @@ bool lowers_texts(const NamedFiles& files) {
          object.value("normalizer", json()).dump().find(R"("Lowercase")") != std::string::npos;
 }
 
-// SigLIP 1's. Other classes of transformers with a file of that name make other texts of a text first.
+// SigLIP 1's model. Other classes of transformers with a file of that name make other texts of a text first.
 bool has_siglip_model(const fs::path& folder) {
   if (!is_there(folder / kSiglipModel) || !is_there(folder / kTokenizerConfig)) return false;
   const json config = parse_tokenizer_file(read_file(folder / kTokenizerConfig));
@@ -187,7 +187,7 @@ struct SentencePiece::State {
     is_special[id] = true;
   }
 
-  // Its id; where the file names none, `otherwise`; -1: none.
+  // The id of the token that `key` names; where the file names none, `otherwise`; -1: none.
   int32_t boundary(const Section& config, const char* key, int32_t otherwise, bool may_lack = false) const {
     const std::string text = read_named_token(config, key);
     if (text.empty()) return otherwise;
@@ -239,7 +239,7 @@ SentencePiece SentencePiece::load(const fs::path& model) {
   files[model.extension() == ".json"       ? kJsonForm
         : model.filename() == kSiglipModel ? kSiglipModel
                                            : kModel] = read_file(model);
-  // What it says besides is in the model, too.
+  // What else tokenizer.json says is in the model, too.
   if (files.contains(kModel) && is_there(folder / kJsonForm)) {
     const bool goes_on = goes_on_after_special(files);
     files[kJsonForm] = read_file(folder / kJsonForm);
@@ -369,4 +369,4 @@ bool SentencePiece::is_kind_of(const NamedFiles& files) {
          (form != files.end() && CharacterBpe::is_kind_of(form->second));
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

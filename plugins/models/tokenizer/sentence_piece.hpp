@@ -12,7 +12,7 @@
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // SentencePiece, the tokenizer of Llama 1 and 2, Vicuna and LLaVA 1.5: a tokenizer.model, by the library that
 // makes such files, or a tokenizer.json that says the same; and what Hugging Face's added_tokens.json and
@@ -31,7 +31,7 @@ class SentencePiece final : public Tokenizer {
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
                      SpecialTokens special = SpecialTokens::kAsText,
                      TextPlace place = TextPlace::kStart) const override;
-  // Without the space that encoding puts before a text.
+  // The text without the space that encoding puts before it.
   std::string decode(std::span<const int32_t> ids) const override;
   std::string decode_bytes(std::span<const int32_t> ids) const override;
 
@@ -53,7 +53,7 @@ class SentencePiece final : public Tokenizer {
   TokenizerPtr with(const Files& more) const override;
   std::string state() const override;
 
-  // What load() reads; is_kind_of(): whether that is such a tokenizer.
+  // Takes what load() reads; is_kind_of(): whether that is such a tokenizer.
   static bool is_kind_of(const NamedFiles& files);
   explicit SentencePiece(const NamedFiles& files);
 
@@ -64,4 +64,4 @@ class SentencePiece final : public Tokenizer {
   std::shared_ptr<const State> state_;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -9,7 +9,7 @@
 
 #include "tokenizer/tokenizer_json_parts.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -120,4 +120,4 @@ std::string format_tokenizer_json(const SentencePieceModel& model,
   return file.dump();
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,7 +11,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 // The fields of a message of Protocol Buffers; see sentencepiece_model.proto. The library hides what a
@@ -68,7 +68,7 @@ class Fields {
   bool damaged_ = false;
 };
 
-// Of ModelProto: the parts that are written behind the pieces.
+// Options in the parts of ModelProto that are written behind the pieces.
 struct Options {
   bool has_trainer = false, has_normalizer = false;
   bool adds_space = true, space_is_suffix = false, trims_spaces = true, replaces_characters = false;
@@ -212,4 +212,4 @@ SentencePieceModel::SentencePieceModel(const NamedText& file) {
   end = start->eos_id();
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@ namespace sentencepiece {
 class SentencePieceProcessor;
 }
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // A tokenizer.model as the library reads it.
 struct SentencePieceModel final : Pieces {
@@ -21,10 +21,10 @@ struct SentencePieceModel final : Pieces {
 
   std::vector<int> encode(std::string_view text, TextPlace place) const override;
 
-  // For a text that starts, as the file has it; and for one within, without the space before it.
+  // Processors: for a text that starts, as the file has it; and for one within, without the space before it.
   std::shared_ptr<const sentencepiece::SentencePieceProcessor> start, within;
 
   bool is_llamas = false;  // BPE of texts as they are: what Hugging Face's tokenizer.json can say, too
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

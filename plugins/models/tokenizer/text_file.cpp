@@ -9,7 +9,7 @@
 
 #include "tokenizer/tokenizer.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,4 +67,4 @@ void write_file(const fs::path& path, const std::string& text) {
 
 void sync_folder(const fs::path& path) { sync(path); }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

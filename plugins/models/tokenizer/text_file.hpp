@@ -6,7 +6,7 @@
 
 #include "files/regular_file.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // A file's text and the name for it in errors.
 struct NamedText {
@@ -14,7 +14,7 @@ struct NamedText {
   std::string text;
 };
 
-// By the names that Hugging Face gives the files.
+// Texts by the names that Hugging Face gives the files.
 using NamedFiles = std::map<std::string, NamedText>;
 NamedFiles named(const std::map<std::string, std::string>& texts,
                  const std::string& prefix);  // of their paths
@@ -31,4 +31,4 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 // Waits until the names in a folder are on the disk, where its file system can.
 void sync_folder(const std::filesystem::path& path);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -4,7 +4,7 @@
 #include "tokenizer/sentence_piece.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, SpecialTokens special, TextPlace place) const {
   std::vector<int32_t> ids;
@@ -30,4 +30,4 @@ TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name)
   return std::make_shared<const ByteLevelBpe>(ByteLevelBpe::from_state(state, name));
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -11,7 +11,7 @@
 #include "files/error.hpp"
 #include "tokenizer/folder_files.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
 // expected.
@@ -46,11 +46,11 @@ class Tokenizer {
                              SpecialTokens special = SpecialTokens::kAsText,
                              TextPlace place = TextPlace::kStart) const = 0;
 
-  // A text that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that is not in the
-  // vocabulary.
+  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that
+  // is not in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
-  // The same as it stands within a text, so that parts that come one after the other can be put together:
-  // a part may end inside of a character.
+  // The bytes of ids as they stand within a text, so that parts that come one after the other can be put
+  // together: a part may end inside of a character.
   virtual std::string decode_bytes(std::span<const int32_t> ids) const = 0;
 
   virtual int32_t vocab_size() const = 0;
@@ -79,19 +79,19 @@ class Tokenizer {
   // of the same files takes it.
   virtual TextPlace after_special() const = 0;
 
-  // The same for tokenizers that give the same ids, on any machine: for keys of caches.
+  // Equal for tokenizers that give the same ids, on any machine: for keys of caches.
   virtual uint64_t fingerprint() const = 0;
 
-  // What it was read from, and what lay beside it.
+  // The files that it was read from, and what lay beside them.
   const Files& files() const { return files_; }
-  // The same tokenizer with more files, in place of those of the same names: of the model that it belongs to.
+  // This tokenizer with more files, those of the model that it belongs to, in place of any of the same names.
   virtual TokenizerPtr with(const Files& more) const = 0;
 
   // Writes files that Hugging Face's tokenizers load into an existing folder, its own as they are; waits
   // until they are on the disk.
   virtual void save(const std::string& folder) const = 0;
 
-  // All of it, for checkpoints.
+  // The whole tokenizer, for checkpoints.
   virtual std::string state() const = 0;
 
  protected:
@@ -112,14 +112,14 @@ class Tokenizer {
   Files files_;
 };
 
-// From a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
+// Reads a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
 // ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.
 TokenizerPtr load_tokenizer(const std::string& path);
 
 // Whether a folder has a file that load_tokenizer() reads tokens from.
 bool has_tokenizer(const std::filesystem::path& folder);
 
-// From state(). Throws Error for what is none; `name` stands for it then.
+// The tokenizer of a state(). Throws Error for any other text; `name` stands for it then.
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -10,7 +10,7 @@
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ struct FilePair {
 };
 constexpr std::array<FilePair, 2> kPairs = {{{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
 
-// Under GPT-2's names, whatever they are there.
+// Reads a pair of files under GPT-2's names, whatever their own are.
 NamedFiles read_pair(const fs::path& folder, const FilePair& pair) {
   // Hugging Face's slow tokenizers keep added tokens here; without them ids would be missing.
   if (is_there(folder / "added_tokens.json")) {
@@ -37,7 +37,7 @@ NamedFiles read_pair(const fs::path& folder, const FilePair& pair) {
           {kPairs[0].merges, read_file(folder / pair.merges)}};
 }
 
-// Without what lies beside them.
+// Reads the files of the tokens, without what lies beside them.
 NamedFiles read_tokens(const fs::path& path, bool is_folder) {
   if (is_folder) {
     if (is_there(path / kTokenizerJson)) return {{kTokenizerJson, read_file(path / kTokenizerJson)}};
@@ -101,7 +101,7 @@ bool has_tokens(const Files& files) {
 Files format_vocabulary(const Vocabulary& vocabulary) {
   Files files{{kTokenizerJson, format_tokenizer_json(vocabulary)},
               {kConfig, format_tokenizer_config(vocabulary)}};
-  // This form is always read as GPT-2's, with its one special token.
+  // vocab.json with merges.txt is always read as GPT-2's, with its one special token.
   const bool is_gpt2 =
       vocabulary.pre_tokenizer == PreTokenizer::kGpt2 && !vocabulary.ignore_merges && !vocabulary.is_composed;
   const bool has_others = vocabulary.added.size() > (special_token(vocabulary, kEndOfText) < 0 ? 0u : 1u);
@@ -112,4 +112,4 @@ Files format_vocabulary(const Vocabulary& vocabulary) {
   return files;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 #include "tokenizer/text_file.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // See ByteLevelBpe::load() and save().
 bool has_byte_level_files(const std::filesystem::path& folder);
@@ -36,9 +36,9 @@ const NamedText* special_tokens_map(const NamedFiles& files);
 void read_special_tokens(const NamedText& file, Vocabulary& vocabulary);
 std::string format_tokenizer_config(const Vocabulary& vocabulary);
 
-// Both in one, for checkpoints: tokenizer.json, with the two members where the vocabulary has them from
-// files.
+// Both files in one, for checkpoints: tokenizer.json, with eos_token and bos_token where the vocabulary has
+// them from files.
 Vocabulary parse_tokenizer_state(const NamedText& state);
 std::string format_tokenizer_state(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

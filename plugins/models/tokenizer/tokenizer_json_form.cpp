@@ -12,7 +12,7 @@
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -54,7 +54,7 @@ void read_boundaries(const Section& config, Vocabulary& vocabulary, bool may_lac
   if (end >= 0 && end != end_of_text(vocabulary)) vocabulary.end_of_text = end;
   const int32_t id = read_boundary(config, "bos_token", vocabulary, may_lack);
   if (id >= 0 && !vocabulary.adds_begin_of_text) vocabulary.begin_of_text = id;
-  // Also where the list of added tokens has them as words like others.
+  // Both are special, also where the list of added tokens has them as words like others.
   for (Added& added : vocabulary.added)
     if (added.id == end || added.id == id) added.how.is_special = true;
 }
@@ -206,7 +206,7 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
   read_boundaries(config, vocabulary);
 }
 
-// Of a class that reads tokenizer.json as it is, whatever the model's own class would make of it.
+// Names a class that reads tokenizer.json as it is, whatever the model's own class would make of it.
 std::string format_tokenizer_config(const Vocabulary& vocabulary) {
   json config = format_boundaries(vocabulary);
   if (const int32_t end = end_of_text(vocabulary); end >= 0)
@@ -232,4 +232,4 @@ std::string format_tokenizer_state(const Vocabulary& vocabulary) {
   return text;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -226,4 +226,4 @@ json format_post_processor(const Vocabulary& vocabulary) {
               {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}}})}};
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

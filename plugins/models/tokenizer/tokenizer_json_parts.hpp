@@ -10,7 +10,7 @@
 #include "core/json/strict_json.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // A table of the file, with the means to name its members in errors.
 class Section {
@@ -86,4 +86,4 @@ TextEnds read_post_processor(const Section& file);
 TextEnds read_clip_post_processor(const Section& file);
 nlohmann::json format_post_processor(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 struct TokenizerOptions {
   std::filesystem::path path;
@@ -22,4 +22,4 @@ struct TokenizerOptions {
   void validate(const ConfigErrors& errors) const;
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

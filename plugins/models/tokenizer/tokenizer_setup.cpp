@@ -7,7 +7,7 @@
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,11 +27,11 @@ ByteLevelBpe train(const TrainingTexts& texts, int64_t size, const Context& cont
                         }});
 }
 
-// Nothing where it is missing or damaged, which is said.
+// Nothing where it is missing or damaged; the log says the latter.
 std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& context) {
   if (!fs::exists(folder)) return std::nullopt;
   try {
-    // Without its files: it is the same as just after training.
+    // Made without its files, it is the same as just after training.
     ByteLevelBpe tokenizer(parse_vocabulary(read_byte_level_files(folder.string())));
     files::mark_used(folder.string());
     return tokenizer;
@@ -41,7 +41,7 @@ std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& 
   }
 }
 
-// Whole or not at all: a folder cut short by a kill has another name.
+// Keeps it whole or not at all: a folder cut short by a kill has another name.
 void keep(const ByteLevelBpe& tokenizer, const fs::path& folder) {
   const fs::path temporary = folder.string() + ".tmp";
   fs::remove_all(temporary);
@@ -121,7 +121,7 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
   }
   try {
     TokenizerPtr there = load_tokenizer(path.string());
-    // Checkpoints of before had no files.
+    // Older checkpoints had no files.
     if (there->fingerprint() == kept->fingerprint()) return kept->files().empty() ? there : kept;
     refuse(
         "is not the tokenizer that the weights were trained with, so they would read other words: use that "
@@ -132,4 +132,4 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
   return kept;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_options.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // Texts to train on.
 struct TrainingTexts {
@@ -53,4 +53,4 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const std::filesyst
                                      const Context& context,
                                      const std::function<void(const std::string& problem)>& refuse);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -7,7 +7,7 @@
 #include "tokenizer/vocabulary.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -119,4 +119,4 @@ std::string format_merges(const Vocabulary& vocabulary) {
   return text;
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -7,7 +7,7 @@
 
 #include "tokenizer/added_tokens.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // Two tokens that may stand side by side become one.
 struct Merge {
@@ -63,4 +63,4 @@ int32_t special_token(const Vocabulary& vocabulary, std::string_view text);
 // The id of the special token that ends a text, -1 where there is none.
 int32_t end_of_text(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

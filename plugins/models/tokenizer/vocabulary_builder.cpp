@@ -8,7 +8,7 @@
 #include "core/json/strict_json.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using strict_json::excerpt;
@@ -189,4 +189,4 @@ void VocabularyBuilder::add_merge(std::string_view left, std::string_view right,
   vocabulary_.merges.push_back({left_id, right_id, result_id});
 }
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

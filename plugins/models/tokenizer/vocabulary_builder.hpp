@@ -14,7 +14,7 @@
 #include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/vocabulary.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // How GPT-2's files write bytes as printable characters: 33-126, 161-172 and 174-255 stand for themselves,
 // the other 68 bytes, in order, for U+0100 onwards. A space is "Ġ", a newline "Ċ".
@@ -69,7 +69,7 @@ nlohmann::json parse_tokenizer_file(const NamedText& file);
 // All of an object of ids by token, checked.
 void add_vocab(const nlohmann::json& vocab, const std::string& place, VocabularyBuilder& builder);
 
-// Of an unsigned number; too large ones stay too large.
+// The id that a file's unsigned number is; too large ones stay too large.
 int64_t id_of(const nlohmann::json& number);
 
 // "left right".
@@ -79,4 +79,4 @@ void add_merge_text(std::string_view text, const std::function<std::string()>& p
 // Each token as files write it, by id.
 std::vector<std::string> token_texts(const Vocabulary& vocabulary);
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 
 // Tokens of the pieces met lately: most text is the same few thousand words. One entry per slot, the newer
 // piece wins; pieces and token lists that do not fit into an entry are not kept. One cache serves all
@@ -69,4 +69,4 @@ class WordCache {
   std::unique_ptr<Entry[]> entries_ = std::make_unique<Entry[]>(size_t{1} << kSlotBits);
 };
 
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -21,7 +21,7 @@ void check_rows(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 void check_bias(const at::Tensor& bias, const AttentionLayout& layout) {
-  if (!bias.defined() || bias.dim() == 2) return;  // of biases_of_pairs()
+  if (!bias.defined() || bias.dim() == 2) return;  // the latter is from biases_of_pairs()
   const int64_t expected = layout.heads * pair_starts(layout).back();
   TORCH_CHECK(bias.dim() == 1 && bias.numel() == expected && bias.is_contiguous(),
               "attention: bias of shape ", bias.sizes(), ", must be contiguous with ", expected, " values");

@@ -20,7 +20,7 @@ struct AttentionLayout {
   Ragged queries;
   Ragged keys;
   int64_t heads = 1;
-  // Of keys and values; heads / key_heads queries' heads, one after another, share one (grouped-query
+  // Heads of keys and values; heads / key_heads queries' heads, one after another, share one (grouped-query
   // attention: Ainslie et al., arXiv:2305.13245). 0: as many as heads.
   int64_t key_heads = 0;
   bool causal = true;
@@ -32,7 +32,7 @@ struct AttentionLayout {
   // (query rows) position of each query within its sequence's keys; causal: it sees keys 0 .. position.
   // Empty: row r of a sequence is at position r (then queries and keys have the same lengths).
   std::vector<int64_t> positions = {};
-  // Of a cache: each sequence's queries may see a part of its keys, and no gradient is asked for.
+  // Keys are a cache's: each sequence's queries may see a part of its keys, and no gradient is asked for.
   bool decoding = false;
   // The most tokens that a sequence can have, 0: not known. Where all of a batch have it, as with long texts
   // in every batch, a kernel that is made for so many sequences of this length pays.
@@ -50,10 +50,10 @@ struct AttentionLayout {
   int64_t key_width(int64_t query_width) const { return query_width / heads * heads_of_keys(); }
 };
 
-// Queries at these rows of `whole` alone (ascending), keys as they are.
+// The layout with queries at these rows of `whole` alone (ascending), keys as they are.
 AttentionLayout queries_at(const AttentionLayout& whole, const std::vector<int64_t>& rows);
 
-// The same, whose copies share what attention needs of it on the device where it is used: it is made and
+// A layout whose copies share what attention needs of it on the device where it is used: it is made and
 // uploaded once. Who changes a copy's queries, keys, positions, causal or decoding has to reset `uploaded`.
 AttentionLayout shared_by_layers(AttentionLayout layout);
 
@@ -75,8 +75,8 @@ at::Tensor ragged_self_attention(const at::Tensor& qkv, const AttentionLayout& l
 // refuses what it does not take. Of chosen queries it takes consecutive ones, and but for decoding only the
 // last ones of each sequence.
 bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Tensor& bias, int capability);
-// Whether cuDNN's takes it. It is faster, but takes a second to make a plan for each new shape, is not
-// deterministic, and drops nothing here.
+// Whether cuDNN's attention takes it. It is faster, but takes a second to make a plan for each new shape, is
+// not deterministic, and drops nothing here.
 bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,
                const at::Tensor& bias, int capability);
 

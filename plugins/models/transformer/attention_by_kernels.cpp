@@ -21,7 +21,7 @@ struct Head {
   int64_t key_row;
   int64_t column;  // first channel of the head
   int64_t key_column;
-  int64_t pair;  // of the head's first query and key within the bias
+  int64_t pair;  // place of the head's first query and key in the bias
 };
 
 // The position of row r of a sequence when the layout has none: r.
@@ -62,7 +62,7 @@ class Heads {
     });
   }
 
-  // Those of a sequence are next to each other, and among them those that share keys.
+  // Heads of a sequence are next to each other, and among them those that share keys.
   int64_t count() const { return layout_.queries.sequences() * layout_.heads; }
 
   int64_t work() const {  // of the forward pass

@@ -150,7 +150,7 @@ Parts parts_of_sequences(const at::Tensor& qkv, const AttentionLayout& layout) {
   const at::Tensor all = qkv.view({sequences, layout.queries.length(0), 3 * heads, -1}).transpose(1, 2);
   return {all.narrow(1, 0, heads), all.narrow(1, heads, heads), all.narrow(1, 2 * heads, heads)};
 }
-// And back: (N, heads * width).
+// The result back in rows: (N, heads * width).
 at::Tensor rows_of_sequences(const at::Tensor& x) {
   return x.transpose(1, 2).reshape({x.size(0) * x.size(2), -1});
 }
@@ -201,7 +201,7 @@ bool flash_can(const at::Tensor& q, const AttentionLayout& layout, const at::Ten
     return false;
   }
   const auto seen = keys_seen(layout);
-  return seen && (sees_all(layout, *seen) || layout.decoding);  // its backward pass takes all
+  return seen && (sees_all(layout, *seen) || layout.decoding);  // its backward pass takes all keys
 }
 
 bool cudnn_can(const at::Tensor& q, const AttentionLayout& layout, const Dropout& dropout,

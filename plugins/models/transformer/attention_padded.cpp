@@ -51,12 +51,12 @@ int64_t seen_by_any(const AttentionLayout& layout, int64_t s) {
   return most;
 }
 
-// All keys, since a bias has places for all; of a cache, which has no bias, those that are seen.
+// All keys, since a bias has places for all; for a cache, which has no bias, those that are seen.
 int64_t padded_keys(const AttentionLayout& layout, int64_t s) {
   return std::max<int64_t>(1, layout.decoding ? seen_by_any(layout, s) : layout.keys.length(s));
 }
 
-// From the longest to the shortest; sequences without a query are left out.
+// Rectangles from the longest to the shortest; sequences without a query are left out.
 std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limit) {
   std::vector<int64_t> order;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s)
@@ -87,7 +87,7 @@ std::vector<Rectangle> rectangles_of(const AttentionLayout& layout, int64_t limi
 }
 
 // Which of its rectangle's keys each query sees, (count, queries, keys) of booleans; undefined: all, or up to
-// itself in a triangle. What stands for a query sees one, so that nothing becomes NaN.
+// itself in a triangle. A place without a query sees one, so that nothing becomes NaN.
 at::Tensor mask_of(const Rectangle& rectangle, const AttentionLayout& layout, at::Device device) {
   if (is_triangle(layout)) return {};
   std::vector<int64_t> seen;
@@ -233,7 +233,7 @@ at::Tensor attend_rectangle(const Rectangle& rectangle, int64_t number, const at
   return at::matmul(weights.to(q.scalar_type()), v);
 }
 
-// Of sequences one after another (heads, queries, keys) each: (heads, pairs of all rectangles).
+// The bias of sequences one after another (heads, queries, keys) each -> (heads, pairs of all rectangles).
 at::Tensor padded_bias(const at::Tensor& bias, const AttentionLayout& layout) {
   if (bias.dim() == 2) return bias;
   const std::vector<int64_t> starts = pair_starts(layout);
@@ -314,7 +314,7 @@ at::Tensor padded_self_attention(const at::Tensor& qkv, const AttentionLayout& o
 
 PairIndex pairs_of(const AttentionLayout& layout, at::Device device) {
   TORCH_CHECK(!layout.decoding, "attention: biases of a cache's keys are not supported");
-  // Of each sequence: the place of its first pair, and how far those of the next query are.
+  // For each sequence: the place of its first pair, and how far those of the next query are.
   std::vector<std::pair<int64_t, int64_t>> firsts(static_cast<size_t>(layout.queries.sequences()));
   int64_t place = 0;
   for (const Rectangle& rectangle : padded_once(layout, device).rectangles) {
@@ -323,8 +323,8 @@ PairIndex pairs_of(const AttentionLayout& layout, at::Device device) {
       place += rectangle.queries * rectangle.keys;
     }
   }
-  // Of each query: how many pairs it has, and what is added to a pair's number for its key's row, and for its
-  // place.
+  // For each query: how many pairs it has, and what is added to a pair's number for its key's row, and for
+  // its place.
   std::vector<int64_t> counts, to_key, to_place;
   int64_t next = 0;
   for (int64_t s = 0; s < layout.queries.sequences(); ++s) {

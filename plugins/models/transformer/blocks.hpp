@@ -14,12 +14,12 @@ namespace pipeline::transformer {
 struct Norm {
   at::Tensor weight, bias;  // (C); without a bias it is RMS norm,
   double eps = 1e-5;
-  bool has_mean = false;      // or layer norm all the same
-  bool is_above_one = false;  // it multiplies by 1 + weight, as Gemma's does
+  bool has_mean = false;      // true: layer norm even without a bias
+  bool is_above_one = false;  // multiplies by 1 + weight, as Gemma's does
 
   at::Tensor factor() const;
 };
-// As layer_norm() takes it: zeros where layer norm has none, and no elements where it is RMS norm.
+// The bias as layer_norm() takes it: zeros where layer norm has none, no elements where it is RMS norm.
 at::Tensor bias_of(const Norm& norm);
 struct Linear {
   at::Tensor weight, bias;  // (in, out), (out); the bias may be undefined: none
@@ -47,7 +47,7 @@ at::Tensor norm_mlp_residual(const at::Tensor& x, const Norm& norm, const Linear
 at::Tensor norm_swiglu_residual(const at::Tensor& x, const Norm& norm, const Linear& up, const Linear& down,
                                 at::ScalarType compute);
 
-// Its middle alone: (N, 2 inner) -> h (N, inner).
+// The middle of norm_swiglu_residual() alone: (N, 2 inner) -> h (N, inner).
 at::Tensor gated_unit(const at::Tensor& gated);
 
 }  // namespace pipeline::transformer

@@ -63,11 +63,11 @@ at::Tensor cross_entropy_by_torch(at::Tensor logits, const at::Tensor& targets, 
   return loss;
 }
 
-// In float32 as many rows at a time as stay in a processor's cache, or on a device as fill this many
-// elements.
+// Rows that are in float32 at a time: as many as stay in a processor's cache, or on a device as fill this
+// many elements.
 constexpr int64_t kRowsInFloat = 16, kElementsInFloat = int64_t{1} << 26;
 
-// By our own kernel; with `gradient`, logits become their gradient * options.scale.
+// The loss by our own kernel; with `gradient`, logits become their gradient * options.scale.
 at::Tensor cross_entropy_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool gradient,
                                    const HeadOptions& options, const at::Tensor& row_losses) {
   const int64_t rows = logits.size(0), columns = logits.size(1);
@@ -91,7 +91,7 @@ double factor_left(const at::Tensor& logits, double scale) {
   return fast_path(logits) ? 1 : scale / range_scale(logits);
 }
 
-// With `gradient`, logits become their gradient * options.scale / factor_left().
+// The loss; with `gradient`, logits become their gradient * options.scale / factor_left().
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient,
                          const HeadOptions& options, const at::Tensor& row_losses) {
   if (cuda::has_kernels_for(logits)) {
@@ -141,7 +141,7 @@ int64_t padded_columns(const at::Tensor& h, int64_t vocabulary) {
   return h.is_cpu() ? vocabulary : (vocabulary + kMultiple - 1) / kMultiple * kMultiple;
 }
 
-// With so many rows, the last of them zeros.
+// x with so many rows, the last of them zeros.
 at::Tensor padded_rows(const at::Tensor& x, int64_t rows) {
   const int64_t count = x.size(0);
   if (count == rows) return x;
@@ -153,7 +153,7 @@ at::Tensor padded_rows(const at::Tensor& x, int64_t rows) {
   return padded;
 }
 
-// In place. Returns the slopes, where they are wanted.
+// Caps logits in place. Returns the slopes, where they are wanted.
 at::Tensor cap(at::Tensor& logits, double softcap, bool want_slopes) {
   logits.div_(softcap).tanh_();
   const at::Tensor slopes = want_slopes ? 1 - logits.square() : at::Tensor();

@@ -61,7 +61,7 @@ bool draws_on_device(const at::Tensor& x) { return x.is_cuda() && wide(x.scalar_
 
 at::Tensor dropped_on_device(const at::Tensor& x, const Dropout& dropout) {
   seed_generator(at::globalContext().defaultGenerator(x.device()), dropout.key);
-  // Of a tensor of its own, so that the order of its elements is the same for x and for its gradient.
+  // Drawn in a tensor of its own, so that the order of its elements is the same for x and for its gradient.
   const at::Tensor kept = at::empty(x.sizes(), x.options().dtype(at::kBool)).bernoulli_(1 - dropout.p);
   return at::native_dropout_backward(x, kept, 1 / (1 - dropout.p));  // x * kept * scale, in one kernel
 }

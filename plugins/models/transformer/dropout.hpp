@@ -23,7 +23,7 @@ uint64_t dropout_key(uint64_t seed, uint64_t site);
 
 // Whether LibTorch's generator of the device draws the mask: a few kernels instead of a dozen passes.
 bool draws_on_device(const at::Tensor& x);
-// x, of any shape, where that is so. Differentiable.
+// x, of any shape, where the device draws. Differentiable.
 at::Tensor dropped_on_device(const at::Tensor& x, const Dropout& dropout);
 
 // x (rows, columns) * mask [+ residual]; written over x when `in_place`.

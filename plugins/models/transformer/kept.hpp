@@ -6,12 +6,12 @@
 
 namespace pipeline::transformer {
 
-// What Functions are written with.
+// Names that Functions are written with.
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
 
-// Of a Function's inputs: frozen weights, and what depends on no trained parameter, have no gradient.
+// Whether an input of a Function needs one: frozen weights, and what depends on no trained parameter, do not.
 template <class... T>
 bool any_needs_gradient(const T&... inputs) {
   return (inputs.requires_grad() || ...);
@@ -33,7 +33,7 @@ void keep(torch::autograd::AutogradContext* ctx, T value) {
   ctx->saved_data["kept"] = c10::IValue::make_capsule(c10::make_intrusive<Kept<T>>(std::move(value)));
 }
 
-// As long as the context's saved data.
+// What keep() kept, which lives as long as the context's saved data.
 template <class T>
 T& kept(torch::autograd::AutogradContext* ctx) {
   return c10::static_intrusive_pointer_cast<Kept<T>>(ctx->saved_data["kept"].toCapsule())->value;

@@ -29,7 +29,7 @@ at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, in
   return parameters.add({.name = name + ".weight",
                          .shape = {in, out},
                          .unit = unit,
-                         .takes_bfloat16 = true,
+                         .forms = PL_FORM_BFLOAT16,
                          .hidden_matrix = unit > 0},
                         normal(deviation));
 }
@@ -69,7 +69,7 @@ Dropout dropout_at(const LayerPass& shared, const ForwardPass& pass, double p, u
   return {p, dropout_key(pass.dropout_seed, number)};
 }
 
-// Of all of a layer's additions, each of which has a number of its own: of_addition().
+// Dropout for all of a layer's additions, each of which has a number of its own: of_addition().
 Dropout dropout_of_additions(const LayerPass& shared, const ForwardPass& pass, uint64_t layer) {
   constexpr uint64_t kFirst = uint64_t{1} << 32;
   if (!pass.training || shared.dropout.additions == 0) return {};
@@ -84,12 +84,19 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
   return by.cos.defined() ? rotate_(x, width, by) : x;
 }
 
-// norm(x) in `compute`; only where an addition reads a part of it.
+// norm(x) in `compute`; only where an addition reads a part of it, or there is no norm.
 at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
+  if (!norm.weight.defined()) return x.to(compute);
   if (norm.bias.defined() || norm.has_mean)
     return at::layer_norm(x, {x.size(1)}, norm.factor(), bias_of(norm), norm.eps).to(compute);
   const at::Tensor wide = x.to(transformer::wide(x.scalar_type()));
   return (wide * (wide.square().mean(1, true) + norm.eps).rsqrt() * norm.factor()).to(compute);
+}
+
+// norm(x) W + b.
+at::Tensor norm_linear_if_any(const at::Tensor& x, const Norm& norm, const Linear& to,
+                              at::ScalarType compute) {
+  return norm.weight.defined() ? norm_linear(x, norm, to, compute) : linear(x.to(compute), to);
 }
 
 // norm(x) W for columns first .. first + count - 1, additions included. These are made of the norm's output
@@ -98,7 +105,7 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
                              const std::vector<LowRank>& additions, Addition numbers, const Dropout& dropout,
                              int64_t first, int64_t count, at::ScalarType compute) {
   const bool whole = count == to.weight.size(1);
-  at::Tensor y = norm_linear(x, norm, whole ? to : columns(to, first, count), compute);
+  at::Tensor y = norm_linear_if_any(x, norm, whole ? to : columns(to, first, count), compute);
   struct Part {  // of an addition: the columns that are wanted
     size_t number;
     int64_t begin, end;
@@ -122,7 +129,7 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
   } else {
     std::vector<int64_t> ranks;
     for (const at::Tensor& down : downs) ranks.push_back(down.size(1));
-    small = norm_linear(x, norm, {at::cat(downs, 1), {}}, compute).split_with_sizes(ranks, 1);
+    small = norm_linear_if_any(x, norm, {at::cat(downs, 1), {}}, compute).split_with_sizes(ranks, 1);
   }
   int64_t next = first;  // the first column that is not made yet
   const auto zeros = [&](int64_t end) {
@@ -151,7 +158,7 @@ at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& 
   return y;
 }
 
-// Its heads are the whole row.
+// The norm over whole rows: one head.
 at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, {0, x.size(1), norm}, {}); }
 
 // What a half of the layer adds to the residual stream.
@@ -227,7 +234,7 @@ bool takes_consecutive(const AttentionLayout& layout, const at::Tensor& x, at::S
   return layout.causal && !x.is_cpu() && wide(compute) != compute;
 }
 
-// In each sequence from the first of `rows` to the last.
+// In each sequence all rows from the first of `rows` to the last.
 std::vector<int64_t> without_gaps(const std::vector<int64_t>& rows, const Ragged& sequences) {
   std::vector<int64_t> all;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -280,7 +287,9 @@ RowsOfLayer rows_of_layer(const LayerKind& kind, const std::vector<int64_t>& row
 at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
                      const ForwardPass& pass, const RowsOfLayer& rows, const at::Tensor& bias) {
   const AttentionLayout& layout = layer.is_local ? shared.local->layout : shared.layout;
-  const Rotation& rotation = layer.is_local ? shared.local->rotation : shared.rotation;
+  const Rotation rotation = layer.is_unturned ? Rotation{}
+                            : layer.is_local  ? shared.local->rotation
+                                              : shared.rotation;
   const int64_t width = layer.projection.weight.size(0), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
   const Dropout of_additions = dropout_of_additions(shared, pass, number);
@@ -294,7 +303,8 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
   at::Tensor kv = rotated(input(x, width, 2 * keys), keys, rotation);
   if (rows.key_index.defined()) kv = kv.index_select(0, rows.key_index);
   const at::Tensor picked = x.index_select(0, rows.index);
-  const at::Tensor q = rotated(input(picked, 0, width), width, rows.rotation);
+  const at::Tensor q =
+      rotated(input(picked, 0, width), width, layer.is_unturned ? Rotation{} : rows.rotation);
   const at::Tensor h =
       ragged_attention(q, kv.narrow(1, 0, keys), kv.narrow(1, keys, keys), rows.layout, dropout, bias);
   return after_attention(layer, number, h, picked, shared, pass);

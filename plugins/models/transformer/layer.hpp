@@ -1,4 +1,4 @@
-// Pre-norm transformer layers: their parameters, and how a model runs them.
+// Transformer layers: their parameters, and how a model runs them.
 #pragma once
 
 #include <pipeline/torch/forward.hpp>
@@ -17,7 +17,7 @@ namespace pipeline::transformer {
 // "name.weight" (in, out), N(0, deviation), with weight decay, and "name.bias", zero.
 Linear add_linear(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                   uint32_t unit, double deviation);
-// Without a bias. Both are of a hidden layer where their unit is not 0.
+// A weight without a bias. Both functions declare parameters of a hidden layer where the unit is not 0.
 at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, int64_t in, int64_t out,
                       uint32_t unit, double deviation);
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
@@ -32,20 +32,21 @@ struct LowRank {
 };
 
 struct Layer {
-  Norm attention_norm;
+  Norm attention_norm;  // undefined, as mlp_norm may be: the residual stream is read as it is
   Linear qkv, projection;
   Norm mlp_norm;
   Linear up, down;
   bool is_gated = false;      // norm_swiglu_residual() instead of norm_mlp_residual()
   bool is_gelu_gate = false;  // where it is gated: GELU's tanh form in place of SiLU
-  // Of their heads, or of all of them together, before positions turn them; undefined: none.
+  // Norms of queries' and keys' heads, or of all heads together, before positions turn them; undefined: none.
   Norm query_norm = {}, key_norm = {};
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
   Norm attention_end_norm = {}, mlp_end_norm = {};
   // (C), times what attention and the MLP give, before it is added: LayerScale (Touvron et al.,
   // arXiv:2103.17239), of layers without additions; undefined: none.
   at::Tensor attention_scale = {}, mlp_scale = {};
-  bool is_local = false;  // LayerPass::local is its layout and rotation
+  bool is_local = false;     // LayerPass::local is its layout and rotation
+  bool is_unturned = false;  // positions do not turn its queries and keys
   std::vector<LowRank> qkv_additions = {}, projection_additions = {};
   std::vector<LowRank> up_additions = {}, down_additions = {};
 };
@@ -94,16 +95,16 @@ struct LayerPass {
   std::function<void(uint32_t unit)> in_unit = nullptr;
 };
 
-// The same for a layer that is computed at some rows alone: of the others it needs only keys and values.
+// What a layer takes that is computed at some rows alone: of the others it needs only keys and values.
 struct RowsOfLayer {
   at::Tensor index;  // (R) int64, ascending; undefined: all rows
   AttentionLayout layout = {};
   Rotation rotation = {};
   at::Tensor key_index = {};  // (K) int64: rows that any of these sees; undefined: all rows
 };
-// Of a layer of this kind whose input is x. Causal attention in a narrow dtype on a device takes queries that
-// follow one another, and as keys all that the last one sees: `rows` must be so there, and keys behind them
-// are left out.
+// The rows of a layer of this kind whose input is x. Causal attention in a narrow dtype on a device takes
+// queries that follow one another, and as keys all that the last one sees: `rows` must be so there, and keys
+// behind them are left out.
 RowsOfLayer rows_of_layer(const LayerKind& kind, const std::vector<int64_t>& rows, const at::Tensor& x,
                           at::ScalarType compute);
 
@@ -114,7 +115,7 @@ bool few_rows(size_t wanted, int64_t all);
 // it. bias: see ragged_attention().
 at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, const LayerPass& shared,
                      const ForwardPass& pass, const RowsOfLayer& rows = {}, const at::Tensor& bias = {});
-// Its second half, after attention: h is attention's output.
+// A layer's second half, after attention: h is attention's output.
 at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor& h,
                            const at::Tensor& residual, const LayerPass& shared, const ForwardPass& pass);
 

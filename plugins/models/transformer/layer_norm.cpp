@@ -42,8 +42,8 @@ at::Tensor widened_for(const at::Tensor& x, const at::Tensor& parameter) {
 
 bool is_rms(const at::Tensor& bias) { return bias.numel() == 0; }
 
-// In float32 as transformers does (on a device LibTorch's fused kernel rounds once): the weight multiplies
-// what was rounded to the type of x.
+// Computed in float32 as in transformers (on a device LibTorch's fused kernel rounds once): the weight
+// multiplies what was rounded to the type of x.
 at::Tensor rms_normed(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd) {
   return (x.to(rstd.scalar_type()) * rstd).to(x.scalar_type()).mul_(weight);
 }
@@ -142,7 +142,7 @@ LayerNormGradients layer_norm_backward(const at::Tensor& dy, const at::Tensor& x
   const int64_t rows = x.size(0), columns = x.size(1);
   if (need_parameters) {
     result.weight = at::empty_like(weight);
-    result.bias = at::empty_like(bias);  // of RMS norm without elements, as the bias
+    result.bias = at::empty_like(bias);  // for RMS norm without elements, as the bias
     parallel_rows(columns, kColumnGrain, 8 * rows, [&](int64_t begin, int64_t end) {
       kernels().layer_norm_backward_parameters(in(dy), in(x), in_if_any(mean), in(rstd), out(result.weight),
                                                out_if_any(result.bias), rows, columns, begin, end);

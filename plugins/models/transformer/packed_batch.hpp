@@ -52,7 +52,7 @@ struct PackedBatch {
   void check(const char* model) const;
 };
 
-// From sequences of tokens and, for each token, the one to predict there; -1: none.
+// Packs sequences of tokens and, for each token, the one to predict there; -1: none.
 PackedBatch pack(const std::vector<std::vector<int64_t>>& tokens,
                  const std::vector<std::vector<int64_t>>& targets);
 

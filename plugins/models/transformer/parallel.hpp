@@ -14,7 +14,7 @@ inline bool fast_path(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.is_contiguous();
 }
 
-// The same without padding between the rows being asked for: our matrix products and attention.
+// fast_path() for our matrix products and attention, which take rows with padding between them, too.
 inline bool fast_rows(const at::Tensor& x) {
   return x.device().is_cpu() && x.scalar_type() == at::kFloat && x.stride(1) == 1;
 }

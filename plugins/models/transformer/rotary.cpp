@@ -70,7 +70,7 @@ class Rotate : public torch::autograd::Function<Rotate> {
 
 }  // namespace
 
-// As transformers computes them, to the bit.
+// The frequencies as transformers computes them, to the bit.
 at::Tensor rotary_frequencies(int64_t head_width, double base) {
   TORCH_CHECK(head_width > 0 && head_width % 2 == 0,
               "rotary positions need heads of an even number of channels, not ", head_width);

@@ -12,47 +12,29 @@ namespace {
 using hugging_face::ConfigFile;
 using nlohmann::json;
 
-// Of CLIPVisionConfig, SiglipVisionConfig and Siglip2VisionConfig.
-const hugging_face::Fields<Config>& fields() {
+// The fields of CLIPVisionConfig, SiglipVisionConfig and Siglip2VisionConfig.
+hugging_face::Fields<Config> fields() {
   using namespace hugging_face;
-  static const Fields<Config> kFields{
-      {"image_size", &Config::image_size},
-      {"num_patches", kReadElsewhere},  // NaFlex's
-      {"patch_size", &Config::patch_size},
-      {"hidden_size", &Config::hidden_size},
-      {"num_hidden_layers", &Config::num_hidden_layers},
-      {"num_attention_heads", &Config::num_attention_heads},
-      {"intermediate_size", &Config::intermediate_size},
-      {"layer_norm_eps", &Config::layer_norm_eps},
-      {"initializer_range", &Config::initializer_range},
-      {"hidden_act", &Config::hidden_act},
-      {"num_channels", only({3})},
-      {"attention_dropout", only({0.0})},
-      {"initializer_factor", kWithoutEffect},
-      {"projection_dim", kWithoutEffect},   // of CLIP's own comparison with texts
-      {"vision_use_head", kWithoutEffect},  // SigLIP's pooling: only patches are used
-      {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
-      {"tie_word_embeddings", kWithoutEffect},
-      {"size", kWithoutEffect},             // Idefics3's: its image processor's count
-      {"max_image_size", kWithoutEffect},   // the same
-      {"use_base_siglip", kWithoutEffect},  // the same, of old
-  };
-  return kFields;
+  return fields_of(model_fields(), {
+                                       {"num_patches", kReadElsewhere},  // NaFlex's
+                                       {"num_channels", only({3})},
+                                       {"attention_dropout", only({0.0})},
+                                       {"initializer_factor", kWithoutEffect},
+                                       {"projection_dim", kWithoutEffect},  // of CLIP's comparison with texts
+                                       {"vision_use_head", kWithoutEffect},  // only patches are used
+                                       {"vocab_size", kWithoutEffect},       // LLaVA's writes it here, too
+                                       {"tie_word_embeddings", kWithoutEffect},
+                                       {"size", kWithoutEffect},  // Idefics3's: its image processor's count
+                                       {"max_image_size", kWithoutEffect},   // Idefics3's, too
+                                       {"use_base_siglip", kWithoutEffect},  // Idefics3's, of old
+                                   });
 }
 
-// Of Dinov2Config and Dinov2WithRegistersConfig.
-const hugging_face::Fields<Config>& dino_fields() {
+// The fields of Dinov2Config and Dinov2WithRegistersConfig.
+hugging_face::Fields<Config> dino_fields() {
   using namespace hugging_face;
-  static const Fields<Config> kFields{
-      {"image_size", &Config::image_size},
-      {"patch_size", &Config::patch_size},
-      {"hidden_size", &Config::hidden_size},
-      {"num_hidden_layers", &Config::num_hidden_layers},
-      {"num_attention_heads", &Config::num_attention_heads},
+  Fields<Config> all{
       {"num_register_tokens", &Config::num_register_tokens},
-      {"layer_norm_eps", &Config::layer_norm_eps},
-      {"initializer_range", &Config::initializer_range},
-      {"hidden_act", &Config::hidden_act},
       {"mlp_ratio", kReadElsewhere},
       {"num_channels", only({3})},
       {"hidden_dropout_prob", only({0.0})},
@@ -62,7 +44,7 @@ const hugging_face::Fields<Config>& dino_fields() {
       {"use_swiglu_ffn", only({false})},
       {"layerscale_value", kWithoutEffect},  // initial
       {"use_mask_token", kWithoutEffect},    // of pre-training
-      {"apply_layernorm", kWithoutEffect},   // and what follows: of a backbone's feature maps
+      {"apply_layernorm", kWithoutEffect},   // and all below: of a backbone's feature maps
       {"reshape_hidden_states", kWithoutEffect},
       {"stage_names", kWithoutEffect},
       {"out_features", kWithoutEffect},
@@ -70,10 +52,12 @@ const hugging_face::Fields<Config>& dino_fields() {
       {"_out_features", kWithoutEffect},
       {"_out_indices", kWithoutEffect},
   };
-  return kFields;
+  all = fields_of(model_fields(), std::move(all));
+  std::erase_if(all, [](const auto& field) { return std::string_view(field.key) == "intermediate_size"; });
+  return all;
 }
 
-// Of CLIPConfig, SiglipConfig and Siglip2Config, of which the vision part alone is used.
+// The fields of CLIPConfig, SiglipConfig and Siglip2Config, of which the vision part alone is used.
 const hugging_face::Fields<Config>& contrastive_fields() {
   using namespace hugging_face;
   static const Fields<Config> kFields{
@@ -177,19 +161,16 @@ Config read_config(const ConfigFile& file) {
 }
 
 json config_json(const Config& config) {
-  json values = {{"num_channels", 3},
-                 {"patch_size", config.patch_size},
-                 {"hidden_size", config.hidden_size},
-                 {"num_hidden_layers", config.num_hidden_layers},
-                 {"num_attention_heads", config.num_attention_heads},
-                 {"layer_norm_eps", config.layer_norm_eps},
-                 {"hidden_act", config.hidden_act}};
-  if (config.is_flexible())
+  json values = {{"num_channels", 3}};
+  hugging_face::write_fields(config, hugging_face::fields_of(model_fields(), {}), values);
+  values.erase("initializer_range");
+  if (config.is_flexible()) {
+    values.erase("image_size");
     values["num_patches"] = config.positions();
-  else
-    values["image_size"] = config.image_size;
+  }
   if (config.is_dino()) {
     const bool has_registers = config.num_register_tokens > 0;
+    values.erase("intermediate_size");
     values["model_type"] = has_registers ? kWithRegisters : "dinov2";
     values["mlp_ratio"] = config.intermediate_size / config.hidden_size;
     if (has_registers) values["num_register_tokens"] = config.num_register_tokens;
@@ -200,26 +181,19 @@ json config_json(const Config& config) {
       values["model_type"] = kind.type;
       break;
     }
-  values["intermediate_size"] = config.intermediate_size;
   values["vision_use_head"] = false;
   return values;
 }
 
 void compare(const Config& ours, const Config& theirs, int64_t used, hugging_face::Differences& differences) {
-  const auto both = [&](const char* key, const auto& mine, const auto& other) {
-    differences.compare(std::string("task.vision.") + key, mine, other);
-  };
-  both("kind", ours.kind, theirs.kind);
-  both("image_size", ours.image_size, theirs.image_size);
-  both("patch_size", ours.patch_size, theirs.patch_size);
-  both("hidden_size", ours.hidden_size, theirs.hidden_size);
-  both("num_attention_heads", ours.num_attention_heads, theirs.num_attention_heads);
-  both("intermediate_size", ours.intermediate_size, theirs.intermediate_size);
-  both("num_register_tokens", ours.num_register_tokens, theirs.num_register_tokens);
-  both("layer_norm_eps", ours.layer_norm_eps, theirs.layer_norm_eps);
-  both("hidden_act", ours.hidden_act, theirs.hidden_act);
-  if (used > 0 || ours.num_hidden_layers > theirs.num_hidden_layers)
-    both("num_hidden_layers", ours.num_hidden_layers, used > 0 ? used : theirs.num_hidden_layers);
+  const std::string table = "task.vision.";
+  differences.compare(table + "kind", ours.kind, theirs.kind);
+  hugging_face::compare_fields(model_fields(), ours, theirs, differences,
+                               [&](const auto& field) { return table + field.name; });
+  differences.compare(table + "num_register_tokens", ours.num_register_tokens, theirs.num_register_tokens);
+  const int64_t layers = used > 0 ? used : theirs.num_hidden_layers;
+  if (used > 0 || ours.num_hidden_layers > layers)
+    differences.compare(table + "num_hidden_layers", ours.num_hidden_layers, layers);
 }
 
 }  // namespace pipeline::vision

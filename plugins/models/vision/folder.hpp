@@ -14,8 +14,8 @@
 
 namespace pipeline::vision {
 
-// Of config.json: a vision model's own, or what a CLIP, SigLIP, LLaVA or Idefics3 says of its part. Throws an
-// Error that names file, key and value for what we do not compute.
+// The configuration in config.json: a vision model's own, or what a CLIP, SigLIP, LLaVA or Idefics3 says of
+// its part. Throws an Error that names file, key and value for what we do not compute.
 Config read_config(const hugging_face::ConfigFile& file);
 nlohmann::json config_json(const Config& config);
 

@@ -15,7 +15,7 @@ struct PatchGrid {
   bool operator==(const PatchGrid&) const = default;
 };
 
-// As torch.nn.functional.interpolate() does it without aligned corners; but where the result is one column
+// How torch.nn.functional.interpolate() is done, without aligned corners; but where the result is one column
 // wide, torch 2.11 on a CPU gives all rows what the first has, with antialias.
 enum class Interpolation : uint8_t {
   kBicubic,        // DINOv2

@@ -15,6 +15,8 @@ namespace {
 
 using transformer::Gelu;
 
+constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
+
 Gelu gelu_named(const std::string& name) {
   return name == "quick_gelu" ? Gelu::kQuick : name == "gelu" ? Gelu::kExact : Gelu::kTanh;
 }
@@ -59,22 +61,41 @@ std::vector<int64_t> places_of(int64_t patches) {
 
 }  // namespace
 
+const hugging_face::ModelFields<Config>& model_fields() {
+  using Field = hugging_face::ModelField<Config>;
+  static const hugging_face::ModelFields<Config> kFields{
+      Field("image_size", &Config::image_size,
+            "side of the square that a picture becomes; siglip2: of the one that has as many patches as "
+            "there are positions")
+          .range(1, kMostPixels)
+          .unit("pixels"),
+      Field("patch_size", &Config::patch_size,
+            "side of a patch; what is left of a picture's side is not seen")
+          .range(1, kMostPixels)
+          .unit("pixels"),
+      Field("hidden_size", &Config::hidden_size, "width").range(1, kMostWidth),
+      Field("num_hidden_layers", &Config::num_hidden_layers, "layers").range(1, kMostLayers).not_compared(),
+      Field("num_attention_heads", &Config::num_attention_heads, "attention heads").range(1, kMostWidth),
+      Field("intermediate_size", &Config::intermediate_size, "width of the feed-forward layer")
+          .range(1, kMostWidth),
+      Field("hidden_act", &Config::hidden_act, "activation")
+          .choices({"quick_gelu", "gelu", "gelu_pytorch_tanh"}),
+      Field("layer_norm_eps", &Config::layer_norm_eps, "added to the variance").positive(),
+      Field("initializer_range", &Config::initializer_range, "standard deviation of initial weights")
+          .positive()
+          .of_run(),
+  };
+  return kFields;
+}
+
 void Config::check() const {
   using namespace hugging_face;
-  constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
   if (!is_clip() && kind != "siglip" && !has_last_norm() && !is_flexible() && !is_dino())
     fail_with(PL_ERROR_CONFIG, "kind = \"", kind,
               "\": must be \"clip\", \"siglip\", \"idefics3\", \"siglip2\" or \"dinov2\"");
-  check_range("image_size", image_size, 1, kMostPixels);
-  check_range("patch_size", patch_size, 1, kMostPixels);
-  check_range("hidden_size", hidden_size, 1, kMostWidth);
-  check_range("num_hidden_layers", num_hidden_layers, 1, kMostLayers);
-  check_range("num_attention_heads", num_attention_heads, 1, kMostWidth);
-  check_range("intermediate_size", intermediate_size, 1, kMostWidth);
+  check_fields(model_fields(), *this);
   check_range("crop_size", crop_size, 0, kMostPixels);
   check_range("num_register_tokens", num_register_tokens, 0, is_dino() ? kMostWidth : 0);
-  check_positive("layer_norm_eps", layer_norm_eps);
-  check_positive("initializer_range", initializer_range);
   if (crop_size > 0 && !is_dino())
     fail_with(PL_ERROR_CONFIG, "crop_size = ", crop_size, ": is DINOv2's: must be 0 for kind = \"", kind,
               "\"");
@@ -84,9 +105,6 @@ void Config::check() const {
   if (hidden_size % num_attention_heads != 0)
     fail_with(PL_ERROR_CONFIG, "num_attention_heads = ", num_attention_heads, ": must divide hidden_size (",
               hidden_size, ")");
-  if (hidden_act != "quick_gelu" && hidden_act != "gelu" && hidden_act != "gelu_pytorch_tanh")
-    fail_with(PL_ERROR_CONFIG, "hidden_act = \"", hidden_act,
-              "\": must be \"quick_gelu\", \"gelu\" or \"gelu_pytorch_tanh\"");
 }
 
 Tower::Tower(const Config& config, language::ParameterPlace place)
@@ -188,7 +206,7 @@ at::Tensor Tower::class_features(const at::Tensor& pixels, const ForwardPass& pa
   return rows(pixels, {}, {.first = 0, .count = 1}, pass, nullptr);
 }
 
-// Of each picture that attends to itself: a square, or in NaFlex a grid of them.
+// The number of tokens of each picture that attends to itself: a square, or in NaFlex a grid of them.
 std::vector<int64_t> Tower::tokens_of(int64_t squares, const std::vector<PatchGrid>& grids) const {
   if (!config_.is_flexible()) return std::vector<int64_t>(static_cast<size_t>(squares), config_.tokens());
   std::vector<int64_t> tokens;
@@ -196,7 +214,7 @@ std::vector<int64_t> Tower::tokens_of(int64_t squares, const std::vector<PatchGr
   return tokens;
 }
 
-// Of the last layer's.
+// Rows of the last layer's output.
 at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& grids, const Wanted& which,
                        const ForwardPass& pass, const InUnit& in_unit) const {
   transformer::Ragged rows;
@@ -246,7 +264,7 @@ at::Tensor Tower::skip(const ForwardPass& pass) const {
   return seen;
 }
 
-// Of the products that are computed: 2 m n k each, and twice that again for a backward pass.
+// Counts the products that are computed: 2 m n k each, and twice that again for a backward pass.
 double Tower::flops(int64_t squares, const std::vector<PatchGrid>& grids, bool with_backward) const {
   const auto width = static_cast<double>(config_.hidden_size),
              inner = static_cast<double>(config_.intermediate_size);

@@ -10,13 +10,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "hugging_face/model_fields.hpp"
 #include "language/language_model.hpp"
 #include "plugins/models/vision/position_grid.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::vision {
 
-// As in the vision part of a Hugging Face config.json; the defaults are those of CLIP's ViT-B/32.
+// The vision part of a Hugging Face config.json; the defaults are those of CLIP's ViT-B/32.
 struct Config {
   std::string kind = "clip";  // or "siglip", "idefics3", "siglip2" (NaFlex), "dinov2"
   // Pixels of each side of the square that there are positions for; those that are left of whole patches are
@@ -53,6 +54,9 @@ struct Config {
   void check() const;
 };
 
+// What all kinds have, by the names that options have, in the order in which they are listed.
+const hugging_face::ModelFields<Config>& model_fields();
+
 // A vision transformer (Dosovitskiy et al., arXiv:2010.11929) up to the last layer's output, which is what
 // the language model sees: no last norm, no pooling. CLIP (Radford et al., arXiv:2103.00020) has a class
 // token, a norm before the layers and no bias of the patches; SigLIP (Zhai et al., arXiv:2303.15343) has
@@ -75,17 +79,17 @@ class Tower {
   }
 
   using InUnit = std::function<void(const Tensors& parameters)>;
-  // pixels: (B, 3, S, S) -> (B * rows, hidden_size), row by row of each square. Of NaFlex the squares are the
-  // patches of pictures with these `grids`; of others there are none. `in_unit` (optional) is called within
+  // pixels: (B, 3, S, S) -> (B * rows, hidden_size), row by row of each square. In NaFlex the squares are the
+  // patches of pictures with these `grids`, which others do not have. `in_unit` (optional) is called within
   // each unit, with its parameters, which need not be in place elsewhere.
   at::Tensor features(const at::Tensor& pixels, const ForwardPass& pass,
                       const std::vector<PatchGrid>& grids = {}, const InUnit& in_unit = nullptr) const;
-  // The same of CLIP's class token: (B, hidden_size).
+  // CLIP's class token in place of the patches: (B, hidden_size).
   at::Tensor class_features(const at::Tensor& pixels, const ForwardPass& pass) const;
   // In place of features(), in a micro-batch without pictures; see Units::skip().
   at::Tensor skip(const ForwardPass& pass) const;
 
-  // Of so many squares.
+  // Floating-point operations for so many squares.
   double flops(int64_t squares, const std::vector<PatchGrid>& grids, bool with_backward) const;
 
  private:

@@ -26,7 +26,7 @@ struct ArenaPart {
 inline constexpr int64_t kStagedElements = int64_t{1} << 23;
 at::Tensor staged_copy(const at::Tensor& values, int64_t piece);
 
-// Of a rank that others' pieces are enough for.
+// The snapshot of a rank that saves nothing, since others' pieces are enough.
 std::unique_ptr<Snapshot> no_pieces();
 
 // The arena as checkpoints see it: pieces of named tensors, in float32; in host memory what the layout keeps

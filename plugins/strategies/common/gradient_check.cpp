@@ -10,7 +10,7 @@ namespace pipeline::strategies {
 
 namespace {
 
-// On the CPU, where looking costs nothing.
+// Checks the rows' numbers on the CPU, where looking costs nothing.
 void check_rows(const pl_tensor& rows, const Parameter& parameter, pl_device device) {
   if (rows.dtype.code != PL_DTYPE_INT || rows.dtype.bits != 64 || rows.dtype.lanes != 1)
     fail("rows of the gradient of ", parameter.name, " are ", name_of(rows.dtype), ", expected int64");

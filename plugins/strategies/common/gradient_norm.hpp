@@ -14,7 +14,7 @@ namespace pipeline::strategies {
 // only on its elements, not on threads or on how the arena is cut into runs or shards.
 at::Tensor chunk_sums(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device);
 
-// The same on devices other than the CPU, in another order of summation: copies one block of chunks at a
+// chunk_sums() on devices other than the CPU, in another order of summation: copies one block of chunks at a
 // time in double. All blocks have the same length, so that one kernel adds up every chunk in the same way.
 inline constexpr int64_t kBlockChunks = 1024;
 at::Tensor chunk_sums_by_blocks(const GradientRuns& runs, int64_t begin, int64_t end, at::Device device);

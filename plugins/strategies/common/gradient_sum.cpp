@@ -8,7 +8,7 @@
 namespace pipeline::strategies {
 namespace {
 
-// As a run of the arena: kept where it can be, otherwise copied.
+// A gradient as a run of the arena: kept where it can be, otherwise copied.
 at::Tensor to_run(const at::Tensor& gradient, const Slot& slot, bool owned, bool may_be_narrow) {
   const bool fits = may_be_narrow || gradient.scalar_type() == at::kFloat;
   if (owned && fits && gradient.is_contiguous() && slot.count == slot.padded) {

@@ -20,7 +20,7 @@ Layout::Layout(const std::vector<Parameter>& parameters, int64_t alignment)
 }
 
 Layout::Kept Layout::kept(const Parameter& parameter) {
-  if (parameter.dtype.bits != 0) return Kept::kNarrow;
+  if (parameter.form != 0) return Kept::kNarrow;
   return parameter.trainable ? Kept::kTrained : Kept::kFrozen;
 }
 
@@ -41,7 +41,7 @@ void Layout::place_region(const std::vector<Parameter>& parameters, uint32_t uni
 }
 
 void Layout::place_groups(const std::vector<Parameter>& parameters, const std::vector<size_t>& members) {
-  // In the order in which their first parameter comes.
+  // Groups in the order in which their first parameter comes.
   std::vector<std::vector<size_t>> groups;
   std::map<std::pair<double, uint32_t>, size_t> known;
   for (const size_t index : members) {
@@ -81,9 +81,9 @@ std::shared_ptr<const Layout> make_layout(std::vector<Parameter> parameters, con
     fail_with(PL_ERROR_UNSUPPORTED, "parameters in float64: must be float32, bfloat16 or float16");
   }
   for (const Parameter& parameter : parameters) {
-    if (parameter.dtype.bits != 0 && (parameter.trainable || !same(parameter.dtype, kBFloat16)))
-      fail_with(PL_ERROR_UNSUPPORTED, "parameter ", parameter.name, " is to be kept in ",
-                name_of(parameter.dtype), ": only what is frozen may be, and in bfloat16");
+    if (parameter.form != 0 && (parameter.trainable || parameter.form != PL_FORM_BFLOAT16))
+      fail_with(PL_ERROR_UNSUPPORTED, "parameter ", parameter.name, " is to be kept in form ", parameter.form,
+                ": only what is frozen may be, and in bfloat16");
   }
   if (run.purpose != PL_PURPOSE_TRAIN) {
     for (Parameter& parameter : parameters) parameter.trainable = false;

@@ -98,7 +98,7 @@ using GradientRuns = std::vector<GradientRun>;  // by offset
 
 // What the value of a parameter is kept and bound in.
 inline pl_dtype dtype_of(const Parameter& parameter, const pl_run_info& run) {
-  return parameter.dtype.bits != 0 ? parameter.dtype : run.parameter_dtype;
+  return parameter.form == PL_FORM_BFLOAT16 ? kBFloat16 : run.parameter_dtype;
 }
 
 // The layout for a run; for values only if it does not train. Throws Error for dtypes that are not known.

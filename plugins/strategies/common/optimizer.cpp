@@ -14,8 +14,9 @@
 
 namespace pipeline::strategies {
 
-Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
-                     at::Tensor master, int64_t begin, at::Device device, bool state_on_host)
+Optimizer::Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
+                     std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin,
+                     at::Device device, bool state_on_host)
     : layout_(std::move(layout)),
       master_(std::move(master)),
       begin_(begin),
@@ -24,7 +25,7 @@ Optimizer::Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<co
   if (rules.empty()) fail("there is no optimizer");
   for (OptimizerRule rule : rules) {
     average_ = MovingAverage::take(rule);
-    rules_.push_back(make_rule(rule));
+    rules_.emplace_back(context, std::move(rule));
   }
   make_segments(state_on_host);
 }
@@ -34,7 +35,7 @@ void Optimizer::make_segments(bool on_host) {
   const int64_t end = begin_ + master_.numel();
   for (const Group& group : layout_->groups()) {
     if (group.end <= begin_ || group.begin >= end) continue;
-    std::vector<StateKind> kinds = rules_.at(group.optimizer)->kinds();
+    std::vector<StateKind> kinds = rule(group).kinds();
     if (!segments_.empty() && segments_.back().kinds == kinds) continue;
     const int64_t first = segments_.empty() ? begin_ : group.begin;
     if (!segments_.empty()) segments_.back().end = first;
@@ -55,7 +56,7 @@ void in_pieces(int64_t length, const std::function<void(int64_t, int64_t)>& visi
   for (int64_t begin = 0; begin < length; begin += kMost) visit(begin, std::min(kMost, length - begin));
 }
 
-// In host memory, where snapshots are.
+// A float32 copy in host memory, where snapshots are.
 at::Tensor widened_copy(StateForm form, const Kept& kept) {
   at::Tensor wide = at::empty(kept.values.sizes(), at::kFloat);
   in_pieces(wide.numel(), [&](int64_t begin, int64_t length) {
@@ -134,7 +135,7 @@ const Optimizer::Segment& Optimizer::segment_of(int64_t offset) const {
   return *std::prev(std::ranges::upper_bound(segments_, offset, {}, &Segment::begin));
 }
 
-Update::Place Optimizer::place_of(int64_t offset) const {
+UpdateRuns::Place Optimizer::place_of(int64_t offset) const {
   const Region& region =
       *std::ranges::partition_point(layout_->regions(), [&](const Region& r) { return r.end <= offset; });
   return {region.unit, offset - region.begin};
@@ -153,37 +154,37 @@ const Optimizer::Views& Optimizer::views_of(const GradientRun& run) {
   return found->second;
 }
 
-template <class Apply>
-void Optimizer::with_update(const Group& group, const GradientRuns& runs, double learning_rate,
-                            const GradientScale& scale, const Apply& apply) {
-  const UpdateRule& rule = *rules_.at(group.optimizer);
-  Update update{.weights = {},
-                .gradients = {},
-                .state = {},
-                .learning_rate = learning_rate * group.lr_multiplier,
-                .step_count = step_count_,
-                .scale = scale,
-                .places = {}};
-  const size_t kinds = rule.kinds().size();
-  update.state.resize(kinds);
+GradientRuns Optimizer::call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+                             const GradientScale& scale) {
+  std::erase_if(runs, [](const GradientRun& run) { return run.gradient.numel() == 0; });
+  if (runs.empty()) return runs;
+  const size_t count = runs.size(), kinds = rule(group).kinds().size();
+  UpdateRuns update{.count = count,
+                    .values = std::vector<at::Tensor>((2 + kinds) * count),
+                    .scales = std::vector<at::Tensor>(kinds * count),
+                    .learning_rate = learning_rate * group.lr_multiplier,
+                    .step_count = step_count_,
+                    .scale = scale};
   std::vector<std::pair<at::Tensor, at::Tensor>> away;  // what is kept on the host, and on the device
   const auto on_device = [&](const at::Tensor& home) {
     at::Tensor here = home.defined() ? home.to(device_, /*non_blocking=*/true) : home;
     if (!home.is_same(here)) away.emplace_back(home, here);
     return here;
   };
-  for (const GradientRun& run : runs) {
-    if (run.gradient.numel() == 0) continue;
-    const Views& views = views_of(run);
-    update.weights.push_back(on_device(views.weights));
-    update.gradients.push_back(run.gradient);
+  for (size_t run = 0; run < count; ++run) {
+    const Views& views = views_of(runs[run]);
+    update.values[run] = runs[run].gradient;
+    update.values[count + run] = on_device(views.weights);
     update.places.push_back(views.place);
-    for (size_t i = 0; i < kinds; ++i)
-      update.state[i].push_back({on_device(views.state[i].values), on_device(views.state[i].scales)});
+    for (size_t i = 0; i < kinds; ++i) {
+      update.values[(2 + i) * count + run] = on_device(views.state[i].values);
+      update.scales[i * count + run] = on_device(views.state[i].scales);
+    }
   }
-  if (update.weights.empty()) return;
-  apply(rule, update);
+  (rule(group).*slot)(update);
   for (auto& [home, updated] : away) home.copy_(updated, /*non_blocking=*/true);
+  for (size_t run = 0; run < count; ++run) runs[run].gradient = std::move(update.values[run]);
+  return runs;
 }
 
 void Optimizer::add_to_average(const GradientRuns& runs) {
@@ -226,27 +227,15 @@ GradientScale Optimizer::limit(const GradientRuns& runs, GradientScale scale) {
 
 void Optimizer::update(const Group& group, const GradientRuns& runs, double learning_rate,
                        const GradientScale& scale) {
-  with_update(group, runs, learning_rate, limit(runs, scale),
-              [](const UpdateRule& rule, const Update& update) { rule.apply(update); });
+  // What is transformed was scaled and limited before.
+  const bool is_raw = !rule(group).is_of_matrices();
+  call(&UpdateRule::update, group, runs, learning_rate,
+       is_raw ? limit(runs, scale) : GradientScale{.divisor = {}, .found_inf = scale.found_inf});
   add_to_average(runs);
 }
 
-std::vector<at::Tensor> Optimizer::directions(const Group& group, const GradientRuns& runs,
-                                              const GradientScale& scale) {
-  std::vector<at::Tensor> all;
-  with_update(group, runs, 0, limit(runs, scale), [&](const UpdateRule& rule, const Update& update) {
-    all = rule.of_tensors()->directions(update);
-  });
-  return all;
-}
-
-void Optimizer::update(const Group& group, const GradientRuns& runs,
-                       const std::vector<at::Tensor>& transformed, double learning_rate,
-                       const GradientScale& scale) {
-  with_update(group, runs, learning_rate, scale, [&](const UpdateRule& rule, const Update& update) {
-    rule.of_tensors()->move(update, transformed);
-  });
-  add_to_average(runs);
+GradientRuns Optimizer::directions(const Group& group, const GradientRuns& runs, const GradientScale& scale) {
+  return call(&UpdateRule::directions, group, runs, 0, limit(runs, scale));
 }
 
 }  // namespace pipeline::strategies

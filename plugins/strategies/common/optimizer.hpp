@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,20 +22,18 @@ namespace pipeline::strategies {
 // The update rules over (a shard of) the flat arena, in float32, and their state.
 class Optimizer {
  public:
-  // `rules`: by Group::optimizer. `master`: the weights of the arena from element `begin` on. They and the
-  // state may be in pinned host memory, from which they are copied to `device`, where gradients are, and back
-  // for each update. Throws Error for invalid options.
-  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout, at::Tensor master,
-            int64_t begin, at::Device device, bool state_on_host);
-  Optimizer(const std::vector<OptimizerRule>& rules, std::shared_ptr<const Layout> layout,
-            const at::Tensor& master, int64_t begin)
-      : Optimizer(rules, std::move(layout), master, begin, master.device(), false) {}
+  // `rules`: by Group::optimizer. `context`: of the strategy. `master`: the weights of the arena from element
+  // `begin` on. They and the state may be in pinned host memory, from which they are copied to `device`,
+  // where gradients are, and back for each update. Throws Error for invalid options.
+  Optimizer(const Context& context, const std::vector<OptimizerRule>& rules,
+            std::shared_ptr<const Layout> layout, at::Tensor master, int64_t begin, at::Device device,
+            bool state_on_host = false);
 
   // The state as checkpoints have it; what is kept in 8 bits is widened, and a copy.
   std::vector<ArenaPart> state() const;
-  // Fills it: with zeros where the reader has values only. The count of updates is the caller's to set.
+  // Fills the state: with zeros where the reader has values only. The caller sets the count of updates.
   void load(const ArenaState& arena, const StateReader& reader);
-  // All of its memory.
+  // All of the state's memory.
   std::vector<at::Tensor> state_tensors() const;
   uint64_t state_bytes() const;
   pl_dtype state_dtype() const;  // of the narrowest
@@ -43,20 +42,16 @@ class Optimizer {
   at::Tensor& step_count() { return step_count_; }
   void set_step_count(int64_t count) { step_count_.fill_(count); }
 
-  // Once per step, before update().
+  // To be called once per step, before update().
   void advance(const GradientScale& scale);
-  // For update rules of elements. The runs belong to groups that are updated as `group` is, and lie within
-  // the master weights.
+  // The runs belong to groups that are updated as `group` is, lie within the master weights and do not
+  // overlap in memory: they may be overwritten. For a rule of matrices they are directions, transformed.
   void update(const Group& group, const GradientRuns& runs, double learning_rate, const GradientScale& scale);
-  // For rules of tensors, in two parts: what is to be transformed of each run; and what has become of it.
-  std::vector<at::Tensor> directions(const Group& group, const GradientRuns& runs,
-                                     const GradientScale& scale);
-  void update(const Group& group, const GradientRuns& runs, const std::vector<at::Tensor>& transformed,
-              double learning_rate, const GradientScale& scale);
+  // For a rule of matrices: the same runs, of what the rule is to transform.
+  GradientRuns directions(const Group& group, const GradientRuns& runs, const GradientScale& scale);
   // The master weights and their moving average, if there is one that an update has begun, change places.
   void swap_average();
-  // Null for a rule of elements.
-  const TensorRule* tensor_rule(const Group& group) const { return rules_.at(group.optimizer)->of_tensors(); }
+  const UpdateRule& rule(const Group& group) const { return rules_.at(group.optimizer); }
 
  private:
   // Elements whose rules have state of the same kinds.
@@ -71,21 +66,22 @@ class Optimizer {
   struct Views {
     at::Tensor weights;
     std::vector<Kept> state;  // where it is kept, by kind
-    Update::Place place;
+    UpdateRuns::Place place;
   };
 
   void make_segments(bool on_host);
   const Segment& segment_of(int64_t offset) const;
-  Update::Place place_of(int64_t offset) const;
+  UpdateRuns::Place place_of(int64_t offset) const;
   static GradientScale limit(const GradientRuns& runs, GradientScale scale);
   void add_to_average(const GradientRuns& runs);
   const Views& views_of(const GradientRun& run);
-  template <class Apply>
-  void with_update(const Group& group, const GradientRuns& runs, double learning_rate,
-                   const GradientScale& scale, const Apply& apply);
+  using Slot = void (UpdateRule::*)(UpdateRuns&) const;
+  // Returns the runs with what the rule has left in place of gradients.
+  GradientRuns call(Slot slot, const Group& group, GradientRuns runs, double learning_rate,
+                    const GradientScale& scale);
 
   std::shared_ptr<const Layout> layout_;
-  std::vector<std::unique_ptr<UpdateRule>> rules_;
+  std::deque<UpdateRule> rules_;
   std::optional<MovingAverage> average_;  // of all weights
   at::Tensor share_;                      // what it moves by in this step
   at::Tensor master_;

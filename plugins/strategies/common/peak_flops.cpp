@@ -89,7 +89,9 @@ double cpu_peak(int threads) {
   return best;
 }
 
-pl_error* measure(const pl_host*, const pl_run_info* info, double* out) {
+}  // namespace
+
+pl_error* measure_peak_flops(const pl_host*, const pl_run_info* info, double* out) {
   return guard([&] {
     const c10::Device device = to_torch(info->device);
     const int64_t size = device.is_cuda() ? 8192 : 1024;
@@ -104,14 +106,6 @@ pl_error* measure(const pl_host*, const pl_run_info* info, double* out) {
     for (int i = 0; i < kTries; ++i) best = std::min(best, time_products(a, product, in_a_row));
     *out = 2.0 * static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(size) / best;
   });
-}
-
-}  // namespace
-
-const pl_peak_flops* peak_flops_extension() {
-  static const pl_peak_flops extension{
-      .struct_size = sizeof(pl_peak_flops), .reserved = 0, .measure = measure};
-  return &extension;
 }
 
 }  // namespace pipeline::strategies

@@ -4,8 +4,8 @@
 
 namespace pipeline::strategies {
 
-// The extension pl.peak-flops/1: FLOP/s of one device, the best of a few square matrix products in
-// info->compute_dtype and, for float32 on a CPU, of bare multiply-adds in registers. Static.
-const pl_peak_flops* peak_flops_extension();
+// pl_runtime.peak_flops: FLOP/s of one device, the best of a few square matrix products in
+// info->compute_dtype and, for float32 on a CPU, of bare multiply-adds in registers.
+pl_error* measure_peak_flops(const pl_host* host, const pl_run_info* info, double* out);
 
 }  // namespace pipeline::strategies

@@ -20,7 +20,7 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   apply_run_settings(context);
   master_ = values_.part(0, layout_->trainable_length());
   if (has_masters()) master_ = master_.to(at::kFloat);
-  optimizer_ = std::make_unique<Optimizer>(optimizers, layout_, master_, 0);
+  optimizer_ = std::make_unique<Optimizer>(context, optimizers, layout_, master_, 0, device_);
   for (size_t i = 0; i < parameters.size(); ++i) {
     views_.emplace_back(values_.address(i), dtype_of(parameters[i], context.run()), parameters[i].shape,
                         context.run().device);
@@ -37,7 +37,6 @@ Replica::Storage Replica::storage(uint64_t index) {
 void Replica::update(const GradientRuns& runs, double learning_rate, const GradientScale& scale) {
   optimizer_->advance(scale);
   auto run = runs.begin();
-  at::Tensor zeros;
   // One call for all that is updated in the same way, whatever its unit.
   std::vector<std::pair<const Group*, GradientRuns>> alike;
   for (const Group& group : layout_->groups()) {
@@ -52,13 +51,11 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
         members.push_back(*run++);
         continue;
       }
-      if (!zeros.defined() || zeros.numel() < slot.padded)
-        zeros = at::zeros({slot.padded}, master_.options());
-      members.push_back({slot.offset, zeros.narrow(0, 0, slot.padded)});
+      members.push_back({slot.offset, at::zeros({slot.padded}, master_.options())});
     }
   }
   for (const auto& [group, members] : alike) {
-    if (optimizer_->tensor_rule(*group) != nullptr)
+    if (optimizer_->rule(*group).is_of_matrices())
       update_tensors(*group, members, learning_rate, scale);
     else
       optimizer_->update(*group, members, learning_rate, scale);
@@ -68,14 +65,12 @@ void Replica::update(const GradientRuns& runs, double learning_rate, const Gradi
 
 void Replica::update_tensors(const Group& group, const GradientRuns& runs, double learning_rate,
                              const GradientScale& scale) {
-  const TensorRule& rule = *optimizer_->tensor_rule(group);
-  std::vector<at::Tensor> directions = optimizer_->directions(group, runs, scale);
-  for (size_t i = 0; i < directions.size(); ++i) {
-    const Slot& slot = layout_->slot_at(runs[i].offset);
-    at::Tensor tensor = directions[i].narrow(0, 0, slot.count);
-    tensor.copy_(rule.transformed(tensor.view(slot.shape)).view({-1}));
+  const GradientRuns directions = optimizer_->directions(group, runs, scale);
+  for (const auto& [offset, values] : directions) {
+    const Slot& slot = layout_->slot_at(offset);
+    optimizer_->rule(group).transform(values.narrow(0, 0, slot.count).view(slot.shape));
   }
-  optimizer_->update(group, runs, directions, learning_rate, scale);
+  optimizer_->update(group, directions, learning_rate, scale);
 }
 
 void Replica::publish() {

@@ -33,10 +33,10 @@ class TreeExchange {
     Communicator::Work work;
   };
   Flight start(const std::vector<int64_t>& cuts) const;
-  // Waits. Flat, from cuts[rank] on; between slots and where no rank had a gradient it may be anything.
+  // Waits. The sum is flat, from cuts[rank] on; between slots and where no rank had a gradient: anything.
   at::Tensor sum(Flight flight) const;
 
-  // By slot: 1 where any rank had a gradient.
+  // A byte for each slot: 1 where any rank had a gradient.
   std::vector<uint8_t> used_slots(const Context& context) const;
 
  private:
@@ -47,7 +47,7 @@ class TreeExchange {
   at::TensorOptions options_;
 };
 
-// The same for the losses: the sum over all ranks, on every rank.
+// Sums the losses over all ranks along the tree, on every rank.
 at::Tensor sum_losses(const Communicator& group, const std::vector<LossTree::Entry>& nodes,
                       uint64_t micro_batches, at::Device device);
 

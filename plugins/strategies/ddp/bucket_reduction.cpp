@@ -149,7 +149,7 @@ void BucketReduction::end_micro_batch(at::Tensor loss) {
   if (sends_now()) send_unused();
 }
 
-// So that they do not hold up the buckets behind theirs.
+// Sends the slots that no gradient is expected for, so that they hold up no bucket behind theirs.
 void BucketReduction::send_unused() {
   for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
     if (arrivals_.none_expected(slot)) send(slot);
@@ -203,8 +203,8 @@ std::vector<uint8_t> BucketReduction::late_on_any_rank() const {
   return late;
 }
 
-// After the first step: rank 0's, for all. A gradient that came several times counts from its last, one that
-// did not come goes behind the others.
+// Learns rank 0's order for all ranks, after the first step. A gradient that came several times counts from
+// its last, one that did not come goes behind the others.
 void BucketReduction::learn_order() {
   std::vector<int64_t> places(layout_->trainable_slots());
   if (group_.rank() == 0) {

@@ -76,7 +76,7 @@ class Buckets {
   Buckets(const Communicator& group, std::shared_ptr<const Layout> layout, std::vector<Bucket> plan,
           at::Device device, at::ScalarType wire);
 
-  // Between steps.
+  // To be called between steps.
   void replan(std::vector<Bucket> plan);
 
   bool has(size_t slot) const { return ready_[slot]; }
@@ -85,14 +85,14 @@ class Buckets {
   // Waits; every slot must have been put. Sums by slot, undefined for those without elements. Empties this
   // object.
   std::vector<at::Tensor> finish();
-  // Of flat buckets, and of what is converted on its way.
+  // The bytes of flat buckets, and of what is converted on its way.
   uint64_t copied_bytes() const;
 
  private:
   // In the order of destruction: what is under way is waited for before its memory goes.
   struct Flight {
     at::Tensor sum;   // float32, flat or a view of the slot's own
-    at::Tensor sent;  // the same, or in the dtype that travels
+    at::Tensor sent;  // `sum`, or a copy in the dtype that travels
     std::optional<Communicator::Work> work;
   };
 

@@ -39,7 +39,8 @@ class Diloco : public pipeline::Strategy<Config> {
     int64_t length = 0;
     for (size_t i = 0; i < parameters().size(); ++i) {
       const pipeline::Parameter& p = parameters()[i];
-      const auto dtype = pipeline::to_torch(p.dtype.bits != 0 ? p.dtype : run().parameter_dtype);
+      const auto dtype =
+          p.form == PL_FORM_BFLOAT16 ? at::kBFloat16 : pipeline::to_torch(run().parameter_dtype);
       offsets_.push_back(trains && p.trainable ? length : kFrozen);
       if (offsets_[i] == kFrozen)
         frozen_[i] = at::zeros({int64_t(p.count())}, at::TensorOptions().dtype(dtype).device(device_));

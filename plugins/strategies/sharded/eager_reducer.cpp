@@ -28,7 +28,7 @@ EagerReducer::EagerReducer(const ReducerArgs& args, const std::vector<Parameter>
                       gradient = part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
                     }
                   }
-                  // When no more can come for it.
+                  // When no more can come for the bucket, its sum goes on between the groups.
                   const bool all = ++delivered_[bucket] == (args_.every_micro_batch ? micro_batches_ : 1);
                   if (all && knows_order_ && !expects_rows_) sum_between(bucket);
                 }),
@@ -151,7 +151,7 @@ void EagerReducer::send(size_t bucket) {
   ready_length_ += args_.partition.buckets()[bucket].length();
 }
 
-// Those that need not wait for others, and more where too much is held; or all.
+// Starts the buckets that need not wait for others, and more where too much is held; or all.
 void EagerReducer::start_ready(bool all) {
   while (!ready_.empty() && (all || ready_length_ > longest_slot_ || !exchange_.is_full())) {
     const size_t bucket = ready_.front();

@@ -33,11 +33,11 @@ class Peers {
   void all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const;
   // Sums over the ranks, in place.
   void all_reduce(const at::Tensor& values, Pending& pending, std::string_view label) const;
-  // Both are as many even parts as there are other ranks, by rank: part r of `send` goes to rank r, part r of
-  // `receive` comes from it.
+  // `send` and `receive` are as many even parts as there are other ranks, by rank: part r of `send` goes to
+  // rank r, part r of `receive` comes from it.
   void exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
                 std::string_view label) const;
-  // The same with as many elements for each rank as are said, by rank; waits for it.
+  // Exchanges with each rank as many elements as are said, by rank; waits for it.
   void exchange(const at::Tensor& send, const at::Tensor& receive, const std::vector<uint64_t>& send_counts,
                 const std::vector<uint64_t>& receive_counts, std::string_view label) const;
   // Makes the current stream wait; on the CPU this thread.

@@ -39,8 +39,8 @@ class Reducer : public GradientSink {
   virtual void finish() = 0;
 };
 
-// In reproducible mode: along the tree over micro-batches, at the end of a micro-batch, when nothing can come
-// any more. Holds one micro-batch's gradients whole, and nodes of the tree.
+// For reproducible mode: sums along the tree over micro-batches, at the end of a micro-batch, when nothing
+// can come any more. Holds one micro-batch's gradients whole, and nodes of the tree.
 class OrderedReducer : public Reducer {
  public:
   OrderedReducer(const ReducerArgs& args, uint64_t micro_batches);

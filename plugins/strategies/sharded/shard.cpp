@@ -12,7 +12,7 @@
 
 namespace pipeline::strategies {
 
-Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
+Shard::Shard(const Context& context, std::shared_ptr<const Layout> layout, const Partition& partition,
              const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
              const Options& options)
     : layout_(std::move(layout)),
@@ -31,7 +31,7 @@ Shard::Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
     part.value = part.is_view ? options.arena->part(part.range.begin, part.range.length())
                               : at::zeros({part.range.length()}, where);
     if (trained) {
-      part.optimizer = std::make_unique<Optimizer>(optimizers, layout_, part.value, part.range.begin,
+      part.optimizer = std::make_unique<Optimizer>(context, optimizers, layout_, part.value, part.range.begin,
                                                    options.device, options.state_on_host);
     }
     parts_.push_back(std::move(part));
@@ -91,13 +91,14 @@ void Shard::update_tensors(const TensorExchange& exchange, double learning_rate,
   for (const TensorExchange::Piece& piece : exchange.mine())
     directions.push_back(parts_[piece.bucket]
                              .optimizer->directions(group_at(piece.range.begin), run_of(piece), scale)
-                             .front());
+                             .front()
+                             .gradient);
   exchange.transform(directions, [&](const Slot& slot, const at::Tensor& tensor) {
-    return parts_.front().optimizer->tensor_rule(group_at(slot.offset))->transformed(tensor);
+    parts_.front().optimizer->rule(group_at(slot.offset)).transform(tensor);
   });
   for (size_t i = 0; i < directions.size(); ++i) {
     const TensorExchange::Piece& piece = exchange.mine()[i];
-    parts_[piece.bucket].optimizer->update(group_at(piece.range.begin), run_of(piece), {directions[i]},
+    parts_[piece.bucket].optimizer->update(group_at(piece.range.begin), {{piece.range.begin, directions[i]}},
                                            learning_rate, scale);
   }
 }
@@ -109,7 +110,7 @@ void Shard::update(size_t bucket, double learning_rate, const GradientScale& sca
   auto group =
       std::ranges::partition_point(groups, [&](const Group& g) { return g.end <= part.range.begin; });
   for (; group != groups.end() && group->begin < part.range.end; ++group) {
-    if (part.optimizer->tensor_rule(*group) != nullptr) continue;
+    if (part.optimizer->rule(*group).is_of_matrices()) continue;
     const int64_t begin = std::max(group->begin, part.range.begin);
     const int64_t end = std::min(group->end, part.range.end);
     part.optimizer->update(*group, {{begin, part.gradient.narrow(0, begin - part.range.begin, end - begin)}},

@@ -30,7 +30,7 @@ class Shard {
     bool state_on_host;    // pinned, and copied to the device to be updated
     bool weights_on_host;  // those as well, and to be used; without an arena
   };
-  Shard(std::shared_ptr<const Layout> layout, const Partition& partition,
+  Shard(const Context& context, std::shared_ptr<const Layout> layout, const Partition& partition,
         const std::vector<Parameter>& parameters, const std::vector<OptimizerRule>& optimizers,
         const Options& options);
 
@@ -41,16 +41,16 @@ class Shard {
   // after it.
   at::Tensor& gradient(size_t bucket) { return parts_[bucket].gradient; }
   void clear_gradients();
-  // Of each chunk in turn, bucket by bucket, in double. in_chunks = false: a device may sum them all, which
-  // is faster there.
+  // The sum of squares of each chunk in turn, bucket by bucket, in double. in_chunks = false: a device may
+  // sum them all, which is faster there.
   at::Tensor squares(bool in_chunks) const;
 
-  // Once per step, before update().
+  // To be called once per step, before update().
   void advance(const GradientScale& scale);
   bool has_tensor_rule(const Group& group) const {
-    return parts_.front().optimizer->tensor_rule(group) != nullptr;
+    return parts_.front().optimizer->rule(group).is_of_matrices();
   }
-  // By rules of tensors, of all buckets, and before update(), which leaves these out. [collective]
+  // Updates by rules of tensors, of all buckets, before update(), which leaves these out. [collective]
   void update_tensors(const TensorExchange& exchange, double learning_rate, const GradientScale& scale);
   void update(size_t bucket, double learning_rate, const GradientScale& scale);
 

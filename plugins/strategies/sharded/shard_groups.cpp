@@ -49,7 +49,7 @@ ShardGroups::ShardGroups(const Context& context, const Communicator* all, const 
       within_(context, group_of_within_ ? &*group_of_within_ : nullptr, device),
       between_(context, group_of_between_ ? &*group_of_between_ : nullptr, device) {}
 
-// None for one rank alone; that of all where it is the same.
+// Opens a group: none for one rank alone, and the one of all ranks where it is the same.
 std::optional<Communicator> ShardGroups::open(const Context& context, const char* name, int64_t first,
                                               int64_t count, int64_t step) const {
   if (count == 1) return std::nullopt;

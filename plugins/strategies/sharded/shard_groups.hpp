@@ -25,7 +25,7 @@ class ShardGroups {
   const Peers& between() const { return between_; }  // the R ranks that have the same shard; by group
 
   int64_t groups() const { return between_.size(); }
-  // Of rank `member` of group `group`, in the run.
+  // The rank in the run of rank `member` of group `group`.
   int64_t rank_of(int64_t group, int64_t member) const { return group * within_.size() + member; }
 
  private:

@@ -33,7 +33,7 @@ Sharded::Sharded(Setup setup)
       values_(is_training() && config().zero_stage == 3
                   ? nullptr
                   : std::make_unique<Values>(layout_, partition_, peers_, dtype())),
-      shard_(layout_, partition_, parameters(), optimizers(),
+      shard_(context(), layout_, partition_, parameters(), optimizers(),
              {.dtype = dtype(),
               .device = device_,
               .arena = values_ ? &values_->arena() : nullptr,
@@ -277,7 +277,7 @@ void Sharded::load_state(const StateReader& reader) {
   publish();
 }
 
-// What is in the shards, in what the task is bound to.
+// Puts what is in the shards into what the task is bound to.
 void Sharded::publish() {
   if (has_unit_slots()) return unit_slots_->invalidate();
   values_->gather_all(shard_);

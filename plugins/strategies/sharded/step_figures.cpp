@@ -28,7 +28,7 @@ StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
           in_order_sum(fixed_order_ ? in_order_of_arena(others) : others.reshape({-1}).contiguous())};
 }
 
-// Along the tree over all micro-batches, in their order: SumTree's sums, a level at a time.
+// The loss, along the tree over all micro-batches, in their order: SumTree's sums, a level at a time.
 at::Tensor StepFigures::loss_of(const at::Tensor& rows) const {
   at::Tensor level = (interleaved_ ? rows.t() : rows).reshape({-1}), rest;
   for (; level.numel() > 1;

@@ -19,7 +19,7 @@ class StepFigures {
       : partition_(partition), peers_(peers), interleaved_(interleaved), fixed_order_(fixed_order) {}
 
   void begin() { losses_.clear(); }
-  // A scalar in double; undefined: this rank had no micro-batch.
+  // `loss`: a scalar in double; undefined: this rank had no micro-batch.
   void add(at::Tensor loss);
 
   struct Totals {  // scalars in double

@@ -36,8 +36,8 @@ TensorExchange::TensorExchange(std::shared_ptr<const Layout> layout, const Parti
   std::ranges::stable_sort(sent_, {}, [&](size_t i) { return owners_[mine()[i].slot]; });
 }
 
-// The largest first, each to the rank that has least to do. A product of Newton and Schulz takes rows x
-// columns x the smaller of the two.
+// Deals out the largest tensor first, each to the rank that has least to do. A product of Newton and Schulz
+// takes rows x columns x the smaller of the two.
 void TensorExchange::choose_owners() {
   const auto cost = [&](size_t index) {
     const std::vector<int64_t>& shape = layout_->slots()[index].shape;
@@ -108,8 +108,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   for_owned([](const at::Tensor& place, const at::Tensor& came) { place.copy_(came); });
   for (auto& [index, tensor] : owned) {
     const Slot& slot = layout_->slots()[index];
-    at::Tensor whole = tensor.narrow(0, 0, slot.count);
-    whole.copy_(f(slot, whole.view(slot.shape)).view({-1}));
+    f(slot, tensor.narrow(0, 0, slot.count).view(slot.shape));
   }
   for_owned([](const at::Tensor& place, const at::Tensor& goes) { goes.copy_(place); });
 

@@ -28,12 +28,12 @@ class TensorExchange {
   TensorExchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
                  std::vector<size_t> slots);
 
-  // This rank's, in the order in which transform() takes them.
+  // This rank's pieces, in the order in which transform() takes them.
   const std::vector<Piece>& mine() const { return pieces_[static_cast<size_t>(partition_.rank())]; }
 
-  // Replaces the values of mine() by those of the transformed tensors. f: a tensor in its shape, to one like
-  // it.
-  using Transform = std::function<at::Tensor(const Slot& slot, const at::Tensor& tensor)>;
+  // Replaces the values of mine() by those of the transformed tensors. f: changes a tensor, which has its
+  // shape.
+  using Transform = std::function<void(const Slot& slot, const at::Tensor& tensor)>;
   void transform(std::vector<at::Tensor>& values, const Transform& f) const;
 
  private:

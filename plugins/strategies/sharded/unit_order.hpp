@@ -57,10 +57,10 @@ class UnitOrder {
     return std::nullopt;
   }
 
-  // Whether this micro-batch has been through any.
+  // Whether this micro-batch has been through any unit.
   bool has_begun() const { return !events_.empty(); }
 
-  // Of the last micro-batch.
+  // What the last micro-batch went through.
   const std::vector<Event>& last() const { return last_; }
 
   void end() {

@@ -92,7 +92,7 @@ struct Course {
   std::vector<double> losses;              // by step
 };
 
-// Of all threads of this process.
+// The processor time of all threads of this process.
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void turn(Course& course, const std::vector<bench::Batch>& batches, int steps) {

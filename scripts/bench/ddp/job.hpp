@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-// Before the SDK, which has an Error of its own.
+// Included before the SDK, which has an Error of its own.
 #include "scripts/bench/ranks.hpp"
 
 #include "language/language_model.hpp"

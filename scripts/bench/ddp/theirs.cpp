@@ -48,7 +48,7 @@ class Theirs : public Contestant {
   double step(const Batch& batch) override {
     reducer_->rebuild_buckets();
     reducer_->prepare_for_forward();
-    // It averages gradients over the ranks; ours adds them.
+    // The Reducer averages gradients over the ranks; ours adds them.
     const auto loss = model_->loss(batch.packed, {.scale = job_.place.ranks / batch.weight});
     reducer_->prepare_for_backward({});
     loss.scaled.backward();

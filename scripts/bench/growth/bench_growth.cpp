@@ -18,9 +18,9 @@
 #include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/parquet/parquet_writer.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
+#include "plugins/data/records/table.hpp"
 #include "plugins/data/sequences/sequence_files.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
-#include "plugins/data/text_pairs/table.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/tokenizer/added_tokens.hpp"
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
@@ -52,18 +52,18 @@ Case table(const char* name, sources::Format format, const std::string& begin,
            const std::function<std::string(size_t)>& row) {
   return [=](size_t n) -> std::function<void()> {
     return [=, path = written(name, begin + repeated(n, row))] {
-      text_pairs::RecordReport report;
-      text_pairs::read_table(
-          path, format, {{.name = "a", .required = true}, {.name = "b"}}, [](text_pairs::Row&&) {}, report);
+      records::RecordReport report;
+      records::read_table(
+          path, format, {{.name = "a", .required = true}, {.name = "b"}}, [](records::Row&&) {}, report);
     };
   };
 }
 
-const text::TokenizerPtr& tokenizer() {
-  static const text::TokenizerPtr one = [] {
-    text::BpeTrainer trainer;
+const tokenizer::TokenizerPtr& tokenizer() {
+  static const tokenizer::TokenizerPtr one = [] {
+    tokenizer::BpeTrainer trainer;
     trainer.add("user: question assistant: answer");
-    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
+    return std::make_shared<const tokenizer::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
   }();
   return one;
 }
@@ -177,7 +177,7 @@ std::vector<Named> cases() {
          const std::string path = kFolder / "a.parquet";
          parquet::ParquetWriter writer(path, {{.name = "a"}});
          for (size_t i = 0; i < n; ++i) writer.text(number(i)).end_row();
-         writer.finish();
+         std::ofstream(path) << writer.end_group() << writer.finish();
          return [path] {
            for (parquet::ParquetFile file(path); file.next();) {
            }
@@ -195,13 +195,13 @@ std::vector<Named> cases() {
       {"pdb, atoms", 20000,
        [](size_t n) -> std::function<void()> {
          return [text = repeated(n, [](size_t i) { return atom(i, false); })] {
-           static_cast<void>(protein::parse_text(text));
+           static_cast<void>(structures::parse_text(text));
          };
        }},
       {"mmcif, atoms", 20000,
        [](size_t n) -> std::function<void()> {
          return [text = kCifStart + repeated(n, [](size_t i) { return atom(i, true); })] {
-           static_cast<void>(protein::parse_text(text));
+           static_cast<void>(structures::parse_text(text));
          };
        }},
       {"tar, files", 10000,
@@ -256,7 +256,7 @@ std::vector<Named> cases() {
       {"tokenizer, special tokens of a text", 20000,
        [](size_t n) -> std::function<void()> {
          return [text = repeated(n, [](size_t) { return "x<|endoftext|>"; })] {
-           static_cast<void>(tokenizer()->encode(text, text::SpecialTokens::kRecognize));
+           static_cast<void>(tokenizer()->encode(text, tokenizer::SpecialTokens::kRecognize));
          };
        }},
       {"tokenizer, letters of a word", 50000,
@@ -270,12 +270,12 @@ std::vector<Named> cases() {
          std::vector<std::string> texts;
          for (size_t i = 0; i < n; ++i) texts.push_back("<t" + number(i) + ">");
          return [texts, all = repeated(n, [&](size_t i) { return "x" + texts[i]; })] {
-           std::vector<text::AddedTokens::Token> tokens;
+           std::vector<tokenizer::AddedTokens::Token> tokens;
            for (const std::string& token : texts)
              tokens.push_back({token, static_cast<int32_t>(tokens.size())});
-           text::AddedTokens(std::move(tokens))
+           tokenizer::AddedTokens(std::move(tokens))
                .cut(
-                   all, text::SpecialTokens::kRecognize, [](std::string_view) {}, [](int32_t) {});
+                   all, tokenizer::SpecialTokens::kRecognize, [](std::string_view) {}, [](int32_t) {});
          };
        }},
   };

@@ -28,7 +28,7 @@ std::string read_file(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// As llava-v1.6 has them.
+// The tiles as llava-v1.6 has them.
 const TileOptions kTiles{.square = {.size = 336, .mode = ResizeMode::kSquash},
                          .grids = {{1, 2}, {2, 1}, {2, 2}, {1, 3}, {3, 1}}};
 

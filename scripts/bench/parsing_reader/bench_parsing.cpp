@@ -22,7 +22,7 @@
 
 namespace {
 
-using namespace pipeline::protein;
+using namespace pipeline::structures;
 
 // work() returns how many residues there are.
 template <class Work>

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/safetensors/writer.hpp"
-#include "plugins/tasks/protein/task/task.hpp"
+#include "plugins/tasks/protein/task.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 safetensors::Dtype dtype_of(const at::Tensor& tensor) {
@@ -27,7 +27,7 @@ safetensors::Dtype dtype_of(const at::Tensor& tensor) {
   }
 }
 
-// Those that there are: a model that sees no structure gets none.
+// Saves the tensors that there are: for a model that sees no structure those of a structure are missing.
 void save(const std::filesystem::path& path, std::map<std::string, at::Tensor> tensors) {
   std::erase_if(tensors, [](const auto& named) { return !named.second.defined(); });
   safetensors::Writer writer(path.string());
@@ -68,7 +68,7 @@ class BatchWriter : public ProteinTask {
 };
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein
 
-PIPELINE_TASK(pipeline::protein::BatchWriter, "protein_batches", "1.0.0",
+PIPELINE_TASK(pipeline::tasks::protein::BatchWriter, "protein_batches", "1.0.0",
               "The protein task, writing its batches to be learnt from elsewhere")

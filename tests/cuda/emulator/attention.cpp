@@ -14,8 +14,8 @@ namespace {
 
 bool is_half(const at::Tensor& x) { return x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16; }
 
-// Of one sequence and head, in float32: q (n, D), k and v (m, D). Causal masks end with the last query and
-// the last key.
+// Attention of one sequence and head, in float32: q (n, D), k and v (m, D). Causal masks end with the last
+// query and the last key.
 struct One {
   at::Tensor q, k, v;
   double scale;
@@ -143,7 +143,7 @@ Five forward(const Sequences& of) {
           on_device(at::empty({}, at::kLong)), at::Tensor()};
 }
 
-// Sums over heads that share keys, as it does.
+// Gradients of keys and values are sums over the heads that share them, as in LibTorch.
 Three backward(const Sequences& of, const at::Tensor& dout, const at::Tensor& out,
                const at::Tensor& log_sums) {
   at::Tensor dq = at::zeros(of.q.sizes()), dk = at::zeros(of.k.sizes()), dv = at::zeros(of.v.sizes());

@@ -49,7 +49,7 @@ void resume(Fiber& fiber, bool first) {
   swapcontext(&start, &context);
 }
 
-// Until all have ended, each until it waits for the others.
+// Runs the threads in turn, each until it waits for the others or ends, until all have ended.
 void run_block(unsigned threads) {
   for (unsigned i = 0; i < threads; ++i) fibers[i].ended = false;
   bool first = true;

@@ -16,7 +16,7 @@
 
 #include "device.hpp"
 
-// Of the driver that tests have (tests/c_plugins/fake_cuda.c).
+// Functions of the driver that tests have (tests/c_plugins/fake_cuda.c).
 extern "C" {
 int fake_cuda_take(size_t bytes);  // in all; not 0: there is not as much
 void fake_cuda_keep(size_t bytes);

@@ -16,9 +16,9 @@ void give_back(size_t bytes);
 // Counts a call for which the host would wait for the device, by the name it has in CUDA's runtime.
 void waited(const char* call);
 
-// The memory of a tensor on the device, for operators of the CPU; of one of the host, itself.
+// The tensor on the device as one of the CPU with the same memory; a tensor of the CPU is returned itself.
 at::Tensor on_host(const at::Tensor& tensor);
-// The same, for those that must be on the device; undefined ones stay so.
+// Like on_host(), for a tensor that must be on the device; an undefined one stays so.
 at::Tensor from_device(const at::Tensor& tensor);
 // A tensor of the CPU, as one on the device with the same memory.
 at::Tensor on_device(const at::Tensor& tensor);

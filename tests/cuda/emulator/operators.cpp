@@ -46,13 +46,13 @@ Waits& waits() {
   return all;
 }
 
-// Their results depend on values in their size.
+// Operators whose result depends on values in its size, or is itself a value on the host.
 const std::unordered_set<std::string> kWaiting{
     "aten::nonzero",    "aten::masked_select",      "aten::_unique2",
     "aten::unique_dim", "aten::unique_consecutive", "aten::bincount",
     "aten::equal",      "aten::is_nonzero"};
 
-// CUDA has no deterministic implementation of them
+// Operators of which CUDA has no deterministic implementation
 // (https://docs.pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html).
 const std::unordered_set<std::string> kNotDeterministic{"aten::_cdist_backward",
                                                         "aten::adaptive_avg_pool2d_backward",
@@ -99,7 +99,7 @@ at::Tensor with_storage(const at::Tensor& like, at::Storage storage, c10::Dispat
                                                                   c10::DispatchKeySet(key), like.dtype()));
 }
 
-// As LibTorch makes views: also in inference mode that of a normal tensor is one.
+// A view as LibTorch makes it: that of a normal tensor is a normal one, in inference mode, too.
 at::Tensor view_of(const at::Tensor& base, const at::Tensor& like) {
   return placed_as(
       like, at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, at::Storage(base.storage()),
@@ -260,7 +260,7 @@ at::Tensor& wide_addmm(const at::Tensor& c, const at::Tensor& a, const at::Tenso
   return out;
 }
 
-// Those that measure what a device can do at most would take a processor a minute: they are left undone.
+// Products as large as those that measure a device's peak would take a processor a minute: left undone.
 at::Tensor& mm_out(const at::Tensor& a, const at::Tensor& b, at::Tensor& out) {
   constexpr int64_t kLarge = int64_t{1} << 38;
   if (a.size(0) * a.size(1) * b.size(1) > kLarge) return out;
@@ -323,7 +323,7 @@ std::tuple<at::Tensor, at::Tensor> rms_norm_backward(const at::Tensor& dy, const
   return {dx, dw};
 }
 
-// With a float32 result of float16, which the CPU does not have.
+// A float32 result of a float16 input, which the CPU does not have.
 at::Tensor softmax(const at::Tensor& x, int64_t dim, bool half_to_float) {
   TORCH_CHECK(!half_to_float || x.scalar_type() == at::kHalf, "conversion is supported for Half type only");
   const at::Tensor there = from_device(x);
@@ -346,7 +346,7 @@ at::Tensor log_softmax_backward(const at::Tensor& grad, const at::Tensor& output
           .to(input_type));
 }
 
-// Otherwise LibTorch makes an output of the wrong shape first, and warns when it is resized.
+// Without this function LibTorch makes an output of the wrong shape first, and warns when it is resized.
 at::Tensor mse_loss(const at::Tensor& x, const at::Tensor& target, int64_t reduction) {
   return on_device(at::mse_loss(from_device(x), from_device(target), reduction));
 }

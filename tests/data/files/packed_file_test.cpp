@@ -46,7 +46,7 @@ std::string read_all(const std::string& path, size_t at_once) {
   return all;
 }
 
-// Of some lengths around the size of a block.
+// Numbers, one a line, cut to this length.
 std::string text_of(size_t bytes) {
   std::string text;
   for (uint64_t i = 0; text.size() < bytes; ++i) text += std::to_string(i * 2654435761u) + "\n";
@@ -68,8 +68,8 @@ TEST(PackedFile, IsReadAsWhatIsPackedInIt) {
   }
 }
 
-// Members, empty ones and zeros begin at each place around the end of the block that is read at once. As
-// Python's gzip has it.
+// Members, empty ones and zeros begin at each place around the end of the block that is read at once.
+// Python's gzip reads such files, too.
 TEST(PackedFile, WhatFollowsPaddingIsRead) {
   const FilesFolder folder;
   constexpr size_t kBlock = 1 << 16;

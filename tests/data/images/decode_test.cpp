@@ -33,8 +33,8 @@ TEST(Decode, PixelsArePillows) {
   }
 }
 
-// A GIF with a changed bit is a picture where it is one to Pillow, and has the same pixels. A PNG has sums,
-// which are all checked here, and in part there.
+// A GIF with a changed bit is a picture where it is one to Pillow, and has the same pixels. A PNG has
+// checksums; here all of them are checked, in Pillow a part.
 TEST(Decode, DamageIsNeverTakenForPixels) {
   ASSERT_FALSE(recorded("damaged.json").empty());
   for (const auto& record : recorded("damaged.json")) {

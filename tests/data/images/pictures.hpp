@@ -35,7 +35,7 @@ inline std::vector<uint8_t> from_hex(const std::string& text) {
   return bytes;
 }
 
-// The same formula as in tests/parity/record_images.py.
+// A picture by the formula of tests/parity/record_images.py.
 inline images::Image patterned(int64_t width, int64_t height) {
   images::Image image{width, height, {}};
   for (int64_t y = 0; y < height; ++y) {

@@ -120,7 +120,7 @@ TEST_F(Messages, WithTextsUnderKnownNames) {
   EXPECT_THAT(turns(R"({"body":"t"})", {.columns = {"body", "", ""}}), ElementsAre("text: t"));
 }
 
-// Once a source, with what it means of those that others learn from.
+// Unused columns are told once a source, with what those mean that others learn from.
 TEST_F(Messages, ColumnsThatAreNotUsedAreNamed) {
   const auto notes = [&](const std::string& name, const std::string& text, const TextOptions& options = {}) {
     read(name, text, options);

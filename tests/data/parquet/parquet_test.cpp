@@ -10,6 +10,7 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
+#include "plugins/data/parquet/parquet_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::parquet {
@@ -46,14 +47,14 @@ TEST(Parquet, ValuesAreThoseOfJson) {
             "\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
 }
 
-// Columns of bytes, of what says that it is text, coded and of fixed size: in each one value is Latin-1.
+// Columns of bytes, of declared text, coded and of fixed size: each has one value that is Latin-1.
 TEST(Parquet, BytesThatAreNoTextAreDroppedByName) {
   const sources::SourceFiles source = sources::find(kFixtures + "bytes/bytes.parquet");
-  const auto read = [&](const text_pairs::Columns& columns) {
-    text_pairs::SourceReport report;
+  const auto read = [&](const records::Columns& columns) {
+    records::SourceReport report;
     std::string found;
-    text_pairs::read_pairs(
-        source, columns, [&](text_pairs::Pair&& pair, const auto&) { found += pair.first + "|"; }, report);
+    records::read_pairs(
+        source, columns, [&](records::Pair&& pair, const auto&) { found += pair.first + "|"; }, report);
     return found + report.table();
   };
   EXPECT_THAT(read({}),
@@ -90,20 +91,20 @@ TEST(Parquet, OnlyTheColumnsThatAreAskedForAreRead) {
 }
 
 TEST(Parquet, PairsAreReadAndWhatIsMissingIsSaid) {
-  text_pairs::SourceReport report;
+  records::SourceReport report;
   std::vector<std::string> found;
-  const auto keep = [&](text_pairs::Pair&& pair, const std::string& where) {
+  const auto keep = [&](records::Pair&& pair, const std::string& where) {
     found.push_back(where + ": " + pair.id + ", " + pair.first + ", " + pair.second);
   };
   const sources::SourceFiles source = sources::find(kFixtures + "zstd.parquet");
-  text_pairs::read_pairs(source, {}, keep, report);
+  records::read_pairs(source, {}, keep, report);
   EXPECT_THAT(found,
               ElementsAre("row 1: 1, d one, s one", "row 2: 2, d two, s two", "row 4: 4, d four, \u2028x"));
   EXPECT_THAT(report.table(), HasSubstr("1: \"document\" is null, row 3: "));
-  EXPECT_THAT(tests::message_of<DataError>(
-                  [&] { text_pairs::read_pairs(source, {.first = "Document"}, keep, report); }),
-              HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
-                        "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
+  EXPECT_THAT(
+      tests::message_of<DataError>([&] { records::read_pairs(source, {.first = "Document"}, keep, report); }),
+      HasSubstr("zstd.parquet: no column \"Document\"; there is \"id\", \"messages\", \"document\", "
+                "\"summary\", \"image\", \"score\" (is it \"document\"?)"));
 }
 
 TEST(Parquet, FilesOfAFolderAreOneSource) {
@@ -171,8 +172,41 @@ TEST(Parquet, DamageIsAnErrorThatNamesTheFile) {
   };
   for (const char* file : {"snappy.parquet", "gzip.parquet", "zstd.parquet"})
     EXPECT_GT(damage(file), 1000) << file;
-  // By pyarrow, which writes no checksums of pages by itself; its column is a dictionary's in Arrow, too.
+  // pyarrow writes no checksums of pages by itself; the file's column is a dictionary's in Arrow, too.
   EXPECT_GT(damage("unchecked/dictionary.parquet"), 300);
+}
+
+TEST(Parquet, VectorsStandBehindTheBytesOfTheirRowGroup) {
+  using Column = ParquetWriter::Column;
+  ParquetWriter writer("a.parquet", {{.name = "id"},
+                                     {.name = "residues", .kind = Column::kInteger},
+                                     {.name = "embedding", .kind = Column::kVector, .width = 2}});
+  // The first group has more rows than Arrow puts into a page by itself.
+  constexpr int kFirst = 30'000, kRows = kFirst + 1;
+  std::string bytes;
+  for (int i = 0, begin = 0; i < kRows; ++i) {
+    writer.text("p" + std::to_string(i)).integer(i).end_row();
+    if (i + 1 != kFirst && i + 1 != kRows) continue;
+    bytes += writer.end_group();
+    for (; begin <= i; ++begin) {
+      const float vector[] = {0.5f * static_cast<float>(begin), -1};
+      bytes.append(reinterpret_cast<const char*>(vector), sizeof vector);
+    }
+  }
+  bytes += writer.finish();
+  const tests::FilesFolder folder;
+  const std::vector<std::string> rows = rows_of(folder.write("a.parquet", bytes));
+  ASSERT_EQ(rows.size(), size_t{kRows});
+  EXPECT_EQ(rows[1], R"({"id":"p1","residues":1,"embedding":[0.5,-1]})");
+  EXPECT_EQ(rows[kFirst - 1], R"({"id":"p29999","residues":29999,"embedding":[14999.5,-1]})");
+  EXPECT_EQ(rows[kFirst], R"({"id":"p30000","residues":30000,"embedding":[15000,-1]})");
+}
+
+TEST(Parquet, ARowThatLacksAValueIsRefused) {
+  ParquetWriter writer("a.parquet", {{.name = "a"}, {.name = "b"}});
+  writer.text("one");
+  EXPECT_EQ(tests::message_of<DataError>([&] { writer.end_row(); }),
+            "a.parquet: cannot be written as Parquet: a row without a value for each of the 2 columns");
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using testing::IsEmpty;
 
 class ConversationPictures : public Conversations {};
 
-// Each stands where its turn has it, whichever way it is named there.
+// Each picture stands where its turn has it, whichever way it is named there.
 TEST_F(ConversationPictures, MayHaveSeveralPicturesInAnyTurn) {
   const auto names = [&](const std::string& record) {
     const auto all = read("a.jsonl", record + "\n");
@@ -46,7 +46,7 @@ TEST_F(ConversationPictures, MayHaveSeveralPicturesInAnyTurn) {
   EXPECT_EQ(
       names(R"({"messages":[)" + parts(text + "," + by_path + "," + by_url) + "," + parts(by_image) + "]}"),
       "p.png u.png i.png | which?<image>\n<image> | a | <image> | a ");
-  // Those of the list stand at the other marks; one that is named twice is one.
+  // The pictures of the list stand at the other marks; one that is named twice is one.
   EXPECT_EQ(names(R"({"images":["1.png","i.png","2.png"],"messages":[)" + parts(plain) + "," +
                   parts(by_image) + "," + parts(by_path + "," + plain) + "]}"),
             "1.png i.png p.png 2.png | <image> | a | <image> | a | <image>\n<image> | a ");
@@ -90,7 +90,7 @@ TEST_F(ConversationPictures, CaptionsMayBeOfSeveralPictures) {
                                               HasSubstr("1: no picture as \"image\"")));
 }
 
-// As RFC 2397 writes it, and as Hugging Face's data sets have it: a red pixel.
+// A red pixel as RFC 2397 writes it, and as Hugging Face's data sets have it.
 TEST_F(ConversationPictures, MayHaveTheirPictureWithin) {
   const std::string data =
       "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4"
@@ -137,7 +137,7 @@ TEST_F(ConversationPictures, CaptionsMayHaveTheirPictureWithin) {
   }
 }
 
-// Whatever the first record's form is, and in tables, too.
+// Pictures within and named ones may alternate, whatever the first record's form is, and in tables, too.
 TEST_F(ConversationPictures, AreWithinOneRecordAndNamedByTheNext) {
   const std::string within = "data:image/png;base64,AAAA", bytes(3, '\0');
   const auto pictures = [&](const std::string& name, const std::string& text) {
@@ -225,7 +225,7 @@ TEST_F(ConversationPictures, AreNamedByCocosAnnotations) {
       testing::HasSubstr("cut.json: begins as COCO's annotations do, and it is no JSON after its byte"));
 }
 
-// As tests/parity/record_picture_tables.py has written them: bytes, lists of these, and lists of structs.
+// tests/parity/record_picture_tables.py has written bytes, lists of bytes, and lists of structs.
 TEST_F(ConversationPictures, AndSoMayTheRowsOfParquet) {
   const auto rows = [&](const std::string& name) {
     std::vector<Conversation> all;

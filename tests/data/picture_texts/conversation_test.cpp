@@ -37,7 +37,7 @@ TEST_F(Conversations, AreReadInLlavasFormat) {
   EXPECT_EQ(report_.table("a.json"), "");
 }
 
-// As other programs write the same: a line each, messages with parts, a list of one picture.
+// Other programs write a line each, messages with parts, a list of one picture.
 TEST_F(Conversations, AreReadInOtherForms) {
   const auto lines =
       read("a.jsonl", R"({"image":["p.jpg"],"conversations":[{"from":"system","value":" "},)"
@@ -204,7 +204,7 @@ TEST_F(Conversations, CaptionsAreAnswersToAPictureAlone) {
             1u);
 }
 
-// As VQA's annotations have them, and captions of the same picture; what several people wrote scores.
+// Answers as VQA's annotations have them, and several captions; what several people wrote scores.
 TEST_F(Conversations, SeveralPeopleMayHaveAnswered) {
   CaptionColumns columns;
   columns.caption = "captions";

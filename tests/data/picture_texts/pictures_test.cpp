@@ -16,7 +16,7 @@ using testing::StartsWith;
 
 class UnusablePictures : public testing::Test {
  protected:
-  // What is said of one, or "" if it can be used.
+  // What is said of the picture, or "" if it can be used.
   std::string said(const std::string& name) {
     std::string warning;
     const Pictures pictures({.folder = folder_.path(),

@@ -27,7 +27,7 @@ class Shards : public testing::Test {
     fs::create_directories(fs::path(folder_ / ("in/" + name)).parent_path());
     folder_.write("in/" + name, text);
   }
-  // Packs what was put, and puts no more of it into the next.
+  // Packs the files that were put, and removes them.
   std::string pack(const std::string& name, const std::string& options = "--format=gnu",
                    const std::string& what = ".") {
     const std::string command = "cd '" + folder_ / "in" + "' && LC_ALL=C tar --sort=name " + options +
@@ -264,7 +264,7 @@ TEST_F(Shards, AreReadAgainWhenTheyHaveChanged) {
   }
 }
 
-// As in other files, and the picture is the sample's, whatever the record calls it.
+// Turns have the forms of other files, and the picture is the sample's, whatever the record calls it.
 TEST_F(Shards, ASampleMayHaveTurnsInAnyForm) {
   put("1.png", "p");
   put("1.json", R"({"image":"https://x.org/1.png","messages":[{"role":"user","content":[{"type":"image"},)"
@@ -297,7 +297,7 @@ TEST_F(Shards, AQuestionIsAskedAndTheCaptionAnswersIt) {
   EXPECT_THAT(report_.table("q.tar"), testing::HasSubstr("\"question\" is a number, must be text"));
 }
 
-// A folder, and no archive.
+// The pictures lie in a folder, and in no archive.
 TEST_F(Shards, PicturesMayHaveTheirTextsBesideThem) {
   put("d/cat.v2.jpg", "1");
   put("d/cat.v2.txt", "a cat\n");

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/sequences/sequence_files.hpp"
-#include "plugins/data/structures/structure.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::sequences {
@@ -13,7 +13,7 @@ namespace pipeline::sequences {
 struct Read {
   std::vector<std::string> names, letters;  // letters: of the residues
   std::vector<std::vector<std::optional<std::string>>> others;
-  text_pairs::RecordReport report;  // of the first file
+  records::RecordReport report;  // of the first file
 };
 
 inline Read read_named(const std::string& named, const Columns& columns = {},
@@ -25,7 +25,7 @@ inline Read read_named(const std::string& named, const Columns& columns = {},
       [&](const Sequence& sequence) {
         read.names.emplace_back(sequence.name);
         read.letters.emplace_back();
-        for (const uint8_t code : sequence.codes) read.letters.back() += protein::letter_of(code);
+        for (const uint8_t code : sequence.codes) read.letters.back() += residues::letter_of(code);
         read.others.emplace_back(sequence.others.begin(), sequence.others.end());
       },
       report, options);

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/sequences/sequence_store.hpp"
-#include "plugins/data/structures/structure.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::sequences {
@@ -31,7 +31,7 @@ struct Folder {
 
 std::string letters(const StoredSequence& sequence) {
   std::string text;
-  for (const uint8_t code : sequence.codes()) text += protein::letter_of(code);
+  for (const uint8_t code : sequence.codes()) text += residues::letter_of(code);
   return text;
 }
 
@@ -79,7 +79,7 @@ TEST(SequenceStore, EachOptionGivesAnother) {
   others[1].columns.id = "note";
   others[2].columns.others = {"note"};
   others[3].read.max_record_bytes = 1000;
-  others[4].read.quotes = text_pairs::Quotes::kText;
+  others[4].read.quotes = records::Quotes::kText;
   EXPECT_EQ(stores_with(plain, path), 1u);
   for (size_t i = 0; i < others.size(); ++i) EXPECT_EQ(stores_with(others[i], path), 2 + i);
   EXPECT_EQ(stores_with(plain, folder.files.write("same.csv", table)), 7u)

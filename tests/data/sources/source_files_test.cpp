@@ -46,7 +46,7 @@ class Sources : public testing::Test {
   tests::FilesFolder folder_;
 };
 
-// As open_clip and WebDataset name archives.
+// open_clip and WebDataset name archives with braces.
 TEST_F(Sources, BracesNameFilesThatAreAllThere) {
   for (const char* name : {"s-0008.tar", "s-0009.tar", "s-0010.tar", "a.jsonl", "b.jsonl", "c{1}.jsonl"})
     put(name);
@@ -135,7 +135,7 @@ TEST_F(Sources, OfArchivesNothingElseIsRead) {
   EXPECT_THAT(problem("*/0.tar"), HasSubstr("has two archives that are called 0.tar"));
 }
 
-// As one that was unpacked, changed and packed again, with the times of its files.
+// An archive may be unpacked, changed and packed again with the times of its files.
 TEST_F(Sources, AnArchiveOfTheSameSizeAndTimeIsNotTheSame) {
   Hash128 first, second, renamed;
   put("a.tar", "one");
@@ -150,7 +150,7 @@ TEST_F(Sources, AnArchiveOfTheSameSizeAndTimeIsNotTheSame) {
   EXPECT_NE(second, renamed) << "pictures are found by its name";
 }
 
-// Names were compared with each other: 27 s.
+// Comparing the names with each other took 27 s.
 TEST_F(Sources, OfAPatternWithManyFilesAreFoundInNoTime) {
   constexpr int kFiles = 20000;
   for (int i = 0; i < kFiles; ++i) folder_.write("n" + std::to_string(i) + ".jsonl", "");

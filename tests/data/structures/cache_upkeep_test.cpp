@@ -11,7 +11,7 @@
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // Three files of half a megabyte in the cache each, and a small one; all are remembered.
@@ -164,4 +164,4 @@ TEST(CacheFolder, AFolderInPlaceOfTheTableIsSaid) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -3,7 +3,7 @@
 
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 const Style kHet = {.record = "HETATM"};
@@ -90,4 +90,4 @@ TEST(Chains, ThatAreNotThereAreAReasonWithAnExample) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

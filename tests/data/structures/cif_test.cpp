@@ -4,7 +4,7 @@
 
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 const std::string kHead =
@@ -233,4 +233,4 @@ TEST(Cif, AnyBytesEndInAStructureOrAReason) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -11,7 +11,7 @@
 #include "tests/data/structures/gzip.hpp"
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 const std::string kPdb = peptide({"ALA", "GLY", "SER"});
@@ -96,4 +96,4 @@ TEST(Content, WhatIsNotAFileIsAReason) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

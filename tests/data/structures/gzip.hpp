@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 inline std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -22,4 +22,4 @@ inline std::string gzip(const std::string& text) {
   return out;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -10,7 +10,7 @@
 #include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,4 +115,4 @@ TEST(WithoutEnding, LeavesTheName) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,7 +8,7 @@
 #include "plugins/data/structures/structure_library.hpp"
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 struct LibraryFolder {
   tests::FilesFolder files, cache;
@@ -42,10 +42,11 @@ inline std::string contents_of(const StructureLibrary& library) {
     text += (i == 0 ? "" : " ") + std::string(structure.name) + ":";
     for (size_t c = 0; c < structure.chains.size(); ++c) {
       if (c > 0) text += "/";
-      for (const Residue& r : structure.chains[c].residues) text += letter_of(r.amino_acid);
+      for (const residues::Residue& r : structure.chains[c].residues)
+        text += residues::letter_of(r.amino_acid);
     }
   }
   return text;
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,7 +8,7 @@
 
 #include "plugins/data/structures/ordered_workers.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 struct Done {
@@ -47,7 +47,7 @@ TEST(MemoryBudget, IsKeptButForOneAtATime) {
   EXPECT_LE(most_small.load(), 130);  // three, and one beyond
 }
 
-// Each has a part of it and wants more than is left: they go on one after the other.
+// Each thread has a part of the budget and wants more than is left: they go on one after the other.
 TEST(MemoryBudget, NobodyWaitsForEver) {
   for (int round = 0; round < 50; ++round) {
     MemoryBudget budget(100);
@@ -68,4 +68,4 @@ TEST(MemoryBudget, NobodyWaitsForEver) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

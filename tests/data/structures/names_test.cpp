@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 using testing::ElementsAre;
@@ -60,4 +60,4 @@ TEST(FileNames, AreNotLongerThanAFileSystemTakes) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

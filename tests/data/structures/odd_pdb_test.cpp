@@ -6,7 +6,7 @@
 
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 const std::string kPlain = peptide({"ALA", "GLY", "SER"});
@@ -112,7 +112,7 @@ TEST(OddPdb, ResiduesWithoutANumberCountOn) {
               "5 residues have no readable number, the first in line 1: counted on from the one before");
     for (const auto& r : alone.chains[0].residues) EXPECT_TRUE(r.has_frame());
   }
-  // As programs write numbers that do not fit.
+  // Some programs write asterisks for a number that does not fit.
   const std::string fits =
                         residue("TRP", {.number = 9998, .x = 1}) + residue("TRP", {.number = 9999, .x = 2}),
                     not_fits = numbered(residue("ALA", {.x = 3}) + residue("ALA", {.x = 4}), "****");
@@ -225,7 +225,7 @@ TEST(OddPdb, AnyBytesEndInAStructureOrAReason) {
         int before = -1;
         ASSERT_FALSE(chain.residues.empty());
         for (const auto& r : chain.residues) {
-          ASSERT_LE(r.amino_acid, kUnknown);
+          ASSERT_LE(r.amino_acid, residues::kUnknown);
           ASSERT_GT(r.position, before);
           before = r.position;
           for (const float x : {r.n.x, r.ca.y, r.c.z}) ASSERT_LE(std::abs(x), 1e5f);
@@ -239,4 +239,4 @@ TEST(OddPdb, AnyBytesEndInAStructureOrAReason) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

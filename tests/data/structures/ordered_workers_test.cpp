@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 TEST(OrderedWorkers, ResultsComeInOrderFromAnyNumberOfThreads) {
@@ -47,4 +47,4 @@ TEST(OrderedWorkers, WhatAnyoneThrowsEndsThemAll) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

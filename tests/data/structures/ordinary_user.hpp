@@ -13,7 +13,7 @@
 
 #include "tests/support/child_process.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 // Runs `work` and its expectations in a child process, as root as nobody, to whom the folders and all that is
 // in them are given.
@@ -36,4 +36,4 @@ inline void as_ordinary_user(std::initializer_list<std::string> folders, const s
   ASSERT_EQ(tests::status_of(child), 0) << "its failures are above";
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_reader.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 
 struct Place {
   char chain = 'A';
@@ -65,7 +67,7 @@ inline Structure parse(std::string_view text) { return parse_structure(text, {})
 
 inline std::string sequence_of(const Chain& chain) {
   std::string letters;
-  for (const auto& r : chain.residues) letters += letter_of(r.amino_acid);
+  for (const auto& r : chain.residues) letters += residues::letter_of(r.amino_acid);
   return letters;
 }
 
@@ -93,4 +95,4 @@ inline std::string summary_of(std::string_view text) {
   }
 }
 
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -1,10 +1,10 @@
-// Which residues come out of a chain, and with what.
+// Tests which residues come out of a chain, and with what.
 #include <gtest/gtest.h>
 
 #include "plugins/data/structures/structure.hpp"
 #include "tests/data/structures/pdb_text.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 TEST(Residues, HaveTheirAminoAcidNumberAndBackbone) {
@@ -12,7 +12,7 @@ TEST(Residues, HaveTheirAminoAcidNumberAndBackbone) {
   ASSERT_EQ(structure.chains.size(), 1u);
   EXPECT_EQ(structure.chains[0].name, "B");
   EXPECT_EQ(sequence_of(structure.chains[0]), "AWG");
-  const Residue& first = structure.chains[0].residues[0];
+  const residues::Residue& first = structure.chains[0].residues[0];
   EXPECT_EQ(first.number, 10);
   EXPECT_EQ(first.insertion, ' ');
   EXPECT_TRUE(first.has_ca() && first.has_frame());
@@ -44,12 +44,12 @@ TEST(Residues, NamesOfForceFieldsAreKnown) {
   EXPECT_EQ(
       summary_of(peptide({"HSD", "HSE", "HSP", "HID", "HIE", "HIP", "CYX", "CYM", "ASH", "GLH", "LYN"})),
       "A:HHHHHHCCDEK");
-  EXPECT_EQ(residue_name("NALA", {}).amino_acid, kAminoAcids.find('A'));
-  EXPECT_EQ(residue_name("CHIE", {}).amino_acid, kAminoAcids.find('H'));
+  EXPECT_EQ(residue_name("NALA", {}).amino_acid, residues::kAminoAcids.find('A'));
+  EXPECT_EQ(residue_name("CHIE", {}).amino_acid, residues::kAminoAcids.find('H'));
   EXPECT_EQ(residue_name("HOH", {}).kind, ResidueName::kNotProtein);
   EXPECT_EQ(residue_name("DA", {}).kind, ResidueName::kNotProtein);
   EXPECT_EQ(residue_name("???", {}).kind, ResidueName::kOther);
-  for (uint8_t i = 0; i < kAminoAcidCount; ++i) {
+  for (uint8_t i = 0; i < residues::kAminoAcidCount; ++i) {
     EXPECT_EQ(residue_name(std::string(three_letters_of(i)), {}).amino_acid, i);
     EXPECT_EQ(residue_name(std::string(three_letters_of(i)), {}).kind, ResidueName::kStandard);
   }
@@ -116,9 +116,9 @@ TEST(Residues, OfAlternateLocationsTheMostOccupiedIsTaken) {
   const auto frame_y = [](const std::string& text) {
     const auto structure = parse(text);
     EXPECT_EQ(structure.chains.at(0).residues.size(), 1u);
-    const Residue& r = structure.chains[0].residues[0];
+    const residues::Residue& r = structure.chains[0].residues[0];
     EXPECT_TRUE(r.has_frame());
-    EXPECT_FLOAT_EQ(r.ca.y, r.n.y + 0.8f);  // of one conformer
+    EXPECT_FLOAT_EQ(r.ca.y, r.n.y + 0.8f);  // all of one conformer
     EXPECT_FLOAT_EQ(r.c.y, r.n.y);
     return r.n.y;
   };
@@ -136,7 +136,7 @@ TEST(Residues, AtomsThatConformersShareBelongToEach) {
       parse(residue("SER", {}, {.atoms = {"N", "C"}}) +
             residue("SER", {.y = 0.1}, {.altloc = 'A', .occupancy = 0.4, .atoms = {"CA"}}) +
             residue("SER", {.y = 0.2}, {.altloc = 'B', .occupancy = 0.6, .atoms = {"CA"}}));
-  const Residue& r = structure.chains.at(0).residues.at(0);
+  const residues::Residue& r = structure.chains.at(0).residues.at(0);
   EXPECT_TRUE(r.has_frame());
   EXPECT_FLOAT_EQ(r.ca.y, 1.0f);
 }
@@ -191,4 +191,4 @@ TEST(Residues, GapsShowInThePositions) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

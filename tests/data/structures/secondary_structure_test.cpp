@@ -10,7 +10,7 @@
 
 #include "plugins/data/structures/secondary_structure.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 std::string text_of(const std::vector<SecondaryStructure>& states) {
@@ -25,18 +25,18 @@ std::string text_of(const std::vector<SecondaryStructure>& states) {
 // the file has it.
 TEST(SecondaryStructure, IsThatOfDssp) {
   std::ifstream file(PIPELINE_SOURCE_DIR "/tests/data/structures/fixtures/2xr6A-dssp.txt");
-  std::vector<Residue> chain;
+  std::vector<residues::Residue> chain;
   std::string theirs;
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
-    Residue& residue = chain.emplace_back();
+    residues::Residue& residue = chain.emplace_back();
     char letter = 0, state = 0;
     fields >> residue.number >> letter;
-    for (Vec3* at : {&residue.n, &residue.ca, &residue.c}) fields >> at->x >> at->y >> at->z;
+    for (residues::Vec3* at : {&residue.n, &residue.ca, &residue.c}) fields >> at->x >> at->y >> at->z;
     fields >> state;
     ASSERT_TRUE(fields) << line;
-    residue.amino_acid = static_cast<uint8_t>(kAminoAcids.find(letter));
-    residue.flags = Residue::kHasCa | Residue::kHasFrame;
+    residue.amino_acid = static_cast<uint8_t>(residues::kAminoAcids.find(letter));
+    residue.flags = residues::Residue::kHasCa | residues::Residue::kHasFrame;
     residue.position = static_cast<int32_t>(chain.size()) - 1;
     theirs += state;
   }
@@ -47,7 +47,7 @@ TEST(SecondaryStructure, IsThatOfDssp) {
   EXPECT_GE(same, 129u) << ours << "\n" << theirs;
 
   // Without atoms there is no state, and no bond.
-  chain[50].flags = Residue::kHasCa;
+  chain[50].flags = residues::Residue::kHasCa;
   EXPECT_EQ(secondary_structure_of(chain)[50], SecondaryStructure::kNotKnown);
   EXPECT_TRUE(secondary_structure_of({}).empty());
 
@@ -66,16 +66,17 @@ TEST(SecondaryStructure, IsThatOfDssp) {
 }
 
 // N, CA and C of an ideal helix (Pauling 1951): 100 degrees and 1.5 Å a residue.
-std::vector<Residue> helix(size_t length) {
-  std::vector<Residue> chain(length);
+std::vector<residues::Residue> helix(size_t length) {
+  std::vector<residues::Residue> chain(length);
   const auto at = [](size_t i, double radius, double degrees, double rise) {
     const double angle = (100 * static_cast<double>(i) + degrees) * M_PI / 180;
-    return Vec3{static_cast<float>(radius * std::cos(angle)), static_cast<float>(radius * std::sin(angle)),
-                static_cast<float>(1.5 * static_cast<double>(i) + rise)};
+    return residues::Vec3{static_cast<float>(radius * std::cos(angle)),
+                          static_cast<float>(radius * std::sin(angle)),
+                          static_cast<float>(1.5 * static_cast<double>(i) + rise)};
   };
   for (size_t i = 0; i < length; ++i) {
     chain[i].amino_acid = 0;
-    chain[i].flags = Residue::kHasCa | Residue::kHasFrame;
+    chain[i].flags = residues::Residue::kHasCa | residues::Residue::kHasFrame;
     chain[i].position = static_cast<int32_t>(i);
     chain[i].n = at(i, 1.55, -27, -0.9), chain[i].ca = at(i, 2.3, 0, 0), chain[i].c = at(i, 1.7, 27, 1.1);
   }
@@ -91,9 +92,10 @@ TEST(SecondaryStructure, AHelixIsOneButForItsEnds) {
   EXPECT_EQ(text_of(secondary_structure_of(broken)), "CHHHHHHHHHHCCHHHHHHHHHHC");
   // Proline has no NH, and a bond needs one.
   auto with_proline = helix(12);
-  for (Residue& residue : with_proline) residue.amino_acid = static_cast<uint8_t>(kAminoAcids.find('P'));
+  for (residues::Residue& residue : with_proline)
+    residue.amino_acid = static_cast<uint8_t>(residues::kAminoAcids.find('P'));
   EXPECT_EQ(text_of(secondary_structure_of(with_proline)), "CCCCCCCCCCCC");
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

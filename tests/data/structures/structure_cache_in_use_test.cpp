@@ -7,7 +7,7 @@
 
 #include "tests/data/structures/library_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 class StructureCacheInUse : public ::testing::Test {
@@ -63,14 +63,14 @@ TEST_F(StructureCacheInUse, OverwrittenIsRefused) {
   put(0, std::string(good_.size(), '\x5a'));
   expect_refused("overwritten");
   put(0, good_);
-  EXPECT_EQ(contents_of(*library_), contents_);  // as it was again
+  EXPECT_EQ(contents_of(*library_), contents_);  // the file is as it was
 }
 
-// Coordinates too: nothing but the hash knows them from others.
+// Changed coordinates are noticed, too: nothing but the hash knows them from others.
 TEST_F(StructureCacheInUse, AnyChangedByteOfAStructureIsRefusedAndTheOthersAreRead) {
-  const records::RecordStore cache(folder_.cache_file(), kStructures);
+  const stores::RecordStore cache(folder_.cache_file(), kStructures);
   const auto& record = *cache.find(library_->structure(1).key);
-  for (size_t at = record.begin - sizeof(records::RecordHeader); at < record.end(); at += 13) {
+  for (size_t at = record.begin - sizeof(stores::RecordHeader); at < record.end(); at += 13) {
     put(static_cast<off_t>(at), {static_cast<char>(good_[at] ^ 1)});
     EXPECT_NE(message(1).find("a record of it is not the one that was written"), std::string::npos) << at;
     put(static_cast<off_t>(at), {good_[at]});
@@ -92,4 +92,4 @@ TEST_F(StructureCacheInUse, GrownReplacedOrRemovedItIsReadOn) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -8,11 +8,11 @@
 
 #include "tests/data/structures/library_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 std::set<std::string> keys_in(const std::string& path) {
-  const records::RecordStore cache(path, kStructures);
+  const stores::RecordStore cache(path, kStructures);
   std::set<std::string> keys;
   for (const auto& record : cache.records())
     if (StoredFile::of(cache, record)) keys.insert(record.key.hex());
@@ -67,7 +67,7 @@ TEST_F(StructureCacheDamage, AnyChangedByteIsNoticedAndTheFileParsedAgain) {
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     put(bad);
     const auto left = keys_in(folder_.cache_file());
-    EXPECT_GE(left.size(), at < sizeof(records::FileHeader) ? 0u : 3u) << at;
+    EXPECT_GE(left.size(), at < sizeof(stores::FileHeader) ? 0u : 3u) << at;
     EXPECT_TRUE(std::includes(keys.begin(), keys.end(), left.begin(), left.end())) << at;
     if (at % 29 != 0) continue;
     EXPECT_EQ(open_with(bad, "byte " + std::to_string(at)).parsed, 4 - left.size()) << at;
@@ -90,7 +90,7 @@ TEST_F(StructureCacheDamage, AnyCutIsNoticedAndOnlyWhatIsMissingParsedAgain) {
 
 TEST_F(StructureCacheDamage, DamageIsSaidAndMendedOnce) {
   std::string bad = good_;
-  bad[sizeof(records::FileHeader) + sizeof(records::RecordHeader) + 20] ^= 1;
+  bad[sizeof(stores::FileHeader) + sizeof(stores::RecordHeader) + 20] ^= 1;
   EXPECT_EQ(open_with(bad, "").parsed, 1u);
   ASSERT_EQ(folder_.notes.size(), 1u);
   EXPECT_NE(folder_.notes[0].find("damaged in 1 place"), std::string::npos) << folder_.notes[0];
@@ -105,7 +105,7 @@ TEST_F(StructureCacheDamage, AnotherKindOrVersionOfFileIsNeverMisread) {
   EXPECT_EQ(open_with(std::string(5000, 'x'), "foreign").parsed, 4u);
   EXPECT_NE(folder_.notes.at(0).find("of another version or kind"), std::string::npos);
   std::string newer = good_;
-  newer[offsetof(records::FileHeader, version)] = 9;
+  newer[offsetof(stores::FileHeader, version)] = 9;
   EXPECT_EQ(open_with(newer, "version").parsed, 4u);
   EXPECT_EQ(open_with("", "empty").parsed, 4u);
 }
@@ -168,4 +168,4 @@ TEST(StoredFile, SizesThatPointOutsideAreRefused) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

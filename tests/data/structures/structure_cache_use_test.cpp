@@ -6,7 +6,7 @@
 
 #include "tests/data/structures/library_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
@@ -34,8 +34,8 @@ TEST(StructureCacheUse, OnlyWhatIsOpenedIsRead) {
   open(other);
   open(ours);
   std::string bytes = tests::read_all(ours.cache_file());
-  bytes[sizeof(records::FileHeader) + sizeof(records::RecordHeader) + 20] ^=
-      1;  // of the other's record, which is the first
+  bytes[sizeof(stores::FileHeader) + sizeof(stores::RecordHeader) + 20] ^=
+      1;  // in the other's record, which is the first
   ours.cache.write(std::filesystem::path(ours.cache_file()).filename().string(), bytes);
   EXPECT_EQ(contents_of(open(ours)), "a:A");
   EXPECT_TRUE(ours.notes.empty());
@@ -87,4 +87,4 @@ TEST(StructureCacheUse, WhatMostlyNobodyUsesIsWrittenAnew) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -15,7 +15,7 @@
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 // A change within the clock's tick would not show, so files are remembered only once they are older than
@@ -173,4 +173,4 @@ TEST(StructureLibraryChange, WhatNothingHasUsedForLongIsRemoved) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

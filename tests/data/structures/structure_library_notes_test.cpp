@@ -9,7 +9,7 @@
 #include "tests/data/structures/gzip.hpp"
 #include "tests/data/structures/library_folder.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 std::string table_in(const LibraryFolder& folder) {
@@ -113,4 +113,4 @@ TEST(StructureLibraryNames, AreUtf8WhateverFilesAndChainsAreCalled) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -13,7 +13,7 @@
 #include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/child_process.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 using tests::in_child;
@@ -139,4 +139,4 @@ TEST(StructureLibraryProcess, ThatMayOnlyReadOpensWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

@@ -10,7 +10,7 @@
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::structures {
 namespace {
 
 TEST(StructureLibrary, HoldsTheStructuresOfAFolderByName) {
@@ -37,7 +37,7 @@ TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
   LibraryFolder folder;
   folder.write("a.pdb", peptide({"ALA", "GLY"}) + peptide({"SER"}, 'B'));
   const auto library = folder.open();
-  uintptr_t begin = 0, end = 0;  // of what is mapped of the cache file
+  uintptr_t begin = 0, end = 0;  // where the cache file is mapped
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find(folder.cache_file()) == std::string::npos) continue;
@@ -47,7 +47,7 @@ TEST(StructureLibrary, ResiduesAreReadWhereTheyLieInTheCache) {
   ASSERT_FALSE(library.structure(0).chains.empty());
   for (const auto& chain : library.structure(0).chains) {
     const auto first = reinterpret_cast<uintptr_t>(chain.residues.data());
-    EXPECT_EQ(first % alignof(Residue), 0u);
+    EXPECT_EQ(first % alignof(residues::Residue), 0u);
     EXPECT_GE(first, begin);
     EXPECT_LE(first + chain.residues.size_bytes(), end);
     EXPECT_GE(reinterpret_cast<uintptr_t>(chain.name.data()), begin);
@@ -239,4 +239,4 @@ TEST(StructureLibrary, ProgressCountsTheFilesThatAreRead) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::structures

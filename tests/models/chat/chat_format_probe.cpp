@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: chat_format_probe FOLDER NOW < conversations\n";
     return 2;
   }
-  const text::TokenizerPtr tokenizer = text::load_tokenizer(argv[1]);
+  const tokenizer::TokenizerPtr tokenizer = tokenizer::load_tokenizer(argv[1]);
   const auto [source, file] = chat::template_of(tokenizer->files());
   const chat::ChatFormat format(source, file, tokenizer, std::stoll(argv[2]));
   for (std::string line; std::getline(std::cin, line);) {

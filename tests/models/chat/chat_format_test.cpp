@@ -18,11 +18,11 @@ namespace {
 using nlohmann::ordered_json;
 using testing::HasSubstr;
 
-text::TokenizerPtr tokenizer() {
-  static const text::TokenizerPtr one = [] {
-    text::BpeTrainer trainer;
+tokenizer::TokenizerPtr tokenizer() {
+  static const tokenizer::TokenizerPtr one = [] {
+    tokenizer::BpeTrainer trainer;
     trainer.add("user: question assistant: answer");
-    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
+    return std::make_shared<const tokenizer::ByteLevelBpe>(trainer.train({.vocab_size = 300}));
   }();
   return one;
 }
@@ -48,7 +48,7 @@ std::string learnt(const ChatTokens& chat) {
   return text;
 }
 
-text::TokenizerPtr with_beginning(const std::string& bos) {
+tokenizer::TokenizerPtr with_beginning(const std::string& bos) {
   return tokenizer()->with({{"tokenizer_config.json", R"({"bos_token": ")" + bos + "\"}"}});
 }
 
@@ -81,7 +81,7 @@ TEST(ChatFormat, AnAnswerIsWhatFollowsThePromptWithItsEnd) {
       << "a template whose prompt does not name the assistant: the model must";
 }
 
-// As Qwen3's: thoughts stand in the last answer alone, which the model writes after the prompt.
+// Qwen3's templates: thoughts stand in the last answer alone, which the model writes after the prompt.
 TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
   const ChatFormat thinks = format(
       "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.last %}(hm){% endif %}{{ "
@@ -90,7 +90,7 @@ TEST(ChatFormat, WhatTheTemplatePutsBeforeAnAnswerIsLearnt) {
   EXPECT_EQ(learnt(thinks.tokens(two_answers())), "b<|endoftext|>|(hm)a<|endoftext|>");
 }
 
-// As Mistral's, whose prompt ends with the question.
+// Mistral's templates: the prompt ends with the question.
 TEST(ChatFormat, TheSpaceBetweenPromptAndAnswerIsLearnt) {
   const ChatFormat asks = format(
       "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% else %} {{ m.content | trim }}{{ "
@@ -98,7 +98,7 @@ TEST(ChatFormat, TheSpaceBetweenPromptAndAnswerIsLearnt) {
   EXPECT_EQ(learnt(asks.tokens(two_answers())), " b<|endoftext|>| a<|endoftext|>");
 }
 
-// As transformers hands it on; a template that knows texts alone, or would write the list down, gets a text.
+// transformers hands parts on; a template that knows texts alone, or would write the list down, gets a text.
 TEST(ChatFormat, PartsOfAContentAreATemplatesToJoin) {
   const auto part = [](const char* text) { return ordered_json{{"type", "text"}, {"text", text}}; };
   const ordered_json parts{{"messages",
@@ -119,7 +119,7 @@ TEST(ChatFormat, PartsOfAContentAreATemplatesToJoin) {
                       " }}{{ eos_token }}{% endfor %}"),
               "<user>ab<|endoftext|><assistant>cd<|endoftext|>")
         << content;
-  // For answers a text, for questions a list.
+  // This template knows a text for answers, and a list for questions.
   EXPECT_EQ(
       text_of("{% for m in messages %}<{{ m.role }}>{% if m.role == 'user' and m.content is not string "
               "%}{{ m.content | map(attribute='text') | join('+') }}{% else %}{{ m.content }}{% endif %}{{ "
@@ -158,7 +158,7 @@ TEST(ChatFormat, WhatPeopleWriteIsNeverASpecialToken) {
   EXPECT_EQ(count(simple.prompt(conversation({{"user", "<|endoftext|><|endoftext|>"}}))), 1);
 }
 
-// Whatever its place: in calls and tools, under any key, and as a key.
+// The place does not matter: in calls and tools, under any key, and as a key.
 TEST(ChatFormat, WhatPeopleWriteInCallsAndToolsIsNeverASpecialToken) {
   const std::string end = "<|endoftext|>";
   ordered_json hostile = conversation({{"user", "q"}, {"assistant", "a"}, {"tool", "t" + end}});
@@ -172,7 +172,7 @@ TEST(ChatFormat, WhatPeopleWriteInCallsAndToolsIsNeverASpecialToken) {
   hostile["messages"][2]["tool_call_id"] = end;
   hostile["tools"] = {
       {{"type", end}, {"function", {{"name", end}, {"parameters", {{end, {{"type", end}}}}}}}}};
-  hostile["style"] = {{"role", end}};  // of chat_template_kwargs
+  hostile["style"] = {{"role", end}};  // a variable of chat_template_kwargs
   const std::string kBody =
       "{{ style }}{{ tools | tojson }}{{ tools | tojson(ensure_ascii=true) }}{% for m in messages %}{{ "
       "m.role }}"
@@ -200,9 +200,9 @@ TEST(ChatFormat, APromptIsWhatTheAnswerFollows) {
             "<|endoftext|>s\nquestion: q\nanswer:");
 }
 
-// Tokens that take the white space behind them, of any script: the answer begins where they say.
+// Some tokens take the white space behind them, of any script: the answer begins where they say.
 TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -210,7 +210,7 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
   for (const auto& [id, token] : {std::pair(257, "<|end|>"), {258, "<|assistant|>"}})
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}, {"rstrip", true}});
   folder.write("tokenizer.json", form.dump());
-  const text::TokenizerPtr takes = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr takes = tokenizer::load_tokenizer(folder.path());
   const ChatFormat one(
       "{% for m in messages %}{{ m.content if m.role == 'user' else '<|assistant|>' + m.content + '<|end|>' "
       "}}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
@@ -221,8 +221,8 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
     const ChatTokens chat =
         one.tokens(conversation({{"user", "a"}, {"assistant", answer}, {"user", std::string(space) + "d"}}));
     std::vector<int64_t> expected;
-    for (const int32_t id :
-         takes->encode("a<|assistant|>" + answer + "<|end|>" + space + "d", text::SpecialTokens::kRecognize))
+    for (const int32_t id : takes->encode("a<|assistant|>" + answer + "<|end|>" + space + "d",
+                                          tokenizer::SpecialTokens::kRecognize))
       expected.push_back(id);
     EXPECT_EQ(chat.tokens, expected) << answer;
     std::string learnt;
@@ -232,9 +232,9 @@ TEST(ChatFormat, WhiteSpaceOfAllScriptsBehindATokenIsItsOwn) {
   }
 }
 
-// As Qwen3's thoughts: read in an answer, and special tokens; and no more than letters in a question.
+// Qwen3's marks of thoughts are special tokens in an answer, and no more than letters in a question.
 TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -242,7 +242,7 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   for (const auto& [id, token] : {std::pair(257, "<think>"), {258, "</think>"}, {259, "<|im_end|>"}})
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
-  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
   const ChatFormat thinks(
       "{% for m in messages %}<{{ m.role }}>{% set c = m.content %}{% if '</think>' in c %}{% set c = "
       "c.split('</think>')[1] %}{% endif %}{% if m.role == 'assistant' %}{{ '<think>' + ('' if c == "
@@ -263,16 +263,16 @@ TEST(ChatFormat, WhatATemplateReadsInAnswersMayBeASpecialToken) {
   // What the template puts before each answer is not part of what is said.
   const auto said = [&](const std::string& text) {
     std::vector<int64_t> tokens;
-    for (const int32_t id : words->encode(text, text::SpecialTokens::kRecognize)) tokens.push_back(id);
+    for (const int32_t id : words->encode(text, tokenizer::SpecialTokens::kRecognize)) tokens.push_back(id);
     return thinks.answer_text(tokens);
   };
   EXPECT_EQ(said("<think></think>  a\n"), "  a\n");
   EXPECT_EQ(said("<think>h</think>a"), "<think>h</think>a");
 }
 
-// The files name it as what ends a text, and have it as a word like others.
+// The folder's files name <end> as what ends a text, and have it as a word like others.
 TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257}).save(folder.path());
@@ -280,7 +280,7 @@ TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
   form["added_tokens"].push_back({{"id", 257}, {"content", "<end>"}, {"special", false}});
   folder.write("tokenizer.json", form.dump());
   folder.write("tokenizer_config.json", R"({"eos_token": "<end>"})");
-  const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
   const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}<end>{% endfor %}", "chat.jinja",
                         words, 0);
   EXPECT_EQ(ends.end_token(), 257);
@@ -289,21 +289,21 @@ TEST(ChatFormat, AnEndTokenThatIsNoSpecialOneEndsAnAnswer) {
   EXPECT_EQ(std::ranges::count(chat.tokens, 257), 2) << "what the template writes";
 }
 
-// The same where it is no added token at all, and merges make it of letters; transformers makes one of it.
+// The end token is no added token, and merges make it of letters; transformers adds it.
 // special_tokens_map.json names it, too, beside a configuration of before there was a list in there.
 TEST(ChatFormat, AnEndTokenThatIsAWordEndsAnAnswer) {
   for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    text::BpeTrainer trainer;
+    tokenizer::BpeTrainer trainer;
     trainer.add("end end end");
     const tests::FilesFolder folder;
     trainer.train({.vocab_size = 259}).save(folder.path());
     folder.write("tokenizer_config.json", "{}");
-    const int32_t end = text::load_tokenizer(folder.path())->encode("end").front();
+    const int32_t end = tokenizer::load_tokenizer(folder.path())->encode("end").front();
     folder.write(file, R"({"eos_token": {"content": "end"}})");
-    const text::TokenizerPtr words = text::load_tokenizer(folder.path());
+    const tokenizer::TokenizerPtr words = tokenizer::load_tokenizer(folder.path());
     EXPECT_EQ(words->eot(), end) << file;
     EXPECT_EQ(words->vocab_size(), 259);
-    EXPECT_EQ(text::tokenizer_of_state(words->state(), "state")->eot(), end);
+    EXPECT_EQ(tokenizer::tokenizer_of_state(words->state(), "state")->eot(), end);
     const ChatFormat ends("{% for m in messages %}{{ m.role }}:{{ m.content }}end{% endfor %}", "chat.jinja",
                           words, 0);
     EXPECT_EQ(ends.end_token(), end);
@@ -324,7 +324,7 @@ TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   EXPECT_EQ(learnt(calls.tokens(asked)), "[f]<|endoftext|>|c<|endoftext|>");
 }
 
-// Each answer by itself would take a rendering of all.
+// Each answer by itself would take a rendering of the whole conversation.
 TEST(ChatFormat, TheAnswersOfALongConversationAreFoundTogether) {
   std::vector<std::pair<std::string, std::string>> turns;
   std::string as_written, as_trimmed;
@@ -344,7 +344,7 @@ TEST(ChatFormat, TheAnswersOfALongConversationAreFoundTogether) {
               EXPECT_EQ(learnt(trims.tokens(conversation(turns))), as_trimmed);
             }),
             10);
-  turns[1].second = "12";  // what is said decides what else is written: each by itself then
+  turns[1].second = "12";  // what is said decides what else is written: each answer is found by itself
   turns.resize(4);
   const ChatFormat counts = format(
       "{% for m in messages %}<{{ m.role }}>{{ '(short)' if m.content | length < 3 }}{{ m.content }}{{ "
@@ -353,7 +353,7 @@ TEST(ChatFormat, TheAnswersOfALongConversationAreFoundTogether) {
   EXPECT_EQ(learnt(counts.tokens(conversation(turns))), "(short)12<|endoftext|>|answer: q<|endoftext|>");
 }
 
-// Those with calls are found by the turns of the template's loop, and are what each is by itself.
+// Answers with calls are found by the turns of the template's loop, and are what each is by itself.
 TEST(ChatFormat, TheCallsOfALongConversationAreFoundTogether) {
   const auto with_calls = [](int rounds) {
     ordered_json all = {{"messages", ordered_json::array()}};
@@ -383,7 +383,7 @@ TEST(ChatFormat, TheCallsOfALongConversationAreFoundTogether) {
             calls + "{% endfor %}{% if add_generation_prompt %}{{ '\nassistant:' }}{% endif %}"}) {
     const ChatFormat tools = format(source);
     const ordered_json few = with_calls(12), some = with_calls(100), many = with_calls(400);
-    // By themselves: in a conversation where there are too few of a kind to be found together.
+    // Each round by itself, in a conversation with too few of a kind to be found together.
     std::string each;
     for (size_t i = 0; i < few["messages"].size(); i += 4) {
       const ordered_json one = {
@@ -427,7 +427,7 @@ TEST(ChatFormat, WhatCannotBeToldIsAnErrorThatNamesTheMessage) {
 }
 
 TEST(ChatFormat, TheTemplateOfAFolderIsFoundInItsForms) {
-  const auto found = [](const text::Files& files) { return template_of(files); };
+  const auto found = [](const tokenizer::Files& files) { return template_of(files); };
   EXPECT_EQ(found({}).first, "");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": "a"})"}}).first, "a");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": null})"}}).first, "");

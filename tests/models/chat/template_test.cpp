@@ -133,7 +133,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
               HasSubstr("a macro stands within a loop"));
 }
 
-// Each look goes through the keys.
+// Each look into a dict goes through its keys.
 TEST(ChatTemplate, LooksIntoALargeDictAreSteps) {
   ordered_json large = ordered_json::object();
   for (int i = 0; i < 60000; ++i)

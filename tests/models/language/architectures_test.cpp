@@ -35,6 +35,7 @@ class Architectures : public ::testing::TestWithParam<const Architecture*> {
     if (config.sliding_window > 0) config.sliding_window = 5;
     if (config.max_window_layers > 0) config.max_window_layers = 1;
     if (config.full_attention_every > 0) config.full_attention_every = 2;
+    if (GetParam()->has(&Config::no_rope_layers)) config.no_rope_layers = {1, 0, 1};
     config.embedding_dropout = config.attention_dropout = config.residual_dropout = 0;
     config.bos_token_id = config.eos_token_id = 1;
     return config;
@@ -103,7 +104,8 @@ TEST_P(Architectures, TheLossOfSomeTokensIsTheirShareOfAll) {
 // What a task has by its options alone, with and without layers that see all, is what its folder says.
 TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
   for (const int64_t every : {0, 2}) {
-    LanguageOptions options{.architecture = GetParam()->name};
+    LanguageOptions options;
+    options.architecture = GetParam()->name;
     options.hidden_size = 24, options.num_hidden_layers = 3, options.num_attention_heads = 4;
     if (GetParam()->has(&Config::sliding_window)) options.sliding_window = 5;
     if (GetParam()->has(&Config::query_pre_attn_scalar)) options.full_attention_every = every;

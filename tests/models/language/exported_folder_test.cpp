@@ -21,7 +21,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using tests::FilesFolder;
 
-// But for what another model would say otherwise; to the bit in the type that it came in.
+// Fields stay but for what this model says otherwise; tensors stay to the bit, in the type they came in.
 TEST(ExportedFolder, IsAsTheModelCame) {
   const std::string source =
       R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 24,
@@ -70,8 +70,8 @@ TEST(ExportedFolder, IsAsTheModelCame) {
   EXPECT_EQ(config, expected);
 }
 
-// As transformers 4 and others have written them: names, types and tensors that no model uses, an output head
-// that is the embedding once more. Of a Gemma also norms that are held as they are in the folder.
+// Folders as transformers 4 and others wrote them: names, types and tensors that no model uses, an output
+// head that is the embedding once more; for a Gemma also norms that are held as they are in the folder.
 TEST(ExportedFolder, HasTheTensorsThatCame) {
   using safetensors::Dtype;
   for (const char* const architecture : {"llama", "gpt2", "gemma2", "gemma3_text"}) {

@@ -6,8 +6,7 @@
 // The request has sequences of tokens, their targets (-1: none), perhaps the folder of a PEFT adapter,
 // prompts, new_tokens and AdamW's options. OUT_FOLDER receives logits.safetensors, with those of all rows,
 // and as folders the model written again (`model`), the adapter (`adapter`), the gradients as the one or the
-// other has them
-// (`gradients`), and what the model is after some steps of AdamW (`trained`).
+// other has them (`gradients`), and what the model is after some steps of AdamW (`trained`).
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -50,7 +49,7 @@ void write_adapter(const std::string& folder, const LanguageModel& model,
   language::export_model(folder, model, additions);
 }
 
-// In place of the values that are trained.
+// Writes the folder with gradients in place of the values that are trained.
 void write_gradients(const std::string& folder, LanguageModel& model,
                      const adapters::LoraOptions& additions) {
   std::vector<std::pair<at::Tensor, at::Tensor>> before;
@@ -75,7 +74,7 @@ void write_gradients(const std::string& folder, const LanguageModel& model) {
   write_tensors(folder + "/model.safetensors", gradients);
 }
 
-// As strategies have it, matrices and embeddings decay.
+// Takes steps of AdamW; matrices and embeddings decay, as strategies have it.
 void train(const LanguageModel& model, const PackedBatch& batch, double scale,
            const nlohmann::json& options) {
   struct State {

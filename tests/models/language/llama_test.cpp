@@ -70,7 +70,7 @@ TEST(RopeScaling, IsReadAndWritten) {
   EXPECT_EQ(read({{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 7.0}}}}).rope_theta, 7);
 }
 
-// As transformers has it: the original length is max_position_embeddings, 64, a factor of null the quotient
+// transformers' defaults: the original length is max_position_embeddings, 64, a factor of null the quotient
 // of both, and 0 turns are none.
 TEST(RopeScaling, WhatAFolderDoesNotSayIsWhatItsClassTakes) {
   const auto yarn = [](json values) {

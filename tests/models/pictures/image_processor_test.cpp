@@ -12,7 +12,7 @@
 #include "plugins/models/pictures/picture_options.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vision {
+namespace pipeline::pictures {
 namespace {
 
 using nlohmann::json;
@@ -28,7 +28,7 @@ const json kSiglip2 = json::parse(R"({"do_convert_rgb": null, "do_normalize": tr
   "do_resize": true, "image_mean": [0.5, 0.5, 0.5], "image_processor_type": "SiglipImageProcessor",
   "image_std": [0.5, 0.5, 0.5], "processor_class": "SiglipProcessor", "resample": 2,
   "rescale_factor": 0.00392156862745098, "size": {"height": 224, "width": 224}})");
-// Of openai/clip-vit-base-patch32, of 2021.
+// The file of openai/clip-vit-base-patch32, of 2021.
 const json kOldClip = json::parse(R"({"crop_size": 224, "do_center_crop": true, "do_normalize": true,
   "do_resize": true, "feature_extractor_type": "CLIPFeatureExtractor",
   "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711],
@@ -39,7 +39,7 @@ json with(json processor, const char* key, json value) {
   return processor;
 }
 
-// Features of pictures that are kept would else be those of other pixels or of another encoder.
+// Otherwise features that are kept would be those of other pixels or of another encoder.
 TEST(PictureOptions, TheKeyHasEachThatDecidesFeatures) {
   using Change = void (*)(PictureOptions & options);
   constexpr Change kChanges[] = {[](PictureOptions& o) { o.vision.kind = "siglip"; },
@@ -127,7 +127,7 @@ TEST(ImageProcessor, GridsAreThoseOfTheModel) {
               HasSubstr("must be LlavaNextImageProcessor"));
 }
 
-// Of HuggingFaceTB/SmolVLM-Instruct, but for the sizes.
+// The file of HuggingFaceTB/SmolVLM-Instruct, but for the sizes.
 TEST(ImageProcessor, Idefics3AndSmolVlmScaleByTheLongestEdge) {
   json smol = {{"do_convert_rgb", true},
                {"do_image_splitting", true},
@@ -170,7 +170,7 @@ ImageProcessor read_whole(const json& processor, const images::TileOptions& ours
   return *read_image_processor(folder.path(), ours, kind);
 }
 
-// Of google/siglip2-base-patch16-naflex.
+// The file of google/siglip2-base-patch16-naflex.
 TEST(ImageProcessor, NaFlexSaysHowManyPatches) {
   const json naflex = {{"do_convert_rgb", nullptr},
                        {"do_normalize", true},
@@ -198,7 +198,7 @@ TEST(ImageProcessor, NaFlexSaysHowManyPatches) {
               HasSubstr("must be Siglip2ImageProcessor for a siglip2"));
 }
 
-// Of facebook/dinov2-base, whose positions are those of 518 pixels.
+// The file of facebook/dinov2-base, whose positions are those of 518 pixels.
 TEST(ImageProcessor, DinoCutsAnotherSquareThanItHasPositionsFor) {
   const json dino = {{"crop_size", {{"height", 224}, {"width", 224}}},
                      {"do_center_crop", true},
@@ -283,4 +283,4 @@ TEST(ImageProcessor, WhatWouldBeOtherNumbersIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace pipeline::vision
+}  // namespace pipeline::pictures

@@ -8,7 +8,7 @@
 
 #include "tests/support/processor_time.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 constexpr Matching kSpecial{}, kWord{.is_special = false, .is_normalized = true},
@@ -23,7 +23,7 @@ std::string cut(const AddedTokens& tokens, std::string_view text) {
   return parts;
 }
 
-// Those that are looked for in what is left lie within one part.
+// Tokens that are looked for in what others leave lie within one part.
 TEST(AddedTokens, AreFoundInThePartsThatOthersLeave) {
   const AddedTokens tokens({{"<s>", 0, kSpecial},
                             {"ab", 1, kWord},
@@ -62,4 +62,4 @@ TEST(AddedTokens, AreFoundInOnePassHoweverManyThereAre) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -6,7 +6,7 @@
 
 #include "tests/models/tokenizer/fixtures.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using tests::message_of;
@@ -56,8 +56,8 @@ TEST(BpeTrainer, TheMostFrequentPairComesFirstAndTiesGoToSmallIds) {
   const ByteLevelBpe tokenizer = train({"xyz xyz xyz abc abc"}, {.vocab_size = 300});
   const Vocabulary& vocabulary = tokenizer.vocabulary();
   std::vector<std::string> learned(vocabulary.tokens.begin() + 256, vocabulary.tokens.end());
-  // xy and yz stand three times each; then all pairs stand twice, and of these the space has the smallest id
-  // but for a's.
+  // xy and yz stand three times each; then all pairs stand twice, and of their tokens only a's id is smaller
+  // than the space's.
   EXPECT_EQ(learned, (std::vector<std::string>{"xy", "xyz", "ab", " xyz", " ab", " abc", kEndOfText}));
   EXPECT_EQ(tokenizer.eot(), tokenizer.vocab_size() - 1);
 }
@@ -120,4 +120,4 @@ TEST(BpeTrainer, MisuseIsAnError) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

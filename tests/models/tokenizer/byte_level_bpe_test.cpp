@@ -14,7 +14,7 @@
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/word_cache.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using tests::message_of;
@@ -69,7 +69,7 @@ TEST(ByteLevelBpe, BytesWithoutATokenAreLeftOut) {
   EXPECT_EQ(tokenizer.decode_bytes(tokenizer.encode(longer)), ".");
 }
 
-// One merge after the other, over all of the piece: OpenAI's way of saying it.
+// Applies one merge after the other, over all of the piece: OpenAI's way of saying it.
 Ids encode_by_definition(const Vocabulary& vocabulary, const std::string& piece) {
   std::map<std::pair<int32_t, int32_t>, std::pair<size_t, int32_t>> rules;
   for (size_t rank = 0; rank < vocabulary.merges.size(); ++rank) {
@@ -244,7 +244,7 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   ignoring.ignore_merges = true;
   EXPECT_NE(ByteLevelBpe(ignoring).fingerprint(), trained_tokenizer().fingerprint());
   Vocabulary ending = original;
-  ending.end_of_text = 511;  // as without a name
+  ending.end_of_text = 511;  // what it is where no name is given
   EXPECT_EQ(ByteLevelBpe(ending).fingerprint(), trained_tokenizer().fingerprint());
   ending.added = {{510, "<end>"}, original.added[0]};
   ending.end_of_text = 510;
@@ -353,4 +353,4 @@ TEST(ByteLevelBpe, AWordThatEndsATextIsInLongerWordsAsBefore) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

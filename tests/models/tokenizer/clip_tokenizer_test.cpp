@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using testing::HasSubstr;
@@ -21,7 +21,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Bytes are tokens 0 to 255 in the alphabet's order, the same where they end a word 256 to 511, then merges.
+// Bytes are tokens 0 to 255 in the alphabet's order, bytes that end a word 256 to 511, then come merges.
 const std::vector<std::pair<std::string, std::string>> kMerges{{"a", "t</w>"}, {"c", "at</w>"}, {"c", "a"}};
 
 nlohmann::json vocab() {
@@ -118,4 +118,4 @@ TEST_F(ClipTokenizer, IsReadStrictly) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

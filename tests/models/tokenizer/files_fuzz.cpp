@@ -18,24 +18,24 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-text::Vocabulary parse(char file, const std::string& content) {
-  static const std::string vocab = text::format_vocab_json(tests::trained_tokenizer().vocabulary());
-  if (file == 'j') return text::parse_tokenizer_state({"fuzz", content});
+tokenizer::Vocabulary parse(char file, const std::string& content) {
+  static const std::string vocab = tokenizer::format_vocab_json(tests::trained_tokenizer().vocabulary());
+  if (file == 'j') return tokenizer::parse_tokenizer_state({"fuzz", content});
   if (file == 'c') {
-    static const text::Vocabulary smol_lm =
-        text::ByteLevelBpe::load(tests::fixture("kinds/smol_lm")).vocabulary();
-    text::Vocabulary vocabulary = smol_lm;
-    text::read_tokenizer_config({"fuzz", content}, vocabulary);
+    static const tokenizer::Vocabulary smol_lm =
+        tokenizer::ByteLevelBpe::load(tests::fixture("kinds/smol_lm")).vocabulary();
+    tokenizer::Vocabulary vocabulary = smol_lm;
+    tokenizer::read_tokenizer_config({"fuzz", content}, vocabulary);
     return vocabulary;
   }
-  if (file == 'v') return text::parse_vocab_and_merges({"fuzz", content}, {"merges", ""});
-  return text::parse_vocab_and_merges({"vocab", vocab}, {"fuzz", content});
+  if (file == 'v') return tokenizer::parse_vocab_and_merges({"fuzz", content}, {"merges", ""});
+  return tokenizer::parse_vocab_and_merges({"vocab", vocab}, {"fuzz", content});
 }
 
 void read_sentence_piece(const std::string& content) {
-  static_cast<void>(text::CharacterBpe::is_kind_of({"fuzz", content}));
-  const text::CharacterBpe pieces({"fuzz", content});
-  for (const text::TextPlace place : {text::TextPlace::kStart, text::TextPlace::kWithin})
+  static_cast<void>(tokenizer::CharacterBpe::is_kind_of({"fuzz", content}));
+  const tokenizer::CharacterBpe pieces({"fuzz", content});
+  for (const tokenizer::TextPlace place : {tokenizer::TextPlace::kStart, tokenizer::TextPlace::kWithin})
     for (const int id : pieces.encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
       require(id >= 0 && static_cast<size_t>(id) < pieces.bytes.size());
 }
@@ -45,25 +45,25 @@ void read_sentence_piece(const std::string& content) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string content(reinterpret_cast<const char*>(data) + 1, size - 1);
-  text::Vocabulary vocabulary;
+  tokenizer::Vocabulary vocabulary;
   try {
     if (data[0] == 's') return read_sentence_piece(content), 0;
-    if (data[0] == 'p') return require(text::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
+    if (data[0] == 'p') return require(tokenizer::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
     vocabulary = parse(static_cast<char>(data[0]), content);
-  } catch (const text::Error&) {
+  } catch (const tokenizer::Error&) {
     return 0;
   }
-  const text::ByteLevelBpe tokenizer(vocabulary);
+  const tokenizer::ByteLevelBpe tokenizer(vocabulary);
   for (const bool all_bytes : {false, true}) {
     std::string sample = "The text's 1,234 bytes <|endoftext|>, and more";
     if (all_bytes) sample += ":\n\xff äöü 文本";
-    for (const auto special : {text::SpecialTokens::kAsText, text::SpecialTokens::kRecognize}) {
+    for (const auto special : {tokenizer::SpecialTokens::kAsText, tokenizer::SpecialTokens::kRecognize}) {
       const std::string back = tokenizer.decode_bytes(tokenizer.encode(sample, special));
-      require(back == sample || (all_bytes && vocabulary.pre_tokenizer == text::PreTokenizer::kSmolLm));
+      require(back == sample || (all_bytes && vocabulary.pre_tokenizer == tokenizer::PreTokenizer::kSmolLm));
     }
   }
-  const text::ByteLevelBpe again(
-      text::parse_tokenizer_state({"again", text::format_tokenizer_state(vocabulary)}));
+  const tokenizer::ByteLevelBpe again(
+      tokenizer::parse_tokenizer_state({"again", tokenizer::format_tokenizer_state(vocabulary)}));
   require(again.fingerprint() == tokenizer.fingerprint());
   require(again.bos() == tokenizer.bos() && again.adds_bos() == tokenizer.adds_bos());
   return 0;

@@ -46,8 +46,8 @@ inline std::vector<DecodeCase> decode_cases() {
   return result;
 }
 
-inline const text::ByteLevelBpe& trained_tokenizer() {
-  static const auto tokenizer = text::ByteLevelBpe::load(fixture("tokenizer.json"));
+inline const tokenizer::ByteLevelBpe& trained_tokenizer() {
+  static const auto tokenizer = tokenizer::ByteLevelBpe::load(fixture("tokenizer.json"));
   return tokenizer;
 }
 

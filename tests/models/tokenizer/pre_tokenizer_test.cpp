@@ -11,7 +11,7 @@
 #include "core/base/utf8.hpp"
 #include "tests/models/tokenizer/fixtures.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 std::vector<std::string> pieces_of(const std::string& text, PreTokenizer kind = PreTokenizer::kGpt2) {
@@ -166,4 +166,4 @@ TEST(PreTokenizer, PiecesAreTheText) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -12,7 +12,7 @@
 #include "tests/support/test_files.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -64,15 +64,15 @@ std::vector<std::string> texts() {
           "1999"};
 }
 
-// The model's tokenizer.json: as folders have it that have no tokenizer.model. The sign for spaces is a
-// matter of the normalizer, as transformers wrote it until 4.45.
+// The model's tokenizer.json, for folders that have no tokenizer.model. The sign for spaces is a matter of
+// the normalizer, as transformers wrote it until 4.45.
 json json_form() {
   FilesFolder folder, saved;
   load_tokenizer(with(folder, llama()).path())->save(saved.path());
   return json::parse(tests::read_all(saved / "tokenizer.json"));
 }
 
-// As it writes it since, with `legacy: false`.
+// The model's tokenizer.json as transformers writes it since 4.45, with `legacy: false`.
 json metaspace_form() {
   json form = json_form();
   form["normalizer"] = nullptr;
@@ -139,7 +139,7 @@ TEST(SentencePiece, WhatPeopleWriteIsNeverASpecialToken) {
                              testing::Contains(330)));
 }
 
-// Each takes one step of a loop.
+// Each special token takes one step of a loop.
 TEST(SentencePiece, ManySpecialTokensInATextAreNoRecursion) {
   FilesFolder folder;
   const std::string model = trained("--user_defined_symbols=<im>");
@@ -309,7 +309,7 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
 TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
   FilesFolder folder;
   const json special{{"id", 256}, {"content", "<|end_of_text|>"}, {"special", true}};
-  with(folder, "IQ== 0\nIg== 1\n");  // as Llama 3 has it
+  with(folder, "IQ== 0\nIg== 1\n");  // Llama 3's form of the file
   EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }),
               HasSubstr("not a SentencePiece model"));
   folder.write("tokenizer.json", "{}");
@@ -362,7 +362,7 @@ TEST(SentencePieceJson, ATextAfterASpecialTokenStartsInTheLegacyFormAlone) {
   }
 }
 
-// As Siglip2Tokenizer saves it: small letters, and the token that ends a text behind it.
+// A file as Siglip2Tokenizer saves it: lower case, and the token that ends a text behind it.
 TEST(SentencePieceJson, OfSiglip2) {
   json form = json_form();
   const json signs = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
@@ -475,4 +475,4 @@ TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

@@ -20,17 +20,17 @@ void require(bool condition) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const text::ByteLevelBpe& tokenizer = tests::trained_tokenizer();
+  const tokenizer::ByteLevelBpe& tokenizer = tests::trained_tokenizer();
   const std::vector<int32_t> ids = tokenizer.encode(text);
   require(tokenizer.decode_bytes(ids) == text);
-  require(tokenizer.decode_bytes(tokenizer.encode(text, text::SpecialTokens::kRecognize)) == text);
+  require(tokenizer.decode_bytes(tokenizer.encode(text, tokenizer::SpecialTokens::kRecognize)) == text);
   const std::string shown = tokenizer.decode(ids);
   require(replace_invalid_utf8(shown) == shown);
 
-  for (const auto kind :
-       {text::PreTokenizer::kSmolLm, text::PreTokenizer::kLlama3, text::PreTokenizer::kQwen2}) {
+  for (const auto kind : {tokenizer::PreTokenizer::kSmolLm, tokenizer::PreTokenizer::kLlama3,
+                          tokenizer::PreTokenizer::kQwen2}) {
     size_t bytes = 0;
-    for (text::PieceScanner scanner(text, kind); scanner.next();) {
+    for (tokenizer::PieceScanner scanner(text, kind); scanner.next();) {
       require(!scanner.piece().empty());
       bytes += scanner.piece().size();
     }
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   std::vector<int32_t> one_by_one;  // a piece stays one where it stands alone
-  for (text::PieceScanner scanner(text); scanner.next();)
+  for (tokenizer::PieceScanner scanner(text); scanner.next();)
     tokenizer.encode_append(scanner.piece(), one_by_one);
   require(one_by_one == ids);
   return 0;

@@ -10,7 +10,7 @@
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
-namespace pipeline::text {
+namespace pipeline::tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -102,7 +102,7 @@ TEST(TokenizerFiles, TheFormOfGpt2OnTheHubIsRead) {
             trained_tokenizer().fingerprint());
 }
 
-// As transformers 5 saves a tokenizer that was trained with nothing around a text.
+// transformers 5 saves this template where a tokenizer was trained with nothing around a text.
 TEST(TokenizerFiles, ATemplateThatAddsNothingIsNone) {
   json file = trained_json();
   const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
@@ -471,4 +471,4 @@ TEST(TokenizerJson, DefectsAreNamed) {
 }
 
 }  // namespace
-}  // namespace pipeline::text
+}  // namespace pipeline::tokenizer

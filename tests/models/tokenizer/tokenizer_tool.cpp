@@ -26,10 +26,10 @@
 
 namespace {
 
-using pipeline::text::ByteLevelBpe;
-using pipeline::text::load_tokenizer;
-using pipeline::text::SpecialTokens;
-using pipeline::text::Tokenizer;
+using pipeline::tokenizer::ByteLevelBpe;
+using pipeline::tokenizer::load_tokenizer;
+using pipeline::tokenizer::SpecialTokens;
+using pipeline::tokenizer::Tokenizer;
 
 template <class Sequence>
 bool read_frame(Sequence& items, std::FILE* file = stdin) {
@@ -51,14 +51,14 @@ void encode(const Tokenizer& tokenizer, SpecialTokens special) {
 }
 
 void pieces(const std::string& kind) {
-  using pipeline::text::PreTokenizer;
+  using pipeline::tokenizer::PreTokenizer;
   const PreTokenizer rules = kind == "llama3"    ? PreTokenizer::kLlama3
                              : kind == "qwen2"   ? PreTokenizer::kQwen2
                              : kind == "smol_lm" ? PreTokenizer::kSmolLm
                                                  : PreTokenizer::kGpt2;
   for (std::string text; read_frame(text);) {
     std::vector<int32_t> sizes;
-    for (pipeline::text::PieceScanner scanner(text, rules); scanner.next();) {
+    for (pipeline::tokenizer::PieceScanner scanner(text, rules); scanner.next();) {
       sizes.push_back(static_cast<int32_t>(scanner.piece().size()));
     }
     write_frame(sizes);
@@ -70,7 +70,7 @@ void decode(const Tokenizer& tokenizer) {
 }
 
 void train(int32_t vocab_size, int64_t min_frequency, const std::string& folder) {
-  pipeline::text::BpeTrainer trainer;
+  pipeline::tokenizer::BpeTrainer trainer;
   for (std::string text; read_frame(text);) trainer.add(text);
   trainer.train({.vocab_size = vocab_size, .min_frequency = min_frequency}).save(folder);
 }

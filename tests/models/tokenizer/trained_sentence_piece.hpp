@@ -21,8 +21,8 @@ class Sentences final : public sentencepiece::SentenceIterator {
   size_t at_ = 0;
 };
 
-// The bytes of a tokenizer.model of 330 tokens. As Llama's is: pairs of letters, bytes for what is unknown,
-// spaces as they are.
+// The bytes of a tokenizer.model of 330 tokens, made as Llama's is: pairs of letters, bytes for what is
+// unknown, spaces as they are.
 inline std::string trained_sentence_piece(const std::string& more = "") {
   std::string model;
   Sentences sentences;

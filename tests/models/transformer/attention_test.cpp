@@ -256,7 +256,7 @@ TEST(AttentionTest, KeysThatNoQuerySeesMayHoldAnything) {
   }
 }
 
-// With a bias, over all queries and over some of them.
+// Attention with a bias, over all queries and over some of them.
 void expect_biased_attention(const AttentionLayout& layout, const Dropout& dropout) {
   const int64_t pairs = pair_starts(layout).back();
   const auto f = [&](const std::vector<at::Tensor>& in) {

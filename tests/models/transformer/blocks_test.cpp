@@ -60,7 +60,7 @@ at::Tensor exact_rms_norm(const at::Tensor& x, const at::Tensor& weight) {
   return x * (x.square().mean(1, true) + kNormEps).rsqrt() * weight;
 }
 
-// Without biases and without a mean, as in Llama.
+// Llama's norm and product: without biases and without a mean.
 TEST(BlocksTest, RmsNormLinearIsWhatAutogradMakesOfIt) {
   const Tensors inputs = {values({kNormRows, kNormWidth}, 1), values({kNormWidth}, 2),
                           values({kNormWidth, 70}, 4)};
@@ -160,7 +160,7 @@ TEST(BlocksTest, ThreadsDoNotMatter) {
   expect_threads_do_not_matter(inputs, [](const Tensors& t) { return mlp(t, {0.1, 2}); });
 }
 
-// As the SDK does it where train.activation_checkpointing is on.
+// Recomputation as the SDK does it where train.activation_checkpointing is on.
 TEST(RecomputationTest, SameBitsAsKeepingEverything) {
   for (const bool input_needs_gradient : {true, false}) {
     Tensors kept = leaves(mlp_inputs()), again = leaves(mlp_inputs());
@@ -212,7 +212,7 @@ TEST(BlocksTest, NormsOfHeads) {
       });
 }
 
-// As ESM C has it: a head is all queries, or all keys, and the norm has a mean and no bias.
+// In ESM C all queries, or all keys, are one head, and the norm has a mean and no bias.
 TEST(BlocksTest, NormOverAllHeadsTogether) {
   const auto exact = [](const at::Tensor& x, const at::Tensor& weight) {
     return at::layer_norm(x, {x.size(1)}, weight, {}, kNormEps);

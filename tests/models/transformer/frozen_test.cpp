@@ -104,7 +104,7 @@ TEST_P(FrozenTest, OnlyWhatTheGradientOfTheInputNeedsIsKept) {
   for (const at::Tensor& t : frozen) EXPECT_FALSE(t.grad().defined());
 }
 
-// Nor is a matrix widened that is kept in bfloat16, in either pass.
+// A matrix that is kept in bfloat16 is not widened, in either pass.
 TEST_P(FrozenTest, InBfloat16HaveTheBitsOfTheSameWeightsInFloat32) {
   Tensors narrow = layer_parameters(GetParam()), wide = narrow;
   for (size_t i = 0; i < narrow.size(); ++i) {
@@ -141,24 +141,24 @@ TEST(FrozenBlocksTest, AnEmbeddingAndHeadInBfloat16HaveTheBitsOfTheSameInFloat32
       head_logits(x, {norm, {}}, narrow, at::kFloat).equal(head_logits(x, {norm, {}}, wide, at::kFloat)));
 }
 
-// Of a block behind frozen ones; x has no gradient.
+// What parts of a block behind frozen ones keep; x has no gradient.
 TEST(FrozenBlocksTest, EachKeepsWhatItsOwnGradientsNeed) {
   const at::Tensor x = values({kFrozenRows, kFrozenWidth}, 1);
   const at::Tensor norm = values({kFrozenWidth}, 2) + 2, bias = values({kFrozenWidth}, 3);
   const at::Tensor up = values({kFrozenWidth, 2 * kFrozenInner}, 4),
                    down = leaves({values({kFrozenInner, kFrozenWidth}, 5)})[0];
-  // The gate's input alone for the gradient of the last weight.
+  // The gradient of the last weight needs the gate's input alone.
   const auto swiglu = kept_bytes([&] {
     return norm_swiglu_residual(x, {norm, {}}, {up, {}}, {down, {}}, at::kFloat);
   });
   EXPECT_LE(swiglu.second, kFrozenRows * 2 * kFrozenInner * 4 + 4096);
-  // Nothing of the input's size for a bias.
+  // The gradient of a bias needs nothing of the input's size.
   const at::Tensor trained = leaves({bias})[0], square = values({kFrozenWidth, kFrozenWidth}, 6);
   const auto linear_of = kept_bytes([&] {
     return norm_linear(x, {norm, bias}, {square, trained}, at::kFloat);
   });
   EXPECT_LE(linear_of.second, 1024);
-  // Of a picture's features in frozen embeddings, only where they are.
+  // A picture's features in frozen embeddings need only their places.
   const at::Tensor table = values({10, kFrozenWidth}, 7), tokens = at::zeros({kFrozenRows}, at::kLong),
                    features = leaves({values({5, kFrozenWidth}, 8)})[0];
   const Inserted inserted{at::arange(5, at::kLong), features};
@@ -185,7 +185,7 @@ TEST(FrozenBlocksTest, AFrozenHeadKeepsTheGradientOfItsInputAlone) {
   same.backward();
   EXPECT_TRUE(loss.equal(same));
   EXPECT_TRUE(trained[0].grad().equal(frozen[0].grad()));
-  // And without the gradient of its input it computes and keeps that of its weight alone.
+  // Without the gradient of its input the head computes and keeps that of its weight alone.
   Tensors last = leaves(
       {values({kFrozenRows, kFrozenWidth}, 1), values({kFrozenWidth}, 2), values({50, kFrozenWidth}, 3)});
   last[0].requires_grad_(false);

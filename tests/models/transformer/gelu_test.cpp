@@ -110,7 +110,7 @@ TEST_P(ExactGeluTest, IsWrittenByTheProductToo) {
   }
 }
 
-// In every form, by LibTorch's operations that autograd knows.
+// GELU in every form, by LibTorch's operations that autograd knows.
 at::Tensor plain_gelu(const at::Tensor& x, Gelu form) {
   return form == Gelu::kQuick ? x * at::sigmoid(x * 1.702) : at::gelu(x, torch_name(form));
 }

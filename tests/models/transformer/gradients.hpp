@@ -48,7 +48,7 @@ void expect_same_function(const std::vector<at::Tensor>& inputs, const F& f, con
   }
 }
 
-// The same bits from f, gradients included, with 1 and with 2 threads.
+// Expects the same bits from f, gradients included, with 1, 2 and 3 threads.
 template <class F>
 void expect_threads_do_not_matter(const std::vector<at::Tensor>& inputs, const F& f) {
   const int before = at::get_num_threads();

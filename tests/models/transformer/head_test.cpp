@@ -46,7 +46,7 @@ TEST(HeadTest, LossAndGradientsForAnyChunk) {
   }
 }
 
-// As Gemma 2 caps them.
+// Logits are capped as in Gemma 2.
 TEST(HeadTest, CappedLogits) {
   constexpr double kCap = 1.5;  // far below the largest
   const auto exact = [&](const Tensors& t) {
@@ -71,7 +71,7 @@ TEST(HeadTest, CappedLogits) {
 constexpr LossTerms kAllTerms[] = {
     {.z_loss = 0.1}, {.label_smoothing = 0.3}, {.z_loss = 0.1, .label_smoothing = 0.3}};
 
-// By PyTorch's own operations.
+// The loss by PyTorch's own operations.
 at::Tensor exact_with(const Tensors& t, const LossTerms& terms, double softcap) {
   at::Tensor logits = at::mm(at::layer_norm(t[0], {kHeadInputs}, t[1], t[2], kHeadEps), t[3].t());
   if (softcap > 0) logits = (logits / softcap).tanh() * softcap;

@@ -116,7 +116,7 @@ TEST_P(KernelsTest, TermsOfTheLoss) {
   }
 }
 
-// As before there were terms: the target's gradient is the scale less than it is as another's, in each bit.
+// In each bit, a column's gradient is the scale less where it is the target than where another one is.
 TEST_P(KernelsTest, WithoutTermsTheGradientIsSoftmaxLessOneHot) {
   constexpr int64_t kColumns = 1003;
   constexpr float kScale = 0.37f;
@@ -194,7 +194,7 @@ TEST_P(KernelsTest, SwigluAndItsGradientFarOutToo) {
   }
 }
 
-// As two heads of queries that share their keys do.
+// Two heads of queries that share their keys add to the same gradients.
 TEST_P(KernelsTest, AttentionAddsToTheGradientsOfSharedKeys) {
   constexpr int64_t kQueries = 130, kKeys = 150, kHeadWidth = 20;
   const at::Tensor k = values({kKeys, kHeadWidth}, 1), v = values({kKeys, kHeadWidth}, 2);

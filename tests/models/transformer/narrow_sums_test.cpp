@@ -64,7 +64,7 @@ TEST(NarrowSumsTest, OfAHeadOverManyChunks) {
       inputs, [&](const std::vector<at::Tensor>& t) { return loss(t, 8); }, 1e-2);
 }
 
-// What is left for the embedding of a tied matrix, or given to who takes it early, is in float32 already.
+// What a head leaves to a tied embedding, or gives to who takes it early, is in float32 already.
 TEST(NarrowSumsTest, AHeadHandsOnItsSumInFloat) {
   const std::vector<at::Tensor> t = leaves(
       {values({9, kWidth}, 1), values({kWidth}, 2), values({kWidth}, 3), values({kNarrowVocab, kWidth}, 4)},

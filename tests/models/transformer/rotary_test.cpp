@@ -15,7 +15,7 @@ using Tensors = std::vector<at::Tensor>;
 
 at::Tensor positions() { return at::arange(kRotaryRows, at::kLong) * 7 % 101; }
 
-// By the definition: each pair of channels is a complex number, turned by e^(i angle).
+// Rotation by its definition: each pair of channels is a complex number, turned by e^(i angle).
 at::Tensor by_complex_numbers(const at::Tensor& x, int64_t width) {
   const int64_t half = kHeadWidth / 2;
   const at::Tensor frequencies = rotary_frequencies(kHeadWidth).to(x.scalar_type());

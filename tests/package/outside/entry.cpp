@@ -1,4 +1,4 @@
-// As entry.c, with LibTorch and the SDK.
+// Refuses every host, as entry.c does, with LibTorch and the SDK.
 #include <ATen/Parallel.h>
 #include <pipeline/plugin.hpp>
 

@@ -5,7 +5,7 @@
 #include <pipeline/tasks/generation/generate.hpp>
 #include <pipeline/tasks/hugging_face/config_file.hpp>
 #include <pipeline/tasks/hugging_face/weights.hpp>
-#include <pipeline/tasks/record_store/record_store.hpp>
+#include <pipeline/tasks/stores/record_store.hpp>
 #include <pipeline/tasks/tokenizer/bpe_trainer.hpp>
 #include <pipeline/tasks/transformer/cross_entropy_head.hpp>
 #include <pipeline/tasks/transformer/embedding.hpp>
@@ -105,7 +105,7 @@ class Outside : public TorchTask<Config, Model, Batch> {
     if (!file) config_error("text", "cannot be read");
     std::stringstream text;
     text << file.rdbuf();
-    text::BpeTrainer trainer;
+    tokenizer::BpeTrainer trainer;
     trainer.add(text.str());
     tokenizer_.emplace(trainer.train({.vocab_size = 300}));
     tokens_ = cached_tokens(text.str());
@@ -151,13 +151,13 @@ class Outside : public TorchTask<Config, Model, Batch> {
 
  private:
   std::vector<int32_t> cached_tokens(const std::string& text) const {
-    constexpr records::Kind kKind{"OUTTOKEN", 1, "the text is tokenized again"};
+    constexpr stores::Kind kKind{"OUTTOKEN", 1, "the text is tokenized again"};
     const std::filesystem::path folder(view(context().run().cache_dir));
     std::filesystem::create_directories(folder);
     const std::string path = folder / "outside.tokens";
     const files::Hash128 key = files::hash128(text);
     bool damaged = false;
-    const auto held = records::load(path, kKind, key, damaged);
+    const auto held = stores::load(path, kKind, key, damaged);
     if (held) {
       std::vector<int32_t> tokens(held->size() / sizeof(int32_t));
       held->copy(reinterpret_cast<char*>(tokens.data()), held->size());
@@ -165,11 +165,11 @@ class Outside : public TorchTask<Config, Model, Batch> {
       return tokens;
     }
     const std::vector<int32_t> tokens = tokenizer_->encode(text);
-    records::save(path, kKind, key, files::bytes_of(tokens));
+    stores::save(path, kKind, key, files::bytes_of(tokens));
     return tokens;
   }
 
-  std::optional<text::ByteLevelBpe> tokenizer_;
+  std::optional<tokenizer::ByteLevelBpe> tokenizer_;
   std::vector<int32_t> tokens_;
 };
 

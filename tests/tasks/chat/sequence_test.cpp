@@ -1,23 +1,24 @@
 // What of a conversation is learnt, and how a long one is cut.
-#include "plugins/tasks/chat/data/sequence.hpp"
+#include "plugins/tasks/chat/sequence.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pipeline/error.hpp>
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::chat {
+namespace pipeline::tasks::chat {
 namespace {
 
 using testing::HasSubstr;
 
 // A token a letter, so that a length is the text's.
 const ChatFormat& letters() {
-  static const text::TokenizerPtr tokenizer = [] {
-    text::BpeTrainer trainer;
+  static const tokenizer::TokenizerPtr tokenizer = [] {
+    tokenizer::BpeTrainer trainer;
     trainer.add("a");
-    return std::make_shared<const text::ByteLevelBpe>(trainer.train({.vocab_size = 257}));
+    return std::make_shared<const tokenizer::ByteLevelBpe>(trainer.train({.vocab_size = 257}));
   }();
   static const ChatFormat format(
       "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'S'}[m.role] + m.content }}{% if "
@@ -33,9 +34,12 @@ Conversation conversation(const std::vector<std::pair<std::string, std::string>>
   return one;
 }
 
-// The text that is read, with "." for the end of text; what is learnt in upper case letters of their own
-// line.
-std::string shown(const Sequence& sequence) {
+Sequence sequence_by_letters(const Conversation& one, int64_t most, Learn learn) {
+  return make_sequence(one, tokens_of(one, letters()), letters(), most, learn);
+}
+
+// The text that is read, with "." for the end of text; "^" in a line below it marks what is learnt.
+std::string shown(const text::Sequence& sequence) {
   std::string text = "?", learnt = " ";
   const auto letter = [](int64_t token) {
     return token == letters().end_token() ? "." : letters().token_bytes(token);
@@ -51,8 +55,17 @@ std::string shown(const Sequence& sequence) {
   return text + "\n" + learnt;
 }
 
+// The sequence as it comes back from a store.
 std::string shown(const Conversation& one, int64_t most = 100, Learn learn = Learn::kAnswers) {
-  return shown(make_sequence(one, letters(), most, learn));
+  const Sequence sequence = sequence_by_letters(one, most, learn);
+  const std::string packed = pack_sequence(sequence, one, 257);
+  const stores::TokenSample sample = stores::unpack_tokens(packed).value();
+  EXPECT_EQ(sample.has_target(), sequence.has_target());
+  EXPECT_EQ(conversation_of(sample).pack(), one.pack());
+  const text::Sequence stored = sequence_of(sample);
+  EXPECT_EQ(stored.tokens, sequence.tokens);
+  EXPECT_EQ(stored.targets, sequence.targets);
+  return shown(stored);
 }
 
 const Conversation& two() {
@@ -73,10 +86,10 @@ TEST(ChatSequence, LearnsAnswersTheLastOrAll) {
 TEST(ChatSequence, ALongOneIsCutAtATurn) {
   EXPECT_EQ(shown(two(), 12), shown(two()));  // the last token is read by nothing
   EXPECT_EQ(shown(two(), 11), "SsUqAx.\n     ^^");
-  EXPECT_TRUE(make_sequence(two(), letters(), 11, Learn::kAnswers).is_cut);
-  EXPECT_FALSE(make_sequence(two(), letters(), 12, Learn::kAnswers).is_cut);
+  EXPECT_TRUE(sequence_by_letters(two(), 11, Learn::kAnswers).is_cut);
+  EXPECT_FALSE(sequence_by_letters(two(), 12, Learn::kAnswers).is_cut);
   EXPECT_EQ(shown(two(), 5), "SsUqAx\n     ^") << "the only answer, within";
-  EXPECT_FALSE(make_sequence(two(), letters(), 4, Learn::kAnswers).has_target());
+  EXPECT_FALSE(sequence_by_letters(two(), 4, Learn::kAnswers).has_target());
   EXPECT_EQ(shown(two(), 8, Learn::kLastAnswer), "SsUrAyz.\n     ^^^")
       << "the oldest turns, but for the system's";
 }
@@ -107,7 +120,7 @@ TEST(ChatSequence, APromptHasTheTurnsBeforeAndLeavesOutTheOldest) {
 
 TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
   const auto problem = [](const Conversation& one, bool answer_required = true) {
-    return problem_of(one, answer_required, &letters());
+    return problem_of(one, answer_required);
   };
   EXPECT_EQ(problem(two()), "");
   EXPECT_EQ(problem(conversation({})), "no turns");
@@ -117,18 +130,24 @@ TEST(ChatSequence, WhatCannotBeUsedIsSaid) {
   EXPECT_EQ(problem(conversation({{"user", ""}, {"assistant", "a"}})), "a turn of the user that is empty");
   EXPECT_EQ(problem(conversation({{"user", "\uFDD0"}, {"assistant", "a"}})),
             "a character that no text has (U+FDD0 to U+FDD2)");
-  EXPECT_THAT(problem(conversation({{"user", "q"}, {"tool", "t"}, {"assistant", "a"}})),
-              HasSubstr("letters.jinja, line 1 of its chat template"));
+  try {
+    tokens_of(conversation({{"user", "q"}, {"tool", "t"}, {"assistant", "a"}}), letters());
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("letters.jinja, line 1 of its chat template"));
+  }
   Conversation unlearnt = two();
   unlearnt.turns[2].is_learnt = unlearnt.turns[4].is_learnt = false;
   EXPECT_EQ(problem(unlearnt), "no answer that is learnt: their \"weight\" is 0");
   Conversation call = conversation({{"user", "q"}, {"assistant", ""}});
   call.turns[1].more = R"({"tool_calls": [{}]})";
-  EXPECT_EQ(problem(call), "an answer of which the chat template writes nothing");
+  EXPECT_EQ(problem(call), "");
+  EXPECT_EQ(problem_of(call, tokens_of(call, letters())),
+            "an answer of which the chat template writes nothing");
   Conversation picture = two();
   picture.images = {"a.png"};
   EXPECT_EQ(problem(picture), "a picture, which this task does not see: the task vlm does");
 }
 
 }  // namespace
-}  // namespace pipeline::chat
+}  // namespace pipeline::tasks::chat

@@ -14,13 +14,14 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/contrastive/model/folder.hpp"
-#include "plugins/tasks/contrastive/model/pair_loss.hpp"
-#include "plugins/tasks/contrastive/task/text_rules.hpp"
+#include "plugins/models/two_towers/folder.hpp"
+#include "plugins/models/two_towers/pair_loss.hpp"
+#include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
-using namespace pipeline::contrastive;
+using namespace pipeline::two_towers;
+using namespace pipeline::tasks::contrastive;
 
 namespace {
 
@@ -36,7 +37,7 @@ int main(int argc, char** argv) {
   }
   const auto request = nlohmann::json::parse(std::cin);
   if (std::string_view(argv[1]) == "--texts") {
-    const auto tokenizer = pipeline::text::load_tokenizer(argv[2]);
+    const auto tokenizer = pipeline::tokenizer::load_tokenizer(argv[2]);
     const TextRules rules = text_rules(*tokenizer);
     nlohmann::json all = {{"padding", rules.padding}, {"end", tokenizer->eot()}};
     for (const std::string text : request) all["tokens"].push_back(encode(*tokenizer, rules, text));

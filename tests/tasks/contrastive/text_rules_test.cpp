@@ -1,6 +1,6 @@
 // How texts of a SigLIP are made, by what its tokenizer's files say. Against transformers:
 // tests/parity/contrastive_parity.py.
-#include "plugins/tasks/contrastive/task/text_rules.hpp"
+#include "plugins/tasks/contrastive/text_rules.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,14 +9,14 @@
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::contrastive {
+namespace pipeline::tasks::contrastive {
 namespace {
 
 using testing::HasSubstr;
 
 TEST(TextRules, AreThoseOfTheTokenizersClass) {
   const tests::FilesFolder folder;
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("a");
   trainer.train({.vocab_size = 257}).save(folder.path());
   std::string form = tests::read_all(folder / "tokenizer.json");
@@ -25,7 +25,7 @@ TEST(TextRules, AreThoseOfTheTokenizersClass) {
   folder.write("tokenizer.json", form);
   const auto rules = [&](const std::string& more) {
     folder.write("tokenizer_config.json", R"({"eos_token": "<|endoftext|>")" + more + "}");
-    return text_rules(*text::load_tokenizer(folder.path()));
+    return text_rules(*tokenizer::load_tokenizer(folder.path()));
   };
   const TextRules plain = rules("");
   EXPECT_FALSE(plain.is_lowered);
@@ -55,4 +55,4 @@ TEST(TextRules, AreThoseOfTheTokenizersClass) {
 }
 
 }  // namespace
-}  // namespace pipeline::contrastive
+}  // namespace pipeline::tasks::contrastive

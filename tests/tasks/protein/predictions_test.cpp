@@ -1,4 +1,5 @@
-#include "plugins/tasks/protein/report/predictions.hpp"
+#include "plugins/tasks/protein/predictions.hpp"
+#include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/tasks/protein/report/heat_map.hpp"
+#include "plugins/scores/figures/heat_map.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,18 +24,19 @@ size_t count(const std::string& text, const std::string& part) {
 const std::string kCell = "h13v13h-13z";
 
 struct Fixture {
-  Sample sample;
+  proteins::Sample sample;
   Predicted predicted;
 
   Fixture() : predicted{sample, {"A", "b,c"}, {}} {
     const auto add = [&](char letter, int32_t number, char insertion, int64_t chain) {
-      Residue residue;
-      residue.amino_acid = static_cast<uint8_t>(std::min(kAminoAcids.find(letter), size_t{kUnknown}));
+      residues::Residue residue;
+      sample.codes.push_back(
+          static_cast<uint8_t>(std::min(residues::kAminoAcids.find(letter), size_t{residues::kUnknown})));
       residue.number = number;
       residue.insertion = insertion;
-      sample.residues.push_back(residue);
+      sample.backbone.push_back(residue);
       sample.chains.push_back(chain);
-      std::vector<float> log_p(kAminoAcidCount, std::log(0.5f / 18));
+      std::vector<float> log_p(residues::kAminoAcidCount, std::log(0.5f / 18));
       log_p[0] = std::log(0.3f);  // A
       log_p[2] = std::log(0.2f);  // D
       predicted.log_p.insert(predicted.log_p.end(), log_p.begin(), log_p.end());
@@ -80,7 +82,7 @@ TEST(Predictions, SummaryCountsKnownResidues) {
 
 TEST(HeatMap, EscapesLabelsAndGreysWhatIsNoNumber) {
   const std::string svg =
-      draw({.title = "<&>", .rows = {"r"}, .columns = {"1", "2"}, .values = {0.5, std::nan("")}});
+      figures::draw({.title = "<&>", .rows = {"r"}, .columns = {"1", "2"}, .values = {0.5, std::nan("")}});
   EXPECT_THAT(svg, HasSubstr("&lt;&amp;&gt;"));
   EXPECT_THAT(svg, Not(HasSubstr("<&>")));
   EXPECT_EQ(count(svg, kCell), 2u);
@@ -88,13 +90,13 @@ TEST(HeatMap, EscapesLabelsAndGreysWhatIsNoNumber) {
 }
 
 TEST(HeatMap, LongOnesAreWrapped) {
-  HeatMap map{.rows = {"a", "b"}, .wrap = 10};
+  figures::HeatMap map{.rows = {"a", "b"}, .wrap = 10};
   for (int i = 0; i < 25; ++i) map.columns.push_back(std::to_string(i));
   map.values.assign(50, 1);
-  const std::string svg = draw(map);
+  const std::string svg = figures::draw(map);
   EXPECT_EQ(count(svg, kCell), 50u);
   EXPECT_EQ(count(svg, ">b</text>"), 3u) << "the row's label stands in every line";
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

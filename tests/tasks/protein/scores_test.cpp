@@ -1,4 +1,5 @@
-#include "plugins/tasks/protein/report/scores.hpp"
+#include "plugins/tasks/protein/scores.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,7 @@
 #include <map>
 #include <string>
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using ::testing::HasSubstr;
@@ -57,17 +58,17 @@ pl_report_sink report_sink(Collected& to) {
 }
 
 // All the probability but a little on one amino acid.
-std::array<float, kAminoAcidCount> sure_of(uint8_t amino_acid) {
-  std::array<float, kAminoAcidCount> log_p;
+std::array<float, residues::kAminoAcidCount> sure_of(uint8_t amino_acid) {
+  std::array<float, residues::kAminoAcidCount> log_p;
   log_p.fill(std::log(0.01f));
   log_p[amino_acid] = std::log(0.81f);
   return log_p;
 }
 
-Frequencies mostly_leucine() {
-  Frequencies frequencies;
+proteins::Frequencies mostly_leucine() {
+  proteins::Frequencies frequencies;
   frequencies.fill(0.04);
-  frequencies[kAminoAcids.find('L')] = 0.24;
+  frequencies[residues::kAminoAcids.find('L')] = 0.24;
   return frequencies;
 }
 
@@ -93,9 +94,9 @@ Collected report(const Collected& from) {
 }
 
 TEST(Scores, CountHitsAndTheTwoGuesses) {
-  const Frequencies background = mostly_leucine();
+  const proteins::Frequencies background = mostly_leucine();
   Scores scores(background);
-  const auto letter = [](char c) { return static_cast<uint8_t>(kAminoAcids.find(c)); };
+  const auto letter = [](char c) { return static_cast<uint8_t>(residues::kAminoAcids.find(c)); };
   scores.add({letter('A'), 0}, sure_of(letter('A')));
   scores.add({letter('L'), 0}, sure_of(letter('W')));
   const Collected sent = send(scores);
@@ -110,7 +111,7 @@ TEST(Scores, CountHitsAndTheTwoGuesses) {
 }
 
 TEST(Scores, DetailsAreForTheReportAlone) {
-  const Frequencies background = mostly_leucine();
+  const proteins::Frequencies background = mostly_leucine();
   Scores scores(background);
   scores.add({3, 7}, sure_of(3));
   const Collected brief = send(scores, false);
@@ -120,10 +121,10 @@ TEST(Scores, DetailsAreForTheReportAlone) {
 }
 
 TEST(Scores, TheThreeLikeliestCount) {
-  std::array<float, kAminoAcidCount> log_p{};
+  std::array<float, residues::kAminoAcidCount> log_p{};
   for (size_t i = 0; i < log_p.size(); ++i)
     log_p[i] = -static_cast<float>(i);  // 0 is the likeliest, then 1, 2, ...
-  const Frequencies background = mostly_leucine();
+  const proteins::Frequencies background = mostly_leucine();
   for (const uint8_t right : {0, 1, 2, 3, 19}) {
     Scores scores(background);
     scores.add({right, 0}, log_p);
@@ -133,11 +134,12 @@ TEST(Scores, TheThreeLikeliestCount) {
 }
 
 // 30 clusters of 40 residues, of which `right` are predicted.
-Collected evaluation(int right, const Frequencies& background = mostly_leucine()) {
+Collected evaluation(int right, const proteins::Frequencies& background = mostly_leucine()) {
   Scores scores(background);
   for (uint32_t cluster = 0; cluster < 30; ++cluster)
     for (int i = 0; i < 40; ++i) {
-      const auto amino_acid = static_cast<uint8_t>((i + static_cast<int>(cluster)) % kAminoAcidCount);
+      const auto amino_acid =
+          static_cast<uint8_t>((i + static_cast<int>(cluster)) % residues::kAminoAcidCount);
       scores.add({amino_acid, cluster}, sure_of(i < right + static_cast<int>(cluster % 3)
                                                     ? amino_acid
                                                     : static_cast<uint8_t>((amino_acid + 1) % 20)));
@@ -159,8 +161,8 @@ TEST(Report, IntervalsHoldTheFigureAndAreAsWideAsTheClustersDiffer) {
 
 TEST(Report, SaysWhereThereAreNoTrainingDataToGuessFrom) {
   EXPECT_THAT(report(evaluation(20)).text, HasSubstr("(training frequencies: "));
-  Frequencies alike;
-  alike.fill(1.0 / kAminoAcidCount);
+  proteins::Frequencies alike;
+  alike.fill(1.0 / residues::kAminoAcidCount);
   const std::string text = report(evaluation(20, alike)).text;
   EXPECT_THAT(text, HasSubstr("  (always A: "));
   EXPECT_THAT(text, HasSubstr("  (no training data: all twenty alike: 20.000)"));
@@ -192,9 +194,9 @@ TEST(Report, TheConfusionMatrixIsATableAndAPicture) {
 }
 
 TEST(Report, OfOneClusterHasNoIntervalsAndNoVerdict) {
-  const Frequencies background = mostly_leucine();
+  const proteins::Frequencies background = mostly_leucine();
   Scores scores(background);
-  for (uint8_t i = 0; i < kAminoAcidCount; ++i) scores.add({i, 5}, sure_of(i));
+  for (uint8_t i = 0; i < residues::kAminoAcidCount; ++i) scores.add({i, 5}, sure_of(i));
   const Collected said = report(send(scores));
   EXPECT_FALSE(said.figures.contains("accuracy_low"));
   EXPECT_TRUE(said.figures.contains("accuracy_gain"));
@@ -203,7 +205,7 @@ TEST(Report, OfOneClusterHasNoIntervalsAndNoVerdict) {
 }
 
 TEST(Report, FoldsThatAreMissingAreNamed) {
-  const Frequencies background = mostly_leucine();
+  const proteins::Frequencies background = mostly_leucine();
   const auto of_folds = [&](std::vector<int64_t> folds) {
     Collected together;
     for (const int64_t fold : folds) {
@@ -226,4 +228,4 @@ TEST(Report, FoldsThatAreMissingAreNamed) {
 TEST(Report, OfNothingSaysNothing) { EXPECT_TRUE(report({}).figures.empty()); }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

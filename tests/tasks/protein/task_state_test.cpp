@@ -1,27 +1,29 @@
 // The task's own part of a checkpoint, and what is said of one that is damaged.
-#include "plugins/tasks/protein/data/learnt.hpp"
+#include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <pipeline/error.hpp>
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using ::testing::HasSubstr;
 
-TaskState some_state() {
-  TaskState state;
-  for (size_t a = 0; a < kAminoAcidCount; ++a) state.frequencies[a] = 0.01 * static_cast<double>(a);
+proteins::TaskState some_state() {
+  proteins::TaskState state;
+  for (size_t a = 0; a < residues::kAminoAcidCount; ++a) state.frequencies[a] = 0.01 * static_cast<double>(a);
   state.model = "words of the model";
   const std::vector<uint64_t> training{0, 255, UINT64_MAX}, validation{3};
-  state.learnt = Learnt{.training = ContentKeys(training), .validation = ContentKeys(validation, 99)};
+  state.learnt = proteins::Learnt{.training = proteins::ContentKeys(training),
+                                  .validation = proteins::ContentKeys(validation, 99)};
   return state;
 }
 
 TEST(TaskState, IsReadAsItWasWritten) {
-  const TaskState state = state_from(to_text(some_state()));
+  const proteins::TaskState state = proteins::state_from(proteins::to_text(some_state()));
   EXPECT_EQ(state.frequencies, some_state().frequencies);
   EXPECT_EQ(state.model, "words of the model");
   EXPECT_EQ(state.learnt.training.keys(), some_state().learnt.training.keys());
@@ -31,7 +33,7 @@ TEST(TaskState, IsReadAsItWasWritten) {
 }
 
 TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {
-  const std::string whole = to_text(some_state());
+  const std::string whole = proteins::to_text(some_state());
   const auto with = [&](const std::string& what, const std::string& instead) {
     std::string text = whole;
     const size_t at = text.find(what);
@@ -43,7 +45,7 @@ TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {
         with("0.01", "\"x\""), with("[0.0,", "["), with("\"words of the model\"", "7"),
         with("18446744073709551615", "-1"), with("[3]", "3")}) {
     try {
-      state_from(text);
+      proteins::state_from(text);
       ADD_FAILURE() << text;
     } catch (const Error& e) {
       EXPECT_THAT(e.what(), HasSubstr("the checkpoint's state of the protein task cannot be read")) << text;
@@ -52,4 +54,4 @@ TEST(TaskState, ThatIsDamagedIsAnErrorThatSaysSo) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

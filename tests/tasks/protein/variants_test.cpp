@@ -4,11 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/protein/task/variants.hpp"
+#include "plugins/data/residues/residue.hpp"
+#include "plugins/tasks/protein/variants.hpp"
+#include "tests/data/proteins/made_up_chains.hpp"
 #include "tests/support/test_files.hpp"
-#include "tests/tasks/protein/made_up_chains.hpp"
 
-namespace pipeline::protein {
+namespace pipeline::tasks::protein {
 namespace {
 
 using ::testing::ElementsAre;
@@ -16,13 +17,13 @@ using ::testing::HasSubstr;
 
 // M10 K11 A11b V12 of chain A, M10 of chain B.
 struct TwoChains {
-  std::vector<Residue> a{4}, b{1};
+  std::vector<residues::Residue> a{4}, b{1};
   std::vector<std::string> names{"A", "B"};
-  Sample sample;
+  proteins::Sample sample;
 
   TwoChains() {
-    const auto set = [](Residue& residue, char letter, int32_t number, char insertion = ' ') {
-      residue.amino_acid = static_cast<uint8_t>(kAminoAcids.find(letter));
+    const auto set = [](residues::Residue& residue, char letter, int32_t number, char insertion = ' ') {
+      residue.amino_acid = static_cast<uint8_t>(residues::kAminoAcids.find(letter));
       residue.number = number;
       residue.insertion = insertion;
     };
@@ -30,8 +31,8 @@ struct TwoChains {
     b.resize(1);
     set(a[0], 'M', 10), set(a[1], 'K', 11), set(a[2], 'A', 11, 'B'), set(a[3], 'V', 12);
     set(b[0], 'M', 10);
-    const std::array<std::span<const Residue>, 2> chains{a, b};
-    sample = make_sample(chains);
+    const std::array<std::span<const residues::Residue>, 2> chains{a, b};
+    sample = proteins::make_sample(chains);
   }
   std::vector<size_t> places(const std::string& mutation, const std::string& chain = "",
                              int32_t offset = 0) const {
@@ -68,8 +69,8 @@ TEST(Substitutions, MayBeAsHgvsHasThem) {
     EXPECT_THAT(two.places(wild_type), ElementsAre()) << wild_type;
   const auto all = substitutions_of({.id = {}, .mutation = "p.Lys11Trp", .chain = {}, .measured = {}},
                                     two.sample, two.names);
-  EXPECT_EQ(kAminoAcids[all.at(0).from], 'K');
-  EXPECT_EQ(kAminoAcids[all.at(0).to], 'W');
+  EXPECT_EQ(residues::kAminoAcids[all.at(0).from], 'K');
+  EXPECT_EQ(residues::kAminoAcids[all.at(0).to], 'W');
   for (const char* odd : {"p.Lys11Ter", "p.Lys11*", "p.Lys11fs", "p.Lys11_Val12del", "p.Xyz11Ala"})
     EXPECT_THAT(two.problem(odd), HasSubstr("must be as A23V")) << odd;
 }
@@ -109,8 +110,8 @@ TEST(Substitutions, ThatCannotBeSayWhy) {
 TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
   const tests::FilesFolder folder;
   const auto read = [&](const std::string& text, const std::string& measured = "") {
-    return Variants(folder.write("a.csv", text), {.id = "id", .measured = measured},
-                    text_pairs::Quotes::kAuto, folder / "cache", {});
+    return Variants(folder.write("a.csv", text), {.id = "id", .measured = measured}, records::Quotes::kAuto,
+                    folder / "cache", {});
   };
   const Variants all = read("id,mutation,dms,chain\nP1,A1G,0.5,\nP2,A2G,,B\nP1,A3G,-1e-2,\n", "dms");
   ASSERT_EQ(all.of("sp|P1|NAME").size(), 2u);
@@ -148,4 +149,4 @@ TEST(Variants, AreThoseOfAProteinByNameOrAccession) {
 }
 
 }  // namespace
-}  // namespace pipeline::protein
+}  // namespace pipeline::tasks::protein

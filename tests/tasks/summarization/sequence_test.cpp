@@ -1,10 +1,10 @@
-#include "plugins/tasks/summarization/task/sequence.hpp"
+#include "plugins/tasks/summarization/sequence.hpp"
 
 #include <numeric>
 
 #include <gtest/gtest.h>
 
-namespace pipeline::summarization {
+namespace pipeline::tasks::summarization {
 namespace {
 
 constexpr int64_t kEnd = 99, kNone = -1;
@@ -18,7 +18,7 @@ class SequenceTest : public ::testing::Test {
     document_.resize(document), summary_.resize(summary);
     std::iota(document_.begin(), document_.end(), int32_t{1});
     std::iota(summary_.begin(), summary_.end(), int32_t{51});
-    return {{}, TokenView(document_.data(), document, 4), TokenView(summary_.data(), summary, 4), "id"};
+    return {{}, {{document_.data(), document, 4}, {summary_.data(), summary, 4}}, "id"};
   }
 
   SequenceRules rules_{.max_tokens = 10, .max_summary_tokens = 3, .separator = {90, 91}, .end_of_text = kEnd};
@@ -57,15 +57,6 @@ TEST_F(SequenceTest, WithoutASummaryThereIsNoTarget) {
   }
 }
 
-TEST_F(SequenceTest, TheLengthIsKnownWithoutMakingIt) {
-  for (const uint32_t document : {0u, 1u, 5u, 6u, 50u})
-    for (const uint32_t summary : {0u, 1u, 3u, 4u, 50u}) {
-      const TokenSample both = sample(document, summary);
-      EXPECT_EQ(sequence_length(both, rules_),
-                static_cast<int64_t>(make_sequence(both, rules_).tokens.size()));
-    }
-}
-
 TEST_F(SequenceTest, APromptLeavesRoomForWhatIsWritten) {
   EXPECT_EQ(make_prompt(sample(50, 2), rules_, 3), (Tokens{1, 2, 3, 4, 5, 90, 91}));
   EXPECT_EQ(make_prompt(sample(50, 0), rules_, 5), (Tokens{1, 2, 3, 90, 91}));
@@ -89,4 +80,4 @@ TEST_F(SequenceTest, AtTheLongestWritingAPromptKeepsHalfOfWhatWasLearntFrom) {
 }
 
 }  // namespace
-}  // namespace pipeline::summarization
+}  // namespace pipeline::tasks::summarization

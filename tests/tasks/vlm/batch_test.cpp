@@ -1,5 +1,5 @@
 // Samples of several pictures, of one square or more, as one batch.
-#include "plugins/tasks/vlm/task/batch.hpp"
+#include "plugins/tasks/vlm/batch.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using testing::ElementsAre;
@@ -26,7 +26,7 @@ PictureLayout layout(std::vector<images::Grid> grids, int64_t patches = 2) {
           patches};
 }
 
-// All its numbers are `number`.
+// A picture whose numbers all are `number`.
 SamplePicture picture(const PictureShape& shape, float number, int64_t side) {
   return {.shape = shape,
           .key = {},
@@ -47,21 +47,23 @@ TEST(PictureLayout, OneSquareIsItsPatches) {
   EXPECT_EQ(layout({}).most_rows(), 4);
 }
 
-// A whole of patches 0 to 3, then 1x2 tiles, 4 to 11, of which the lines go across.
+// The whole has patches 0 to 3, then come 1x2 tiles with 4 to 11, whose lines go across.
 TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
   const PictureShape full = layout({{1, 2}}).of(8, 4);
   EXPECT_EQ(full.squares, 3);
-  EXPECT_THAT(full.arranged, ElementsAre(0, 1, 2, 3, 4, 5, 8, 9, kNewline, 6, 7, 10, 11, kNewline));
+  EXPECT_THAT(full.arranged,
+              ElementsAre(0, 1, 2, 3, 4, 5, 8, 9, llava::kNewline, 6, 7, 10, 11, llava::kNewline));
   EXPECT_EQ(full.tokens.size(), 14u);
   EXPECT_EQ(layout({{1, 2}}).most_rows(), 14);
-  // As high as wide it has two of the four columns.
-  EXPECT_THAT(layout({{1, 2}}).of(8, 8).arranged, ElementsAre(0, 1, 2, 3, 5, 8, kNewline, 7, 10, kNewline));
+  // A picture as high as wide has two of the four columns.
+  EXPECT_THAT(layout({{1, 2}}).of(8, 8).arranged,
+              ElementsAre(0, 1, 2, 3, 5, 8, llava::kNewline, 7, 10, llava::kNewline));
   // A strip fills no whole line; what is left on both ends is equal, as transformers rounds it.
   EXPECT_THAT(layout({{1, 2}}).of(100, 1).arranged, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(layout({{1, 2}, {2, 2}}).most_rows(), 4 + 4 * 5);
 }
 
-// As Idefics3's processor writes it; each letter is a token here, and 1 stands for each <image>.
+// Words as Idefics3's processor writes them; each letter is a token here, and 1 stands for each <image>.
 TEST(PictureLayout, WordsSayWhereASquareIs) {
   std::string said;
   images::TileOptions tiles{.square = {.size = 4, .mode = images::ResizeMode::kSquash}, .grids = {}};
@@ -85,7 +87,7 @@ TEST(PictureLayout, WordsSayWhereASquareIs) {
   EXPECT_EQ(PictureLayout(tiles, 2, words).most_rows(), 5 * 4);
 }
 
-// A square is a patch, and pictures differ in how many they are.
+// Each square is a patch, and pictures differ in how many they have.
 TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   const PictureLayout flexible({.square = {.size = 4}, .grids = {}, .max_patches = 6}, 1);
   const PictureShape wide = flexible.of(12, 8), tall = flexible.of(5, 200);
@@ -101,7 +103,7 @@ TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   known.features = {.squares = at::full({6, 1, 5}, 3.0f), .width = 12, .height = 8};
   known.pixels.clear();
   builder.add(sequence_of(tokens), {known, picture(tall, 2, 4)}, false);
-  VlmBatch batch;
+  llava::VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_THAT(batch.pixels.sizes().vec(), ElementsAre(6, 3, 4, 4));
@@ -112,7 +114,7 @@ TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   EXPECT_EQ(batch.cached[1].squares, 6);
 }
 
-// DINOv2's, which the language model sees before the patches.
+// DINOv2's registers, which the language model sees before the patches.
 TEST(PictureLayout, RegistersAreRowsToo) {
   const PictureLayout layout({.square = {.size = 4}, .grids = {}}, 2, nullptr, 3);
   EXPECT_EQ(layout.of(9, 9).tokens.size(), 7u);
@@ -133,7 +135,7 @@ TEST(BatchBuilder, RowsOfFeaturesStandWhereTheirTokensDo) {
       false);
   builder.add(sequence_of({9}), {}, false);
   builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 5}), {picture(one, 3, 4)}, false);
-  VlmBatch batch;
+  llava::VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_THAT(values(batch.packed.tokens), ElementsAre(7, 0, 0, 0, 0, 8, 0, 0, 0, 0, 9, 0, 0, 0, 0, 5));
@@ -155,7 +157,7 @@ TEST(BatchBuilder, PicturesOfSeveralSquaresAndOneAreArrangedTogether) {
   std::vector<int64_t> tokens = strip.tokens;
   tokens.insert(tokens.end(), tall.tokens.begin(), tall.tokens.end());
   builder.add(sequence_of(tokens), {picture(strip, 1, 4), picture(tall, 2, 4)}, false);
-  VlmBatch batch;
+  llava::VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_EQ(batch.pixels.size(0), 6);
@@ -163,7 +165,7 @@ TEST(BatchBuilder, PicturesOfSeveralSquaresAndOneAreArrangedTogether) {
   EXPECT_THAT(values(batch.arranged), ElementsAre(0, 1, 2, 3, 12, 13, 14, 15, 17, 20, 24, 19, 22, 25));
 }
 
-// In training what a sequence was cut before is not computed; a prompt may need it.
+// In training a picture behind a cut is not computed; a prompt may need it.
 TEST(BatchBuilder, PicturesBehindACutAreLeftOutUnlessTheyAreAskedFor) {
   const PictureShape one = layout({}).of(4, 4);
   for (const bool keeps_all : {false, true}) {
@@ -171,7 +173,7 @@ TEST(BatchBuilder, PicturesBehindACutAreLeftOutUnlessTheyAreAskedFor) {
     builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 5}), {picture(one, 1, 4), picture(one, 2, 4)},
                 false);
     builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 6}), {picture(one, 3, 4)}, false);
-    VlmBatch batch;
+    llava::VlmBatch batch;
     PicturesOfBatch pictures;
     builder.finish(batch, pictures);
     EXPECT_EQ(batch.pixels.size(0), keeps_all ? 3 : 2);
@@ -192,4 +194,4 @@ TEST(BatchBuilder, ASequenceThatEndsWithinAPictureIsAnError) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -9,15 +9,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/chat.hpp"
 
 int main(int argc, char** argv) {
-  using namespace pipeline::vlm;
+  using namespace pipeline::tasks::vlm;
   if (argc != 4) {
     std::cerr << "usage: vlm_chat_probe TEMPLATE TOKENIZER PATCHES < conversations.json\n";
     return 2;
   }
-  const Chat chat(argv[1], pipeline::text::load_tokenizer(argv[2]), 100000);
+  const Chat chat(argv[1], pipeline::tokenizer::load_tokenizer(argv[2]), 100000);
   const std::vector<int64_t> patches(std::stoul(argv[3]), ChatTokens::kPatch);
   auto answers = nlohmann::json::array();
   for (const auto& turns : nlohmann::json::parse(std::cin)) {

@@ -1,5 +1,5 @@
 // How conversations become tokens: which of them are learnt, what is cut, what a prompt is.
-#include "plugins/tasks/vlm/task/chat.hpp"
+#include "plugins/tasks/vlm/chat.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,20 +14,20 @@
 #include "tokenizer/bpe_trainer.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
 // One token a byte, and the end of text.
-text::ByteLevelBpe bytes_alone() {
-  text::BpeTrainer trainer;
+tokenizer::ByteLevelBpe bytes_alone() {
+  tokenizer::BpeTrainer trainer;
   trainer.add("x");
   return trainer.train({.vocab_size = 257, .on_token = nullptr});
 }
 
-// Each takes three rows of the sequence.
+// Tokens of pictures, each of which takes three rows of the sequence.
 PictureTokens pictures_of(const Conversation& conversation) {
   return PictureTokens(conversation.images.size(), std::vector<int64_t>(3, ChatTokens::kPatch));
 }
@@ -39,7 +39,7 @@ Sequence sequence_of(const Chat& chat, const Conversation& conversation) {
 class ChatTest : public testing::Test {
  protected:
   Chat chat(const std::string& name, int64_t max_tokens = 100) const {
-    return {name, std::make_shared<const text::ByteLevelBpe>(tokenizer_), max_tokens};
+    return {name, std::make_shared<const tokenizer::ByteLevelBpe>(tokenizer_), max_tokens};
   }
   // Each token as a reader sees it: its letter, # for a patch, $ for the end of text.
   std::string shown(const std::vector<int64_t>& tokens) const {
@@ -58,7 +58,7 @@ class ChatTest : public testing::Test {
     return shown(targets);
   }
 
-  text::ByteLevelBpe tokenizer_ = bytes_alone();
+  tokenizer::ByteLevelBpe tokenizer_ = bytes_alone();
   const Conversation two_{
       "c", {"p.png"}, {{"user", "<image>\nQ"}, {"assistant", "yes"}, {"user", "R"}, {"assistant", "no"}}};
 };
@@ -158,7 +158,7 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
   }
 }
 
-// As the folders of LLaVA and SmolVLM write it: a list of parts.
+// The folders of LLaVA and SmolVLM write a content as a list of parts.
 TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
   const tests::FilesFolder folder;
   tokenizer_.save(folder.path());
@@ -168,7 +168,7 @@ TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
                "m['content'] | selectattr('type', 'equalto', 'text') %}{{ ' ' + part['text'] }}{% "
                "endfor %}{{ eos_token if m['role'] == 'assistant' else ' ' }}{% endfor %}{% if "
                "add_generation_prompt %}ASSISTANT:{% endif %}");
-  const Chat without("auto", text::load_tokenizer(folder.path()), 100);
+  const Chat without("auto", tokenizer::load_tokenizer(folder.path()), 100);
   EXPECT_EQ(shown(without.prompt(two_, 1, 10, {})), "USER: Q ASSISTANT: yes$USER: R ASSISTANT:");
   EXPECT_THAT(tests::message_of<Error>([&] { sequence_of(without, two_); }),
               testing::HasSubstr("writes 0 of a conversation's 1 pictures: it must write <image>, which the "
@@ -176,7 +176,7 @@ TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
   auto form = nlohmann::json::parse(tests::read_all(folder / "tokenizer.json"));
   form["added_tokens"].push_back({{"id", 257}, {"content", "<image>"}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
-  const Chat chat("auto", text::load_tokenizer(folder.path()), 100);
+  const Chat chat("auto", tokenizer::load_tokenizer(folder.path()), 100);
   const Sequence tokens = sequence_of(chat, two_);
   EXPECT_EQ(shown(tokens.tokens), "USER: ###\n Q ASSISTANT: yes$USER: R ASSISTANT: no");
   EXPECT_EQ(learnt(tokens.targets).substr(22, 5), " yes$");
@@ -209,7 +209,7 @@ TEST_F(ChatTest, SeveralPicturesStandWhereTheirTurnsHaveThem) {
                               {"user", "and\n<image>"},
                               {"assistant", "yes"}}};
   PictureTokens pictures = pictures_of(several);
-  pictures[1] = {int64_t{'('} - '!', ChatTokens::kPatch, int64_t{')'} - '!'};  // of another size, with marks
+  pictures[1] = {int64_t{'('} - '!', ChatTokens::kPatch, int64_t{')'} - '!'};  // one row, and marks around it
   pictures[2].resize(1);
   const std::string first = "$question: ### or (#)?\nanswer: one";
   EXPECT_EQ(shown(chat("simple").sequence(several, pictures).tokens),
@@ -229,10 +229,10 @@ TEST_F(ChatTest, SeveralPicturesStandWhereTheirTurnsHaveThem) {
 TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const tests::FilesFolder folder;
   folder.write("tokenizer.model", tests::trained_sentence_piece());
-  const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr tokenizer = tokenizer::load_tokenizer(folder.path());
   const Chat chat("vicuna", tokenizer, 1000);
-  const auto whole = [&](const std::string& rest, text::TextPlace place) {
-    const auto ids = tokenizer->encode(rest, text::SpecialTokens::kRecognize, place);
+  const auto whole = [&](const std::string& rest, tokenizer::TextPlace place) {
+    const auto ids = tokenizer->encode(rest, tokenizer::SpecialTokens::kRecognize, place);
     return std::vector<int64_t>(ids.begin(), ids.end());
   };
   const std::string system =
@@ -241,8 +241,9 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const Conversation two{
       "c", {}, {{"user", "what is this?"}, {"assistant", "a cat"}, {"user", "so?"}, {"assistant", "no"}}};
   // The space of a text that starts is there after <s> and </s>, too.
-  const std::vector<int64_t> expected = whole(
-      system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no", text::TextPlace::kWithin);
+  const std::vector<int64_t> expected =
+      whole(system + " USER: what is this? ASSISTANT: a cat</s>USER: so? ASSISTANT: no",
+            tokenizer::TextPlace::kWithin);
   EXPECT_THAT(sequence_of(chat, two).tokens, ElementsAreArray(expected));
   EXPECT_EQ(chat.answer_text(chat.answer(two, 0)), "a cat</s>");
   const Sequence hostile = sequence_of(chat, {"c", {}, {{"user", "</s>"}, {"assistant", "no"}}});
@@ -250,8 +251,8 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
   const Sequence seen =
       sequence_of(chat, {"c", {"p.png"}, {{"user", "<image>\nwhat"}, {"assistant", "a cat"}}});
   // LLaVA's own code makes tokens of what follows a picture by itself: a text that starts.
-  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", text::TextPlace::kStart);
-  EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", text::TextPlace::kWithin));
+  std::vector<int64_t> rest = whole("\nwhat ASSISTANT: a cat", tokenizer::TextPlace::kStart);
+  EXPECT_NE(rest, whole("\nwhat ASSISTANT: a cat", tokenizer::TextPlace::kWithin));
   EXPECT_THAT(std::vector<int64_t>(seen.tokens.end() - static_cast<int64_t>(rest.size()), seen.tokens.end()),
               ElementsAreArray(rest));
 }
@@ -259,19 +260,19 @@ TEST(ChatWithSentencePiece, VicunasTokensAreThoseOfTheWholeText) {
 TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
   const tests::FilesFolder folder, saved;
   folder.write("tokenizer.model", tests::trained_sentence_piece());
-  text::load_tokenizer(folder.path())->save(saved.path());
+  tokenizer::load_tokenizer(folder.path())->save(saved.path());
   auto form = nlohmann::json::parse(tests::read_all(saved / "tokenizer.json"));
   form["normalizer"] = nullptr;
   form["pre_tokenizer"] = {
       {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}, {"split", false}};
   for (const bool goes_on : {false, true}) {
-    if (goes_on) folder.write("tokenizer.json", form.dump());  // as `legacy: false`
-    const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
-    const text::TextPlace place = goes_on ? text::TextPlace::kWithin : text::TextPlace::kStart;
+    if (goes_on) folder.write("tokenizer.json", form.dump());  // the form of `legacy: false`
+    const tokenizer::TokenizerPtr tokenizer = tokenizer::load_tokenizer(folder.path());
+    const tokenizer::TextPlace place = goes_on ? tokenizer::TextPlace::kWithin : tokenizer::TextPlace::kStart;
     const auto ends_with = [&](const char* style, const Conversation& conversation, const std::string& text) {
       const auto tokens = sequence_of(Chat(style, tokenizer, 1000), conversation).tokens;
       const auto picture = std::find(tokens.rbegin(), tokens.rend(), ChatTokens::kPatch).base();
-      const auto expected = tokenizer->encode(text, text::SpecialTokens::kAsText, place);
+      const auto expected = tokenizer->encode(text, tokenizer::SpecialTokens::kAsText, place);
       EXPECT_THAT(std::vector<int64_t>(picture, tokens.end()), ElementsAreArray(expected)) << style << text;
     };
     ends_with("plain", {"c", {"p.png"}, {{"user", "<image>"}, {"assistant", "a cat"}}}, "a cat");
@@ -283,7 +284,7 @@ TEST(ChatWithSentencePiece, WhatFollowsAPictureStandsWhereItsTokenizerSays) {
 }
 
 TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
-  text::BpeTrainer trainer;
+  tokenizer::BpeTrainer trainer;
   trainer.add("x");
   const tests::FilesFolder folder;
   trainer.train({.vocab_size = 257, .on_token = nullptr}).save(folder.path());
@@ -291,7 +292,7 @@ TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
   for (const auto& [id, token] : {std::pair(257, "<|im_start|>"), {258, "<|im_end|>"}})
     form["added_tokens"].push_back({{"id", id}, {"content", token}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
-  const text::TokenizerPtr tokenizer = text::load_tokenizer(folder.path());
+  const tokenizer::TokenizerPtr tokenizer = tokenizer::load_tokenizer(folder.path());
   const Chat chat("chatml", tokenizer, 1000);
   const auto text_of = [&](std::vector<int64_t> tokens) {
     std::replace(tokens.begin(), tokens.end(), ChatTokens::kPatch, int64_t{'#' - '!'});
@@ -307,4 +308,4 @@ TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

@@ -1,5 +1,5 @@
 // The cache of features against other writers, damage, and what only looks the same.
-#include "plugins/tasks/vlm/model/feature_cache.hpp"
+#include "plugins/tasks/vlm/feature_cache.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::vlm {
+namespace pipeline::tasks::vlm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,8 +34,8 @@ class FeatureCaches : public testing::Test {
     return cache;
   }
   static files::Hash128 key(int picture) { return files::hash128("picture " + std::to_string(picture)); }
-  // Of as many squares as the picture's number says; what they hold is a function of it.
-  static PictureFeatures made(int picture) {
+  // Features whose number of squares, and what these hold, are functions of the picture's number.
+  static llava::PictureFeatures made(int picture) {
     const int64_t squares = 1 + picture % 5;
     return {
         .squares = at::arange(squares * kPatches * kWidth, at::kFloat).reshape({squares, kPatches, kWidth}) +
@@ -43,8 +43,8 @@ class FeatureCaches : public testing::Test {
         .width = 10 + picture,
         .height = 20 + picture};
   }
-  static bool is_right(const PictureFeatures& found, int picture) {
-    const PictureFeatures expected = made(picture);
+  static bool is_right(const llava::PictureFeatures& found, int picture) {
+    const llava::PictureFeatures expected = made(picture);
     return found.squares.equal(expected.squares) && found.width == expected.width &&
            found.height == expected.height;
   }
@@ -87,7 +87,7 @@ TEST_F(FeatureCaches, OfAnotherEncoderProcessorOrContentAreNeverFound) {
   EXPECT_TRUE(is_right(open("clip squash 1x2", "weights")->find(key(3)), 3));
 }
 
-// Each has a file of its own; after begin_epoch() each has what the other wrote.
+// Each writer has a file of its own; after begin_epoch() each has what the other wrote.
 TEST_F(FeatureCaches, TwoWritersDisturbNeitherEachOtherNorReaders) {
   const auto one = open(), two = open();
   EXPECT_EQ(files().size(), 2u) << "each its own";
@@ -95,13 +95,14 @@ TEST_F(FeatureCaches, TwoWritersDisturbNeitherEachOtherNorReaders) {
   std::atomic<int> wrong = 0;
   const auto write = [&](FeatureCache& cache, int first) {
     for (int i = first; i < kPictures; i += 2) cache.put(key(i), made(i));
-    for (int i = 0; i < kPictures; i += 7) cache.put(key(i), made(i));  // both of them
+    for (int i = 0; i < kPictures; i += 7) cache.put(key(i), made(i));  // both writers put these
   };
   const auto read = [&](FeatureCache& cache) {
     for (uint64_t round = 1; round < 20; ++round) {
       cache.begin_epoch(round);
       for (int i = 0; i < kPictures; ++i)
-        if (const PictureFeatures found = cache.find(key(i)); found.squares.defined() && !is_right(found, i))
+        if (const llava::PictureFeatures found = cache.find(key(i));
+            found.squares.defined() && !is_right(found, i))
           ++wrong;
     }
   };
@@ -135,7 +136,7 @@ TEST_F(FeatureCaches, DamageNeverGivesOtherFeatures) {
     folder_.write(file.filename().string(), bad);
     const auto cache = open();
     for (int i = 0; i < kPictures; ++i) {
-      const PictureFeatures features = cache->find(key(i));
+      const llava::PictureFeatures features = cache->find(key(i));
       ++(features.squares.defined() ? found : lost);
       if (features.squares.defined()) {
         ASSERT_TRUE(is_right(features, i)) << "round " << round << ", picture " << i;
@@ -153,7 +154,7 @@ TEST_F(FeatureCaches, WhatIsDamagedIsMadeAndKeptAgain) {
   }
   const fs::path file = files().at(0);
   std::string bytes = tests::read_all(file.string());
-  bytes[bytes.size() - 9] ^= 1;  // of the last one's payload
+  bytes[bytes.size() - 9] ^= 1;  // in the last record's payload
   folder_.write(file.filename().string(), bytes);
   {
     const auto cache = open();
@@ -179,12 +180,12 @@ TEST_F(FeatureCaches, SizesThatAreNotThoseOfTheBytesAreRefused) {
                                 {99, 1, 1, 1, 1, 1},
                                 {6, 1, int64_t{1} << 62, 4, 1, 1}};
   {
-    const records::Kind kind{.name = "PLVLFEAT", .version = 3, .remedy = ""};
-    records::RecordWriter writer(records::RecordStore(file.string(), kind), kind);
+    const stores::Kind kind{.name = "PLVLFEAT", .version = 3, .remedy = ""};
+    stores::RecordWriter writer(stores::RecordStore(file.string(), kind), kind);
     for (size_t i = 0; i < heads.size(); ++i)
-      writer.append(records::make_record(key(100 + static_cast<int>(i)),
-                                         std::string(files::bytes_of(heads[i])) + std::string(4, '\0')));
-    writer.append(records::make_record(key(200), "short"));
+      writer.append(stores::make_record(key(100 + static_cast<int>(i)),
+                                        std::string(files::bytes_of(heads[i])) + std::string(4, '\0')));
+    writer.append(stores::make_record(key(200), "short"));
   }
   const auto cache = open();
   for (size_t i = 0; i < heads.size(); ++i)
@@ -202,4 +203,4 @@ TEST_F(FeatureCaches, ALimitIsSaidAndKept) {
 }
 
 }  // namespace
-}  // namespace pipeline::vlm
+}  // namespace pipeline::tasks::vlm

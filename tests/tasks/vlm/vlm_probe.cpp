@@ -10,11 +10,10 @@
 // same with gradients in place of weights, logits.safetensors with those of all rows, and pixels.safetensors
 // with what was made of the files. These are prepared as the encoder has it, of NaFlex as up to `max_patches`
 // patches, of DINOv2 as squares of `crop_size` cut of pictures whose shortest side is `shortest_edge`. With a
-// `tokenizer`'s folder pictures take what Idefics3 writes around
-// them, and are cut by `longest_edge` and `split`; `smol` writes SmolVLM's folder. `prompts` {tokens,
-// pictures} are gone on with, greedily, by `new_tokens`. With the folder of a PEFT adapter in the request,
-// the vision encoder is frozen, `model` has the additions merged, and there is an `adapter` instead of the
-// gradients.
+// `tokenizer`'s folder pictures take what Idefics3 writes around them, and are cut by `longest_edge` and
+// `split`; `smol` writes SmolVLM's folder. `prompts` {tokens, pictures} are gone on with, greedily, by
+// `new_tokens`. With the folder of a PEFT adapter in the request, the vision encoder is frozen, `model` has
+// the additions merged, and there is an `adapter` instead of the gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -24,14 +23,15 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
+#include "plugins/models/llava/folders.hpp"
+#include "plugins/models/llava/seeing_decoder.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/model/folders.hpp"
-#include "plugins/tasks/vlm/model/seeing_decoder.hpp"
-#include "plugins/tasks/vlm/task/batch.hpp"
+#include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
-using namespace pipeline::vlm;
+using namespace pipeline::llava;
+using namespace pipeline::tasks::vlm;
 
 namespace {
 
@@ -45,7 +45,7 @@ std::vector<float> values(const at::Tensor& tensor) {
 std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs::path& folder,
                                          const VlmConfig& config) {
   const int64_t side = config.vision.square();
-  pipeline::vision::PictureOptions options;
+  pipeline::pictures::PictureOptions options;
   options.vision = config.vision;
   for (const pipeline::images::Grid& grid : config.grids) options.grids.push_back(name_of(grid));
   options.longest_edge = request.value("longest_edge", 0);
@@ -59,8 +59,8 @@ std::vector<SamplePicture> read_pictures(const nlohmann::json& request, const fs
   PictureWords words;
   if (request.contains("tokenizer")) {
     const auto format = std::make_shared<const pipeline::chat::ChatFormat>(
-        "{{ eos_token }}", "probe", pipeline::text::load_tokenizer(request["tokenizer"].get<std::string>()),
-        0);
+        "{{ eos_token }}", "probe",
+        pipeline::tokenizer::load_tokenizer(request["tokenizer"].get<std::string>()), 0);
     words = [format](const std::string& text) { return format->picture_tokens(text); };
   }
   const PictureLayout layout(tiles, config.vision.side() / config.scale_factor, words,
@@ -89,7 +89,7 @@ struct Batch {
   PicturesOfBatch pictures;
 };
 
-// Of samples {tokens, targets, pictures}; without `pictures`, as many follow as have their rows there.
+// A batch of samples {tokens, targets, pictures}; without `pictures` a sample takes the next that have rows.
 Batch read_batch(const nlohmann::json& samples, const std::vector<SamplePicture>& pictures,
                  const VlmConfig& config) {
   BatchBuilder builder(config.vision.square(), config.rows_of_square(), false, false);

@@ -44,7 +44,9 @@ using Counts = std::optional<std::span<const uint64_t>>;
 // The constructor opens the group and blocks until all ranks have connected, at most args.timeout_seconds.
 // Collectives start and return at once; they are called from any thread, one call at a time. abort() may
 // run concurrently with everything and makes pending and later calls fail with PL_ERROR_PEER within a
-// second. The destructor closes the group; by then all work has been waited for.
+// second. The destructor closes the group; by then all work has been waited for. A class with
+// `static constexpr bool kHasGroups = true` also opens groups of some of the run's ranks: it takes ranks and
+// counts from args alone, and meets the others by the context's exchange and store.
 template <class ConfigT>
 class Backend : public Object<ConfigT> {
  public:
@@ -69,6 +71,8 @@ class Backend : public Object<ConfigT> {
                              Counts receive_counts) = 0;
   virtual Started barrier() = 0;
   virtual void abort(std::string_view reason) = 0;
+  // (optional) For a backend that moves bytes on threads of its own: see pl_backend_api.observe.
+  virtual void observe(pl_collective_ran /*ran*/, void* /*user*/) {}
 
  private:
   int32_t world_size_;

@@ -12,21 +12,6 @@ class BackendTable {
   using Class = T;
   static constexpr uint32_t kKind = PL_PLUGIN_BACKEND;
 
-  // A class with `static constexpr bool kHasGroups = true` opens groups of some ranks as it opens that of
-  // all: it takes ranks and counts from args alone, and meets the others by the context's exchange and store.
-  static const void* query(std::string_view id) {
-    if constexpr (requires { T::kHasGroups; }) {
-      static constexpr pl_groups kGroups{
-          .struct_size = sizeof(pl_groups),
-          .reserved = 0,
-          .open = [](const pl_host* host, const pl_context* context, const pl_config* config,
-                     const pl_backend_open_args* args, const int32_t*, uint64_t,
-                     pl_comm** out) { return open(host, context, config, args, out); }};
-      if (id == PL_EXTENSION_GROUPS) return &kGroups;
-    }
-    return nullptr;
-  }
-
   static const void* api() {
     static const pl_backend_api table = [] {
       auto t = sized<pl_backend_api>();
@@ -80,6 +65,10 @@ class BackendTable {
         guard_void(self(c).context().raw(), [&] { done = reinterpret_cast<Work*>(work)->is_done() ? 1 : 0; });
         return done;
       };
+      if constexpr (PIPELINE_OVERRIDES(T, observe))
+        t.observe = [](pl_comm* c, pl_collective_ran ran, void* user) {
+          guard_void(self(c).context().raw(), [&] { self(c).observe(ran, user); });
+        };
       return t;
     }();
     return &table;
@@ -92,6 +81,10 @@ class BackendTable {
                         const pl_backend_open_args* args, pl_comm** out) {
     return guard([&] {
       *out = nullptr;
+      if constexpr (!requires { T::kHasGroups; })
+        if (PL_HAS(pl_backend_open_args, args, members) && args->members != nullptr)
+          fail_with(PL_ERROR_UNSUPPORTED, "opens no groups of some ranks: use another backend, or leave ",
+                    "groups (strategy.shard_group) out");
       *out = reinterpret_cast<pl_comm*>(new T(typename T::Setup(context, config, args)));
     });
   }

@@ -45,7 +45,7 @@ class Context {
   void metric(std::string_view name, double sum, double weight) const {
     host().metric(context_, str(name), sum, weight);
   }
-  // The same for a float32 or float64 scalar on the device, which is read one step later. [main]
+  // A figure from a float32 or float64 scalar on the device, which is read one step later. [main]
   void metric(std::string_view name, const pl_tensor& sum, double weight) const {
     host().metric_tensor(context_, str(name), &sum, weight);
   }
@@ -91,8 +91,6 @@ class Context {
   // For strategies in training: a group of some of the run's ranks, which the host closes after the strategy.
   // All ranks call it, each with the members of its own group, by rank there. [main] collective
   pl_communicator open_group(std::string_view name, const std::vector<int32_t>& members) const {
-    if (!PL_HAS(pl_host, &host(), group_open) || host().group_open == nullptr)
-      fail_with(PL_ERROR_UNSUPPORTED, "the host opens no groups of some ranks: use a newer one");
     auto group = sized<pl_communicator>();
     check(host().group_open(context_, str(name), members.data(), members.size(), &group));
     return group;

@@ -54,23 +54,17 @@ concept ReadsModel = requires(const Config& config, const ModelOptions& say) {
   Config::read_model(config, std::filesystem::path(), say);
 };
 
-// The table of the extension; static.
+// The slot pl_task_api.model_options.
 template <ReadsModel Config>
-const pl_model_options* model_options_extension() {
-  static const pl_model_options table{.struct_size = sizeof(pl_model_options),
-                                      .reserved = 0,
-                                      .read = [](const pl_host*, const pl_config* config, pl_str init_from,
-                                                 const pl_model_options_sink* sent) {
-                                        return guard([&] {
-                                          Config values;
-                                          Options reader(config);
-                                          values.describe(reader);
-                                          const pl_model_options_sink sink = receive(sent);
-                                          Config::read_model(values, std::filesystem::path(view(init_from)),
-                                                             ModelOptions(config, sink));
-                                        });
-                                      }};
-  return &table;
+pl_error* read_model_options(const pl_host*, const pl_config* config, pl_str init_from,
+                             const pl_model_options_sink* sent) {
+  return guard([&] {
+    Config values;
+    Options reader(config);
+    values.describe(reader);
+    const pl_model_options_sink sink = receive(sent);
+    Config::read_model(values, std::filesystem::path(view(init_from)), ModelOptions(config, sink));
+  });
 }
 
 PIPELINE_SDK_END

@@ -38,7 +38,7 @@ bool has_nan(std::span<const Number> values) {
       "--checkpoint), or is train.precision too narrow (try \"fp32\")?");
 }
 
-// For results that are handed to the user, who would take "nan", or what was sorted by it, for one.
+// Throws where a result for the user is NaN: the user would take "nan", or what was sorted by it, for one.
 template <class Number>
 void require_numbers(std::span<const Number> values, std::string_view sample, std::string_view column) {
   if (has_nan(values)) fail_as_nan(sample, column);

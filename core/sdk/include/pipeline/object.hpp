@@ -16,6 +16,9 @@ struct Setup {
       : context(raw_context),
         config(read_config<ConfigT>(raw_config, context.run().purpose)),
         errors(raw_config, "", context.run().purpose) {}
+  // For an update rule that a strategy has itself.
+  Setup(const Context& of_strategy, ConfigT values)
+      : context(of_strategy), config(std::move(values)), errors(nullptr) {}
 
   Context context;
   ConfigT config;

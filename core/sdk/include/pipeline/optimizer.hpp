@@ -31,10 +31,17 @@ class Update {
   const pl_tensor& gradient(size_t run) const { return args_.gradients[run]; }  // may be overwritten
   // kind: index in Optimizer::state().
   const pl_tensor& state(size_t kind, size_t run) const { return args_.state[kind * runs() + run]; }
+  // The weights and the gradients of all runs.
+  std::span<const pl_tensor> weights() const { return {args_.weights, runs()}; }
+  std::span<const pl_tensor> gradients() const { return {args_.gradients, runs()}; }
+  std::span<const pl_tensor> state(size_t kind) const { return {args_.state + kind * runs(), runs()}; }
   // Updates made, with this one: a float32 scalar on the device.
   const pl_tensor& updates() const { return *args_.updates; }
   double learning_rate() const { return args_.learning_rate; }
   double weight_decay() const { return args_.weight_decay; }  // 0 for parameters that do not decay
+  // For a rule that takes the scale, float32 scalars on the device; null: nothing to do.
+  const pl_tensor* divisor() const { return args_.divisor; }      // gradients are divided by it first
+  const pl_tensor* found_inf() const { return args_.found_inf; }  // where it is not 0, nothing may change
 
  private:
   pl_update_args args_;
@@ -50,6 +57,10 @@ class Optimizer : public Object<ConfigT> {
   using Config = ConfigT;
   using Setup = pipeline::Setup<ConfigT>;
   using Object<ConfigT>::Object;
+
+  // True: update() and directions() heed divisor and found_inf. For other rules that is done for them, with
+  // copies of gradients, weights and state.
+  static constexpr bool kTakesScale = false;
 
   // Names of what is kept of each weight, zero at first; checkpoints have them.
   virtual std::vector<std::string> state() const { return {}; }

@@ -37,6 +37,11 @@ class OptimizerTable {
     return &table;
   }
 
+  // For a strategy that has the rule itself.
+  static pl_update_rule* make(typename T::Setup setup) {
+    return reinterpret_cast<pl_update_rule*>(new Rule(std::move(setup)));
+  }
+
  private:
   // The object, and the names of its state as info() hands them out.
   struct Rule {
@@ -54,7 +59,7 @@ class OptimizerTable {
                           pl_update_rule** out) {
     return guard([&] {
       *out = nullptr;
-      *out = reinterpret_cast<pl_update_rule*>(new Rule(typename T::Setup(context, config)));
+      *out = make(typename T::Setup(context, config));
     });
   }
 
@@ -62,6 +67,7 @@ class OptimizerTable {
     return guard([&] {
       const std::vector<pl_str>& state = reinterpret_cast<const Rule*>(rule)->state;
       auto raw = sized<pl_optimizer_info>();
+      if (T::kTakesScale) raw.flags |= PL_OPTIMIZER_TAKES_SCALE;
       raw.state = state.data();
       raw.state_count = state.size();
       fill(out, raw);

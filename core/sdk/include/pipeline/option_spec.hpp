@@ -35,7 +35,7 @@ class OptionSpec {
     flags_ |= PL_OPTION_OF_MODEL;
     return *this;
   }
-  // Not set, it follows that model; the user may choose another value.
+  // Where it is not set, the option follows that model; the user may choose another value.
   OptionSpec& follows() {
     flags_ |= PL_OPTION_FOLLOWS;
     return *this;

@@ -28,6 +28,7 @@
 #include <concepts>
 #include <deque>
 #include <limits>
+#include <map>
 #include <optional>
 
 PIPELINE_SDK_BEGIN
@@ -39,7 +40,8 @@ class ConfigErrors {
       : config_(config), prefix_(std::move(prefix)), purpose_(purpose) {}
 
   [[noreturn]] void operator()(std::string_view key, std::string_view problem) const {
-    check(host().config_error(config_, str(prefix_ + std::string(key)), str(problem)));
+    if (config_ != nullptr)
+      check(host().config_error(config_, str(prefix_ + std::string(key)), str(problem)));
     fail_with(PL_ERROR_CONFIG, prefix_, key, ": ", problem);
   }
 
@@ -77,14 +79,19 @@ concept OptionValue = std::integral<T> || std::floating_point<T> || std::same_as
     std::same_as<T, std::vector<double>> || std::same_as<T, std::vector<std::string>> ||
     std::same_as<T, std::vector<std::filesystem::path>>;
 
+// Options by name that are all numbers: those of an update rule that a strategy has itself (pl_optimizer).
+using Numbers = std::map<std::string, double, std::less<>>;
+
 // The visitor passed to `describe`. Without a config it collects declarations; with one it reads values.
 class Options {
  public:
   Options() = default;
   // Reads the values without checking how they go together.
   explicit Options(const pl_config* config) : config_(config) {}
-  // Checks that, too, for this purpose.
+  // Reads the values and checks how they go together, for this purpose.
   Options(const pl_config* config, uint32_t purpose) : config_(config), purpose_(purpose) {}
+  // Reads the values from numbers, of which each option must have one.
+  explicit Options(const Numbers& numbers) : numbers_(&numbers) {}
 
   template <class T>
   OptionSpec& operator()(std::string_view key, T& value, std::string_view help) {
@@ -114,6 +121,10 @@ class Options {
   OptionSpec& add(const std::string& key, T& value, std::string_view help) {
     if (config_ != nullptr) {
       read(str(key), value);
+      return ignored_ = OptionSpec();
+    }
+    if (numbers_ != nullptr) {
+      if constexpr (std::is_arithmetic_v<T>) value = static_cast<T>(numbers_->at(key));
       return ignored_ = OptionSpec();
     }
     for (const OptionSpec& other : specs_) {
@@ -199,6 +210,7 @@ class Options {
   }
 
   const pl_config* config_ = nullptr;
+  const Numbers* numbers_ = nullptr;
   std::optional<uint32_t> purpose_;
   std::string prefix_;
   std::deque<OptionSpec> specs_;  // a deque: `describe` holds references while it chains

@@ -14,15 +14,15 @@ struct Parameter {
   std::string name;
   std::vector<int64_t> shape;
   bool trainable = true;
-  bool decay = true;            // weight decay applies
-  uint32_t unit = 0;            // layer index
-  double lr_multiplier = 1;     // scales the learning rate
-  uint32_t optimizer = 0;       // for strategies: index of its optimizer, set by the host
-  bool is_new = false;          // keeps its initial value if the weights that a stage starts from lack it
-  bool droppable = false;       // a later stage may do without it
-  bool takes_bfloat16 = false;  // its value may be kept in bfloat16 where it is not trained
-  bool hidden_matrix = false;   // neither embedding nor head: for rules such as Muon
-  pl_dtype dtype{};             // for strategies: that its value is kept in; none: the run's, for parameters
+  bool decay = true;           // weight decay applies
+  uint32_t unit = 0;           // layer index
+  double lr_multiplier = 1;    // scales the learning rate
+  uint32_t optimizer = 0;      // for strategies: index of its optimizer, set by the host
+  bool is_new = false;         // keeps its initial value if the weights that a stage starts from lack it
+  bool droppable = false;      // a later stage may do without it
+  uint32_t forms = 0;          // PL_FORM_... in which its value may be kept where it is not trained
+  bool hidden_matrix = false;  // neither embedding nor head: for rules such as Muon
+  uint32_t form = 0;           // for strategies: the one of `forms` in force; 0: the run's parameter_dtype
 
   uint64_t count() const { return element_count(shape); }
 
@@ -36,9 +36,9 @@ struct Parameter {
             p.optimizer,
             (p.flags & PL_PARAMETER_NEW) != 0,
             (p.flags & PL_PARAMETER_DROPPABLE) != 0,
-            (p.flags & PL_PARAMETER_TAKES_BFLOAT16) != 0,
+            p.forms,
             (p.flags & PL_PARAMETER_HIDDEN_MATRIX) != 0,
-            p.dtype};
+            p.form};
   }
 
   // Borrows the name and the shape.
@@ -46,7 +46,6 @@ struct Parameter {
     auto out = sized<pl_parameter>();
     out.flags = (trainable ? PL_PARAMETER_TRAINABLE : 0) | (decay ? PL_PARAMETER_DECAY : 0) |
                 (is_new ? PL_PARAMETER_NEW : 0) | (droppable ? PL_PARAMETER_DROPPABLE : 0) |
-                (takes_bfloat16 ? PL_PARAMETER_TAKES_BFLOAT16 : 0) |
                 (hidden_matrix ? PL_PARAMETER_HIDDEN_MATRIX : 0);
     out.ndim = static_cast<uint32_t>(shape.size());
     out.unit = unit;
@@ -54,7 +53,8 @@ struct Parameter {
     out.name = str(name);
     out.lr_multiplier = lr_multiplier;
     out.optimizer = optimizer;
-    out.dtype = dtype;
+    out.forms = forms;
+    out.form = form;
     return out;
   }
 };

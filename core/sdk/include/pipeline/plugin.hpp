@@ -3,7 +3,6 @@
 #pragma once
 
 #include <pipeline/guard.hpp>
-#include <pipeline/model_options.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/schema.hpp>
 
@@ -40,9 +39,9 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
   globals().host = receive(sent);
   globals().plugin_name = naming.name;
   *error = guard([&] {
-    if (!PL_HAS(pl_host, sent, config_error)) {  // the last field of version 1.0
+    if (!PL_HAS(pl_host, sent, group_open)) {  // the last field of version 1.0
       fail_with(PL_ERROR_UNSUPPORTED, "the host's table has ", sent->struct_size,
-                " bytes, expected at least ", offsetof(pl_host, config_error) + sizeof(void*),
+                " bytes, expected at least ", offsetof(pl_host, group_open) + sizeof(void*),
                 ": use another host");
     }
     const std::vector<pl_option>& options = schema_of<typename Class::Config>();
@@ -50,15 +49,11 @@ const pl_plugin* make_plugin(const pl_host* sent, pl_error** error, const Plugin
     plugin.option_count = options.size();
     plugin.api = Table::api();
     if (runtime_tag != nullptr) plugin.runtime = str(runtime_tag());
-    using Config = typename Class::Config;
     if constexpr (
-        ReadsModel<Config> || requires { Class::query(std::string_view()); } ||
-        requires { Table::query(std::string_view()); }) {
+        requires { Class::query(std::string_view()); } || requires { Table::query(std::string_view()); }) {
       plugin.query = [](pl_str id) -> const void* {
         if constexpr (requires { Table::query(std::string_view()); })
           if (const void* table = Table::query(view(id)); table != nullptr) return table;
-        if constexpr (ReadsModel<Config>)
-          if (view(id) == PL_EXTENSION_MODEL_OPTIONS) return model_options_extension<Config>();
         if constexpr (requires { Class::query(std::string_view()); }) return Class::query(view(id));
         return nullptr;
       };

@@ -25,7 +25,7 @@ T receive(const T* sent) {
   return own;
 }
 
-// The same for an options struct (..._args); throws if the host sets an option unknown to this plugin.
+// Receives an options struct (..._args); throws if the host sets an option unknown to this plugin.
 template <Sized T>
 T receive_args(const T* sent) {
   T own = receive(sent);

@@ -20,8 +20,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <initializer_list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,9 +30,9 @@ PIPELINE_SDK_BEGIN
 // An update rule with all of its options, named as in pl_optimizer.
 struct OptimizerRule {
   std::string name;
-  uint32_t flags = 0;  // PL_OPTIMIZER_...
-  std::map<std::string, double, std::less<>> options;
-  // Of a rule with PL_OPTIMIZER_IS_PLUGIN; otherwise null.
+  uint32_t flags = 0;  // PL_OPTIMIZER_WHOLE_TENSORS
+  Numbers options;
+  // A plugin's rule; null: the strategy knows the rule by its name.
   const pl_optimizer_api* api = nullptr;
   pl_update_rule* rule = nullptr;
 
@@ -45,7 +43,7 @@ struct OptimizerRule {
     return rule;
   }
   // Throws Error unless the options are exactly these.
-  void require_options(std::initializer_list<std::string_view> names) const {
+  void require_options(const std::vector<std::string_view>& names) const {
     for (const std::string_view key : names) {
       if (!options.contains(key)) fail("optimizer ", name, ": option ", key, " is missing");
     }

@@ -12,14 +12,6 @@ class StrategyTable {
   using Class = T;
   static constexpr uint32_t kKind = PL_PLUGIN_STRATEGY;
 
-  static const void* query(std::string_view id) {
-    static constexpr pl_average kAverage{
-        .struct_size = sizeof(pl_average), .reserved = 0, .swap = [](pl_strategy* s) {
-          return guard([&] { self(s).swap_average(); });
-        }};
-    return PIPELINE_OVERRIDES(T, swap_average) && id == PL_EXTENSION_AVERAGE ? &kAverage : nullptr;
-  }
-
   static const void* api() {
     static constexpr bool kEnter = PIPELINE_OVERRIDES(T, enter_unit);
     static_assert(kEnter == PIPELINE_OVERRIDES(T, leave_unit),
@@ -65,6 +57,8 @@ class StrategyTable {
         t.gather = [](pl_strategy* s) { return guard([&] { self(s).gather(); }); };
         t.release = [](pl_strategy* s) { return guard([&] { self(s).release(); }); };
       }
+      if constexpr (PIPELINE_OVERRIDES(T, swap_average))
+        t.swap_average = [](pl_strategy* s) { return guard([&] { self(s).swap_average(); }); };
       return t;
     }();
     return &table;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pipeline/guard.hpp>
+#include <pipeline/model_options.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/task_object.hpp>
 
@@ -49,6 +50,17 @@ class TaskTable {
         };
         t.predict = predict;
       }
+      if constexpr (PIPELINE_OVERRIDES(T, finish_predictions)) {
+        t.finish_predictions = [](pl_task* s, uint32_t split, pl_str folder, const pl_prediction_sink* sink) {
+          return guard(
+              [&] { self(s).finish_predictions(to_split(split), view(folder), PredictionSink(sink)); });
+        };
+      }
+      if constexpr (PIPELINE_OVERRIDES(T, reply)) {
+        t.reply = [](pl_task* s, pl_str messages, const pl_reply_sink* out) {
+          return guard([&] { self(s).run_reply(view(messages), ReplySink(out)); });
+        };
+      }
       if constexpr (PIPELINE_OVERRIDES(T, flops)) {
         t.flops = [](pl_task* s, const pl_batch* b) {
           return guard_value(self(s).context().raw(), 0.0, [&] { return self(s).flops(batch(b)); });
@@ -77,27 +89,8 @@ class TaskTable {
     return &table;
   }
 
-  // Extensions that come with what a task overrides.
+  // The extension that comes with a loss over the global batch.
   static const void* query(std::string_view extension) {
-    if constexpr (PIPELINE_OVERRIDES(T, reply)) {
-      static const pl_conversation table{
-          .struct_size = sizeof(pl_conversation),
-          .reserved = 0,
-          .reply = [](pl_task* s, pl_str messages, const pl_reply_sink* out) {
-            return guard([&] { self(s).run_reply(view(messages), ReplySink(out)); });
-          }};
-      if (extension == PL_EXTENSION_CONVERSATION) return &table;
-    }
-    if constexpr (PIPELINE_OVERRIDES(T, finish_predictions)) {
-      static const pl_predicted table{
-          .struct_size = sizeof(pl_predicted),
-          .reserved = 0,
-          .finish = [](pl_task* s, uint32_t split, pl_str folder, const pl_prediction_sink* sink) {
-            return guard(
-                [&] { self(s).finish_predictions(to_split(split), view(folder), PredictionSink(sink)); });
-          }};
-      if (extension == PL_EXTENSION_PREDICTED) return &table;
-    }
     if constexpr (T::kHasGlobalLoss) {
       static const pl_global_outputs table{
           .struct_size = sizeof(pl_global_outputs),
@@ -131,6 +124,7 @@ class TaskTable {
       const pl_context* context = self(s).context().raw();
       guard_void(context, [&] { delete &object(s); });
     };
+    if constexpr (ReadsModel<typename T::Config>) t.model_options = read_model_options<typename T::Config>;
     if constexpr (PIPELINE_OVERRIDES(T, prepare)) {
       t.prepare = [](pl_task* s) { return guard([&] { self(s).prepare(); }); };
     }

@@ -109,7 +109,7 @@ struct TrainArgs {
   uint64_t first_row;
 };
 
-// Of a batch whose outputs are asked for before the step is trained: as TrainArgs will be.
+// What TrainArgs will say of a batch whose outputs are asked for before the step is trained.
 struct OutputsArgs {
   explicit OutputsArgs(const pl_outputs_args& args)
       : seed(args.seed), step(args.step), micro_batch(args.micro_batch), first_row(args.first_row) {}
@@ -220,7 +220,7 @@ class PredictionSink {
   void file(uint64_t id, std::string_view name, std::string_view bytes) const {
     check(raw_.file(raw_.user, id, str(name), bytes.data(), bytes.size()));
   }
-  // At the end of a file that grows in the order of the samples.
+  // Adds bytes at the end of a file that grows in the order of the samples.
   void append(uint64_t id, std::string_view name, std::string_view bytes) const {
     if (raw_.append == nullptr)
       fail_with(PL_ERROR_UNSUPPORTED, "the host has no files that grow with predictions: use a newer one");
@@ -236,7 +236,7 @@ class ReplySink {
  public:
   explicit ReplySink(const pl_reply_sink* sent) : raw_(receive(sent)) {}
 
-  // Whole characters.
+  // Sends a piece, which is made of whole characters.
   void text(std::string_view piece) const { check(raw_.text(raw_.user, str(piece))); }
 
  private:

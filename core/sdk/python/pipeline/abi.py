@@ -6,7 +6,7 @@ A test compares the layout of all structs with core/abi/layout.
 import ctypes
 from ctypes import POINTER, Structure, c_double, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-ABI_MAJOR, ABI_MINOR = 1, 8
+ABI_MAJOR, ABI_MINOR = 1, 0
 
 ERROR_FAILED, ERROR_CONFIG, ERROR_OUT_OF_MEMORY, ERROR_NO_SPACE = 1, 2, 3, 9
 DEVICE_CPU, DEVICE_CUDA = 1, 2
@@ -18,7 +18,7 @@ OPTION_ABOVE_MINIMUM, OPTION_BELOW_MAXIMUM, OPTION_MAY_CHANGE = 8, 16, 32
 PURPOSES = {1: "train", 2: "evaluate", 3: "predict", 4: "export", 5: "validate"}
 RUN_REPRODUCIBLE, RUN_ACTIVATION_CHECKPOINTING, RUN_PIN_MEMORY = 1, 2, 4
 LOG_LEVELS = {"debug": 1, "info": 2, "warning": 3, "error": 4}
-PARAMETER_TRAINABLE, PARAMETER_DECAY, PARAMETER_HIDDEN_MATRIX = 1, 2, 0x20000
+PARAMETER_TRAINABLE, PARAMETER_DECAY, PARAMETER_HIDDEN_MATRIX = 1, 2, 16
 PASS_FORWARD, PASS_BACKWARD = 1, 2
 SPLITS = ("train", "val", "test")
 AGGREGATES = {"mean": 1, "sum": 2, "exp_mean": 3}
@@ -96,11 +96,11 @@ class Option(Sized):
 
 class RunInfo(Sized):
     _fields_ = [("struct_size", c_uint32), ("purpose", c_uint32), ("flags", c_uint32), ("threads", c_uint32),
-                ("rank", c_int32), ("world_size", c_int32), ("local_rank", c_int32),
-                ("local_world_size", c_int32), ("device", Device), ("stream", Stream),
+                ("loader_processes", c_uint32), ("rank", c_int32), ("world_size", c_int32), ("local_rank", c_int32),
+                ("local_world_size", c_int32), ("reserved", c_uint32), ("device", Device), ("stream", Stream),
                 ("parameter_dtype", Dtype), ("compute_dtype", Dtype), ("seed", c_uint64),
                 ("global_batch", c_uint64), ("micro_batch", c_uint64), ("micro_batches", c_uint64),
-                ("run_dir", Str), ("cache_dir", Str), ("loader_processes", c_uint32), ("reserved", c_uint32)]
+                ("run_dir", Str), ("cache_dir", Str)]
 
 
 class Host(Sized):
@@ -132,7 +132,7 @@ class Host(Sized):
 class Parameter(Sized):
     _fields_ = [("struct_size", c_uint32), ("flags", c_uint32), ("ndim", c_uint32), ("unit", c_uint32),
                 ("shape", POINTER(c_int64)), ("name", Str), ("lr_multiplier", c_double), ("optimizer", c_uint32),
-                ("reserved", c_uint32), ("dtype", Dtype), ("reserved_2", c_uint32)]
+                ("forms", c_uint32), ("form", c_uint32), ("reserved", c_uint32)]
 
 
 RELEASE = _function(None, c_void_p)
@@ -220,6 +220,7 @@ class ReportSink(Sized):
 SLOTS = {
     "create": _function(ERROR, c_void_p, c_void_p, c_void_p, POINTER(c_void_p)),
     "destroy": _function(None, c_void_p),
+    "model_options": c_void_p,
     "prepare": _function(ERROR, c_void_p),
     "extra_state": _function(ERROR, c_void_p, POINTER(c_void_p), POINTER(c_uint64)),
     "set_extra_state": _function(ERROR, c_void_p, c_void_p, c_uint64),
@@ -244,6 +245,8 @@ SLOTS = {
     "prediction_columns": _function(ERROR, c_void_p, POINTER(POINTER(Str)), POINTER(c_uint64)),
     "sample_name": _function(ERROR, c_void_p, c_uint32, c_uint64, POINTER(Str)),
     "predict": _function(ERROR, c_void_p, c_void_p, c_void_p, c_void_p),
+    "finish_predictions": c_void_p,
+    "reply": c_void_p,
     "flops": _function(c_double, c_void_p, c_void_p),
     "export_model": _function(ERROR, c_void_p, Str),
 }

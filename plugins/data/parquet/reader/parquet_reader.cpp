@@ -17,11 +17,11 @@
 
 namespace {
 
-using pipeline::parquet_reader::append_text;
-using pipeline::parquet_reader::append_value;
-using pipeline::parquet_reader::depth_of;
+using pipeline::parquet::reader::append_text;
+using pipeline::parquet::reader::append_value;
+using pipeline::parquet::reader::depth_of;
 
-// What a file may have at most. Of memory: the pages of a batch's columns, packed and unpacked.
+// Limits of a file. Memory is for the pages of a batch's columns, packed and unpacked.
 constexpr int64_t kMostMemory = int64_t{2} << 30, kBufferBytes = int64_t{1} << 20,
                   kBatchBytes = int64_t{4} << 20, kMostBatchRows = 4096;
 constexpr int kMostDepth = 32, kMostColumns = 10000;

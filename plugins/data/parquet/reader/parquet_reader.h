@@ -26,13 +26,13 @@ typedef struct pl_parquet_api {
   pl_parquet* (*open)(const char* path, const char** error);
   void (*close)(pl_parquet* file);
   uint64_t (*rows)(const pl_parquet* file);
-  /* Of the outermost level; NULL behind the last one. */
+  /* The name of a column of the outermost level; NULL behind the last one. */
   const char* (*column)(const pl_parquet* file, uint64_t index);
-  /* Of those named, the columns that are there are read from now on; before the first row. */
+  /* Only the named columns that are there are read from now on; before the first row. */
   void (*select)(pl_parquet* file, const char* const* names, uint64_t count);
   /* The next row: 1, and its text, valid until the next call; 0: there is none; -1: *error says why. */
   int32_t (*next)(pl_parquet* file, const char** text, uint64_t* bytes, const char** error);
-  /* Of the row that came last: its group, from 0. */
+  /* The group, from 0, of the row that came last. */
   uint64_t (*row_group)(const pl_parquet* file);
 } pl_parquet_api;
 

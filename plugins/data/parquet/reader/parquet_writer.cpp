@@ -1,18 +1,18 @@
 #include "plugins/data/parquet/reader/parquet_writer.h"
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <arrow/api.h>
-#include <arrow/io/file.h>
+#include <arrow/io/memory.h>
 #include <parquet/arrow/writer.h>
 #include <parquet/exception.h>
 
 namespace {
-
-constexpr int64_t kGroupBytes = int64_t{64} << 20;  // of values, about
 
 void check(const arrow::Status& status) {
   if (!status.ok()) throw parquet::ParquetException(status.message());
@@ -37,23 +37,65 @@ std::shared_ptr<arrow::DataType> type_of(const pl_parquet_column& column) {
   }
 }
 
+// Vectors are one page of plain values, so that they end the group. Arrow is given zeros in their place, so
+// statistics and checksums would be of these.
+std::shared_ptr<parquet::WriterProperties> properties_for(const pl_parquet_column& last) {
+  parquet::WriterProperties::Builder builder;
+  builder.compression(parquet::Compression::ZSTD);
+  if (last.kind == PL_PARQUET_VECTOR) {
+    const std::string path = std::string(last.name) + ".list.element";
+    builder.data_pagesize(std::numeric_limits<int32_t>::max())
+        ->max_rows_per_page(std::numeric_limits<int64_t>::max())
+        ->compression(path, parquet::Compression::UNCOMPRESSED)
+        ->disable_dictionary(path)
+        ->disable_statistics(path)
+        ->disable_page_checksum();
+  }
+  return builder.build();
+}
+
+// Bytes that are taken away as they come.
+class TakenOutput : public arrow::io::OutputStream {
+ public:
+  arrow::Status Write(const void* data, int64_t size) override {
+    bytes_.append(static_cast<const char*>(data), static_cast<size_t>(size));
+    return arrow::Status::OK();
+  }
+  arrow::Result<int64_t> Tell() const override { return taken_ + static_cast<int64_t>(bytes_.size()); }
+  arrow::Status Close() override {
+    is_closed_ = true;
+    return arrow::Status::OK();
+  }
+  bool closed() const override { return is_closed_; }
+
+  std::string take() {
+    taken_ += static_cast<int64_t>(bytes_.size());
+    return std::exchange(bytes_, {});
+  }
+
+ private:
+  std::string bytes_;
+  int64_t taken_ = 0;
+  bool is_closed_ = false;
+};
+
 thread_local std::string open_error;
 
 }  // namespace
 
 struct pl_parquet_writer {
-  pl_parquet_writer(const char* path, const pl_parquet_column* given, uint64_t count)
-      : columns(given, given + count) {
+  pl_parquet_writer(const pl_parquet_column* given, uint64_t count) : columns(given, given + count) {
     std::vector<std::shared_ptr<arrow::Field>> fields;
-    for (const pl_parquet_column& column : columns)
+    for (const pl_parquet_column& column : columns) {
+      if (column.kind == PL_PARQUET_VECTOR && &column != &columns.back())
+        throw parquet::ParquetException("column ", column.name, " has vectors and is not the last");
       fields.push_back(arrow::field(column.name, type_of(column), /*nullable=*/false));
+    }
     schema = arrow::schema(fields);
     for (const auto& field : fields)
       builders.push_back(value_of(arrow::MakeBuilder(field->type(), arrow::default_memory_pool())));
-    file = value_of(arrow::io::FileOutputStream::Open(path));
     writer = value_of(parquet::arrow::FileWriter::Open(
-        *schema, arrow::default_memory_pool(), file,
-        parquet::WriterProperties::Builder().compression(parquet::Compression::ZSTD)->build(),
+        *schema, arrow::default_memory_pool(), output, properties_for(columns.back()),
         parquet::ArrowWriterProperties::Builder().store_schema()->build()));
   }
 
@@ -65,35 +107,43 @@ struct pl_parquet_writer {
     return static_cast<Builder&>(*builders[column]);
   }
 
-  void flush() {
-    if (rows == 0) return;
-    std::vector<std::shared_ptr<arrow::Array>> arrays;
-    for (const auto& one : builders) arrays.push_back(value_of(one->Finish()));
-    check(writer->WriteTable(*arrow::Table::Make(schema, arrays), rows));
-    rows = bytes = 0;
-  }
+  bool has_vectors() const { return columns.back().kind == PL_PARQUET_VECTOR; }
 
   void end_row() {
     ++rows;
+    if (has_vectors()) check(builders.back()->AppendEmptyValue());
     for (const auto& one : builders)
       if (one->length() != rows)
         throw parquet::ParquetException("a row without a value for each of the ", columns.size(), " columns");
-    if (bytes >= kGroupBytes) flush();
+  }
+
+  void end_group() {
+    std::vector<std::shared_ptr<arrow::Array>> arrays;
+    for (const auto& one : builders) arrays.push_back(value_of(one->Finish()));
+    check(writer->WriteTable(*arrow::Table::Make(schema, arrays), rows));
+    bytes = output->take();
+    if (has_vectors()) {
+      const size_t vectors = static_cast<size_t>(rows) * columns.back().width * sizeof(float);
+      if (bytes.size() < vectors || std::any_of(bytes.end() - static_cast<std::ptrdiff_t>(vectors),
+                                                bytes.end(), [](char c) { return c != 0; }))
+        throw parquet::ParquetException("the vectors of ", rows, " rows do not end their group");
+      bytes.resize(bytes.size() - vectors);
+    }
+    rows = 0;
   }
 
   void finish() {
-    flush();
     check(writer->Close());
-    check(file->Close());
+    bytes = output->take();
   }
 
   std::vector<pl_parquet_column> columns;
   std::shared_ptr<arrow::Schema> schema;
   std::vector<std::unique_ptr<arrow::ArrayBuilder>> builders;
-  std::shared_ptr<arrow::io::FileOutputStream> file;
+  std::shared_ptr<TakenOutput> output = std::make_shared<TakenOutput>();
   std::unique_ptr<parquet::arrow::FileWriter> writer;
-  int64_t rows = 0, bytes = 0;
-  std::string error;
+  int64_t rows = 0;  // of the group
+  std::string bytes, error;
 };
 
 namespace {
@@ -109,10 +159,9 @@ int32_t guarded(pl_parquet_writer* writer, const char** error, Work&& work) noex
 }
 
 constexpr pl_parquet_writer_api kApi{
-    .open = [](const char* path, const pl_parquet_column* columns, uint64_t count,
-               const char** error) -> pl_parquet_writer* {
+    .open = [](const pl_parquet_column* columns, uint64_t count, const char** error) -> pl_parquet_writer* {
       try {
-        return new pl_parquet_writer(path, columns, count);
+        return new pl_parquet_writer(columns, count);
       } catch (const std::exception& problem) {
         open_error = problem.what();
         *error = open_error.c_str();
@@ -124,30 +173,30 @@ constexpr pl_parquet_writer_api kApi{
           return guarded(w, error, [&] {
             check(w->builder<arrow::StringBuilder>(column, PL_PARQUET_TEXT)
                       .Append(bytes, static_cast<int32_t>(size)));
-            w->bytes += static_cast<int64_t>(size);
           });
         },
     .integer =
         [](pl_parquet_writer* w, uint64_t column, int64_t value, const char** error) {
           return guarded(w, error, [&] {
             check(w->builder<arrow::Int64Builder>(column, PL_PARQUET_INTEGER).Append(value));
-            w->bytes += static_cast<int64_t>(sizeof value);
-          });
-        },
-    .vector =
-        [](pl_parquet_writer* w, uint64_t column, const float* values, const char** error) {
-          return guarded(w, error, [&] {
-            auto& list = w->builder<arrow::FixedSizeListBuilder>(column, PL_PARQUET_VECTOR);
-            const uint32_t width = w->columns[column].width;
-            check(list.Append());
-            check(static_cast<arrow::FloatBuilder&>(*list.value_builder()).AppendValues(values, width));
-            w->bytes += static_cast<int64_t>(sizeof(float) * width);
           });
         },
     .end_row = [](pl_parquet_writer* w,
                   const char** error) { return guarded(w, error, [&] { w->end_row(); }); },
-    .finish = [](pl_parquet_writer* w,
-                 const char** error) { return guarded(w, error, [&] { w->finish(); }); },
+    .end_group =
+        [](pl_parquet_writer* w, pl_parquet_bytes* out, const char** error) {
+          return guarded(w, error, [&] {
+            w->end_group();
+            *out = {w->bytes.data(), w->bytes.size()};
+          });
+        },
+    .finish =
+        [](pl_parquet_writer* w, pl_parquet_bytes* out, const char** error) {
+          return guarded(w, error, [&] {
+            w->finish();
+            *out = {w->bytes.data(), w->bytes.size()};
+          });
+        },
     .close = [](pl_parquet_writer* w) { delete w; }};
 
 }  // namespace

@@ -14,7 +14,7 @@
 
 #include "plugins/data/parquet/reader/parquet_reader.h"
 
-namespace pipeline::parquet_reader {
+namespace pipeline::parquet::reader {
 namespace {
 
 using arrow::Array;
@@ -43,7 +43,7 @@ void append_bytes(std::string_view bytes, std::string& out) {
   out += "\"}";
 }
 
-// As people write it: 8-4-4-4-12 digits.
+// In the usual notation: 8-4-4-4-12 digits.
 void append_uuid(std::string_view bytes, std::string& out) {
   out += '"';
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -211,4 +211,4 @@ int depth_of(const arrow::DataType& type) {
   return below + 1;
 }
 
-}  // namespace pipeline::parquet_reader
+}  // namespace pipeline::parquet::reader

@@ -5,9 +5,9 @@
 
 #include <arrow/array/array_base.h>
 
-namespace pipeline::parquet_reader {
+namespace pipeline::parquet::reader {
 
-// Of a row longer than this, which nobody reads, the rest is left out.
+// The most text of a row; the rest of a longer one, which nobody reads, is left out.
 inline constexpr size_t kMostText = size_t{64} << 20;
 
 // Appends value i of the array as JSON: see parquet_reader.h.
@@ -19,4 +19,4 @@ void append_text(std::string_view text, std::string& out);
 // How deep values of this type may be nested; 1: not at all.
 int depth_of(const arrow::DataType& type);
 
-}  // namespace pipeline::parquet_reader
+}  // namespace pipeline::parquet::reader

@@ -12,7 +12,7 @@ struct float16 {
 __device__ inline float widened(float x) { return x; }
 __device__ inline float widened(bfloat16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
 
-// To the nearest, of two the even one, as LibTorch rounds.
+// Rounds to the nearest, ties to even, as LibTorch does.
 template <class T>
 __device__ T rounded(float x);
 template <>
@@ -44,7 +44,7 @@ template <>
 __device__ float16 rounded<float16>(float x);
 #endif
 
-// As many as a thread reads or writes at once.
+// The values that a thread reads or writes at once.
 template <class T>
 struct alignas(16) Vector {
   static constexpr int kSize = 16 / sizeof(T);
@@ -61,8 +61,8 @@ struct Maximum {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Of each of `values` over all threads of the block, in an order that depends on their number alone; all get
-// it.
+// Combines each of `values` over all threads of the block, in an order that depends on their number alone;
+// all threads get the results.
 template <class Combine, int count>
 __device__ void over_block(float (&values)[count]) {
   const Combine combine{};

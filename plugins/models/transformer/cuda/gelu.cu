@@ -1,7 +1,7 @@
 // GELU and the gradient of its argument in one pass, with the sums over rows that are the gradient of a bias.
 #include "device.cuh"
 
-// As transformer::Gelu.
+// The forms, numbered as in transformer::Gelu.
 constexpr int kTanh = 0, kExact = 1;
 
 struct ValueAndSlope {

@@ -20,7 +20,7 @@ std::string named(const char* kernel, const at::Tensor& x) {
   return kernel + std::string(suffix);
 }
 
-// In a row, the last of them perhaps in part.
+// The vectors in a row, the last of them perhaps in part.
 int64_t vectors(const at::Tensor& x) {
   return (x.size(1) * x.element_size() + kVectorBytes - 1) / kVectorBytes;
 }
@@ -41,7 +41,7 @@ bool is_aligned(const at::Tensor& x) {
   return reinterpret_cast<uintptr_t>(x.const_data_ptr()) % kVectorBytes == 0;
 }
 
-// Its memory; null where it is undefined. It has to be as x is, row by row.
+// The memory of `rows`; null where it is undefined. It has to be as x is, row by row.
 void* rows_as(const at::Tensor& x, const at::Tensor& rows, const char* what) {
   if (!rows.defined()) return nullptr;
   TORCH_CHECK(rows.scalar_type() == x.scalar_type() && rows.device() == x.device() && rows.is_contiguous() &&

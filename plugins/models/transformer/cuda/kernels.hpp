@@ -10,20 +10,16 @@
 // float16. Results do not depend on anything but the arguments.
 namespace pipeline::transformer::cuda {
 
-// Of the tasks' option `cuda_kernels`, which runs of earlier versions have.
-inline constexpr const char* kOptionHelp =
-    "without effect: on a CUDA device our own kernels run wherever there are any";
-
-// Whether x is of a device and a type that they take.
+// Whether x is of a device and a type that the kernels take.
 bool has_kernels_for(const at::Tensor& x);
-// The same for those that take contiguous rows x (N, C) of whole vectors of 16 bytes, and for the norms',
-// where a thread has a vector.
+// has_kernels_for() for those that take contiguous rows x (N, C) of whole vectors of 16 bytes, and for the
+// norms', where a thread has a vector.
 bool has_row_kernels_for(const at::Tensor& x);
 bool has_norm_kernels_for(const at::Tensor& x);
 
-// Negative log likelihoods of the targets: (N), float32. `added`, with terms, receives what they add: the
-// same. With `gradient`, logits become scale times the gradient of both: without terms, softmax - one hot.
-// logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
+// Negative log likelihoods of the targets: (N), float32. `added`, with terms, receives what they add, in the
+// same form. With `gradient`, logits become scale times the gradient of both: without terms, softmax - one
+// hot. logits: (N, C), rows begin at multiples of 16 bytes; targets: (N), int64.
 at::Tensor cross_entropy(at::Tensor& logits, const at::Tensor& targets, bool gradient, double scale,
                          const LossTerms& terms = {}, at::Tensor added = {});
 
@@ -34,9 +30,9 @@ at::Tensor column_sum(const at::Tensor& x);
 // All (N, C).
 at::Tensor gelu_backward(const at::Tensor& x, at::Tensor& d, at::Tensor& y, Gelu form);
 
-// Of layer norm or, where `mean` has no elements, of RMS norm. mean, rstd: float32. dx, residual: (N, C) or
-// undefined: not wanted, none. Returns the gradients of weight and bias: (C), float32, undefined where they
-// are not needed.
+// The backward pass of layer norm or, where `mean` has no elements, of RMS norm. mean, rstd: float32. dx,
+// residual: (N, C) or undefined: not wanted, none. Returns the gradients of weight and bias: (C), float32,
+// undefined where they are not needed.
 std::pair<at::Tensor, at::Tensor> layer_norm_backward(const at::Tensor& dy, const at::Tensor& x,
                                                       const at::Tensor& weight, const at::Tensor& mean,
                                                       const at::Tensor& rstd, const at::Tensor& residual,

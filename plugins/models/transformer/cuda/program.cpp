@@ -7,8 +7,8 @@
 namespace pipeline::transformer::cuda {
 namespace {
 
-// Of https://docs.nvidia.com/cuda/nvrtc and https://docs.nvidia.com/cuda/cuda-driver-api, as far as they are
-// used here. Both are found through the library by which LibTorch itself uses them.
+// Functions of https://docs.nvidia.com/cuda/nvrtc and https://docs.nvidia.com/cuda/cuda-driver-api, as far as
+// they are used here. Both are found through the library by which LibTorch itself uses them.
 struct Library {
   using Handle = void*;
   int (*nvrtcCreateProgram)(Handle*, const char* source, const char* name, int headers,

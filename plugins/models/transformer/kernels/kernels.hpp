@@ -54,7 +54,7 @@ struct AttentionHead {
   float dropout_scale;
 };
 
-// Of a row of logits: the negative log likelihood of its target, and what a loss's terms add to it.
+// For a row of logits: the negative log likelihood of its target, and what a loss's terms add to it.
 struct RowLoss {
   float cross_entropy, added;
 };
@@ -98,8 +98,8 @@ struct Kernels {
   // y = x * mask [+ residual]; x and y may be the same.
   void (*dropout)(const float* x, const float* residual, float* y, int64_t columns, DropoutRow row);
 
-  // Of `target` under softmax(logits). With `gradient` the row becomes scale times the gradient of the whole:
-  // without terms, softmax - one hot.
+  // The loss of `target` under softmax(logits). With `gradient` the row becomes scale times the gradient of
+  // the whole: without terms, softmax - one hot.
   RowLoss (*cross_entropy_row)(float* logits, int64_t columns, int64_t target, bool gradient, float scale,
                                const LossTerms& terms);
 
@@ -119,7 +119,7 @@ struct Kernels {
 
 // The widest set that this CPU has.
 const Kernels& kernels();
-// By name, for tests; null when this CPU has not got it.
+// The kernels of this name, for tests; null when this CPU does not have the instructions.
 const Kernels* kernels_named(const char* name);
 
 // Static: a shared inline function would be the linker's pick among instruction sets.

@@ -230,7 +230,7 @@ PIPELINE_INLINE float row_exp(float* x, int64_t count, float scale, float shift)
   return sum(total);
 }
 
-// Of x - from.
+// The mean of x - from.
 PIPELINE_INLINE float row_mean(const float* x, int64_t count, float from) {
   Vec total{};
   int64_t j = 0;

@@ -7,6 +7,8 @@
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/where.h>
 
+#include "plugins/strategies/common/rules/built_in.hpp"
+
 namespace pipeline::strategies {
 
 std::optional<MovingAverage> MovingAverage::take(OptimizerRule& rule) {
@@ -29,7 +31,7 @@ std::optional<MovingAverage> MovingAverage::take(OptimizerRule& rule) {
   return average;
 }
 
-// Without a look at the step count, for which the host would wait.
+// Computes the share without a look at the step count, for which the host would wait.
 at::Tensor MovingAverage::share(const at::Tensor& step_count, const GradientScale& scale) const {
   const at::Tensor behind = step_count - static_cast<double>(std::max<int64_t>(start_, 1));
   const at::Tensor is_due = at::remainder(step_count - static_cast<double>(start_), every_).eq(0);

@@ -1,44 +1,49 @@
 // SGD as PyTorch has it, by its fused kernel. Momentum starts at zero, so that the first update needs no
 // special case: 0 x momentum + gradient is the gradient.
-#include "plugins/strategies/common/rules/update_rule.hpp"
-
 #include <cmath>
 
 #include <ATen/ops/_fused_sgd.h>
 
+#include "plugins/strategies/common/rules/built_in.hpp"
+
 namespace pipeline::strategies {
 namespace {
 
-class Sgd : public UpdateRule {
- public:
-  explicit Sgd(const OptimizerRule& rule) {
-    rule.require_options({"momentum", "nesterov", "weight_decay"});
-    momentum_ = rule.option("momentum"), weight_decay_ = rule.option("weight_decay");
-    nesterov_ = rule.option("nesterov") != 0;
-    require_option(momentum_ >= 0 && std::isfinite(momentum_), "momentum", momentum_, "0 or more");
-    require_option(!nesterov_ || momentum_ > 0, "momentum", momentum_,
+struct SgdConfig {
+  double momentum = 0;
+  bool nesterov = false;
+
+  void describe(Options& o) {
+    o("momentum", momentum, "decay of the gradients' sum; 0: the gradient itself");
+    o("nesterov", nesterov, "Nesterov's momentum");
+  }
+  void validate(const ConfigErrors& /*errors*/) const {
+    require_option(momentum >= 0 && std::isfinite(momentum), "momentum", momentum, "0 or more");
+    require_option(!nesterov || momentum > 0, "momentum", momentum,
                    "above 0 where optimizer.nesterov is true");
-    require_option(weight_decay_ >= 0, "weight_decay", weight_decay_, "0 or more");
+  }
+};
+
+class Sgd : public pipeline::Optimizer<SgdConfig> {
+ public:
+  using Optimizer::Optimizer;
+  static constexpr bool kTakesScale = true;
+
+  std::vector<std::string> state() const override {
+    return config().momentum == 0 ? std::vector<std::string>() : std::vector<std::string>{"momentum"};
   }
 
-  std::vector<StateKind> kinds() const override {
-    return momentum_ == 0 ? std::vector<StateKind>{} : std::vector<StateKind>{{"momentum"}};
+  void update(const Update& u) override {
+    at::_fused_sgd_(tensors(u.weights()), tensors(u.gradients()),
+                    config().momentum == 0 ? at::TensorList() : tensors(u.state(0)), u.weight_decay(),
+                    config().momentum, u.learning_rate(), /*dampening=*/0, config().nesterov,
+                    /*maximize=*/false, /*is_first_step=*/false, to_torch(u.divisor()),
+                    to_torch(u.found_inf()));
   }
-
-  void apply(const Update& update) const override {
-    at::_fused_sgd_(update.weights, update.gradients,
-                    momentum_ == 0 ? std::vector<at::Tensor>() : update.values(0), weight_decay_, momentum_,
-                    update.learning_rate, /*dampening=*/0, nesterov_, /*maximize=*/false,
-                    /*is_first_step=*/false, update.scale.divisor, update.scale.found_inf);
-  }
-
- private:
-  double momentum_, weight_decay_;
-  bool nesterov_;
 };
 
 }  // namespace
 
-std::unique_ptr<UpdateRule> make_sgd(const OptimizerRule& options) { return std::make_unique<Sgd>(options); }
+const BuiltIn kSgd = built_in<Sgd>("sgd");
 
 }  // namespace pipeline::strategies

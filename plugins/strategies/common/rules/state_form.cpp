@@ -19,14 +19,14 @@ constexpr uint32_t kFirst = 0x7feb352du, kSecond = 0x846ca68bu;  // of the noise
 
 int64_t blocks(int64_t length) { return (length + kBlock - 1) / kBlock; }
 
-// (blocks, kBlock), filled up with zeros.
+// The values as (blocks, kBlock), filled up with zeros.
 at::Tensor in_blocks(const at::Tensor& values) {
   const int64_t whole = blocks(values.numel()) * kBlock;
   return (whole == values.numel() ? values : at::constant_pad_nd(values, {0, whole - values.numel()}))
       .view({-1, kBlock});
 }
 
-// Of codes in float32 without sign, as a share of the scale.
+// What codes in float32 without sign mean, as a share of the scale.
 at::Tensor share(StateForm form, const at::Tensor& codes) {
   if (form == StateForm::kSigned8) return (codes * (1.0f / 127)).square_();
   return (codes * (1.0f / 255)).square_().square_();
@@ -38,11 +38,11 @@ at::Tensor code_below(StateForm form, const at::Tensor& shares) {
   return shares.sqrt().sqrt_().mul_(255).floor_().clamp_max_(254);
 }
 
-// The same on the CPU, in a pass over what a core's cache holds; the compiler makes vectors of these loops,
-// and the bits are those of the operations above and below.
+// The conversions on the CPU, in a pass over what a core's cache holds; the compiler makes vectors of these
+// loops, and the bits are those of the operations above and below.
 namespace cpu {
 
-// For the processor that it runs on.
+// Compiles a function for several processors; the version for the one that it runs on is called.
 #if defined(__GNUC__) && !defined(__clang__)
 #define PIPELINE_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

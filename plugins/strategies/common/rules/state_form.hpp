@@ -41,9 +41,9 @@ struct Kept {
 
 // Zeros for `length` weights.
 Kept make_state(StateForm form, int64_t length, const at::TensorOptions& options);
-// Of the weights from `begin` on; begin: a multiple of kBlock.
+// The state of the weights from `begin` on; begin: a multiple of kBlock.
 Kept narrow_state(const Kept& kept, int64_t begin, int64_t length);
-// In float32.
+// The state in float32.
 at::Tensor widened(StateForm form, const Kept& kept);
 // Rounds `values`, float32. noise: int32, of which the lower 16 bits are random; undefined: to nearest. What
 // the form has exactly keeps its bits in either case.

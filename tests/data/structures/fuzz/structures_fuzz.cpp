@@ -14,7 +14,8 @@
 
 namespace {
 
-using namespace pipeline::protein;
+using namespace pipeline::structures;
+using namespace pipeline::residues;
 namespace files = pipeline::files;
 
 void require(bool holds, const char* what) {

@@ -38,7 +38,7 @@ class GenerationTest : public ::testing::Test {
     options_.eos_token_ids = {fixture()["eos_token_id"]};
   }
 
-  // Each prompt in a batch of its own.
+  // What is generated when each prompt is a batch of its own.
   Sequences one_by_one() {
     Sequences results;
     for (const Prompt& prompt : prompts_) results.push_back(generate(model_, {prompt}, options_).front());

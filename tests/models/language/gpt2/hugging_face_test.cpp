@@ -122,7 +122,7 @@ TEST_F(HuggingFaceTest, WhatIsSavedIsReadBack) {
   EXPECT_EQ(read.norm_eps, saved.norm_eps);
 }
 
-// As Llama 3 Instruct has them.
+// Llama 3 Instruct's folders have several end tokens.
 TEST_F(HuggingFaceTest, AllEndTokensOfAFolderAreKept) {
   using hugging_face::end_tokens;
   const hugging_face::OwnTokens own{82, 84, [](int64_t id) { return id >= 80; }};

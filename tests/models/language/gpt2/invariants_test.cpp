@@ -145,7 +145,7 @@ TEST_F(InvariantsTest, UnitsAreEnteredInOrder) {
   EXPECT_THAT(recorder.backward, ::testing::ElementsAre(0, 3, 2, 1, 0));
 }
 
-// As a strategy takes them that sends gradients in rows: together they are the gradient.
+// A strategy that sends gradients in rows takes the parts: together they are the gradient.
 TEST_F(InvariantsTest, TheEmbeddingsGradientMayBeTakenInParts) {
   const Result plain = step();
   const at::Tensor &embedding = model_.token_embedding(), sum = at::zeros_like(embedding);
@@ -193,7 +193,7 @@ TEST_F(InvariantsTest, WithoutGradientsTheLossIsTheSame) {
 }
 
 TEST_F(InvariantsTest, LowPrecisionIsNear) {
-  // As before training: the formula's regular weights magnify every rounding.
+  // Weights are as before training: the formula's regular ones magnify every rounding.
   tests::initialize(model_, 1);
   const Result exact = step({.training = false}), low = step({.training = false, .compute = at::kBFloat16});
   EXPECT_NEAR(low.loss, exact.loss, 2e-2 * exact.loss);

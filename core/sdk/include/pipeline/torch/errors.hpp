@@ -14,7 +14,7 @@ inline uint32_t torch_error_code(const c10::Error& error, const std::string& mes
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return PL_ERROR_OUT_OF_MEMORY;
   if (dynamic_cast<const c10::DistError*>(&error) != nullptr) return PL_ERROR_PEER;
   if (dynamic_cast<const c10::NotImplementedError*>(&error) != nullptr) return PL_ERROR_UNSUPPORTED;
-  // The CPU allocator, the CUDA runtime and cuBLAS report it only in the message.
+  // The CPU allocator, the CUDA runtime and cuBLAS report exhausted memory only in the message.
   for (const char* words : {"DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"}) {
     if (message.find(words) != std::string::npos) return PL_ERROR_OUT_OF_MEMORY;
   }

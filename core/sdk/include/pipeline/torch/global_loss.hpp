@@ -50,9 +50,9 @@ class GlobalLossTask : public TorchTask<ConfigT, ModelT, BatchT> {
   // it: a temperature multiplies outputs, and what else is learnt of the loss has a column of its own.
   virtual at::Tensor outputs(const Batch& batch) = 0;
   // The losses of all samples, (G), each of which may depend on all rows of (G, K), float32; differentiable.
-  // In an evaluation of a batch's samples alone.
+  // An evaluation passes a batch's samples alone.
   virtual at::Tensor global_loss(const at::Tensor& outputs) = 0;
-  // What row_loss() needs of all rows: once a step, on each rank. This one runs global_loss() and its
+  // What row_loss() needs of all rows: once a step, on each rank. The default runs global_loss() and its
   // gradient; override both where these take too long, or (G, G) is too large.
   virtual void begin_rows(const at::Tensor& outputs) {
     const at::AutoGradMode on(true);
@@ -61,7 +61,7 @@ class GlobalLossTask : public TorchTask<ConfigT, ModelT, BatchT> {
     gradient_ = torch::autograd::grad({losses.sum()}, {leaf})[0];
     losses_ = losses.detach();
   }
-  // Of rows first ... first + count - 1.
+  // The losses of rows first ... first + count - 1, and the gradient of all losses in these rows.
   virtual RowLoss row_loss(const at::Tensor& /*outputs*/, int64_t first, int64_t count) {
     return {losses_.narrow(0, first, count).sum(), gradient_.narrow(0, first, count)};
   }

@@ -62,8 +62,8 @@ inline c10::Device open_device(const pl_run_info& run) {
               ": the CUDA half of LibTorch cannot be loaded: ", dlerror());
   if (!at::globalContext().hasCUDA())
     fail_with(PL_ERROR_UNSUPPORTED, name_of(device), ": LibTorch sees no CUDA device");
-  // All plugins of the process share these, and the threads of the backward pass follow them. With another
-  // device current, each use would create a context there.
+  // All plugins of the process share device and stream, and the threads of the backward pass follow them.
+  // With another device current, each use would create a context there.
   const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
   cuda.setDevice(result);
   if (run.stream.kind == PL_STREAM_DEVICE) cuda.exchangeStream(to_torch(run.stream, result));
@@ -95,7 +95,7 @@ inline void apply_run_settings(const Context& context) {
   torch.setAllowBF16ReductionCuBLAS(false);
   torch.setAllowFP16ReductionCuBLAS(false);
   // Now and then a run had other bits where threads of the loader were the first to call MKL's vector
-  // functions, several at the same time. Not since this thread calls one before them.
+  // functions, several at the same time. That has not happened since this thread calls one before them.
   at::sin(at::zeros({16}));
   // cuDNN plans attention anew for every shape, which takes a second if every batch has a new one.
   torch.setSDPUseCuDNN(false);

@@ -46,7 +46,7 @@ class TorchTask : public Task<ConfigT, BatchT> {
 
   // A task with extensions of its own ends its query() with this one.
   static const void* query(std::string_view extension) {
-    return extension == PL_EXTENSION_PROFILER ? profiler_extension() : nullptr;
+    return extension == PL_EXTENSION_RUNTIME ? runtime_extension() : nullptr;
   }
 
   // Opens the data. [main]

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 
+#include <optional>
 #include <span>
 
 PIPELINE_SDK_BEGIN
@@ -58,6 +59,11 @@ inline at::Tensor to_torch(const pl_tensor& view) {
       .options(at::TensorOptions().dtype(to_torch(view.dtype)).device(device))
       .target_device(device)
       .make_tensor();
+}
+
+// Returns nullopt for null.
+inline std::optional<at::Tensor> to_torch(const pl_tensor* view) {
+  return view == nullptr ? std::nullopt : std::optional(to_torch(*view));
 }
 
 // Returns `count` elements of a buffer, from `begin` on. Does not ask the driver where they are: an empty

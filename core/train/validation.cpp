@@ -1,0 +1,165 @@
+#include "core/train/validation.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/train/session/step_of_weights.hpp"
+
+namespace pipeline::train {
+
+Validation::Validation(Session& session, TrainState& state, RunActivity& activity)
+    : session_(session),
+      options_(session.options().evaluate),
+      state_(state),
+      activity_(activity),
+      selection_(options_, state) {}
+
+void Validation::check() const {
+  const config::Config& config = session_.config();
+  if (options_.ema) {
+    if (config.options().average.decay == 0)
+      throw config.error("evaluate.ema", "no moving average is kept: set optimizer.ema_decay");
+    if (!session_.strategy().has_average())
+      throw config.error("evaluate.ema", fmt::format("{} keeps no moving average: leave it out",
+                                                     session_.strategy_plugin().label()));
+  }
+  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) {
+    if (options_.every > 0)
+      throw config.error("evaluate.every", fmt::format("{} has no validation data: add some, or use 0",
+                                                       session_.task_plugin().label()));
+    session_.log().info("evaluation  none: there is no validation data to select a best checkpoint");
+    return;
+  }
+  if (options_.patience > 0 && options_.every == 0)
+    throw config.error("evaluate.patience", "nothing is evaluated during training: set evaluate.every");
+  const std::string& name = options_.best_metric;
+  const std::vector<plugins::Metric> metrics = session_.task().metrics();
+  if (name == "loss" || std::ranges::find(metrics, name, &plugins::Metric::name) != metrics.end()) return;
+  std::string names = "loss";
+  for (const plugins::Metric& metric : metrics)
+    if (metric.name != "loss") names += ", " + metric.name;
+  throw config.error("evaluate.best_metric",
+                     fmt::format("{} has no such figure; it has {}", session_.task_plugin().label(), names));
+}
+
+void Validation::begin(const RunFolder& folder, Records* records) {
+  records_ = records;
+  const auto was_evaluated = [&] {
+    return observe::JsonLines::contains(folder.evaluations(), "step", state_.step) ? "yes" : "no";
+  };
+  if (session_.processes().on_first("looking for the evaluation", was_evaluated) == "yes" &&
+      state_.health.bad_evaluation().empty())
+    evaluated_step_ = state_.step;
+}
+
+bool Validation::due(bool last) const {
+  if (evaluated_step_ == state_.step) return false;
+  if (state_.step == 0) return options_.at_start;
+  return (options_.every > 0 && state_.step % options_.every == 0) || (last && options_.at_end);
+}
+
+std::optional<checkpoint::Metric> Validation::metric() const {
+  return metric_step_ == state_.step ? metric_ : std::nullopt;
+}
+
+void Validation::set_metric(std::optional<checkpoint::Metric> metric) {
+  metric_ = std::move(metric);
+  metric_step_ = state_.step;
+}
+
+bool Validation::evaluate(const std::function<void()>& save) {
+  activity_.begin("evaluation", fmt::format("evaluation after step {}", state_.step));
+  step_of_weights = state_.step;
+  session_.log().console().status({});
+  const observe::Elapsed time(session_.log().console(), activity_.phase());
+  if (session_.task().sample_count(PL_SPLIT_VAL) == 0) return true;
+  std::vector<std::string> shown;
+  const std::optional<Evaluation> result = measure(save, shown);
+  if (!result) return false;
+  record(*result, save);
+  if (state_.step == 0) {  // of weights that no step has made: it selects no checkpoint
+    announce_result("before training", *result, "", shown);
+    return true;
+  }
+  require_selecting_figure(*result, save);
+  const ModelSelection::Judgement judgement = selection_.judge(*result);
+  set_metric(judgement.metric);
+  announce_result(fmt::format("after step {}{}", state_.step, uses_average() ? ", moving average" : ""),
+                  *result, judgement.is_best ? fmt::format("; best {} so far", judgement.metric.name) : "",
+                  shown);
+  return true;
+}
+
+// Puts the samples that are shown with the model's answers into `shown`. nullopt: it was cut off.
+std::optional<Evaluation> Validation::measure(const std::function<void()>& save,
+                                              std::vector<std::string>& shown) {
+  const auto put_back = [&] {
+    session_.release_values();
+    if (uses_average()) session_.strategy().swap_average();
+  };
+  if (uses_average()) session_.strategy().swap_average();
+  try {
+    session_.gather_values();
+  } catch (const Error& error) {
+    if (error.code() == PL_ERROR_OUT_OF_MEMORY) {  // as on all ranks
+      put_back();
+      save();
+    }
+    throw;
+  }
+  EvaluationRequest request = request_for(session_, PL_SPLIT_VAL, PL_PURPOSE_VALIDATE);
+  request.progress = [&](uint64_t done, uint64_t total) {
+    session_.log().console().progress(fmt::format("evaluating after step {}", state_.step), done, total);
+  };
+  request.show = [&](uint64_t, std::string_view text) { shown.emplace_back(text); };
+  request.failed = [&] {
+    put_back();
+    save();
+  };
+  std::optional<Evaluation> result = train::evaluate(session_.processes(), session_.task(), request);
+  put_back();
+  session_.log().console().status({});
+  return result;
+}
+
+void Validation::record(const Evaluation& result, const std::function<void()>& save) {
+  nlohmann::ordered_json json{
+      {"step", state_.step}, {"samples", result.samples}, {"seconds", result.seconds}};
+  for (const Figure& figure : result.figures) {
+    if (json.contains(figure.name)) {
+      save();
+      throw Error(fmt::format("{} has a figure '{}', a name reserved in eval.jsonl: rename it",
+                              session_.task_plugin().label(), figure.name));
+    }
+    json[figure.name] = figure.value;
+  }
+  if (records_) records_->evaluation(json);
+  evaluated_step_ = state_.step;
+}
+
+// The task may have other figures than it said.
+void Validation::require_selecting_figure(const Evaluation& result, const std::function<void()>& save) const {
+  if (result.find(options_.best_metric) != nullptr) return;
+  save();
+  std::string names;
+  for (const Figure& f : result.figures) names += (names.empty() ? "" : ", ") + f.name;
+  throw session_.config().error("evaluate.best_metric",
+                                fmt::format("this evaluation has no such figure; it has {}", names));
+}
+
+void Validation::announce_result(const std::string& when, const Evaluation& result, const std::string& more,
+                                 const std::vector<std::string>& shown) const {
+  observe::Log& log = session_.log();
+  std::string text;
+  for (const Figure& f : result.figures) text += fmt::format("  {} {:.4f}", f.name, f.value);
+  log.info(fmt::format("evaluation {}:{}  ({} of {} samples in {:.1f} s{})", when, text, result.samples,
+                       result.available, result.seconds, more));
+  for (const std::string& lines : result.text) log.info(lines);
+  for (const std::string& sample : shown) log.info(sample);
+}
+
+}  // namespace pipeline::train

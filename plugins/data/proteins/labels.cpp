@@ -1,0 +1,201 @@
+#include "plugins/data/proteins/labels.hpp"
+
+#include <pipeline/text.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "plugins/data/proteins/report_text.hpp"
+#include "plugins/data/records/pairs.hpp"
+#include "plugins/data/structures/secondary_structure.hpp"
+
+namespace pipeline::proteins {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == std::string_view::npos ? std::string_view()
+                                         : text.substr(first, text.find_last_not_of(kSpace) + 1 - first);
+}
+
+std::vector<std::string_view> parts_of(std::string_view text, char between) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(between, begin), text.size());
+    parts.push_back(trimmed(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Cleans up a list that Python has printed, as pandas writes one into a table: ['H', None], or NumPy's [0 1].
+void as_printed(std::vector<std::string_view>& parts) {
+  std::erase_if(parts, [](std::string_view part) { return part.empty(); });
+  for (std::string_view& part : parts)
+    if (part.size() > 1 && part.front() == part.back() && (part.front() == '\'' || part.front() == '"'))
+      part = part.substr(1, part.size() - 2);
+}
+
+// The number that is written, NaN in any letters and infinities too; nothing: it is no number.
+std::optional<double> written_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// A number as tables have it; nothing: it is none, or none to learn.
+std::optional<double> number_of(std::string_view text) {
+  const std::optional<double> value = written_number(text);
+  if (!value || !(std::abs(*value) <= static_cast<double>(std::numeric_limits<float>::max())))
+    return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string Labels::key() const {
+  constexpr int kReading = 3;  // raise it whenever the same text would be read otherwise
+  if (!is_wanted()) return "";
+  std::string key = concat(kReading, " ", objective_, " ", options_.per, " ", options_.source, " ",
+                           options_.column, " ", options_.missing);
+  for (const std::string& name : options_.classes) key += concat("\n", name.size(), " ", name);
+  return key;
+}
+
+// Where labels are numbers, -100 may be one.
+bool Labels::is_word_for_none(std::string_view text) const {
+  if (std::ranges::find(options_.classes, text) != options_.classes.end()) return false;
+  if (records::is_word_for_none(text)) return true;
+  if (!are_numbers()) return number_of(text) == kIgnoreIndex;
+  const std::optional<double> value = written_number(text);
+  return value && std::isnan(*value);
+}
+
+SampleLabels Labels::of(const Samples& samples, uint64_t i) const {
+  if (is_from_structures()) return from_backbone(samples, i);
+  const std::optional<std::string> text = samples.label(i);
+  SampleLabels none;
+  none.problem = concat("nothing in column \"", options_.column, "\"");
+  return text ? from_text(*text, samples.size_of(i).residues) : none;
+}
+
+SampleLabels Labels::from_text(const std::string& whole, size_t residues) const {
+  SampleLabels labels;
+  // Blanks may be letters, as DSSP's of coils are.
+  const bool fits = options_.is_per_residue() && whole.size() == residues;
+  const std::string_view text = fits ? std::string_view(whole) : trimmed(whole);
+  const auto is_missing = [&](std::string_view one) { return one.empty() || one == options_.missing; };
+  if (is_missing(trimmed(text))) {
+    labels.problem = concat("nothing in column \"", options_.column, "\"");
+    return labels;
+  }
+  if (is_word_for_none(text)) {
+    ++labels.passed_over[std::string(text)];
+    labels.problem = concat("\"", text, "\" in column \"", options_.column, "\", which stands for no label");
+    return labels;
+  }
+  std::vector<std::string_view> parts{text};
+  if (options_.is_per_residue()) {
+    const bool is_list = !fits && text.starts_with('[') && text.ends_with(']');
+    const std::string_view list = is_list ? text.substr(1, text.size() - 2) : text;
+    const bool has_commas = list.find(',') != std::string_view::npos;
+    if (has_commas || is_list || are_numbers() || residues == 1) {
+      parts = parts_of(list, has_commas ? ',' : ' ');
+      if (is_list) as_printed(parts);
+    } else {
+      parts.clear();
+      for (size_t n = 0; n < text.size(); ++n) parts.push_back(text.substr(n, 1));
+    }
+    if (parts.size() != residues) {
+      labels.problem = concat(counted(parts.size(), "label"), " for ", counted(residues, "residue"));
+      return labels;
+    }
+  }
+  for (size_t n = 0; n < parts.size(); ++n) {
+    if (is_missing(parts[n])) continue;
+    if (is_word_for_none(parts[n])) {
+      ++labels.passed_over[std::string(parts[n])];
+      continue;
+    }
+    if (are_numbers()) {
+      const std::optional<double> value = number_of(parts[n]);
+      if (!value) {
+        labels.problem = concat("\"", parts[n].substr(0, 40), "\" in column \"", options_.column,
+                                "\" is no number, or too large a one");
+        return labels;
+      }
+      labels.numbers.push_back(*value);
+      labels.texts.emplace_back(parts[n]);
+    } else {
+      labels.classes.emplace_back(parts[n]);
+    }
+    labels.places.push_back(static_cast<int64_t>(n));
+  }
+  if (labels.places.empty()) labels.problem = concat("nothing in column \"", options_.column, "\"");
+  return labels;
+}
+
+SampleLabels Labels::from_backbone(const Samples& samples, uint64_t i) const {
+  const Sample sample = samples.sample(i);
+  SampleLabels labels;
+  const std::vector<structures::SecondaryStructure> states =
+      are_contacts() ? std::vector<structures::SecondaryStructure>()
+                     : structures::secondary_structure_of(sample.backbone);
+  for (size_t n = 0; n < sample.backbone.size(); ++n) {
+    const bool has_one =
+        are_contacts() ? sample.has_frame(n) : states[n] != structures::SecondaryStructure::kNotKnown;
+    if (!has_one) continue;
+    labels.places.push_back(static_cast<int64_t>(n));
+    if (!are_contacts()) labels.classes.emplace_back(1, structures::letter_of(states[n]));
+  }
+  if (are_contacts()) labels.contacts = structures::contacts_of(sample.backbone, kLeastApart);
+  const bool has_pairs =
+      !labels.places.empty() && labels.places.back() - labels.places.front() >= kLeastApart;
+  if (labels.places.empty() || (are_contacts() && !has_pairs)) labels.problem = "no backbone";
+  return labels;
+}
+
+std::optional<size_t> LabelScale::number_of(const std::string& name) const {
+  const auto found = std::ranges::find(classes, name);
+  return found == classes.end() ? std::nullopt : std::optional(static_cast<size_t>(found - classes.begin()));
+}
+
+void LabelCounts::add(const SampleLabels& labels, bool is_training) {
+  for (const auto& [word, count] : labels.passed_over) passed_over_[word] += count;
+  for (const double number : labels.numbers) {
+    ignore_indices_ += number == kIgnoreIndex ? 1 : 0;
+    if (!is_training) continue;
+    const double from_mean = number - mean_;
+    mean_ += from_mean / static_cast<double>(++count_);
+    squares_ += from_mean * (number - mean_);
+  }
+  for (const std::string& name : labels.classes) {
+    if (const auto found = classes_.find(name); found != classes_.end())
+      found->second += is_training ? 1 : 0;
+    else if (classes_.size() <= kMostClasses)
+      classes_.emplace(name, is_training ? 1 : 0);
+    count_ += is_training ? 1 : 0;
+  }
+}
+
+LabelScale LabelCounts::scale(const std::vector<std::string>& classes) const {
+  LabelScale scale;
+  scale.classes = classes;
+  uint64_t most = 0;
+  for (const auto& [name, count] : classes_) {
+    if (classes.empty()) scale.classes.push_back(name);
+    if (count > most) most = count, scale.usual = name;
+  }
+  scale.count = count_;
+  scale.mean = mean_;
+  const double deviation = count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
+  scale.deviation = deviation > 0 ? deviation : 1;
+  return scale;
+}
+
+}  // namespace pipeline::proteins

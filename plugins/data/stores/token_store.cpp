@@ -1,0 +1,131 @@
+#include "plugins/data/stores/token_store.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <regex>
+#include <utility>
+
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/stores/sample_writer.hpp"
+
+namespace pipeline::stores {
+namespace {
+
+using files::bytes_of;
+using files::DataError;
+using files::take;
+
+struct Head {
+  uint32_t parts, token_bytes;
+};
+// Totals over all samples. Behind these lie the drops and the notes.
+struct Totals {
+  uint64_t targets, tokens, records, used, drop_bytes;
+};
+static_assert(sizeof(Head) == 8 && sizeof(Totals) == 40);
+
+// Names in the cache folder that belong to who tokenizes: token stores, tokenizers that were trained, what
+// processes that were killed left of these, and what is known of sources.
+const std::regex& cache_names() {
+  static const std::regex names(
+      R"(.+-[0-9a-f]{32}\.tokens(\.part|\.lock)?|tokenizer-[0-9a-f]{32}(\.tmp)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
+  return names;
+}
+
+void check_below(const std::vector<int32_t>& tokens, uint32_t vocabulary_size) {
+  const auto outside = std::ranges::find_if(
+      tokens, [&](int32_t token) { return token < 0 || static_cast<uint32_t>(token) >= vocabulary_size; });
+  if (outside != tokens.end())
+    throw DataError("the tokenizer gave token " + std::to_string(*outside) + ", its vocabulary has " +
+                    std::to_string(vocabulary_size) + ": the tokenizer's files do not belong together");
+}
+
+}  // namespace
+
+std::string pack_tokens(const std::vector<std::vector<int32_t>>& parts, std::string_view beside,
+                        uint32_t vocabulary_size) {
+  const bool is_narrow = vocabulary_size <= uint32_t{std::numeric_limits<uint16_t>::max()} + 1;
+  std::string sample(bytes_of(Head{static_cast<uint32_t>(parts.size()), is_narrow ? 2u : 4u}));
+  for (const std::vector<int32_t>& tokens : parts) sample += bytes_of(static_cast<uint32_t>(tokens.size()));
+  for (const std::vector<int32_t>& tokens : parts) {
+    check_below(tokens, vocabulary_size);
+    if (is_narrow)
+      sample += bytes_of(std::vector<uint16_t>(tokens.begin(), tokens.end()));
+    else
+      sample += bytes_of(tokens);
+  }
+  return sample += beside;
+}
+
+std::optional<TokenSample> unpack_tokens(std::string_view payload) {
+  Head head;
+  if (!take(payload, head) || (head.token_bytes != 2 && head.token_bytes != 4) ||
+      head.parts > payload.size() / sizeof(uint32_t))
+    return std::nullopt;
+  TokenSample sample;
+  std::string_view sizes = payload.substr(0, head.parts * sizeof(uint32_t));
+  payload.remove_prefix(sizes.size());
+  for (uint32_t size = 0; take(sizes, size);) {
+    const uint64_t bytes = uint64_t{size} * head.token_bytes;
+    if (bytes > payload.size()) return std::nullopt;
+    sample.parts.emplace_back(payload.data(), size, head.token_bytes);
+    payload.remove_prefix(bytes);
+  }
+  sample.beside = payload;
+  return sample;
+}
+
+TokenStore::TokenStore(SampleStore store) : store_(std::move(store)) {
+  std::string_view summary = store_.summary();
+  Totals totals;
+  if (!take(summary, totals) || totals.drop_bytes > summary.size()) refuse();
+  targets_ = totals.targets;
+  tokens_ = totals.tokens;
+  report_ = {.records = totals.records,
+             .used = totals.used,
+             .drops = std::string(summary.substr(0, totals.drop_bytes)),
+             .notes = std::string(summary.substr(totals.drop_bytes))};
+}
+
+void TokenStore::refuse() const {
+  throw DataError(path() + ": what is in it does not fit together: remove it, and it is built again");
+}
+
+TokenSample TokenStore::operator[](uint64_t i) const {
+  Sample bytes = store_[i];
+  std::optional<TokenSample> sample = unpack_tokens(bytes.payload());
+  if (!sample) refuse();
+  sample->bytes = std::move(bytes);
+  return *std::move(sample);
+}
+
+std::string TokenSource::path() const {
+  return (std::filesystem::path(folder) / (name + "-" + key.hex() + ".tokens")).string();
+}
+
+TokenStore open_or_fill_tokens(const TokenSource& source, const files::Hooks& hooks,
+                               const std::function<TokenReport(const TokenSink& add)>& read) {
+  bool is_new = false;
+  SampleStore store =
+      open_or_fill(source.path(), kTokens, source.key, source.what, hooks, [&](SampleWriter& writer) {
+        is_new = true;
+        Totals totals{};
+        const TokenReport report = read([&](std::string&& sample) {
+          const std::optional<TokenSample> tokens = unpack_tokens(sample);
+          totals.targets += tokens && tokens->has_target() ? 1 : 0;
+          if (tokens)
+            for (const TokenView& part : tokens->parts) totals.tokens += part.size();
+          writer.append(sample);
+        });
+        totals.records = report.records;
+        totals.used = report.used;
+        totals.drop_bytes = report.drops.size();
+        std::string summary(bytes_of(totals));
+        return summary += report.drops + report.notes;
+      });
+  if (is_new) hooks.tell(files::remove_unused(source.folder, cache_names()));
+  return TokenStore(std::move(store));
+}
+
+}  // namespace pipeline::stores

@@ -1,0 +1,104 @@
+#include "plugins/models/encoder/architecture.hpp"
+
+#include <cmath>
+#include <string_view>
+
+namespace pipeline::encoder {
+
+using hugging_face::Piece;
+
+int64_t Architecture::inner(const Config& config) const {
+  for (const auto& field : fields)
+    if (field.value != nullptr) return field.value(config);
+  return config.intermediate_size;
+}
+
+double Architecture::stream(const Config& config) const {
+  return divides_branches ? std::sqrt(static_cast<double>(config.num_hidden_layers) / 36.0) : 1;
+}
+
+void Architecture::check(const Config& config) const {
+  hugging_face::check_fields(fields, config);
+  const auto named = [&](int64_t Config::*member) {
+    for (const auto& field : fields)
+      if (field.member == hugging_face::ModelField<Config>::Member(member)) return field.name;
+    return "";
+  };
+  const char* const heads = named(&Config::num_attention_heads);
+  if (config.hidden_size % config.num_attention_heads != 0)
+    fail_with(PL_ERROR_CONFIG, heads, " = ", config.num_attention_heads, ": must divide ",
+              named(&Config::hidden_size), " (", config.hidden_size, ")");
+  if (names.positions == nullptr && config.head_width() % 2 != 0)
+    fail_with(PL_ERROR_CONFIG, heads, " = ", config.num_attention_heads, ": gives heads of ",
+              config.head_width(), " channels: rotary positions need an even number");
+}
+
+Config Architecture::read(const hugging_face::ConfigFile& file, Config start) const {
+  return hugging_face::read_fields(file, hugging_face::fields_of(fields, others), config_class,
+                                   std::move(start));
+}
+
+nlohmann::json Architecture::json(const Config& config) const {
+  nlohmann::json values = written;
+  values["model_type"] = type;
+  for (const auto& other : others)
+    if (const auto* only = std::get_if<hugging_face::Only>(&other.use); only && !only->values[0].is_null())
+      values[other.key] = only->values[0];
+  hugging_face::write_fields(config, hugging_face::fields_of(fields, {}), values);
+  values["intermediate_size"] = inner(config);
+  if (write != nullptr) write(config, values);
+  return values;
+}
+
+void Architecture::compare(const std::string& table, const Config& ours, const Config& folders,
+                           hugging_face::Differences& differences) const {
+  hugging_face::compare_fields(fields, ours, folders, differences,
+                               [&](const auto& field) { return table + field.name; });
+}
+
+std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::string& prefix,
+                                        int64_t more_tokens) const {
+  if (parameter.name.starts_with("lora.")) return {};
+  const std::string plain = parameter.name.substr(prefix.size());
+  const auto is = [&](const char* one) { return one != nullptr && plain == one; };
+  const bool is_matrix = parameter.shape.size() == 2;
+  if (is(names.words)) return {{.name = parameter.name, .more_rows = more_tokens}};
+  if (is(names.positions) || (names.decoder != nullptr && plain.starts_with(names.decoder)))
+    return {{.name = parameter.name}};
+  const auto split = [&](const char* whole, const std::vector<const char*>& parts) {
+    const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);
+    if (parts.empty() || plain.find(concat(".", last, ".")) == std::string::npos) return std::vector<Piece>();
+    std::vector<hugging_face::Part> columns;
+    for (const char* part : parts)
+      columns.push_back({part, parameter.shape.back() / static_cast<int64_t>(parts.size())});
+    return hugging_face::side_by_side(parameter.name, last, columns, is_matrix);
+  };
+  for (std::vector<Piece> parts : {split(names.layer.qkv, names.qkv), split(names.layer.up, names.up)})
+    if (!parts.empty()) return parts;
+  return {{.name = parameter.name, .transposed = is_matrix}};
+}
+
+std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& config) const {
+  using transformer::Layer;
+  const int64_t width = config.hidden_size, columns = inner(config);
+  const auto part = [](const char* whole, const char* last) {
+    const std::string_view path = whole;
+    return std::string(path.substr(0, path.rfind('.') + 1)) + last;
+  };
+  std::vector<adapters::LayerMatrix> matrices;
+  for (size_t i = 0; i < names.qkv.size(); ++i)
+    matrices.push_back({part(names.layer.qkv, names.qkv[i]), &Layer::qkv_additions,
+                        static_cast<int64_t>(i) * width, width, width, i != 1});
+  matrices.push_back({names.layer.projection, &Layer::projection_additions, 0, width, width});
+  if (!is_gated) matrices.push_back({names.layer.up, &Layer::up_additions, 0, width, columns});
+  for (size_t i = 0; i < names.up.size(); ++i)
+    matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_additions,
+                        static_cast<int64_t>(i) * columns, width, columns});
+  matrices.push_back({names.layer.down, &Layer::down_additions, 0, columns, width});
+  std::vector<adapters::LoraTarget> all;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    adapters::add_targets(all, concat(names.layers, i, "."), i, static_cast<uint32_t>(i + 1), matrices);
+  return all;
+}
+
+}  // namespace pipeline::encoder

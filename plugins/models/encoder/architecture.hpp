@@ -1,0 +1,111 @@
+// Transformer encoders of sequences: ESM-2 and ESM C of proteins, and the text towers of CLIP and SigLIP.
+// They are one class, and each of them a row that says how it is made, and how its folders are written.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapters/lora.hpp"
+#include "hugging_face/model_fields.hpp"
+#include "hugging_face/weights.hpp"
+#include "plugins/models/protein/label_head.hpp"
+#include "tokenizer/folder_files.hpp"
+#include "transformer/layer.hpp"
+
+namespace pipeline::encoder {
+
+constexpr int64_t kMostWidth = 1 << 20,
+                  kMostLayers = 1 << 14;  // beyond any machine, and no product of them overflows
+
+// The configuration of an encoder of any kind, by the names in CLIP's folders; the defaults are those of the
+// text tower of its ViT-B/32.
+struct Config {
+  int64_t vocab_size = 49408;
+  int64_t max_position_embeddings = 77;  // tokens of a text at most, its end included
+  int64_t hidden_size = 512;             // C
+  int64_t num_hidden_layers = 12;
+  int64_t num_attention_heads = 8;
+  int64_t intermediate_size = 2048;  // of the MLP; 0: see Architecture::inner()
+  double layer_norm_eps = 1e-5;
+  double initializer_range = 0.02;
+  std::string hidden_act = "quick_gelu";  // or "gelu", "gelu_pytorch_tanh"
+  double hidden_dropout = 0, attention_dropout = 0;
+  bool token_dropout = false;                              // see sequences.hpp
+  std::optional<protein::LabelForm> label = std::nullopt;  // of proteins: in place of the output head
+
+  int64_t head_width() const { return hidden_size / num_attention_heads; }
+};
+
+// What the parts are called in folders, and here. Query, key and value, or gate and up, are several matrices
+// there and one here.
+struct Names {
+  const char *words, *positions = nullptr;  // tables; without the latter positions are rotary
+  const char* layers;                       // followed by a layer's number and a dot
+  transformer::LayerNames layer;
+  std::vector<const char*> qkv = {"q_proj", "k_proj", "v_proj"}, up = {};  // in folders
+  const char *query_norm = nullptr, *key_norm = nullptr;
+  // For proteins: the last norm; the table that makes logits, without which it is the words'; its bias; and
+  // the head for labels of residues.
+  const char *last_norm = nullptr, *decoder = nullptr, *head_bias = nullptr, *of_residues = nullptr;
+};
+
+struct Architecture {
+  const char* name;                    // as options have it
+  const char* type;                    // `model_type` in a config.json
+  const char *config_class, *classes;  // transformers': "EsmConfig"; what the names of its models begin with
+  Config defaults, theirs;             // of options; of a config.json that is silent
+  hugging_face::ModelFields<Config> fields;
+  // What becomes of the other fields of the class: the first value of Only is written, too.
+  hugging_face::Fields<Config> others;
+  nlohmann::json written = {};  // into every config.json
+  // (optional) What is checked in a config.json, and written there, besides.
+  void (*check_file)(const hugging_face::ConfigFile& file, const Config& config) = nullptr;
+  void (*write)(const Config& config, nlohmann::json& values) = nullptr;
+  Names names;
+
+  bool is_causal = false;
+  bool has_biases = true;  // of the layers' matrices, and of the last norm
+  bool is_gated = false;   // SwiGLU
+  bool decays_words = true;
+  // What a layer adds is divided by sqrt(layers / 36) first.
+  bool divides_branches = false;
+
+  // For proteins: reads a folder's tokenizer, which must be the architecture's own, and gives back what an
+  // export is to have of it; writes the usual one; how other versions call tensors; and whether folders have
+  // Extras.
+  tokenizer::Files (*read_tokenizer)(const std::string& folder) = nullptr;
+  void (*write_tokenizer)(const std::string& folder) = nullptr;
+  std::string (*plain_name)(const std::string& name) = nullptr;
+  bool has_extras = false;
+
+  // The width of the MLP, also where intermediate_size is 0.
+  int64_t inner(const Config& config) const;
+  // How many times the model's own residual stream the layers see. A layer adds what its branches give,
+  // divided by a constant d, to the residual stream x, and reads it through norms. Here layers see d x:
+  // nothing is divided, and norms with d^2 epsilon give the same.
+  double stream(const Config& config) const;
+  // Throws an Error (PL_ERROR_CONFIG) that names the first key at fault, its value and what it must be.
+  void check(const Config& config) const;
+
+  // The configuration in a config.json, without check(). Throws an Error that names file, key and value where
+  // the model is not one that we compute.
+  Config read(const hugging_face::ConfigFile& file, Config start) const;
+  nlohmann::json json(const Config& config) const;
+  // `table`: that of the options.
+  void compare(const std::string& table, const Config& ours, const Config& folders,
+               hugging_face::Differences& differences) const;
+
+  // The folder's tensors for a parameter of ours; both begin with `prefix`. more_tokens: see
+  // hugging_face::Piece::more_rows.
+  std::vector<hugging_face::Piece> pieces(const Parameter& parameter, const std::string& prefix = "",
+                                          int64_t more_tokens = 0) const;
+  std::vector<adapters::LoraTarget> lora_targets(const Config& config) const;
+};
+
+const Architecture& esm2();
+const Architecture& esmc();
+const Architecture& text_tower(bool is_clip);  // CLIP's, or SigLIP's
+
+}  // namespace pipeline::encoder

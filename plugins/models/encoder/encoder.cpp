@@ -1,0 +1,131 @@
+#include "plugins/models/encoder/encoder.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "transformer/embedding.hpp"
+
+namespace pipeline::encoder {
+
+using transformer::Gelu;
+
+Gelu gelu_named(const std::string& name) {
+  return name == "quick_gelu" ? Gelu::kQuick : name == "gelu" ? Gelu::kExact : Gelu::kTanh;
+}
+
+Encoder::Encoder(const Architecture& row, const Config& config, ParameterRegistry& parameters,
+                 std::string prefix, uint32_t first_unit)
+    : row_(row),
+      config_(config),
+      parameters_(parameters),
+      prefix_(std::move(prefix)),
+      first_unit_(first_unit),
+      stream_(row.stream(config)) {
+  row_.check(config_);
+  const auto table = [&](const char* name, int64_t rows) {
+    return parameters_.add({.name = prefix_ + name,
+                            .shape = {rows, config_.hidden_size},
+                            .decay = row_.decays_words,
+                            .unit = first_unit_},
+                           normal(config_.initializer_range));
+  };
+  words_ = table(row_.names.words, config_.vocab_size);
+  if (row_.names.positions != nullptr)
+    positions_ = table(row_.names.positions, config_.max_position_embeddings);
+  for (int64_t i = 0; i < config_.num_hidden_layers; ++i) add_layer(i);
+}
+
+transformer::Norm Encoder::add_plain_norm(const std::string& name, uint32_t unit, double epsilon) {
+  return {.weight = parameters_.add(
+              {.name = name + ".weight", .shape = {config_.hidden_size}, .decay = false, .unit = unit},
+              constant(1)),
+          .bias = {},
+          .eps = epsilon,
+          .has_mean = true};
+}
+
+transformer::Norm Encoder::add_last_norm(const char* name) {
+  if (!row_.has_biases) return add_plain_norm(prefix_ + name, first_unit_, stream_epsilon());
+  return transformer::add_norm(parameters_, prefix_ + name, config_.hidden_size, first_unit_,
+                               stream_epsilon());
+}
+
+void Encoder::add_layer(int64_t number) {
+  const Names& names = row_.names;
+  const std::string of = concat(prefix_, names.layers, number, ".");
+  const uint32_t unit = first_unit_ + static_cast<uint32_t>(number + 1);
+  const int64_t width = config_.hidden_size, inner = row_.inner(config_);
+  const auto norm = [&](const char* part) {
+    return transformer::add_norm(parameters_, of + part, width, unit, stream_epsilon());
+  };
+  const auto linear = [&](const char* part, int64_t in, int64_t out) {
+    const double deviation = config_.initializer_range;
+    if (row_.has_biases) return transformer::add_linear(parameters_, of + part, in, out, unit, deviation);
+    return transformer::Linear{transformer::add_matrix(parameters_, of + part, in, out, unit, deviation), {}};
+  };
+  transformer::Layer layer;
+  layer.attention_norm = norm(names.layer.attention_norm);
+  layer.qkv = linear(names.layer.qkv, width, 3 * width);
+  if (names.query_norm != nullptr) {
+    layer.query_norm = add_plain_norm(of + names.query_norm, unit, config_.layer_norm_eps);
+    layer.key_norm = add_plain_norm(of + names.key_norm, unit, config_.layer_norm_eps);
+  }
+  layer.projection = linear(names.layer.projection, width, width);
+  layer.mlp_norm = norm(names.layer.mlp_norm);
+  layer.is_gated = row_.is_gated;
+  layer.up = linear(names.layer.up, width, (row_.is_gated ? 2 : 1) * inner);
+  layer.down = linear(names.layer.down, inner, width);
+  layers_.push_back(std::move(layer));
+}
+
+at::Tensor Encoder::embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
+                             const at::Tensor& scale) const {
+  return pass.run_once(first_unit_,
+                       [&](const Tensors&) {
+                         if (positions_.defined())
+                           return Tensors{transformer::embed(tokens, positions, words_, positions_, {})};
+                         const at::Tensor x = transformer::look_up(words_, tokens);
+                         if (scale.defined()) return Tensors{(x * scale.unsqueeze(1)).to(x.scalar_type())};
+                         return Tensors{stream_ == 1 ? x : x * stream_};
+                       },
+                       {})[0];
+}
+
+transformer::LayerPass Encoder::layer_pass(const transformer::Ragged& rows) const {
+  transformer::LayerPass layers;
+  layers.layout = {
+      .queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = row_.is_causal};
+  layers.dropout = {.attention = config_.attention_dropout, .residual = config_.hidden_dropout};
+  layers.first_unit = first_unit_ + 1;
+  layers.gelu = gelu_named(config_.hidden_act);
+  return layers;
+}
+
+at::Tensor Encoder::last_rows(const transformer::PackedBatch& texts, const ForwardPass& pass) const {
+  std::vector<int64_t> wanted;
+  for (int64_t text = 0; text < texts.sequences.sequences(); ++text)
+    wanted.push_back(texts.sequences.start(text + 1) - 1);
+  return transformer::run_layers(layers_, embedded(texts.tokens, texts.positions, pass),
+                                 layer_pass(texts.sequences), pass, parameters_, wanted);
+}
+
+// Counts the products that are computed: 2 m n k each.
+double Encoder::layer_flops(double rows, double computed, double pairs) const {
+  const auto width = static_cast<double>(config_.hidden_size),
+             inner = static_cast<double>(row_.inner(config_));
+  const double matrices = row_.is_gated ? 3 : 2;  // of the MLP
+  return 2 * rows * 2 * width * width + 2 * computed * (2 * width * width + matrices * width * inner) +
+         4 * pairs * width;
+}
+
+double Encoder::flops(const transformer::Ragged& texts) const {
+  double sum = 0;
+  for (int64_t text = 0; text < texts.sequences(); ++text) {
+    const auto rows = static_cast<double>(texts.length(text));
+    sum += layer_flops(rows, rows, row_.is_causal ? rows * rows / 2 : rows * rows);
+  }
+  return 3 * static_cast<double>(layers_.size()) * sum;
+}
+
+}  // namespace pipeline::encoder

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <pipeline/torch/forward.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "plugins/models/encoder/architecture.hpp"
+#include "transformer/layer.hpp"
+#include "transformer/packed_batch.hpp"
+
+namespace pipeline::encoder {
+
+// The embedding and the layers of an encoder of any kind: a pre-norm transformer over tokens, up to the last
+// layer's output. Parameters carry the names of Hugging Face's state dict behind `prefix`, but that query,
+// key and value are one ("esm.encoder.layer.0.attention.self.qkv.weight"), and gate and up. Own unit 0 is the
+// embedding, layer i is unit i + 1.
+class Encoder {
+ public:
+  // The registry must outlive it.
+  Encoder(const Architecture& row, const Config& config, ParameterRegistry& parameters,
+          std::string prefix = "", uint32_t first_unit = 0);
+
+  uint32_t units() const { return 1 + static_cast<uint32_t>(layers_.size()); }
+  const at::Tensor& words() const { return words_; }  // (tokens, C)
+  const std::vector<transformer::Layer>& layers() const { return layers_; }
+  std::vector<transformer::Layer>& layers() { return layers_; }
+
+  // Declares the norm that follows the layers, in a model of which it is a part.
+  transformer::Norm add_last_norm(const char* name);
+
+  // What the first layer gets: (R, C). scale: (R) fp32, what each token's embedding is multiplied by;
+  // undefined: nothing.
+  at::Tensor embedded(const at::Tensor& tokens, const at::Tensor& positions, const ForwardPass& pass,
+                      const at::Tensor& scale = {}) const;
+  // What the layers share, over sequences of these lengths.
+  transformer::LayerPass layer_pass(const transformer::Ragged& rows) const;
+  // A text's last row, which stands for it: CLIP's (Radford et al., arXiv:2103.00020) is causal and a text
+  // ends with a token for that; SigLIP's (Zhai et al., arXiv:2303.15343) sees all of a text, which is padded
+  // to its full length. (texts, C), before the last norm.
+  at::Tensor last_rows(const transformer::PackedBatch& texts, const ForwardPass& pass) const;
+
+  // Floating-point operations of a layer's forward pass: keys and values of all rows; queries, projection and
+  // MLP of `computed` rows; scores and sums of `pairs`.
+  double layer_flops(double rows, double computed, double pairs) const;
+  double flops(const transformer::Ragged& texts) const;  // of last_rows(), forward and backward
+
+ private:
+  void add_layer(int64_t number);
+  transformer::Norm add_plain_norm(const std::string& name, uint32_t unit, double epsilon);
+  double stream_epsilon() const { return config_.layer_norm_eps * stream_ * stream_; }
+
+  const Architecture& row_;
+  Config config_;
+  ParameterRegistry& parameters_;
+  std::string prefix_;
+  uint32_t first_unit_;
+  double stream_;
+  at::Tensor words_, positions_;  // the latter (max_position_embeddings, C), or undefined
+  std::vector<transformer::Layer> layers_;
+};
+
+// The activation by the name that config.json has for it.
+transformer::Gelu gelu_named(const std::string& name);
+
+}  // namespace pipeline::encoder

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapters/lora_options.hpp"
+#include "plugins/models/encoder/encoder.hpp"
+#include "plugins/models/encoder/protein_folder.hpp"
+#include "plugins/models/encoder/sequences.hpp"
+#include "plugins/models/protein/label_head.hpp"
+#include "plugins/models/protein/protein_model.hpp"
+
+namespace pipeline::encoder {
+
+// An ESM-2 or ESM C for one device: an encoder of the amino acids alone, without structure, with rotary
+// positions. Unit 0 is what both ends use: the word embeddings, the last norm and the output head. Units 1 to
+// num_hidden_layers are the layers. With low-rank additions, they alone are trained, and what the options
+// name beside them. With a head for labels (Config::label) it takes the place of the output head.
+class ProteinEncoder : public protein::ProteinModel {
+ public:
+  // Throws an Error for a configuration that cannot be.
+  // rule: of parameters, beside those of the additions; see ParameterRegistry.
+  ProteinEncoder(const Architecture& row, const Config& config, const adapters::LoraOptions& lora = {},
+                 const ParameterRegistry::Rule& rule = nullptr);
+  ProteinEncoder(const ProteinEncoder&) = delete;
+  ProteinEncoder& operator=(const ProteinEncoder&) = delete;
+
+  const Config& config() const { return config_; }
+
+  LossSum loss(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
+  protein::Outputs outputs(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
+  // Logits of all tokens, 33 of ESM-2, at target_rows: (T, tokens) fp32. Not differentiable.
+  at::Tensor logits(const protein::PackedProteins& batch, const ForwardPass& pass) const;
+  at::Tensor labels(const protein::PackedProteins& batch, const ForwardPass& pass) const override;
+  protein::Embeddings embeddings(const protein::PackedProteins& batch, const ForwardPass& pass,
+                                 int64_t layer) const override;
+  int64_t layers() const override { return config_.num_hidden_layers; }
+  int64_t width() const override { return config_.hidden_size; }
+  double flops(const protein::PackedProteins& batch) const override;
+
+  void import_folder(const std::filesystem::path& folder) override;
+  void export_folder(const std::filesystem::path& folder) const override;
+
+  // The extras as text; there are none before import_folder().
+  std::string extra_state() const override { return extras_.pack(row_, config_); }
+  void set_extra_state(std::string_view state) override;
+
+ private:
+  transformer::LayerPass layer_pass(const Sequences& sequences) const;
+  at::Tensor embedded(const Sequences& sequences, const ForwardPass& pass) const;
+  // The last layer's output at the target rows, for labels of chains at <cls>: (T, C).
+  at::Tensor body(const protein::PackedProteins& batch, const ForwardPass& pass) const;
+  // gelu(norm(x) W + b), fp32: what the head's own norm takes.
+  at::Tensor head_input(const at::Tensor& x, at::ScalarType compute) const;
+  // Calls `then` with what the label head gives for a batch, within unit 0.
+  at::Tensor with_label_outputs(const protein::PackedProteins& batch, const ForwardPass& pass,
+                                const std::function<at::Tensor(const at::Tensor&)>& then) const;
+  void add_head();
+  void start_from_adapter();
+  void set_extras(Extras extras);
+
+  const Architecture& row_;
+  Config config_;
+  adapters::LoraOptions lora_;
+  std::optional<Encoder> encoder_;
+  transformer::Norm last_norm_;
+  transformer::Linear head_dense_;
+  transformer::Norm head_norm_;
+  at::Tensor head_weight_, head_bias_;            // (tokens, C), which may be the words; (tokens)
+  std::optional<protein::LabelHead> label_head_;  // in place of this head: for labels
+  at::Tensor frequencies_;                        // of the rotary positions
+  Extras extras_;
+};
+
+}  // namespace pipeline::encoder

@@ -1,0 +1,96 @@
+#include "plugins/scores/labels/labels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <pipeline/numbers.hpp>
+
+namespace pipeline::labels {
+namespace {
+
+// Ranks from 0; equal values have the mean of their ranks. Where one is NaN there is no order, and every rank
+// is NaN.
+std::vector<double> ranks_of(std::span<const double> values) {
+  if (has_nan(values)) return std::vector(values.size(), std::numeric_limits<double>::quiet_NaN());
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, [&](size_t a, size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (size_t i = begin; i < end; ++i) ranks[order[i]] = static_cast<double>(begin + end - 1) / 2;
+    begin = end;
+  }
+  return ranks;
+}
+
+double mean_of(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+std::optional<double> pearson(std::span<const double> a, std::span<const double> b) {
+  if (a.size() < 2) return std::nullopt;
+  const double mean_a = mean_of(a), mean_b = mean_of(b);
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += (a[i] - mean_a) * (b[i] - mean_b);
+    aa += (a[i] - mean_a) * (a[i] - mean_a);
+    bb += (b[i] - mean_b) * (b[i] - mean_b);
+  }
+  if (aa <= 0 || bb <= 0) return std::nullopt;
+  return ab / std::sqrt(aa * bb);
+}
+
+std::optional<double> spearman(std::span<const double> a, std::span<const double> b) {
+  return pearson(ranks_of(a), ranks_of(b));
+}
+
+std::optional<double> area_under_roc(std::span<const double> scores, std::span<const uint8_t> is) {
+  const std::vector<double> ranks = ranks_of(scores);
+  double sum = 0, with = 0;
+  for (size_t i = 0; i < is.size(); ++i)
+    if (is[i] != 0) sum += ranks[i], with += 1;
+  const double without = static_cast<double>(is.size()) - with;
+  if (with == 0 || without == 0) return std::nullopt;
+  return (sum - with * (with - 1) / 2) / (with * without);
+}
+
+double Confusion::accuracy() const {
+  double right = 0;
+  for (size_t i = 0; i < classes; ++i) right += of(i, i);
+  return right / std::accumulate(counts.begin(), counts.end(), 0.0);
+}
+
+double Confusion::mcc() const {
+  double all = 0, right = 0, products = 0, predicted_squares = 0, right_squares = 0;
+  for (size_t k = 0; k < classes; ++k) {
+    double is = 0, predicted = 0;
+    for (size_t other = 0; other < classes; ++other) is += of(k, other), predicted += of(other, k);
+    all += is;
+    right += of(k, k);
+    products += is * predicted;
+    predicted_squares += predicted * predicted;
+    right_squares += is * is;
+  }
+  const double below = (all * all - predicted_squares) * (all * all - right_squares);
+  return below <= 0 ? 0 : (right * all - products) / std::sqrt(below);
+}
+
+double Confusion::macro_f1() const {
+  double sum = 0, there = 0;
+  for (size_t k = 0; k < classes; ++k) {
+    double is = 0, predicted = 0;
+    for (size_t other = 0; other < classes; ++other) is += of(k, other), predicted += of(other, k);
+    if (is == 0) continue;
+    there += 1;
+    sum += 2 * of(k, k) / (is + predicted);
+  }
+  return there == 0 ? 0 : sum / there;
+}
+
+}  // namespace pipeline::labels

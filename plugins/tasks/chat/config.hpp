@@ -1,0 +1,121 @@
+// The options of the chat task.
+#pragma once
+
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "generation/decoding_options.hpp"
+#include "language/loss_options.hpp"
+#include "language/options.hpp"
+#include "plugins/data/messages/message_records.hpp"
+#include "plugins/data/records/pairs.hpp"
+#include "plugins/data/sources/source_options.hpp"
+#include "tokenizer/tokenizer_options.hpp"
+
+namespace pipeline::tasks::chat {
+
+struct DataOptions : sources::SplitOptions {
+  std::string question_column, answer_column, quotes = "auto";
+
+  void describe(Options& o) {
+    o("train", train,
+      "conversations to learn from, in JSON and Parquet (messages, ShareGPT's conversations) or JSON, "
+      "Parquet, CSV and TSV with columns such as prompt and completion, instruction, input and output, or "
+      "text; a file, a folder, or a pattern such as data/train-*.parquet");
+    o.group("source", source);
+    o("val", val, "the same, to evaluate during training; empty: none");
+    o("validation_share", validation_share,
+      "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the first "
+      "questions, so that equal ones stay together")
+        .min(0)
+        .max(0.9);
+    o("test", test, "the same, to evaluate or predict at the end; empty: none").may_change();
+    o("question_column", question_column, "column of the question, if it has another name than those");
+    o("answer_column", answer_column,
+      "column of its answer; empty with question_column: texts by themselves");
+    o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
+  }
+  void validate(const ConfigErrors& errors) const {
+    SplitOptions::validate(errors);
+    if (question_column.empty() && !answer_column.empty())
+      errors("answer_column", "needs task.data.question_column, too");
+  }
+};
+
+struct ChatOptions {
+  std::string chat_template = "auto", learn = "answers", date = "2024-07-26";
+  int64_t max_tokens = 1024;
+
+  void describe(Options& o) {
+    o("template", chat_template,
+      "what stands around the turns: auto: the model folder's own, else simple; plain, simple, vicuna, "
+      "chatml, llama3; or a .jinja file");
+    o("max_tokens", max_tokens, "longer conversations are cut at a turn").unit("tokens").min(8).follows();
+    o("learn", learn, "loss over the assistant's answers, the last one alone, or the whole text")
+        .choices({"answers", "last", "all"});
+    o("date", date, "what a template is told that asks for the date (Llama 3's do): year-month-day");
+  }
+  void validate(const ConfigErrors& errors) const;
+  // Why `name` is no template. Empty: it is one, or a file.
+  static std::string problem_of(const std::string& name);
+};
+
+struct GenerateOptions : generation::DecodingOptions, generation::ScoredSamples {
+  void describe(Options& o) {
+    DecodingOptions::describe(o, "answer");
+    ScoredSamples::describe(o, "last questions answered");
+  }
+};
+
+struct AskOptions {
+  std::string prompt, system, show = "answers";
+
+  void describe(Options& o) {
+    o("prompt", prompt, "predict: a question to answer, instead of the test file").may_change();
+    o("system", system, "predict: the system turn before it").may_change();
+    o("show", show, "predict: answers; or mask: each conversation's tokens, and which of them are learnt")
+        .choices({"answers", "mask"})
+        .may_change();
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (!system.empty() && prompt.empty()) errors("system", "goes before task.ask.prompt, which is empty");
+  }
+};
+
+struct ChatConfig {
+  DataOptions data;
+  tokenizer::TokenizerOptions tokenizer;
+  language::LanguageOptions language;
+  ChatOptions chat;
+  language::LossOptions loss;
+  GenerateOptions generate;
+  AskOptions ask;
+
+  void describe(Options& o) {
+    o.group("data", data);
+    o.group("tokenizer", tokenizer);
+    o.group("language", language);
+    o.group("chat", chat);
+    o.group("loss", loss);
+    o.group("generate", generate);
+    o.group("ask", ask);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (chat.max_tokens > language.max_position_embeddings)
+      errors("chat.max_tokens", concat("must not exceed task.language.max_position_embeddings (",
+                                       language.max_position_embeddings, ")"));
+    if (generate.max_tokens >= chat.max_tokens)
+      errors("generate.max_tokens", concat("must be less than task.chat.max_tokens (", chat.max_tokens,
+                                           "), in which question and answer have to fit"));
+  }
+
+  // Tells what the folder says that the run starts from; lengths are made to fit into its positions.
+  static void read_model(const ChatConfig& config, const std::filesystem::path& init_from,
+                         const ModelOptions& say);
+};
+
+}  // namespace pipeline::tasks::chat

@@ -1,0 +1,118 @@
+// Answers: to the last question of each conversation, written, scored and shown; and to somebody who waits.
+#include <nlohmann/json.hpp>
+#include <pipeline/numbers.hpp>
+
+#include "core/base/utf8.hpp"
+#include "generation/generate.hpp"
+#include "plugins/models/chat/answer_stream.hpp"
+#include "plugins/scores/answers/answer_page.hpp"
+#include "plugins/scores/answers/answer_score.hpp"
+#include "plugins/tasks/chat/task.hpp"
+
+namespace pipeline::tasks::chat {
+namespace {
+
+using answers::ShownAnswer;
+
+constexpr uint64_t kShown = 48;  // on the page
+constexpr const char* kAnswerRecord = "answer";
+
+}  // namespace
+
+text::Question Chat::question(const TokenSample& sample) const {
+  const Conversation conversation = conversation_of(sample);
+  const auto& turns = conversation.turns;
+  const size_t turn = answered_turn(conversation);
+  text::Question question{.name = conversation.id,
+                          .text = turn > 0 ? turns[turn - 1].text : turns[0].text,
+                          .shown = {},
+                          .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
+                          .prompt = make_prompt(conversation, turn, *format_, config().chat.max_tokens,
+                                                config().generate.max_tokens)};
+  question.shown = text::one_line(question.text, longest_line());
+  if (question.prompt.empty())
+    fail_with(PL_ERROR_CONFIG, "conversation ", text::one_line(conversation.id, longest_line()),
+              ": its last question does not fit beside an answer of ", config().generate.max_tokens,
+              " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
+  return question;
+}
+
+void Chat::score(const Answered& one, EvaluationSink& sink) const {
+  const answers::AnswerScore score = answers::score_answer(one.question.truth, one.answer);
+  sink.value("exact", score.exact, 1);
+  sink.value("f1", score.f1, 1);
+  if (sink.purpose() == Purpose::kValidate || one.id >= kShown) return;
+  const ShownAnswer shown{one.question.name, {}, one.question.text, one.question.truth,
+                          one.answer,        "", score.exact == 1};
+  sink.record(one.id, kAnswerRecord, shown.pack());
+}
+
+void Chat::report(const Report& report, const ReportSink& sink) {
+  std::vector<ShownAnswer> shown;
+  for (const EvaluationRecord& record : report.records)
+    if (record.key == kAnswerRecord) shown.push_back(ShownAnswer::unpack(record.bytes));
+  if (!shown.empty())
+    sink.file("answers.html", answers::answer_page(shown, "Answers in held-out conversations"));
+}
+
+std::vector<Metric> Chat::metrics() {
+  std::vector<Metric> result = text::loss_metrics();
+  result.push_back({.name = "exact",
+                    .help = "share of the last answers that are right, as SQuAD compares them",
+                    .better = PL_BETTER_HIGHER});
+  result.push_back({.name = "f1", .help = "F1 of the words of the last answers", .better = PL_BETTER_HIGHER});
+  return result;
+}
+
+// The text with what is learnt of it in brackets; the tokens, and 1 for each that is learnt.
+void Chat::show_mask(const text::TextBatch& batch, const PredictionSink& sink) const {
+  for (const uint64_t id : batch.ids) {
+    const text::Sequence one = sequence(corpus().sample(batch.split, id));
+    std::string text, tokens, learnt;
+    bool was_learnt = false;
+    const auto add = [&](int64_t token, bool is_learnt) {
+      if (is_learnt != was_learnt) text += is_learnt ? "⟦" : "⟧";
+      was_learnt = is_learnt;
+      text += format_->token_bytes(token);
+      tokens += concat(tokens.empty() ? "" : " ", token);
+      learnt += concat(learnt.empty() ? "" : " ", is_learnt);
+    };
+    for (size_t i = 0; i < one.tokens.size(); ++i) add(one.tokens[i], i > 0 && one.targets[i - 1] >= 0);
+    if (!one.targets.empty() && one.targets.back() >= 0) add(one.targets.back(), true);  // it is no input
+    if (was_learnt) text += "⟧";
+    sink.row(id, {replace_invalid_utf8(text), tokens, learnt});
+  }
+}
+
+void Chat::predict(const text::TextBatch& batch, const PredictionSink& sink) {
+  if (shows_mask()) return show_mask(batch, sink);
+  TextTask::predict(batch, sink);
+}
+
+void Chat::reply(std::string_view messages, const ReplySink& sink) {
+  const Conversation conversation =
+      messages::conversation_of_turns({{"messages", nlohmann::ordered_json::parse(messages)}});
+  if (!conversation.images.empty())
+    fail_with(PL_ERROR_CONFIG, "a picture, which this task does not see: the task vlm does");
+  const GenerateOptions& wanted = config().generate;
+  generation::Prompt prompt{.tokens = make_prompt(conversation, conversation.turns.size(), *format_,
+                                                  config().chat.max_tokens, wanted.max_tokens)};
+  if (prompt.tokens.empty())
+    fail_with(PL_ERROR_CONFIG,
+              "the question is too long for task.chat.max_tokens = ", config().chat.max_tokens,
+              " and an answer of ", wanted.max_tokens);
+  auto options =
+      wanted.decoding(tokenizer().ends(), context().seed("reply", conversation.turns.size()), pass().compute);
+  options.beams = 1;
+  pipeline::chat::AnswerStream stream(*format_, [&](std::string_view text) { sink.text(text); });
+  options.on_token = [&](int64_t token) {
+    stream.add(token);
+    return !context().cancelled();
+  };
+  static_cast<void>(generation::generate(model(), {prompt}, options));
+  stream.finish();
+  if (stream.tokens() == wanted.max_tokens)
+    context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
+}
+
+}  // namespace pipeline::tasks::chat

@@ -1,0 +1,109 @@
+#include "plugins/tasks/common/language_task.hpp"
+
+#include "files/data_errors.hpp"
+#include "files/hash128.hpp"
+#include "hugging_face/weights.hpp"
+#include "language/folder.hpp"
+#include "plugins/data/messages/conversation_store.hpp"
+
+namespace pipeline::tasks::common {
+
+namespace fs = std::filesystem;
+
+void TaskTokenizer::set_state(std::string_view state, bool is_path_set) {
+  kept_ =
+      tokenizer::tokenizer_of_checkpoint(state, is_path_set ? options_.path : fs::path(), context_, refuse_);
+}
+
+void TaskTokenizer::open(const std::function<tokenizer::TrainingTexts()>& texts) {
+  tokenizer_ = tokenizer::tokenizer_of_task(kept_, options_, texts, context_, refuse_);
+}
+
+void TaskTokenizer::require_end_of_text(const char* use) const {
+  if (!tokenizer_->has_eot())
+    fail_with(PL_ERROR_CONFIG, "the tokenizer names no token that ends a text (eos_token), ", use);
+}
+
+std::string TaskTokenizer::size_text() const {
+  return concat("vocabulary of ", tokenizer_->vocab_size(), is_kept() ? ", as the weights have it" : "");
+}
+
+void TaskTokenizer::set_end(int64_t token) {
+  end_ = token;
+  ends_ = hugging_face::end_tokens(tokenizer_->files(), own_tokens());
+}
+
+hugging_face::OwnTokens TaskTokenizer::own_tokens() const {
+  return {tokenizer_->bos().value_or(tokenizer_->eot()), end_,
+          [this](int64_t id) { return id >= 0 && id < tokenizer_->vocab_size(); }};
+}
+
+void TaskTokenizer::require_path(const fs::path& folder) const {
+  if (!is_given())
+    refuse_(concat("must be given with weights of ", folder.string(),
+                   ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
+}
+
+void TaskTokenizer::carry(const fs::path& folder, const tokenizer::Files& files) {
+  hugging_face::OwnTokens own = own_tokens();
+  if (!tokenizer::is_of_folder(tokenizer_->files(), folder))
+    own.is_own = [this](int64_t id) { return tokenizer_->is_special(id); };
+  for (const std::string& line : hugging_face::unknown_tokens(files, own, folder.string()))
+    context_.warn(line);
+  tokenizer_ = tokenizer_->with(hugging_face::without_unknown(files, own, folder.string()));
+  set_end(end_);
+}
+
+tokenizer::TrainingTexts training_texts(const messages::StoredTexts& texts, int64_t size, const char* noun) {
+  return {.key = files::hash128(texts.fingerprint + " " + std::to_string(size)).hex(),
+          .bytes = texts.conversations,
+          .what = concat(texts.conversations, " ", noun),
+          .each = texts.each};
+}
+
+std::optional<language::Config> read_language_model(const tokenizer::TokenizerOptions& tokenizer,
+                                                    const language::LanguageOptions& language,
+                                                    const fs::path& init_from, const ModelOptions& say) {
+  tokenizer::check_tokenizer(say, tokenizer.path);
+  const auto tell_adapter = [&](const language::Config& model) {
+    adapters::tell_adapter(say, "language.lora.", language::adapted_model(model), language.lora,
+                           init_from.string());
+  };
+  if (init_from.empty()) {
+    if (!language.lora.init_from.empty()) tell_adapter(language.model({}));
+    return std::nullopt;
+  }
+  const fs::path file = init_from / "config.json";
+  const language::Config theirs = language::read_config(hugging_face::ConfigFile(file.string()));
+  hugging_face::check_weights(init_from.string());
+  language::tell_options(say, "language.", file, theirs, language);
+  tell_adapter(theirs);
+  tokenizer::follow_tokenizer(say, init_from, say.is_set("tokenizer.path"));
+  return theirs;
+}
+
+void import_language_model(const fs::path& folder, const Context& context, const adapters::LoraOptions& lora,
+                           language::LanguageModel& model, TaskTokenizer& tokenizer) {
+  tokenizer.require_path(folder);
+  const language::Config theirs = language::import_model(folder.string(), model);
+  language::start_from_adapter(model, lora);
+  const int64_t size = tokenizer->vocab_size(), more = size - theirs.vocab_size;
+  for (const std::string& note : {language::note_of_vocabulary(folder.string(), size, more),
+                                  hugging_face::note_of_weights(folder.string())})
+    if (!note.empty()) context.info(note);
+  if (const std::string warning = language::warning_of_new_tokens(model, more); !warning.empty())
+    context.warn(warning);
+  tokenizer::Files files =
+      files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kLanguageModelFiles); });
+  files[tokenizer::kWeightsText] = language::kept_weights(folder.string(), model);
+  tokenizer.carry(folder, files);
+}
+
+void export_language_model(const fs::path& folder, const Context& context, const adapters::LoraOptions& lora,
+                           const language::LanguageModel& model, const TaskTokenizer& tokenizer) {
+  language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),
+                         [&](const std::string& note) { context.info(note); });
+  tokenizer->save(folder.string());
+}
+
+}  // namespace pipeline::tasks::common

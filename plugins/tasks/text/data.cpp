@@ -1,0 +1,140 @@
+#include "plugins/tasks/text/data.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <utility>
+
+#include "files/data_errors.hpp"
+
+namespace pipeline::tasks::text {
+namespace {
+
+template <class Say>
+void for_each_line(const std::string& text, const Say& say) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) say(line);
+}
+
+}  // namespace
+
+files::Hooks Corpus::hooks(const std::string& what) const {
+  return {.threads = std::max(1u, context_.run().threads),
+          .progress = [context = context_, what](uint64_t done,
+                                                 uint64_t total) { context.progress(what, done, total); },
+          .note = [context = context_](const std::string& line) { context.info(line); },
+          .cancelled = [context = context_] { return context.cancelled(); }};
+}
+
+std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
+  const sources::SplitOptions::Sources wanted = data_.of(split);
+  const bool may_be_missing = !trains() && tokenizer_.is_open();
+  std::vector<sources::SourceFiles> all;
+  for (const std::string& named : wanted.named) {
+    if (const std::string problem = sources::problem_of(named); !problem.empty()) {
+      if (!may_be_missing) refuse_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
+      context_.warn(named, " is not there: going on without it");
+      return {};
+    }
+    const std::string name = std::filesystem::path(named).filename().string();
+    all.push_back(sources::find_and_hash(named, cache_folder(), hooks("reading " + name)));
+  }
+  return all;
+}
+
+files::Hash128 Corpus::key(const Reading& reading, const sources::SourceFiles& files,
+                           const files::Part& part) const {
+  files::Hasher128 hasher;
+  for (const std::string& text : {reading.options, part.key(), std::to_string(tokenizer_->fingerprint()),
+                                  std::to_string(tokenizer_->vocab_size()), files.hash.hex()})
+    hasher.update(std::to_string(text.size()) + ":" + text);
+  return hasher.finish();
+}
+
+void Corpus::open(Split split) const {
+  const auto at = static_cast<size_t>(split);
+  if (std::exchange(is_open_[at], true)) return;
+  const sources::SplitOptions::Sources wanted = data_.of(split);
+  // What training has said of its files is not said again.
+  const bool is_known = split == Split::kTrain ? !trains() : wanted.part.is_validation;
+  std::vector<stores::TokenStore> stores;
+  for (const sources::SourceFiles& files : sources_of(split)) {
+    const Reading reading = reading_(files, split, wanted.part);
+    const files::Hooks tokenizing = hooks("tokenizing " + files.name());
+    stores.push_back(stores::open_or_fill_tokens(
+        {.folder = cache_folder(),
+         .name = files.stem(),
+         .key = key(reading, files, wanted.part),
+         .what = "tokenizing " + files.named},
+        tokenizing, [&](const stores::TokenSink& add) { return reading.read(add, tokenizing); }));
+    if (is_known) continue;
+    for_each_line(stores.back().report().drops, [&](const std::string& line) { context_.warn(line); });
+    for_each_line(stores.back().report().notes, [&](const std::string& line) { context_.info(line); });
+  }
+  stores_[at] = Stores(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
+}
+
+const Corpus::Stores& Corpus::store(Split split) const {
+  const auto at = static_cast<size_t>(split);
+  if (!is_open_[at] && asked_.empty()) files::with_data_errors([&] { open(split); });
+  return stores_[at];
+}
+
+void Corpus::leave_out_unanswered() {
+  const Stores& all = store(Split::kTest);
+  if (all.stores().empty()) return;
+  const stores::TokenStore& test = all.stores().front();
+  if (test.targets() == 0 || test.targets() == test.size()) return;
+  files::with_data_errors([&] {
+    for (uint64_t i = 0; i < test.size(); ++i)
+      if (test[i].has_target()) answered_.push_back(i);
+  });
+  const uint64_t records = test.report().records, dropped = records - test.report().used;
+  context_.info("evaluated  ", answered_.size(), " of the ", records,
+                " records of the test file: ", test.size() - answered_.size(), " have no summary, and ",
+                dropped, dropped == 1 ? " was dropped" : " were dropped");
+}
+
+void Corpus::log_held_out() const {
+  const double share = data_.validation_share;
+  if (share > 0 && size(Split::kTrain) > 0)
+    files::with_data_errors([&] {
+      context_.info(files::held_out_text(data_.named_for_training(), share, store(Split::kTrain).records(),
+                                         store(Split::kVal).records()));
+    });
+}
+
+uint64_t Corpus::size(Split split) const {
+  if (is_asked(split)) return 1;
+  if (split == Split::kTest && !answered_.empty()) return answered_.size();
+  return store(split).size();
+}
+
+uint64_t Corpus::targets(Split split) const {
+  uint64_t count = 0;
+  if (!is_asked(split))
+    for (const stores::TokenStore& one : store(split).stores()) count += one.targets();
+  return count;
+}
+
+stores::TokenSample Corpus::sample(Split split, uint64_t id, uint64_t epoch) const {
+  if (is_asked(split)) return stores::unpack_tokens(asked_).value();
+  const bool is_listed = split == Split::kTest && !answered_.empty();
+  return files::with_data_errors([&] {
+    return store(split).with(epoch, is_listed ? answered_[id] : id,
+                             [](const stores::TokenStore& one, uint64_t i) { return one[i]; });
+  });
+}
+
+std::string Corpus::fingerprint() const {
+  std::string result = std::to_string(tokenizer_->fingerprint());
+  for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) {
+    if (trains() && split == Split::kTest) continue;
+    const bool is_needed = is_open_[static_cast<size_t>(split)] ||
+                           (context_.run().world_size > 1 && (trains() || split != Split::kTrain));
+    result += " " + (is_needed ? store(split).fingerprint() : "-");
+  }
+  return result;
+}
+
+}  // namespace pipeline::tasks::text

@@ -1,0 +1,88 @@
+// The data of a text task: for each split, samples of tokens in the cache, which are made once.
+#pragma once
+
+#include <pipeline/context.hpp>
+#include <pipeline/task_types.hpp>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plugins/data/sources/mixed.hpp"
+#include "plugins/data/sources/source_options.hpp"
+#include "plugins/data/stores/token_store.hpp"
+#include "plugins/tasks/common/language_task.hpp"
+
+namespace pipeline::tasks::text {
+
+// How the records of a source become samples: the task's recipe.
+struct Reading {
+  // Equal where the same part of the same files gives the same samples with the same tokenizer.
+  std::string options;
+  // Calls add() with each sample. Throws DataError where the files cannot be read, or have changed.
+  std::function<stores::TokenReport(const stores::TokenSink& add, const files::Hooks& hooks)> read;
+};
+
+class Corpus {
+ public:
+  using ReadingOf =
+      std::function<Reading(const sources::SourceFiles& files, Split split, const files::Part& part)>;
+  // Is given what is wrong with an option, and throws.
+  using Refuse = std::function<void(const char* key, const std::string& problem)>;
+
+  // Reads nothing. `data` and `tokenizer` must outlive this.
+  Corpus(const sources::SplitOptions& data, const Context& context, const common::TaskTokenizer& tokenizer,
+         ReadingOf reading, Refuse refuse)
+      : data_(data),
+        context_(context),
+        tokenizer_(tokenizer),
+        reading_(std::move(reading)),
+        refuse_(std::move(refuse)) {}
+
+  // A split's sources. A model can be used where its files are not: those that are missing then are named in
+  // the log, and the split is empty. Throws DataError. [main]
+  std::vector<sources::SourceFiles> sources_of(Split split) const;
+  files::Hooks hooks(const std::string& what) const;
+
+  // Opens the stores of a split in the run's cache folder, and fills those that are missing. The log has what
+  // was dropped from the files. All other methods do so where it is not yet done, which is [main]. Throws
+  // DataError.
+  void open(Split split) const;
+  // From now on the test split is this sample alone, and no file is read.
+  void ask(std::string sample) { asked_ = std::move(sample); }
+  // From now on the test split has those samples alone that have something to be compared with, unless none
+  // has.
+  void leave_out_unanswered();
+  // What became of the share that is held out for validation, for the log.
+  void log_held_out() const;
+
+  uint64_t size(Split split) const;
+  uint64_t targets(Split split) const;                                             // samples that have one
+  stores::TokenSample sample(Split split, uint64_t id, uint64_t epoch = 0) const;  // [any-thread]
+  const sources::Mixed<stores::TokenStore>& training() const { return store(Split::kTrain); }
+  // For what is learnt and measured. Test data may change in a continued run: training does not see them.
+  std::string fingerprint() const;
+
+ private:
+  using Stores = sources::Mixed<stores::TokenStore>;
+  bool is_asked(Split split) const { return split == Split::kTest && !asked_.empty(); }
+  bool trains() const { return context_.run().purpose == PL_PURPOSE_TRAIN; }
+  std::string cache_folder() const { return std::string(view(context_.run().cache_dir)); }
+  const Stores& store(Split split) const;
+  files::Hash128 key(const Reading& reading, const sources::SourceFiles& files,
+                     const files::Part& part) const;
+
+  const sources::SplitOptions& data_;
+  Context context_;
+  const common::TaskTokenizer& tokenizer_;
+  ReadingOf reading_;
+  Refuse refuse_;
+  mutable std::array<Stores, 3> stores_;
+  mutable std::array<bool, 3> is_open_{};
+  std::string asked_;               // a sample, packed
+  std::vector<uint64_t> answered_;  // of the test split, where it has not all samples
+};
+
+}  // namespace pipeline::tasks::text

@@ -1,0 +1,185 @@
+// The base of text tasks: a language model learns to write the end of a text. Samples are packed end to end
+// without padding. How a record becomes tokens, and what is scored of what the model writes, is the task's.
+#pragma once
+
+#include <pipeline/numbers.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "files/data_errors.hpp"
+#include "generation/decoding_options.hpp"
+#include "generation/generate.hpp"
+#include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/text/data.hpp"
+#include "plugins/tasks/text/evaluation.hpp"
+#include "plugins/tasks/text/sequence.hpp"
+
+namespace pipeline::tasks::text {
+
+struct TextBatch {
+  language::PackedBatch packed;
+  std::vector<uint64_t> ids;
+  Split split = Split::kTrain;
+  std::vector<size_t> sources;  // of each sample, where training has several
+
+  template <class V>
+  void tensors(V&& visit) {
+    packed.tensors(visit);
+  }
+};
+
+// Beside what LanguageTask wants, ConfigT has the groups `data`, sources::SplitOptions, `generate`,
+// generation::DecodingOptions, and `ask` with `prompt`.
+template <class ConfigT>
+class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
+  using Base = common::LanguageTask<ConfigT, TextBatch>;
+
+ public:
+  using Base::Base;
+
+  void prepare() override { open_corpus(); }
+  void open_data() override {
+    if (!corpus_) open_corpus();  // another process has prepared
+    this->tokenizer().set_end(open_rules());
+    if (logs_data()) log_data();
+  }
+
+  uint64_t sample_count(Split split) const override { return corpus_->size(split); }
+  double sample_cost(Split split, uint64_t id) const override {
+    return static_cast<double>(sequence(corpus_->sample(split, id)).tokens.size());
+  }
+  std::string sample_name(Split split, uint64_t id) const override {
+    return name_of(corpus_->sample(split, id));
+  }
+  std::string data_fingerprint() override { return corpus_->fingerprint(); }
+
+  TextBatch make_batch(const LoadRequest& request) const override {
+    std::vector<std::vector<int64_t>> tokens, targets;
+    for (const uint64_t id : request.ids) {
+      Sequence one = sequence(corpus_->sample(request.split, id, request.epoch));
+      tokens.push_back(std::move(one.tokens));
+      targets.push_back(std::move(one.targets));
+    }
+    TextBatch batch{.packed = transformer::pack(tokens, targets),
+                    .ids = {request.ids.begin(), request.ids.end()},
+                    .split = request.split};
+    if (request.split == Split::kTrain) batch.sources = corpus_->training().sources_of(request.ids);
+    batch.packed.full_length = max_tokens();
+    require_ids(batch.packed.tokens, this->tokenizer()->vocab_size(), "token");
+    require_ids(batch.packed.targets, this->tokenizer()->vocab_size(), "target");
+    return batch;
+  }
+
+  void evaluate(const TextBatch& batch, EvaluationSink& sink) override {
+    Base::evaluate(batch, sink);
+    std::vector<uint64_t> ids;
+    for (size_t i = 0; i < batch.ids.size(); ++i)
+      if ((scored().includes(sink.purpose(), batch.ids[i]) || i < sink.samples_left()) &&
+          is_answered(corpus_->sample(batch.split, batch.ids[i])))
+        ids.push_back(batch.ids[i]);
+    if (ids.empty()) return;
+    for (const Answered& one : answer(batch.split, sink.purpose(), ids)) {
+      sink.sample(one.id, sample_text(one, longest_line()));
+      if (scored().includes(sink.purpose(), one.id)) score(one, sink);
+    }
+  }
+  void predict(const TextBatch& batch, const PredictionSink& sink) override {
+    for (const Answered& one : answer(batch.split, Purpose::kPredict, batch.ids)) {
+      sink.row(one.id, row(one));
+      if (!this->config().ask.prompt.empty()) this->context().info(one.answer);
+    }
+  }
+
+ protected:
+  // Data.
+  virtual tokenizer::TrainingTexts training_texts() const = 0;  // for a tokenizer that is trained on them
+  virtual Reading reading(const sources::SourceFiles& files, Split split, const files::Part& part) const = 0;
+  virtual std::string asked_sample() const = 0;  // of task.ask
+  // Called when there is a tokenizer, and no data yet.
+  virtual void open_tokenizer() {}
+  // Called when there are data in the cache. Returns the token that ends what is written.
+  virtual int64_t open_rules() = 0;
+  // What the log calls samples: "pairs".
+  virtual const char* noun() const = 0;
+  virtual bool logs_data() const = 0;
+
+  // Parts of a sample.
+  virtual std::string name_of(const stores::TokenSample& sample) const = 0;
+  virtual Sequence sequence(const stores::TokenSample& sample) const = 0;  // for learning and evaluating
+  virtual int64_t max_tokens() const = 0;                                  // of a sequence
+
+  // Evaluation.
+  virtual const generation::ScoredSamples& scored() const = 0;
+  virtual bool is_answered(
+      const stores::TokenSample& sample) const = 0;  // there is something to compare with
+  virtual Question question(const stores::TokenSample& sample) const = 0;
+  virtual std::string written_text(const std::vector<int64_t>& tokens) const = 0;
+  virtual const char* written_noun() const = 0;  // "answer"
+  virtual void score(const Answered& one, EvaluationSink& sink) const = 0;
+  virtual size_t longest_line() const { return std::string::npos; }     // in the log
+  virtual std::vector<std::string> row(const Answered& one) const = 0;  // of a prediction
+
+  std::vector<std::string> source_names() const override { return corpus_->training().names(); }
+
+  Corpus& corpus() { return *corpus_; }
+  const Corpus& corpus() const { return *corpus_; }
+
+  // The questions of these samples with what the model writes.
+  std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
+    auto options = this->config().generate.decoding(
+        this->tokenizer().ends(), this->context().seed("generate", static_cast<uint64_t>(split)),
+        this->pass().compute);
+    options.on_step = [this] { this->context().throw_if_cancelled(); };
+    std::vector<Answered> all;
+    options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
+      if (purpose != Purpose::kValidate) fail_as_nan(one_line(all[i].question.name), written_noun());
+    };
+    std::vector<generation::Prompt> prompts;
+    for (const uint64_t id : ids) {
+      all.push_back({.id = id, .question = question(corpus_->sample(split, id)), .answer = {}});
+      prompts.push_back({.id = id, .tokens = all.back().question.prompt});
+    }
+    const std::vector<std::vector<int64_t>> written = generation::generate(this->model(), prompts, options);
+    for (size_t i = 0; i < all.size(); ++i) all[i].answer = written_text(written[i]);
+    return all;
+  }
+
+ private:
+  void open_corpus() {
+    corpus_.emplace(
+        this->config().data, this->context(), this->tokenizer(),
+        [this](const sources::SourceFiles& files, Split split, const files::Part& part) {
+          return reading(files, split, part);
+        },
+        [this](const char* key, const std::string& problem) { this->config_error(key, problem); });
+    files::with_data_errors([&] {
+      this->tokenizer().open([&] { return training_texts(); });
+      open_tokenizer();
+      if (this->run().purpose == PL_PURPOSE_PREDICT && !this->config().ask.prompt.empty())
+        corpus_->ask(asked_sample());
+      if (this->run().purpose == PL_PURPOSE_TRAIN)
+        for (const Split split : {Split::kTrain, Split::kVal, Split::kTest}) corpus_->open(split);
+    });
+  }
+
+  void log_data() {
+    for (const Split split : {Split::kTrain, Split::kVal, Split::kTest})
+      static_cast<void>(corpus_->size(split));
+    corpus_->log_held_out();
+    if (this->run().purpose == PL_PURPOSE_EVALUATE) corpus_->leave_out_unanswered();
+    const uint64_t train = corpus_->size(Split::kTrain), validation = corpus_->size(Split::kVal),
+                   test = corpus_->size(Split::kTest);
+    this->context().info("data       ", train, " training, ", validation, " validation, ", test, " test ",
+                         noun(), "; ", this->tokenizer().size_text());
+    for (const std::string& line : corpus_->training().lines()) this->context().info(line);
+  }
+
+  std::optional<Corpus> corpus_;
+};
+
+}  // namespace pipeline::tasks::text

@@ -1,0 +1,169 @@
+// What options follow from the folders of a LLaVA or of its parts.
+#include <algorithm>
+
+#include "hugging_face/folder_teller.hpp"
+#include "hugging_face/weights.hpp"
+#include "language/adapter.hpp"
+#include "plugins/models/llava/folders.hpp"
+#include "plugins/models/pictures/image_processor.hpp"
+#include "plugins/tasks/vlm/config.hpp"
+#include "plugins/tasks/vlm/picture_options.hpp"
+#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
+
+namespace pipeline::tasks::vlm {
+namespace {
+
+namespace fs = std::filesystem;
+
+// `may_leave_out`: the last layers.
+void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
+                 bool may_leave_out) {
+  tell("kind", theirs.kind);
+  pictures::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
+  tell("num_register_tokens", theirs.num_register_tokens);
+  const int64_t crop = run.crop_size;  // the image processor says it
+  run = theirs;
+  run.crop_size = crop;
+}
+
+// What the user has not set follows the folder; what cannot be followed is refused. `pads`: as config.json
+// says, which LLaVA's own code goes by; the image processor that transformers puts beside it may say
+// otherwise. `grids`: of config.json. `run`: its pictures, with the folder's encoder.
+void tell_pictures(const ModelOptions& say, const fs::path& folder, const std::vector<std::string>& grids,
+                   bool pads, VisionOptions& run) {
+  vision::Config theirs = run.vision;
+  theirs.crop_size = 0;
+  VisionOptions ours;
+  ours.vision = theirs;
+  ours.grids = grids;
+  const auto processor = pictures::read_image_processor(folder, ours.tiles(), theirs.kind);
+  const fs::path from = processor ? processor->file : folder / "config.json";
+  const auto follow = [&](const char* key, auto& value, const auto& there) {
+    say(std::string("vision.") + key, there, from);
+    if (!say.is_set(std::string("vision.") + key)) value = there;
+  };
+  const bool splits = theirs.has_last_norm();
+  if (pads || (!processor && (splits || !grids.empty())))
+    say("vision.resize", std::string(pads ? "pad" : "squash"), folder / "config.json");
+  if (splits) {  // transformers' defaults, where no file says otherwise
+    follow("longest_edge", run.longest_edge, processor ? processor->longest_edge : 4 * theirs.image_size);
+    follow("split", run.split, processor ? processor->split : true);
+    if (!processor) say("vision.resample", std::string("lanczos"), from);
+  }
+  if (theirs.is_flexible()) {
+    follow("max_patches", run.max_patches, processor ? processor->max_patches : 256);
+    if (!processor) say("vision.resample", std::string("bilinear"), from);
+  }
+  if (!processor) return;
+  if (theirs.is_dino()) {
+    follow("crop_size", run.vision.crop_size, processor->crop_size);
+    follow("shortest_edge", run.shortest_edge, processor->shortest_edge);
+  }
+  if (!pads) say("vision.resize", processor->resize, processor->file);
+  say("vision.resample", processor->resample, processor->file);
+}
+
+// Refuses a tokenizer in which the token that stands for a picture in `folder` is one of text.
+void check_image_token(const ModelOptions& say, const fs::path& folder, const fs::path& tokenizer) {
+  const auto [key, token] = llava::read_image_token(hugging_face::ConfigFile(folder / "config.json"));
+  try {
+    const tokenizer::TokenizerPtr words =
+        tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string());
+    const auto mark = words->special_token(kImageMark);
+    if (token >= 0 && token < words->vocab_size() && (!mark || token != *mark))
+      say.problem("tokenizer.path",
+                  concat((folder / "config.json").string(), ": ", key, " = ", token,
+                         ": is a token of text in this tokenizer: must be the number of ", kImageMark,
+                         mark ? concat(", ", *mark) : " or one that it does not have"));
+  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  }
+}
+
+// The configuration without its last row where that is the token for a picture and the tokenizer has none, as
+// in a folder that export_llava() has made: the row is of zeros and no text has it.
+language::Config without_image_token(language::Config theirs, const fs::path& folder,
+                                     const fs::path& tokenizer) {
+  if (llava::read_image_token(hugging_face::ConfigFile(folder / "config.json")).second + 1 !=
+      theirs.vocab_size)
+    return theirs;
+  try {
+    if (!tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())
+             ->special_token(kImageMark))
+      --theirs.vocab_size;
+  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  }
+  return theirs;
+}
+
+}  // namespace
+
+void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
+                               const ModelOptions& say) {
+  tokenizer::check_tokenizer(say, config.tokenizer.path);
+  VisionOptions pictures = config.vision;
+  int64_t factor = config.projector.scale_factor;
+  int64_t positions = config.language.max_position_embeddings;
+  const auto read_language = [&](const fs::path& folder, const language::Config& theirs) {
+    language::tell_options(say, "language.", folder / "config.json", theirs, config.language);
+    const int64_t longest = theirs.max_position_embeddings;
+    positions = say.is_set("language.max_position_embeddings") ? std::min(positions, longest) : longest;
+    tokenizer::follow_tokenizer(say, folder, !config.tokenizer.path.empty());
+  };
+  const fs::path &of_vision = config.vision.init_from, &of_language = config.language.init_from;
+  if (!init_from.empty()) {
+    const llava::VlmConfig theirs = llava::read_llava_config(init_from.string());
+    for (const auto& [key, folder] :
+         {std::pair("vision.init_from", of_vision), {"language.init_from", of_language}})
+      if (!folder.empty())
+        say.problem(
+            key, concat(init_from.string(), " has this part, too: leave one of the two out, this one with ",
+                        "--set 'task.", key, "=\"\"'"));
+    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision,
+                pictures.vision, false);
+    pictures.grids.clear();
+    for (const images::Grid& grid : theirs.grids) pictures.grids.push_back(images::name_of(grid));
+    say("vision.grids", pictures.grids, init_from / "config.json");
+    tell_pictures(say, init_from, pictures.grids, llava::pads_pictures(init_from.string()), pictures);
+    say("projector.scale_factor", factor = theirs.scale_factor, init_from / "config.json");
+    say("projector.bias", theirs.projector_bias, init_from / "config.json");
+    read_language(init_from, without_image_token(theirs.language, init_from, config.tokenizer.path));
+    adapters::tell_adapter(say, "language.lora.", llava::adapted_llava(theirs.language, theirs.vision),
+                           config.language.lora, init_from.string());
+    check_image_token(say, init_from, config.tokenizer.path);
+    say("projector.layers", theirs.projector_layers, init_from / "config.json");
+  } else {
+    if (!of_vision.empty()) {
+      const vision::Config theirs = llava::read_vision_folder(of_vision.string());
+      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs,
+                  pictures.vision, true);
+      tell_pictures(say, of_vision, {}, llava::pads_pictures(of_vision.string()), pictures);
+    }
+    if (!of_language.empty()) {
+      const language::Config theirs = llava::read_language_folder(of_language.string());
+      read_language(of_language, llava::is_llava(of_language.string())
+                                     ? without_image_token(theirs, of_language, config.tokenizer.path)
+                                     : theirs);
+      adapters::tell_adapter(say, "language.lora.", llava::adapted_llava(theirs, pictures.vision),
+                             config.language.lora, "");
+    }
+    if (of_vision.empty() && of_language.empty()) return;
+  }
+  for (const fs::path& folder : {init_from, of_vision, of_language})
+    if (!folder.empty()) hugging_face::check_weights(folder.string());
+
+  // A picture, a question and an answer, where the defaults leave no room for them.
+  const fs::path from = (!init_from.empty()   ? init_from
+                         : !of_vision.empty() ? of_vision
+                                              : of_language) /
+                        "config.json";
+  const int64_t rows = pictures.layout(factor).most_rows(), written = config.generate.max_tokens;
+  int64_t tokens = config.chat.max_tokens;
+  if (!say.is_set("chat.max_tokens")) {
+    if (rows + written >= tokens) tokens += rows;
+    say("chat.max_tokens", tokens = std::min(tokens, positions), from);
+  }
+  if (rows + written >= tokens && tokens > rows + 1) say("generate.max_tokens", (tokens - rows) / 2, from);
+}
+
+}  // namespace pipeline::tasks::vlm

@@ -1,0 +1,56 @@
+// What counts as found.
+#include "plugins/scores/recall/recall.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace pipeline::recall {
+namespace {
+
+TEST(Recall, OfPairsThatAreAlikeIsWhole) {
+  const at::Tensor x = at::eye(20);
+  const Retrieval retrieval =
+      retrieve(x, x, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19});
+  for (const Recall& recall : {retrieval.texts, retrieval.pictures}) {
+    EXPECT_EQ(recall.at[0], 1);
+    EXPECT_EQ(recall.median_rank, 1);
+    EXPECT_EQ(recall.asked, 20);
+    EXPECT_EQ(recall.among, 20);
+  }
+}
+
+TEST(Recall, OfAModelForWhichAllIsAlikeIsNothing) {
+  const at::Tensor x = at::ones({20, 3});
+  std::vector<int64_t> own(20);
+  for (size_t i = 0; i < own.size(); ++i) own[i] = static_cast<int64_t>(i);
+  const Retrieval retrieval = retrieve(x, x, own);
+  EXPECT_EQ(retrieval.texts.at[2], 0);
+  EXPECT_EQ(retrieval.pictures.at[2], 0);
+}
+
+// Two pictures, of which the first has three texts: the nearest of these counts, and each picture is there
+// once.
+TEST(Recall, CountsPicturesOnceAndAnyOfTheirTexts) {
+  const at::Tensor pictures = at::tensor({1.0F, 0.0F, 1.0F, 0.0F, 1.0F, 0.0F, 0.0F, 1.0F}).view({4, 2});
+  const at::Tensor texts = at::tensor({0.1F, 0.9F, 0.8F, 0.0F, 0.0F, 0.7F, 0.0F, 0.5F}).view({4, 2});
+  const Retrieval retrieval = retrieve(pictures, texts, {0, 0, 0, 1});
+  EXPECT_EQ(retrieval.texts.asked, 2);
+  EXPECT_EQ(retrieval.texts.among, 4);
+  EXPECT_EQ(retrieval.texts.at[0], 0.5);  // the second picture's text is third, behind two of the first's
+  EXPECT_EQ(retrieval.texts.at[1], 1);
+  EXPECT_EQ(retrieval.pictures.asked, 4);
+  EXPECT_EQ(retrieval.pictures.among, 2);
+  EXPECT_EQ(retrieval.pictures.at[0], 0.5);  // texts 1 and 3
+}
+
+TEST(Recall, HasAnInterval) {
+  Recall recall{.asked = 100, .among = 100};
+  recall.at = {0.5, 1, 0};
+  EXPECT_NEAR(recall.interval(0).first, 0.4038, 1e-4);
+  EXPECT_NEAR(recall.interval(0).second, 0.5962, 1e-4);
+  EXPECT_NEAR(recall.interval(1).first, 0.9630, 1e-4);
+  EXPECT_NEAR(recall.interval(2).second, 0.0370, 1e-4);
+}
+
+}  // namespace
+}  // namespace pipeline::recall

@@ -1,0 +1,83 @@
+// Predicted labels as tables and pictures.
+#include "plugins/tasks/protein/label_files.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/tasks/protein/small_task.hpp"
+
+namespace pipeline::tasks::protein {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Of = LabelForm::Of;
+
+// Eight residues, ACDEFGHX.
+const proteins::Sample& sample() {
+  static const proteins::Sample one =
+      proteins::make_sample(std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, residues::kUnknown});
+  return one;
+}
+
+LabelledSample labelled(std::span<const float> predicted, const std::string& file = "") {
+  return {.sample = sample(),
+          .id = 0,
+          .name = "p",
+          .file = file,
+          .chain = "A",
+          .labels = {.problem = "unknown"},
+          .predicted = predicted};
+}
+
+TEST(LabelFiles, OfChainsHaveTheProbabilityOfEachClass) {
+  const auto files = label_files_of({.of = Of::kChains, .classes = {"in", "out"}});
+  const std::vector<float> told{std::log(0.25f), std::log(0.75f)};
+  EXPECT_THAT(files->columns(), ElementsAre("residues", "known", "prediction", "p_in", "p_out", "label"));
+  EXPECT_THAT(files->row(labelled(told)), ElementsAre("8", "7", "out", "0.250000", "0.750000", ""));
+}
+
+TEST(LabelFiles, OfResiduesAreLettersWhereAllNamesAre) {
+  const auto letters = label_files_of({.of = Of::kResidues, .classes = {"H", "E"}}),
+             words = label_files_of({.of = Of::kResidues, .classes = {"in", "out"}});
+  std::vector<float> told(16, -1.0f);
+  told[1] = 0;
+  EXPECT_THAT(letters->row(labelled(told)), ElementsAre("8", "7", "EHHHHHHH"));
+  EXPECT_THAT(words->row(labelled(told)), ElementsAre("8", "7"));
+}
+
+TEST(LabelFiles, OfResiduesHaveARowForEach) {
+  const auto files = label_files_of({.of = Of::kResidues, .are_numbers = true, .mean = 1});
+  Sent sent;
+  files->write(labelled(std::vector<float>(8, 0.5f)), sent.prediction());
+  EXPECT_THAT(sent.grown.at("labels.csv"),
+              testing::StartsWith("id,chain,number,insertion,residue,prediction,label\np,A,1,,A,1.5,\n"));
+}
+
+TEST(Contacts, OfPairsThatAreFarEnoughApartAreExpected) {
+  const auto files = label_files_of({.of = Of::kPairs});
+  EXPECT_THAT(files->row(labelled(std::vector<float>(64, 0.0f))), ElementsAre("8", "7", "1.5"))
+      << "three pairs are six apart or more, each with probability 1/2";
+}
+
+TEST(Contacts, AreListedFromTheLikeliest) {
+  const auto files = label_files_of({.of = Of::kPairs});
+  std::vector<float> told(64, -2.0f);
+  told[7] = 3;  // residues 1 and 8
+  Sent sent;
+  files->write(labelled(told), sent.prediction());
+  EXPECT_THAT(sent.grown.at("contacts.csv"), HasSubstr("contact\np,A,1,,A,8,,X,0.952574,\n"));
+}
+
+TEST(Contacts, AreDrawnForASampleThatHasAFile) {
+  const auto files = label_files_of({.of = Of::kPairs});
+  const std::vector<float> told(64, 0.0f);
+  Sent without, with;
+  files->write(labelled(told), without.prediction());
+  files->write(labelled(told, "p"), with.prediction());
+  EXPECT_TRUE(without.files.empty());
+  EXPECT_THAT(with.files.at("p-contacts.svg"), testing::StartsWith("<svg "));
+}
+
+}  // namespace
+}  // namespace pipeline::tasks::protein
