@@ -10,12 +10,11 @@
 #include <cstring>
 #include <iterator>
 #include <span>
-#include <string>
 #include <thread>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/file_lock.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 
 namespace pipeline {
 namespace {

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
@@ -70,8 +69,7 @@ void talk(const train::Reply& reply, const std::string& system) {
   ordered_json messages = begin();
   if (is_terminal)
     put("Ask, a line each; /image FILE shows a picture with the next question, /new begins another "
-        "conversation, "
-        "Ctrl-D ends.\n");
+        "conversation, Ctrl-D ends.\n");
   ordered_json pictures = ordered_json::array();  // parts of the next question
   Lines lines;
   for (std::string line;;) {

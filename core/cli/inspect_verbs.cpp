@@ -35,6 +35,80 @@ void warn_of_missing_paths(const train::Session& session, observe::Log& log) {
               .what());
 }
 
+[[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
+  std::set<std::string> known{"core", plugins::kPythonTask};
+  for (const pl_option& option : config::core_options()) {
+    const std::string_view key = view(option.key);
+    known.emplace(key.substr(0, key.find('.')));
+  }
+  for (const plugins::Kind kind : plugins::kKinds)
+    for (std::string& plugin : registry.names(kind)) known.insert(std::move(plugin));
+  const std::vector<std::string> names(known.begin(), known.end());
+  const std::string guess = config::closest(name, names);
+  throw Error(PL_ERROR_CONFIG, fmt::format("no plugin or core table is called '{}': {}", name,
+                                           guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                                         : fmt::format("did you mean '{}'?", guess)));
+}
+
+int explain(plugins::Registry& registry, const std::string& name) {
+  const auto core = config::core_options();
+  if (name.empty() || name == "core") {
+    std::fputs(config::explain(core).c_str(), stdout);
+    return kDone;
+  }
+  std::vector<pl_option> of_table;
+  std::ranges::copy_if(core, std::back_inserter(of_table),
+                       [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
+  if (!of_table.empty()) std::fputs(config::explain(of_table).c_str(), stdout);
+  bool found = !of_table.empty();
+  const auto describe = [&](const plugins::Plugin& plugin) {
+    fmt::print("{}{} {}: {}\n\n", found ? "\n" : "", plugin.label(), plugin.version(), plugin.summary());
+    if (plugin.options().empty())
+      fmt::print("It has no options of its own.\n");
+    else
+      std::fputs(
+          config::explain(plugin.options(), std::string(plugins::kind_name(plugin.kind())) + ".").c_str(),
+          stdout);
+    found = true;
+  };
+  for (const plugins::Kind kind : plugins::kKinds) {
+    const auto names = registry.names(kind);
+    if (std::find(names.begin(), names.end(), name) != names.end()) describe(registry.find(kind, name));
+  }
+  if (const plugins::Plugin* own = plugins::Plugin::in_process(name)) describe(*own);
+  if (name == plugins::kPythonTask) return std::fputs(about_python_tasks().c_str(), stdout), kDone;
+  if (!found) refuse(registry, name);
+  return kDone;
+}
+
+std::vector<config::PluginSchema> all_schemas(plugins::Registry& registry) {
+  std::vector<config::PluginSchema> schemas;
+  for (const plugins::Kind kind : plugins::kKinds)
+    for (const plugins::Plugin* plugin : registry.all(kind))
+      schemas.push_back({.table = std::string(plugins::kind_name(kind)),
+                         .name = plugin->name(),
+                         .summary = plugin->summary(),
+                         .options = {plugin->options().begin(), plugin->options().end()}});
+  return schemas;
+}
+
+// Each is loaded, with its libraries.
+std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
+  const Working working("loading the plugins");
+  return registry.list();
+}
+
+void print_listing(const plugins::Listing& entry, bool verbose) {
+  print(fmt::format("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name,
+                    entry.version, entry.summary));
+  print(fmt::format("{:36}{}\n", "", entry.path.string()));
+  if (!entry.problem.empty()) print(fmt::format("{:36}problem: {}\n", "", entry.problem));
+  if (!verbose || entry.abi.empty()) return;  // it was refused
+  fmt::print("{:36}ABI {}{}{}\n\n", "", entry.abi, entry.runtime.empty() ? "" : ", built for ",
+             entry.runtime);
+  fmt::print("{}\n", entry.options.empty() ? "It has no options of its own.\n" : entry.options);
+}
+
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
@@ -110,67 +184,6 @@ void add_check_plugin(CLI::App& app, Action& action) {
   });
 }
 
-namespace {
-
-[[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
-  std::set<std::string> known{"core", plugins::kPythonTask};
-  for (const pl_option& option : config::core_options()) {
-    const std::string_view key = view(option.key);
-    known.emplace(key.substr(0, key.find('.')));
-  }
-  for (const plugins::Kind kind : plugins::kKinds)
-    for (std::string& plugin : registry.names(kind)) known.insert(std::move(plugin));
-  const std::vector<std::string> names(known.begin(), known.end());
-  const std::string guess = config::closest(name, names);
-  throw Error(PL_ERROR_CONFIG, fmt::format("no plugin or core table is called '{}': {}", name,
-                                           guess.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
-                                                         : fmt::format("did you mean '{}'?", guess)));
-}
-
-int explain(plugins::Registry& registry, const std::string& name) {
-  const auto core = config::core_options();
-  if (name.empty() || name == "core") {
-    std::fputs(config::explain(core).c_str(), stdout);
-    return kDone;
-  }
-  std::vector<pl_option> of_table;
-  std::ranges::copy_if(core, std::back_inserter(of_table),
-                       [&](const pl_option& option) { return view(option.key).starts_with(name + '.'); });
-  if (!of_table.empty()) std::fputs(config::explain(of_table).c_str(), stdout);
-  bool found = !of_table.empty();
-  const auto describe = [&](const plugins::Plugin& plugin) {
-    fmt::print("{}{} {}: {}\n\n", found ? "\n" : "", plugin.label(), plugin.version(), plugin.summary());
-    if (plugin.options().empty())
-      fmt::print("It has no options of its own.\n");
-    else
-      std::fputs(
-          config::explain(plugin.options(), std::string(plugins::kind_name(plugin.kind())) + ".").c_str(),
-          stdout);
-    found = true;
-  };
-  for (const plugins::Kind kind : plugins::kKinds) {
-    const auto names = registry.names(kind);
-    if (std::find(names.begin(), names.end(), name) != names.end()) describe(registry.find(kind, name));
-  }
-  if (const plugins::Plugin* own = plugins::Plugin::in_process(name)) describe(*own);
-  if (name == plugins::kPythonTask) return std::fputs(about_python_tasks().c_str(), stdout), kDone;
-  if (!found) refuse(registry, name);
-  return kDone;
-}
-
-std::vector<config::PluginSchema> all_schemas(plugins::Registry& registry) {
-  std::vector<config::PluginSchema> schemas;
-  for (const plugins::Kind kind : plugins::kKinds)
-    for (const plugins::Plugin* plugin : registry.all(kind))
-      schemas.push_back({.table = std::string(plugins::kind_name(kind)),
-                         .name = plugin->name(),
-                         .summary = plugin->summary(),
-                         .options = {plugin->options().begin(), plugin->options().end()}});
-  return schemas;
-}
-
-}  // namespace
-
 void add_explain(CLI::App& app, Action& action) {
   auto name = std::make_shared<std::string>();
   auto paths = std::make_shared<std::vector<std::string>>();
@@ -202,27 +215,6 @@ void add_explain(CLI::App& app, Action& action) {
     return kDone;
   });
 }
-
-namespace {
-
-// Each is loaded, with its libraries.
-std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
-  const Working working("loading the plugins");
-  return registry.list();
-}
-
-void print_listing(const plugins::Listing& entry, bool verbose) {
-  print(fmt::format("{:<9} {:<16} {:<8} {}\n", entry.kind.empty() ? "?" : entry.kind, entry.name,
-                    entry.version, entry.summary));
-  print(fmt::format("{:36}{}\n", "", entry.path.string()));
-  if (!entry.problem.empty()) print(fmt::format("{:36}problem: {}\n", "", entry.problem));
-  if (!verbose || entry.abi.empty()) return;  // it was refused
-  fmt::print("{:36}ABI {}{}{}\n\n", "", entry.abi, entry.runtime.empty() ? "" : ", built for ",
-             entry.runtime);
-  fmt::print("{}\n", entry.options.empty() ? "It has no options of its own.\n" : entry.options);
-}
-
-}  // namespace
 
 void add_plugins(CLI::App& app, Action& action) {
   auto file = std::make_shared<std::string>();

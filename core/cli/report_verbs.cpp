@@ -13,10 +13,10 @@
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
-#include "core/report/csv.hpp"
 #include "core/report/loss_file.hpp"
 #include "core/report/page.hpp"
 #include "core/report/run_state.hpp"
+#include "core/report/table.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -204,6 +204,23 @@ int list(const std::string& folder) {
   return known.problems.empty() ? kDone : kFailed;
 }
 
+void add_list(CLI::App& app, Action& action, const char* name, const char* help, const char* folder_default) {
+  auto folder = std::make_shared<std::string>(folder_default);
+  CLI::App* verb = app.add_subcommand(name, help);
+  CLI::Option* option =
+      verb->add_option("FOLDER", *folder, "folder of a run, or of runs")->type_name("FOLDER");
+  if (*folder_default == '\0')
+    option->required();
+  else
+    option->capture_default_str();
+  verb->footer(
+      "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
+      "same\n"
+      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
+      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
+  when_chosen(*verb, action, [=] { return list(*folder); });
+}
+
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
@@ -288,27 +305,6 @@ void add_csv(CLI::App& app, Action& action) {
     return kDone;
   });
 }
-
-namespace {
-
-void add_list(CLI::App& app, Action& action, const char* name, const char* help, const char* folder_default) {
-  auto folder = std::make_shared<std::string>(folder_default);
-  CLI::App* verb = app.add_subcommand(name, help);
-  CLI::Option* option =
-      verb->add_option("FOLDER", *folder, "folder of a run, or of runs")->type_name("FOLDER");
-  if (*folder_default == '\0')
-    option->required();
-  else
-    option->capture_default_str();
-  verb->footer(
-      "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
-      "same\n"
-      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
-      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
-  when_chosen(*verb, action, [=] { return list(*folder); });
-}
-
-}  // namespace
 
 void add_status(CLI::App& app, Action& action) {
   add_list(app, action, "status", "Says how a run and its stages stand", "");

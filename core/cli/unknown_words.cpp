@@ -1,4 +1,4 @@
-#include "core/cli/unknown_words.hpp"
+#include "core/cli/completion.hpp"
 
 #include <algorithm>
 #include <string_view>

@@ -1,22 +1,17 @@
 #include "core/cli/verb.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <optional>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
-#include "core/launch/launch.hpp"
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
-#include "core/train/processes/unheard_stop.hpp"
 #include "core/train/session/compute.hpp"
 
 namespace pipeline::cli {

@@ -135,11 +135,12 @@ void follow(const ModelOption& said, const std::string& prefix, const std::strin
     return;
   }
   if (!said.must_be || same(*parse_value(ours), *literal)) return;
-  problems.add(found->origin,
-               format_problem(found->origin, key, ours,
-                              said.from + " has " + said.value +
-                                  ", and these weights are of that model: leave the option out, or begin "
-                                  "with other weights"));
+  problems.add(
+      found->origin,
+      format_problem(
+          found->origin, key, ours,
+          said.from + " has " + said.value +
+              ", and these weights are of that model: leave the option out, or begin with other weights"));
 }
 
 // Judges the plugins' keys. Those of a plugin that cannot be loaded are judged once all else is in order.
@@ -200,13 +201,12 @@ void check_changes(const Sources& sources, Problems& problems) {
       if ((flags & kChangesByName) || (known == options.end() && !is_for_plugin(key, names_rule(sources))))
         continue;
       const std::string reason = why_not(key, flags);
-      problems.add(entry.origin,
-                   format_problem(entry.origin, key, shown(entry.value),
-                                  reason.starts_with("may")
-                                      ? reason
-                                      : "a continued run cannot change it: it " + reason +
-                                            ": begin another run from the weights of this one, with "
-                                            "train.init_from and another run.dir"));
+      problems.add(entry.origin, format_problem(entry.origin, key, shown(entry.value),
+                                                reason.starts_with("may")
+                                                    ? reason
+                                                    : "a continued run cannot change it: it " + reason +
+                                                          ": begin another run from the weights of this one, "
+                                                          "with train.init_from and another run.dir"));
     }
   };
   check(sources.sets);

@@ -1,7 +1,6 @@
 #include "core/config/option.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "core/base/error.hpp"

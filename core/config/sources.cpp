@@ -5,10 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "core/base/program.hpp"
-#include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 
 namespace pipeline::config {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"

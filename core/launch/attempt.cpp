@@ -10,8 +10,6 @@
 #include <cerrno>
 #include <csignal>
 
-#include "core/base/socket.hpp"
-#include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
 
 namespace pipeline::launch {

@@ -19,6 +19,32 @@ constexpr size_t kLast = 16384;  // bytes, enough for any error and what led to 
 constexpr size_t kMostUnwritten = 1 << 20;
 constexpr size_t kLongestLine = 2000;
 
+namespace fs = std::filesystem;
+
+constexpr std::streamoff kEnd = 16384;  // bytes read at most
+
+std::vector<fs::path> folders(const fs::path& run_dir) {
+  std::vector<fs::path> all = {run_dir};
+  std::error_code error;
+  for (fs::directory_iterator i(run_dir, error), end; !error && i != end; i.increment(error)) {
+    std::error_code gone;
+    if (i->is_directory(gone)) all.push_back(i->path());
+  }
+  return all;
+}
+
+std::vector<std::string> last_lines(const fs::path& file, size_t lines) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in.tellg();
+  in.seekg(std::max<std::streamoff>(0, size - kEnd));
+  std::deque<std::string> last;
+  for (std::string line; std::getline(in, line);) {
+    last.push_back(line);
+    if (last.size() > lines) last.pop_front();
+  }
+  return {last.begin(), last.end()};
+}
+
 }  // namespace
 
 RankOutput::RankOutput(const std::filesystem::path& run_dir, int rank)
@@ -68,36 +94,6 @@ std::vector<std::string> RankOutput::tail(size_t lines) const {
   if (all.size() > lines) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(lines));
   return all;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::streamoff kEnd = 16384;  // bytes read at most
-
-std::vector<fs::path> folders(const fs::path& run_dir) {
-  std::vector<fs::path> all = {run_dir};
-  std::error_code error;
-  for (fs::directory_iterator i(run_dir, error), end; !error && i != end; i.increment(error)) {
-    std::error_code gone;
-    if (i->is_directory(gone)) all.push_back(i->path());
-  }
-  return all;
-}
-
-std::vector<std::string> last_lines(const fs::path& file, size_t lines) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
-  const std::streamoff size = in.tellg();
-  in.seekg(std::max<std::streamoff>(0, size - kEnd));
-  std::deque<std::string> last;
-  for (std::string line; std::getline(in, line);) {
-    last.push_back(line);
-    if (last.size() > lines) last.pop_front();
-  }
-  return {last.begin(), last.end()};
-}
-
-}  // namespace
 
 LogTail log_tail(const fs::path& run_dir, int rank, fs::file_time_type since, size_t lines) {
   LogTail tail;

@@ -6,7 +6,6 @@
 #include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
 #include "core/peers/round.hpp"
 
 namespace pipeline::peers {

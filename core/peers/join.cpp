@@ -12,7 +12,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/hash.hpp"
-#include "core/peers/frame.hpp"
 #include "core/peers/rendezvous.hpp"
 
 namespace pipeline::peers {
@@ -170,14 +169,14 @@ void Join::check_cancelled() const {
 
 void Join::time_out() const {
   const Seconds waited = Clock::now() - begun_;
-  throw Error(PL_ERROR_TIMEOUT,
-              fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
-                          "look at rank 0's log: did it start on the host with this address and port "
-                          "(MASTER_ADDR and MASTER_PORT, or "
-                          "--master-address and --master-port, the same on all hosts), and does a firewall "
-                          "let the port through? launch.rendezvous_seconds allows more time",
-                          world_.rank, host_name(), seconds_text(waited),
-                          to_text(world_.address, world_.port), problem_));
+  throw Error(
+      PL_ERROR_TIMEOUT,
+      fmt::format("rank {} (host {}) waited {} for rank 0 at {}: {}\n"
+                  "look at rank 0's log: did it start on the host with this address and port (MASTER_ADDR "
+                  "and MASTER_PORT, or --master-address and --master-port, the same on all hosts), and does "
+                  "a firewall let the port through? launch.rendezvous_seconds allows more time",
+                  world_.rank, host_name(), seconds_text(waited), to_text(world_.address, world_.port),
+                  problem_));
 }
 
 }  // namespace pipeline::peers

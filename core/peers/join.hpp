@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -9,8 +8,6 @@
 #include "core/base/world.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
-#include "core/peers/waiting.hpp"
 
 namespace pipeline::peers {
 

@@ -57,22 +57,20 @@ std::optional<Refusal> Rendezvous::refuse(const Hello& hello) const {
                    PL_ERROR_FAILED};
   if (hello.version != rank_0_.version)
     return Refusal{fmt::format("rank {} (host {}) runs version {} of the program, rank 0 (host {}) version "
-                               "{}: install the same one on all "
-                               "hosts",
+                               "{}: install the same one on all hosts",
                                hello.rank, hello.host, hello.version, rank_0_.host, rank_0_.version),
                    PL_ERROR_CONFIG};
   if (hello.size != rank_0_.size || hello.rank < 0 || hello.rank >= hello.size)
     return Refusal{fmt::format("rank {} (host {}) was started as one of {} processes, rank 0 (host {}) as "
-                               "one of {}: check --nodes and "
-                               "launch.processes, or WORLD_SIZE, on all hosts",
+                               "one of {}: check --nodes and launch.processes, or WORLD_SIZE, on all hosts",
                                hello.rank, hello.host, hello.size, rank_0_.host, rank_0_.size),
                    PL_ERROR_CONFIG};
   if (const auto& twin = members_[static_cast<std::size_t>(hello.rank)])
-    return Refusal{fmt::format("two processes say that they are rank {}: process {} on host {} and process "
-                               "{} on host {}: give each host "
-                               "its own --node-rank, or each process its own RANK",
-                               hello.rank, twin->process, twin->host, hello.process, hello.host),
-                   PL_ERROR_CONFIG};
+    return Refusal{
+        fmt::format("two processes say that they are rank {}: process {} on host {} and process {} on host "
+                    "{}: give each host its own --node-rank, or each process its own RANK",
+                    hello.rank, twin->process, twin->host, hello.process, hello.host),
+        PL_ERROR_CONFIG};
   return std::nullopt;
 }
 
@@ -130,9 +128,8 @@ std::string Rendezvous::timeout_text(Seconds waited) const {
                                  seconds_text(waited), here_, missing_text());
   return text +
          "look at the logs of the missing ranks: did they start, with this address and port (MASTER_ADDR and "
-         "MASTER_PORT, or --master-address "
-         "and --master-port), and does a firewall let the port through? launch.rendezvous_seconds allows "
-         "more time";
+         "MASTER_PORT, or --master-address and --master-port), and does a firewall let the port through? "
+         "launch.rendezvous_seconds allows more time";
 }
 
 }  // namespace pipeline::peers

@@ -12,7 +12,7 @@
 #include "core/base/world.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/connection.hpp"
-#include "core/peers/messages.hpp"
+#include "core/peers/frame.hpp"
 #include "core/peers/rendezvous.hpp"
 #include "core/peers/round.hpp"
 #include "core/peers/stall_watch.hpp"

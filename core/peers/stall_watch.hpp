@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/peers/background.hpp"
-#include "core/peers/messages.hpp"
+#include "core/peers/frame.hpp"
 
 namespace pipeline::peers {
 

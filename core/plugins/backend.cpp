@@ -23,6 +23,12 @@ pl_backend_info info_of(const pl_communicator& communicator) {
   return info;
 }
 
+void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept {
+  using Time = std::chrono::steady_clock::time_point;  // CLOCK_MONOTONIC
+  static_cast<FlightRecord*>(user)->ran(
+      {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
+}
+
 }  // namespace
 
 Work::~Work() {
@@ -76,16 +82,6 @@ Communicator::~Communicator() {
 
 const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
 const FlightRecord& Communicator::record() const { return channel_->record; }
-
-namespace {
-
-void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept {
-  using Time = std::chrono::steady_clock::time_point;  // CLOCK_MONOTONIC
-  static_cast<FlightRecord*>(user)->ran(
-      {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
-}
-
-}  // namespace
 
 void Communicator::observe(pl_collective_ran ran) {
   if (!channel_->api.observe) return;

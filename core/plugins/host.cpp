@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/config/settings.hpp"

@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "core/report/comparison.hpp"
+#include "core/report/run_record.hpp"
 
 namespace pipeline::report {
+
+// What tasks and verbs have left in a run's folder besides curves: tables, pages and pictures of evaluations
+// and predictions. Each {"title", "kind": "html" | "image" | "table", "content" or "rows" and "more"}. Files
+// that are too large for a page are left out.
+std::vector<nlohmann::ordered_json> panels_of(const RunRecord& run);
 
 // Curves of more steps are thinned to this many points.
 inline constexpr size_t kMostPoints = 2000;

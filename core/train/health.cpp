@@ -82,10 +82,9 @@ std::string describe(const Divergence& divergence, const config::Config& config,
   const Health& health = divergence.health;
   std::vector<std::string> signs;
   if (health.skipped() > 0)
-    signs.push_back(
-        fmt::format("the gradient was not finite, and the update was skipped, in {} step{} in a "
-                    "row, from step {} on",
-                    health.skipped(), health.skipped() == 1 ? "" : "s", health.first_skipped()));
+    signs.push_back(fmt::format(
+        "the gradient was not finite, and the update was skipped, in {} step{} in a row, from step {} on",
+        health.skipped(), health.skipped() == 1 ? "" : "s", health.first_skipped()));
   if (!health.bad_evaluation().empty()) signs.push_back(health.bad_evaluation());
   signs.insert(signs.end(), divergence.signs.begin(), divergence.signs.end());
   std::string text = fmt::format("the run has diverged: {}", fmt::join(signs, "; "));

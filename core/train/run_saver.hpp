@@ -10,7 +10,7 @@
 #include "core/train/run_activity.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/step_reports.hpp"
-#include "core/train/telemetry/records.hpp"
+#include "core/train/telemetry/reporter.hpp"
 #include "core/train/validation.hpp"
 
 namespace pipeline::train {

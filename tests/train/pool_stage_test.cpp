@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/stages/other_options.hpp"
+#include "core/train/stages/inputs.hpp"
 #include "core/train/stages/stages.hpp"
 #include "tests/support/test_files.hpp"
 

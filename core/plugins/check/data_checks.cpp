@@ -15,7 +15,6 @@
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -10,7 +10,6 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -160,10 +159,10 @@ void evaluates(const CheckArgs& args) {
   if (!contains(between, "loss")) throw Error("evaluate reported no value \"loss\"");
   for (const EvaluationValue& value : between.values)
     if (value.group.empty() && value.name == "loss" && !is_near(value.weight, batch.weight()))
-      throw Error(fmt::format(
-          "evaluate gives the loss a weight of {}, batch_info says {} for the same batch: both are "
-          "what the sum is divided by",
-          value.weight, batch.weight()));
+      throw Error(
+          fmt::format("evaluate gives the loss a weight of {}, batch_info says {} for the same batch: both "
+                      "are what the sum is divided by",
+                      value.weight, batch.weight()));
   const Evaluated all = evaluation_of(open, PL_PURPOSE_EVALUATE);
   if (!contains(all, "loss")) throw Error("a full evaluation reported no value \"loss\"");
   const std::vector<Metric> metrics = open.task().metrics();
@@ -175,8 +174,7 @@ void evaluates(const CheckArgs& args) {
   for (const EvaluationValue& value : all.values)
     if (value.name != "loss" && std::ranges::find(metrics, value.name, &Metric::source) == metrics.end())
       throw Error(fmt::format(
-          "evaluate reports the value '{}', which nothing uses: describe a metric of it, or write a "
-          "report",
+          "evaluate reports the value '{}', which nothing uses: describe a metric of it, or write a report",
           value.name));
   if (!all.records.empty())
     throw Error(
@@ -243,10 +241,10 @@ void predicts(const CheckArgs& args) {
   const uint64_t a = ids[0], b = ids[1];
   auto rows = rows_of({a, b}), turned = rows_of({b, a});
   if (rows[a] != rows[b] && rows[a] == turned[b] && rows[b] == turned[a])
-    throw Error(fmt::format(
-        "samples {}, {} have the rows \"{}\" and \"{}\", and each the other's in the other order: "
-        "a row is for the sample, not for its place in the batch",
-        a, b, rows[a], rows[b]));
+    throw Error(
+        fmt::format("samples {}, {} have the rows \"{}\" and \"{}\", and each the other's in the other "
+                    "order: a row is for the sample, not for its place in the batch",
+                    a, b, rows[a], rows[b]));
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include "core/base/error.hpp"
 #include "core/base/seed.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/update_rule.hpp"
+#include "core/plugins/strategy.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -140,8 +140,7 @@ void same_however_cut(const CheckArgs& args) {
   if (after_updates(args, {{kRunUnit}, {2 * kRunUnit, kElements}}) != whole)
     throw Error(
         "an update in two calls gives other bits than in one: it may depend on its state and an element's "
-        "own "
-        "values alone");
+        "own values alone");
 }
 
 void heeds_the_scale(const CheckArgs& args) {

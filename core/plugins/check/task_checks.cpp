@@ -4,14 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <thread>
-#include <tuple>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/check/task_checks.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
@@ -62,8 +59,7 @@ void training_is_reproducible(const CheckArgs& args) {
   if (!same_bits(first, open.train(open.load(open.some_ids()))))
     throw Error(
         "the same ids, loaded again, gave another loss: what is random in a sample must follow from the "
-        "run's "
-        "seed, its id and the epoch");
+        "run's seed, its id and the epoch");
   OpenTask again(args);
   if (!same_bits(first, again.train(again.load(again.some_ids()))))
     throw Error("a second object gave another loss or other gradients");
@@ -156,8 +152,7 @@ void units_hold_what_they_use(const CheckArgs& args) {
   if (by_unit.passes() != passes)
     throw Error(
         "two micro-batches do not enter and leave the same units in the same order: each must, also those "
-        "that it "
-        "does not use");
+        "that it does not use");
 }
 
 // Rows are added up in another order, so the gradients are not the same to the bit.

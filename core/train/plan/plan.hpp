@@ -13,7 +13,7 @@
 #include "core/train/data/batch_plan.hpp"
 #include "core/train/plan/device_table.hpp"
 #include "core/train/stages/stages.hpp"
-#include "core/train/telemetry/memory.hpp"
+#include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {
 

@@ -8,7 +8,7 @@
 #include "core/plugins/registry.hpp"
 #include "core/train/data/batch_plan.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/telemetry/memory.hpp"
+#include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {
 

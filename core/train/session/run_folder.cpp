@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/base/file_lock.hpp"
 #include "core/base/files.hpp"
 
 namespace pipeline::train {
@@ -109,8 +108,8 @@ std::string RunFolder::lost() const {
              ? fmt::format("{}: was removed while the run uses it: its checkpoints and records are lost",
                            path_.string())
              : fmt::format(
-                   "{}: was moved to {} while the run uses it: move it back, and the same command goes "
-                   "on from its last checkpoint",
+                   "{}: was moved to {} while the run uses it: move it back, and the same command goes on "
+                   "from its last checkpoint",
                    path_.string(), now);
 }
 

@@ -8,7 +8,6 @@
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
-#include "core/plugins/update_rule.hpp"
 
 namespace pipeline::train {
 

@@ -84,6 +84,18 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
 // Is told, by rank 0, that there is something to do, and that nothing speaks against it.
 using OnBegin = std::function<void()>;
 
+// Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
+// from, as find_origin() takes it.
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                    const std::string& weights, const OnBegin& on_begin);
+
+// Does `work` of a verb or a stage. A cancellation that a signal asked for is logged and becomes
+// Outcome::interrupted; running out of memory, in whatever form, becomes one error (PL_ERROR_OUT_OF_MEMORY)
+// that says in which phase, how much there is, and which keys need less. `work_phase` says what is being done
+// at the moment: "training step 12"; while the session is set up, that is known here.
+Outcome guard_work(const Session& session, const std::function<std::string()>& work_phase,
+                   const std::function<Outcome()>& work);
+
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path, also of another tool's model folder
   uint64_t average = 1;             // of so many checkpoints, up to this one, the mean of the weights

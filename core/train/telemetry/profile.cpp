@@ -14,10 +14,9 @@
 #include "core/base/files.hpp"
 #include "core/base/socket.hpp"
 #include "core/observe/format.hpp"
-#include "core/observe/trace_summary.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/train/processes/clock.hpp"
+#include "core/train/processes/process_group.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -1,7 +1,10 @@
-// What a verb or a stage names as the weights to work with, looked at before anything is made for the work.
+// What a verb or a stage without training works with: the weights that it names, looked at before anything is
+// made for the work, and the options that a finished one was made with.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/config/config.hpp"
@@ -23,5 +26,12 @@ std::vector<std::string> adapter_options(const plugins::Plugin& task);
 
 // Tells a model folder whose files have changed from what it was: names, sizes and times.
 std::string state_of_folder(const std::string& folder);
+
+// The options that are not what they were when a stage without training was made, with both values. Those
+// that its result does not depend on do not count: what training alone reads, such as [optimizer], what is
+// observed, where the run's folder is, and how a path in it begins. `stored_toml`: what the stage was made
+// with; `now`, `plugins`: what it would be made with.
+std::vector<std::string> other_options(std::string_view stored_toml, const config::Config& now,
+                                       std::span<const config::PluginConfig* const> plugins);
 
 }  // namespace pipeline::train
