@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/config/error.hpp"
-#include "core/config/value.hpp"
+#include "core/config/option.hpp"
 
 namespace pipeline::config {
 

@@ -5,7 +5,6 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/program.hpp"
-#include "core/config/option.hpp"
 
 namespace pipeline::config {
 

@@ -40,10 +40,9 @@ void exports_one_symbol(const CheckArgs& args) {
   require_library(args);
   const std::vector<std::string> names = exported_symbols(args.plugin);
   if (names != std::vector<std::string>{"pl_plugin_entry"})
-    throw Error(fmt::format(
-        "exports {} symbols ({}...), must export pl_plugin_entry alone: link with a version script",
-        names.size(),
-        fmt::join(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)), ", ")));
+    fail("exports {} symbols ({}...), must export pl_plugin_entry alone: link with a version script",
+         names.size(),
+         fmt::join(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)), ", "));
 }
 
 void loads(const CheckArgs& args) { Plugin::load(args.plugin); }
@@ -63,9 +62,9 @@ void entry_is_repeatable(const CheckArgs& args) {
 void options_are_explained(const CheckArgs& args) {
   for (const pl_option& option : Plugin::load(args.plugin).options()) {
     const std::string_view help = view(option.help);
-    if (help.empty()) throw Error(fmt::format("option '{}' has no help", view(option.key)));
+    if (help.empty()) fail("option '{}' has no help", view(option.key));
     if (help.find('\n') != std::string_view::npos)
-      throw Error(fmt::format("the help of option '{}' is more than one line", view(option.key)));
+      fail("the help of option '{}' is more than one line", view(option.key));
   }
   const Plugin& plugin = Plugin::load(args.plugin);
   if (plugin.summary().empty()) throw Error("it has no summary");
@@ -75,7 +74,7 @@ void options_are_explained(const CheckArgs& args) {
 void unknown_extensions_are_null(const CheckArgs& args) {
   const Plugin& plugin = Plugin::load(args.plugin);
   for (const char* id : {"", "pl.no-such-extension/1", "pl.runtime/1garbage"})
-    if (plugin.query(id)) throw Error(fmt::format("query(\"{}\") is not NULL", id));
+    if (plugin.query(id)) fail("query(\"{}\") is not NULL", id);
 }
 
 void shuts_down(const CheckArgs& args) {

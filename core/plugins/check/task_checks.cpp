@@ -89,7 +89,7 @@ void trains_in_bf16(const CheckArgs& args) {
   const std::vector<float> seen = narrow->train(narrow->load(narrow->some_ids()));
   check_finite(seen);
   if (!(std::abs(seen[0] - expected[0]) <= kMostOff * std::abs(expected[0])))
-    throw Error(fmt::format("the loss is {} in bf16 and {} in float32", seen[0], expected[0]));
+    fail("the loss is {} in bf16 and {} in float32", seen[0], expected[0]);
 }
 
 // Under train.frozen_precision frozen weights are rounded; what is computed with them is not.
@@ -126,7 +126,7 @@ void outputs_are_those_of_training(const CheckArgs& args) {
   const auto width = static_cast<ptrdiff_t>(room.shape[1]);
   const std::vector<float> after = written(last, ids.size() - 1);
   if (!same_bits({outputs.begin(), outputs.end() - width}, {after.begin(), after.end() - width}))
-    throw Error(fmt::format("outputs of one sample at row {} changed rows before it", ids.size() - 1));
+    fail("outputs of one sample at row {} changed rows before it", ids.size() - 1);
   const std::vector<float> alone = open.train(batch);
   room = open.task().make_room(ids.size());
   open.write_outputs(batch, 0);
@@ -173,8 +173,7 @@ void a_loss_lasts_until_the_next_step(const CheckArgs& args) {
   const double first = open.loss();
   const Batch other = open.load({open.some_ids().back()});
   open.evaluate(other, PL_PURPOSE_VALIDATE, {});
-  if (open.loss() != first)
-    throw Error(fmt::format("the loss was {}, and is {} after an evaluation", first, open.loss()));
+  if (open.loss() != first) fail("the loss was {}, and is {} after an evaluation", first, open.loss());
 }
 
 // A rank that keeps a part of the weights asks for that part alone.
@@ -204,7 +203,7 @@ void takes_its_extra_state(const CheckArgs& args) {
   if (task.has_prepare()) task.prepare();
   task.open();
   if (task.extra_state() != state)
-    throw Error(fmt::format("it took back {} bytes of extra state, and then had another one", state.size()));
+    fail("it took back {} bytes of extra state, and then had another one", state.size());
 }
 
 }  // namespace

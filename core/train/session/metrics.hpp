@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/launch/device_stream.hpp"
+#include "core/launch/devices.hpp"
 
 namespace pipeline::train {
 

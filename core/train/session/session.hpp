@@ -12,7 +12,6 @@
 #include "core/base/world.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
-#include "core/launch/device_stream.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/backend.hpp"

@@ -15,7 +15,6 @@
 #include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/option.hpp"
-#include "core/train/session/changes.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/inference.hpp"
 #include "core/train/stages/pool_stage.hpp"

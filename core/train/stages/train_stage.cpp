@@ -11,7 +11,7 @@
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
 #include "core/train/processes/signals.hpp"
-#include "core/train/session/changes.hpp"
+#include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"

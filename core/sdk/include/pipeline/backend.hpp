@@ -3,7 +3,6 @@
 
 #include <pipeline/guard.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/object.hpp>
 #include <pipeline/plugin.hpp>
 
 #include <memory>

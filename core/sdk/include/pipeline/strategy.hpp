@@ -14,7 +14,6 @@
 #include <pipeline/communicator.hpp>
 #include <pipeline/guard.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/plugin.hpp>
 #include <pipeline/state.hpp>

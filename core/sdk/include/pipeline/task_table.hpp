@@ -4,8 +4,8 @@
 #include <pipeline/guard.hpp>
 #include <pipeline/model_options.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
+#include <pipeline/plugin.hpp>
 #include <pipeline/task_types.hpp>
 
 #include <map>
