@@ -22,10 +22,7 @@ Program own_executable() {
   // This very program, even if its file has been replaced meanwhile; by its path where that will do, because
   // ps and the kernel's log show the last part of it.
   const bool is_there = !failure && fs::equivalent(path, kSelf, failure) && !failure;
-  return {.prefix = path.parent_path().parent_path(),
-          .command = {is_there ? path.string() : kSelf},
-          .arguments = {},
-          .folder = {}};
+  return {.prefix = path.parent_path().parent_path(), .command = {is_there ? path.string() : kSelf}};
 }
 
 Program& instance() {

@@ -62,8 +62,7 @@ std::string compared_stage(const config::Config& config, const std::string& want
 
 // A run that was to be made, as a row of the table.
 report::RunRecord not_made(std::string name, report::RunRecord::Made made, std::string why_not) {
-  report::RunRecord run{
-      .name = std::move(name), .path = {}, .training = {}, .evaluations = {}, .options = {}, .summary = {}};
+  report::RunRecord run{.name = std::move(name)};
   run.made = made;
   run.why_not = std::move(why_not);
   return run;
@@ -95,7 +94,7 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
       if (many_files || (strategy.empty() && count == 0)) words.push_back(fs::path(file).stem().string());
       if (!strategy.empty()) words.push_back(without_colon(strategy));
       if (count > 0) words.push_back(std::to_string(count));
-      Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}, .folder = {}};
+      Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}};
       for (const Trial& other : trials)  // they would share a folder, and a run is the same as itself
         if (other.name == trial.name)
           throw Error(PL_ERROR_CONFIG,

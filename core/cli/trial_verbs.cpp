@@ -154,8 +154,7 @@ std::string verdict(const train::RateTest& test) {
 void write_files(const fs::path& folder, const std::string& title, const train::RateTest& test) {
   const auto& points = test.curve.points();
   std::string csv = "step,learning_rate,loss,smoothed\n";
-  report::RunRecord run{
-      .name = "find-lr", .path = folder, .training = {}, .evaluations = {}, .options = {}, .summary = {}};
+  report::RunRecord run{.name = "find-lr", .path = folder};
   run.finished = true;
   nlohmann::ordered_json json{{"points", nlohmann::ordered_json::array()}};
   for (size_t i = 0; i < points.size(); ++i) {

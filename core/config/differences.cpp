@@ -59,7 +59,6 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   for (const auto& [key, entry] : stored) {
     differences.push_back({.key = key,
                            .before = to_toml(entry.value),
-                           .now = "",
                            .origin = Origin{},
                            .may_change = !key.starts_with("stage."),
                            .with_its_plugin = is_placement(key),

@@ -98,7 +98,7 @@ class StageReader {
     if (document.resolved_stage) add_resolved(*document.resolved_stage);
     sources_.has_stages = !sources_.stages.empty();
     if (!sources_.has_stages) {
-      sources_.stages.push_back({.name = std::string(kImpliedStage), .origin = {}, .table = {}});
+      sources_.stages.push_back({.name = std::string(kImpliedStage)});
     }
   }
 

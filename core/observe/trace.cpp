@@ -85,7 +85,7 @@ std::string line_of(const TraceEvent& event, int64_t process, int64_t origin) {
 }
 
 TraceEvent metadata(const char* what, int64_t track, const json& args) {
-  return {.name = what, .category = {}, .track = track, .kind = 'M', .more = "\"args\":" + args.dump()};
+  return {.name = what, .track = track, .kind = 'M', .more = "\"args\":" + args.dump()};
 }
 
 // The further members of an event that Kineto wrote. `id` connects the ends of an arrow.

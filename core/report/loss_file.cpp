@@ -135,13 +135,7 @@ LossFile read_losses(const fs::path& file, std::string name) {
     else
       left_out.add(line);
 
-  LossFile result{.run = {.name = std::move(name),
-                          .path = file,
-                          .training = reader.take(),
-                          .evaluations = {},
-                          .options = {},
-                          .summary = {},
-                          .finished = true},
+  LossFile result{.run = {.name = std::move(name), .path = file, .training = reader.take(), .finished = true},
                   .how_read = fmt::format("{}: the step is {}, the loss is {}", file.string(), chosen(steps),
                                           chosen(losses))};
   if (left_out.count > 0)

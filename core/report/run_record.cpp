@@ -209,12 +209,7 @@ bool has_steps(const fs::path& folder) { return is_there(folder / "metrics.jsonl
 RunRecord read_run(const fs::path& folder, std::string name) {
   if (!has_steps(folder))
     throw Error(PL_ERROR_CONFIG, folder.string() + ": is no run: it has no metrics.jsonl");
-  RunRecord run{.name = std::move(name),
-                .path = folder,
-                .training = read_curve(folder / "metrics.jsonl"),
-                .evaluations = {},
-                .options = {},
-                .summary = {}};
+  RunRecord run{.name = std::move(name), .path = folder, .training = read_curve(folder / "metrics.jsonl")};
   const fs::path evaluations = folder / "eval.jsonl", config = folder / "config.toml",
                  summary = folder / "summary.json";
   if (is_there(evaluations)) run.evaluations = read_curve(evaluations);

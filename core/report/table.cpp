@@ -51,7 +51,7 @@ std::string csv_of(const std::filesystem::path& json_lines) {
     if (json.empty()) return;
     for (const auto& [name, unused] : json.items())
       if (std::ranges::find(columns, name) == columns.end()) columns.push_back(name);
-    Row row{.cells = {}, .count = columns.size()};
+    Row row{.count = columns.size()};
     for (size_t i = 0; i < columns.size(); ++i)
       row.cells.append(i > 0 ? "," : "").append(cell(json.value(columns[i], Json())));
     rows.push_back(std::move(row));

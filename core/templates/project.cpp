@@ -74,7 +74,6 @@ const std::vector<Template>& templates() {
        .name = "template",
        .config = "task_python.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,sharded:3 --processes 1,2",
        .about = ""},
       {.kind = Kind::kStrategy,
@@ -84,7 +83,6 @@ const std::vector<Template>& templates() {
        .name = "host_sgd",
        .config = "strategy.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,@NAME@",
        .about =
            "A strategy: every process holds all parameters in host memory, in float32, and updates them by\n"
@@ -125,7 +123,6 @@ const std::vector<Template>& templates() {
        .name = "sign_sgd",
        .config = "optimizer.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,sharded:2 --processes 1,2",
        .about = "An update rule in C99, without LibTorch, for runs on the CPU: weights move along the sign "
                 "of the\n"
@@ -141,7 +138,6 @@ const std::vector<Template>& templates() {
        .name = "shm",
        .config = "backend.toml",
        .components = "",
-       .arguments = "",
        .compared = "--processes 1,2",
        .about =
            "A backend for the CPU processes of one host, through shared memory. `ShmTransport::run` in\n"

@@ -85,7 +85,7 @@ void RunSteps::start_loading() {
   const auto sequence = [this, first, per_step](uint64_t index) -> std::optional<LoadRequest> {
     const uint64_t step = first + index / per_step;
     if (total_ > 0 && step >= total_) return std::nullopt;
-    LoadRequest request{.ids = {}, .epoch = sampler_.epoch_of(step)};
+    LoadRequest request{.epoch = sampler_.epoch_of(step)};
     if (const auto m = micro_batches_[index % per_step]) request.ids = sampler_.micro_batch(step, *m);
     return request;
   };

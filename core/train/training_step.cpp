@@ -167,7 +167,7 @@ std::optional<GlobalOutputs> TrialSteps::global_outputs(std::span<const plugins:
   if (!GlobalOutputs::are_wanted(session_, all)) return std::nullopt;
   std::vector<MicroBatchFacts> mine;
   for (size_t i = 0; i < batches.size(); ++i)
-    mine.push_back({.index = places[i].index, .samples = batches[i].ids().size(), .flops = {}});
+    mine.push_back({.index = places[i].index, .samples = batches[i].ids().size()});
   const StepFacts facts = sum_over_ranks(session_.processes(), mine);
   return std::optional<GlobalOutputs>(std::in_place, session_, batches, places,
                                       RowsOfStep(facts.samples, all), nullptr);

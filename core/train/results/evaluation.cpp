@@ -46,7 +46,7 @@ std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums,
   };
   const bool loss_described =
       std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
-  if (!loss_described) add({.name = "loss", .source = "", .help = ""});
+  if (!loss_described) add({.name = "loss"});
   for (const plugins::Metric& metric : metrics) add(metric);
   return result;
 }

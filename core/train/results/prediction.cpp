@@ -288,13 +288,10 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const auto finish = [&] {
     file->finish_files();
     task.finish_predictions(request.split, side_files.string(),
-                            {.row = {},
-                             .file =
-                                 [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
-                                   record.add({std::string(name)});
-                                   write_side_file(side_files, name, bytes);
-                                 },
-                             .append = {}});
+                            {.file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
+                              record.add({std::string(name)});
+                              write_side_file(side_files, name, bytes);
+                            }});
     record.remove_others();  // before the rows take their place: if this is killed, the same command goes on
                              // here
     file->finish();

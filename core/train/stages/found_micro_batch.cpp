@@ -83,7 +83,7 @@ class Search {
       });
       // More than was predicted; the smallest one is tried without a prediction.
       if (*next != size && nearest.peak(*next, *next) > nearest.limit) return with_limit(found, *next);
-      found = {.size = *next, .memory = nearest, .other = std::nullopt};
+      found = {.size = *next, .memory = nearest};
       next = next_micro_batch(choices_, *next, ranks);
     }
     const auto other = std::ranges::upper_bound(choices_, found.size);

@@ -57,8 +57,7 @@ struct Profile::Report {
             {"at_most", summary.at_most}};
   }
   static Report from_json(const nlohmann::json& from) {
-    Report report{
-        .origin = from["origin"], .seconds = from["seconds"], .clock = {}, .summary = {}, .problems = {}};
+    Report report{.origin = from["origin"], .seconds = from["seconds"]};
     if (!from["clock"].is_null()) report.clock = ClockOffset{from["clock"][0], from["clock"][1]};
     for (const nlohmann::json& cost : from["costs"])
       report.summary.costs.push_back({cost[0], cost[1], cost[2]});
@@ -234,7 +233,7 @@ void Profile::finish() {
   recording_ = false;
   ProcessGroup& processes = session_.processes();
   const int32_t rank = processes.world().rank;
-  Report mine{.origin = began_, .seconds = seconds_, .clock = {}, .summary = {}, .problems = {}};
+  Report mine{.origin = began_, .seconds = seconds_};
   attempt("collectives", [&] { add_collectives(); });
   attempt("the folder", [&] { on_disk({}, [&] { fs::create_directories(folder_); }); });
   stop_operations(folder_ / fmt::format("rank{}.operations.tmp", rank));

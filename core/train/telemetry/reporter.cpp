@@ -152,8 +152,7 @@ std::unique_ptr<Records> open_records(const Session& session, const RunFolder& f
         fmt::format("{}: has no step {}, after which the run goes on: what was recorded until then is lost, "
                     "and no report will show it",
                     folder.metrics().string(), first_step - 1));
-  RecordOptions options{
-      .first_step = first_step, .tensorboard = config.options().observe.tensorboard, .trackers = {}};
+  RecordOptions options{.first_step = first_step, .tensorboard = config.options().observe.tensorboard};
   for (const auto& [service, is_wanted] :
        {std::pair(&observe::Tracker::kWandb, config.options().observe.wandb),
         std::pair(&observe::Tracker::kMlflow, config.options().observe.mlflow)}) {

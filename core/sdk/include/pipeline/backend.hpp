@@ -128,11 +128,7 @@ class BackendTable {
       t.abort = [](pl_comm* c, pl_str reason) {
         guard_void(self(c).context().raw(), [&] { self(c).abort(view(reason)); });
       };
-      t.close = [](pl_comm* c) {
-        if (c == nullptr) return;
-        const pl_context* context = self(c).context().raw();
-        guard_void(context, [&] { delete &self(c); });
-      };
+      t.close = destroy_object<T, pl_comm>;
       t.is_done = [](pl_comm* c, pl_work* work) {
         uint32_t done = 1;
         guard_void(self(c).context().raw(), [&] { done = reinterpret_cast<Work*>(work)->is_done() ? 1 : 0; });

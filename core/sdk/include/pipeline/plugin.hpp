@@ -56,6 +56,21 @@ class Object {
   ConfigErrors errors_;
 };
 
+// For the slots that make and free an object, a T.
+template <class T, class Handle>
+pl_error* create_object(Handle** out, const auto*... sent) {
+  return guard([&] {
+    *out = nullptr;
+    *out = reinterpret_cast<Handle*>(new T(typename T::Setup(sent...)));
+  });
+}
+template <class T, class Handle>
+void destroy_object(Handle* handle) {
+  if (handle == nullptr) return;
+  const pl_context* context = reinterpret_cast<T*>(handle)->context().raw();
+  guard_void(context, [&] { delete reinterpret_cast<T*>(handle); });
+}
+
 // True if class T overrides the virtual `slot` of T::Interface. Without an override, &T::slot has the type
 // of a member of the interface; a slot that T hides, overloads or makes private counts as overridden.
 #define PIPELINE_OVERRIDES(T, slot) \

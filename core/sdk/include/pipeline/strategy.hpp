@@ -159,7 +159,7 @@ class StrategyTable {
     static const pl_strategy_api table = [] {
       auto t = sized<pl_strategy_api>();
       t.create = create;
-      t.destroy = destroy;
+      t.destroy = destroy_object<T, pl_strategy>;
       t.info = [](pl_strategy* s, pl_strategy_info* out) {
         return guard([&] { fill(out, self(s).info()); });
       };
@@ -207,15 +207,7 @@ class StrategyTable {
 
   static pl_error* create(const pl_host*, const pl_context* context, const pl_config* config,
                           const pl_strategy_args* args, pl_strategy** out) {
-    return guard([&] {
-      *out = nullptr;
-      *out = reinterpret_cast<pl_strategy*>(new T(typename T::Setup(context, config, args)));
-    });
-  }
-  static void destroy(pl_strategy* s) {
-    if (s == nullptr) return;
-    const pl_context* context = self(s).context().raw();
-    guard_void(context, [&] { delete &self(s); });
+    return create_object<T>(out, context, config, args);
   }
 
   static pl_error* storage(pl_strategy* s, uint64_t index, pl_tensor* value, pl_tensor* grad) {
