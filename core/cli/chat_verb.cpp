@@ -13,7 +13,6 @@
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
-#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
 #include "core/train/processes/signals.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/cli/model_folder.hpp"
+#include "core/cli/verb.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/stages/inputs.hpp"
+#include "core/train/stages/inference.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"

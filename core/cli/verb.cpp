@@ -12,7 +12,7 @@
 #include "core/launch/devices.hpp"
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
-#include "core/train/session/compute.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::cli {
 

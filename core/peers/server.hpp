@@ -13,7 +13,7 @@
 #include "core/peers/background.hpp"
 #include "core/peers/connection.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/rendezvous.hpp"
+#include "core/peers/join.hpp"
 #include "core/peers/round.hpp"
 #include "core/peers/stall_watch.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/peers/rendezvous.hpp"
+#include "core/peers/join.hpp"
 
 namespace pipeline::peers {
 namespace {

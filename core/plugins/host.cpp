@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 #include "core/config/settings.hpp"
 #include "core/peers/peers.hpp"
 #include "core/plugins/call.hpp"

@@ -11,7 +11,6 @@
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
-#include "core/report/assets.hpp"
 
 namespace pipeline::report {
 namespace {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/report/comparison.hpp"
@@ -39,5 +40,8 @@ struct Mark {
 // scale, and not over steps. `verdict`: what follows from them.
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
                       const std::string& verdict, const std::vector<Mark>& marks);
+
+// The parts of a page that are built in: page/, and dygraphs, which draws the curves.
+extern const std::string_view kPage, kPageCss, kPageJs, kDygraphCss, kDygraphJs;
 
 }  // namespace pipeline::report

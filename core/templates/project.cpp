@@ -9,7 +9,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
-#include "core/templates/sources.hpp"
 
 namespace fs = std::filesystem;
 

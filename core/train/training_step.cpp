@@ -4,8 +4,8 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
+#include "core/base/hash.hpp"
 #include "core/base/monotonic_clock.hpp"
-#include "core/base/seed.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/step_reports.hpp"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/peers/rendezvous.hpp"
+#include "core/peers/join.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {

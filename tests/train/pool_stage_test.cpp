@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/stages/inputs.hpp"
+#include "core/train/stages/inference.hpp"
 #include "core/train/stages/stages.hpp"
 #include "tests/support/test_files.hpp"
 

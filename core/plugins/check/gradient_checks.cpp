@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 #include "core/plugins/check/open_task.hpp"
 
 namespace pipeline::plugins {

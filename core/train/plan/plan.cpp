@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/train/plan/planned_strategy.hpp"
-#include "core/train/plan/trial.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
 #include "core/train/training_step.hpp"

@@ -1,4 +1,4 @@
-#include "core/train/plan/planned_strategy.hpp"
+#include "core/train/plan/plan.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/train/plan/trial.hpp"
+#include "core/train/plan/plan.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/training_step.hpp"
 

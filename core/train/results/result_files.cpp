@@ -16,7 +16,6 @@
 #include "core/checkpoint/manifest.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/observe/json_lines.hpp"
-#include "core/plugins/task.hpp"
 #include "core/safetensors/crc32c.hpp"
 
 namespace pipeline::train {

@@ -12,7 +12,10 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/file_lock.hpp"
+#include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/log.hpp"
+#include "core/plugins/strategy.hpp"
+#include "core/plugins/task.hpp"
 #include "core/train/results/evaluation.hpp"
 
 namespace pipeline::train {
@@ -108,5 +111,12 @@ Evaluation read_sums(const std::filesystem::path& file, std::string_view remedy)
 // Writes to the log and, where there is an output (rank 0), to its files. `origin`: what was evaluated.
 void tell_and_keep(nlohmann::ordered_json origin, const Evaluation& evaluation, observe::Log& log,
                    std::optional<EvaluationFiles>& output);
+
+// What `export` writes for a task that has no form of its own, into a folder that is there: the parameters as
+// model.safetensors, the task's extra state, if it has any, as extra_state.bin, and a README.md that says
+// what they are. The same bytes whatever strategy and number of processes the checkpoint is from. Throws
+// Error with path, cause and `remedy`. `values` reads a parameter's value, as Checkpoint::read() does.
+void export_parameters(const checkpoint::Checkpoint& from, const plugins::PieceReader& values,
+                       plugins::Task& task, const std::filesystem::path& folder, std::string_view remedy);
 
 }  // namespace pipeline::train

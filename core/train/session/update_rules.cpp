@@ -1,4 +1,4 @@
-#include "core/train/session/update_rules.hpp"
+#include "core/train/session/session.hpp"
 
 #include <fmt/format.h>
 

@@ -11,14 +11,12 @@
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/stages/inputs.hpp"
 #include "core/train/telemetry/announce.hpp"
 
 namespace pipeline::train {

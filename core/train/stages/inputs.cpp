@@ -1,4 +1,4 @@
-#include "core/train/stages/inputs.hpp"
+#include "core/train/stages/inference.hpp"
 
 #include <algorithm>
 #include <filesystem>

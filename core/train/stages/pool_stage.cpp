@@ -17,7 +17,7 @@
 #include "core/safetensors/crc32c.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/stages/inputs.hpp"
+#include "core/train/stages/inference.hpp"
 
 namespace pipeline::train {
 namespace {
