@@ -117,10 +117,7 @@ void add_chat(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("chat", "Talks with a language model: a run's, or one in a model folder");
   args->add_to(*verb, /*takes_model=*/true);
-  verb->add_option(
-          "--checkpoint", verb_args->checkpoint,
-          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
-      ->type_name("best|last|PATH");
+  add_checkpoint(*verb, *verb_args);
   verb->add_option("--system", *system, "what the conversation begins with")->type_name("TEXT");
   verb->footer(
       "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "

@@ -10,15 +10,15 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
-#include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 namespace pipeline::cli {
 
@@ -165,9 +165,7 @@ void add_check_plugin(CLI::App& app, Action& action) {
   verb->add_option("--config", args->config,
                    "a configuration with options for this plugin; needed if an option is required")
       ->type_name("FILE");
-  verb->add_option("--set", args->sets, "override a value; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--set", args->sets, "KEY=VALUE", "override a value; may be repeated");
   verb->add_option("--limit", *seconds, "seconds allowed per check")
       ->type_name("SECONDS")
       ->check(at_least(1));
@@ -194,9 +192,7 @@ void add_explain(CLI::App& app, Action& action) {
   verb->add_option(
       "NAME", *name,
       "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
-  verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--plugin-path", *paths, "FOLDER", "one more folder to look for plugins in");
   verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files, for editors");
   verb->add_option("--readme", *readme,
                    "print a README of the configurations in this folder, with all options")
@@ -222,9 +218,7 @@ void add_plugins(CLI::App& app, Action& action) {
   auto verbose = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins found, and why others are refused");
   verb->add_option("FILE", *file, "a configuration, whose [plugins] paths are searched, too");
-  verb->add_option("--plugin-path", *paths, "one more folder to look in")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--plugin-path", *paths, "FOLDER", "one more folder to look in");
   verb->add_flag("-v,--verbose", *verbose, "print ABI version and options of each");
   verb->footer("Examples:\n  pipeline plugins -v\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
   when_chosen(*verb, action, [=] {

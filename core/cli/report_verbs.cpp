@@ -13,9 +13,8 @@
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
-#include "core/report/loss_file.hpp"
 #include "core/report/page.hpp"
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 #include "core/report/table.hpp"
 
 namespace pipeline::cli {
@@ -247,12 +246,9 @@ void add_compare(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_option("--stage", args->stage, "compare this [[stage]]; default: the last that trains")
       ->type_name("NAME");
-  verb->add_option("--set", args->sets, "override a value in every run; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  verb->add_option("--plugin-path", args->plugin_paths, "one more plugin folder; may be repeated")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--set", args->sets, "KEY=VALUE", "override a value in every run; may be repeated");
+  add_repeated(*verb, "--plugin-path", args->plugin_paths, "FOLDER",
+               "one more plugin folder; may be repeated");
   verb->add_option("--dir", args->folder, "folder of the runs that are made; default: run.dir with -compare")
       ->type_name("FOLDER");
   verb->add_option("--output", args->output, "the page; default: compare.html beside those runs")

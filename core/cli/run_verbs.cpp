@@ -13,10 +13,10 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
-#include "core/config/suggest.hpp"
+#include "core/config/error.hpp"
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 #include "core/train/session/value_source.hpp"
 
 namespace pipeline::cli {
@@ -87,10 +87,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   CLI::App* verb = app.add_subcommand(name, help);
   args->add_to(*verb, /*takes_model=*/true);
   if (!one_process) args->add_launch_to(*verb);
-  verb->add_option(
-          "--checkpoint", verb_args->checkpoint,
-          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
-      ->type_name("best|last|PATH");
+  add_checkpoint(*verb, *verb_args);
   verb->add_option(
           "--average", verb_args->average,
           "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
@@ -157,11 +154,9 @@ void add_run(CLI::App& app, Action& action) {
   CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
   args->add_to(*verb);
   args->add_launch_to(*verb);
-  verb->add_option("--change", args->changes,
-                   "as --set, and a continued run takes it from its next step on: learning rate, schedule, "
-                   "weight decay and the like, marked + in pipeline explain; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--change", args->changes, "KEY=VALUE",
+               "as --set, and a continued run takes it from its next step on: learning rate, schedule, "
+               "weight decay and the like, marked + in pipeline explain; may be repeated");
   verb->add_flag("--fresh", *fresh, "start over; the old run in run.dir is moved aside, not deleted");
   verb->footer(
       "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set run.dir=runs/try\n"

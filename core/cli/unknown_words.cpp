@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/config/error.hpp"
 #include "core/config/option.hpp"
-#include "core/config/suggest.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -33,6 +33,13 @@ CLI::Validator at_least(double least, bool open) {
       "");
 }
 
+void add_checkpoint(CLI::App& verb, train::VerbArgs& args) {
+  verb.add_option(
+          "--checkpoint", args.checkpoint,
+          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
+      ->type_name("best|last|PATH");
+}
+
 void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
   verb.add_option("FILE", file,
                   takes_model
@@ -40,13 +47,10 @@ void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
                         "transformers wrote"
                       : "the configuration, a TOML file, or the folder of a run")
       ->required();
-  verb.add_option("--set", sets, "override a value, as in --set train.max_steps=20; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_repeated(verb, "--set", sets, "KEY=VALUE",
+               "override a value, as in --set train.max_steps=20; may be repeated");
   verb.add_option("--stage", stage, "only this [[stage]]")->type_name("NAME");
-  verb.add_option("--plugin-path", plugin_paths, "one more plugin folder; may be repeated")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(verb, "--plugin-path", plugin_paths, "FOLDER", "one more plugin folder; may be repeated");
 }
 
 config::Config ConfigArgs::load() const {

@@ -36,6 +36,15 @@ void print(std::string_view text);
 // Numbers from `least` (`open`: above it); CLI11's own checks show the limits of a double.
 CLI::Validator at_least(double least, bool open = false);
 
+// An option that may be given several times, each time with one value.
+inline void add_repeated(CLI::App& verb, const char* name, std::vector<std::string>& values, const char* what,
+                         const char* help) {
+  verb.add_option(name, values, help)->type_name(what)->allow_extra_args(false);
+}
+
+// Adds --checkpoint.
+void add_checkpoint(CLI::App& verb, train::VerbArgs& args);
+
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {
   std::string file;

@@ -6,8 +6,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
-#include "core/config/suggest.hpp"
+#include "core/config/error.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace {
 

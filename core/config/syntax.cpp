@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {

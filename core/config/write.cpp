@@ -3,7 +3,6 @@
 
 #include "core/base/program.hpp"
 #include "core/config/config.hpp"
-#include "core/config/document.hpp"
 #include "core/config/option.hpp"
 #include "core/config/settings.hpp"
 #include "core/config/sources.hpp"

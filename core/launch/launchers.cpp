@@ -104,16 +104,6 @@ std::string address_of_mpirun(const Variables& variables, int32_t rank) {
   return near == addresses.end() ? addresses.front() : *near;
 }
 
-void set_address(RankEnv& env, const Variables& variables, const auto& on_several_hosts) {
-  World& world = env.world;
-  const std::optional<std::string> given = text(variables, "MASTER_ADDR");
-  world.address = given ? *given : world.local_size == world.size ? "127.0.0.1" : on_several_hosts();
-  if (const auto port = port_number(variables, "MASTER_PORT"))
-    world.port = *port;
-  else
-    choose_port(world);
-}
-
 }  // namespace
 
 Variables supervised_variables(const World& world) {
@@ -204,7 +194,7 @@ std::optional<RankEnv> openmpi_env(const Variables& variables) {
   world.local_rank = required_number(variables, "OMPI_COMM_WORLD_LOCAL_RANK", 0, because);
   world.local_size = required_number(variables, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, because);
   world.run_id = "mpirun " + text(variables, "PMIX_NAMESPACE").value_or("");
-  set_address(env, variables, [&] { return address_of_mpirun(variables, world.rank); });
+  set_address(world, variables, [&] { return address_of_mpirun(variables, world.rank); });
   return env;
 }
 
@@ -220,7 +210,7 @@ std::optional<RankEnv> pmi_env(const Variables& variables) {
   world.local_rank = world.size == 1 ? 0 : required_number(variables, "MPI_LOCALRANKID", 0, because);
   world.local_size = world.size == 1 ? 1 : required_number(variables, "MPI_LOCALNRANKS", 1, because);
   world.run_id = "mpiexec";
-  set_address(env, variables, []() -> std::string {
+  set_address(world, variables, []() -> std::string {
     fail_config(
         "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in mpiexec -genv "
         "MASTER_ADDR <host of rank 0> ...");

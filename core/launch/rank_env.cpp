@@ -91,6 +91,16 @@ void choose_port(World& world) {
   world.port_tries = kTries;
 }
 
+void set_address(World& world, const Variables& variables,
+                 const std::function<std::string()>& on_several_hosts) {
+  const std::optional<std::string> given = text(variables, "MASTER_ADDR");
+  world.address = given ? *given : world.local_size == world.size ? "127.0.0.1" : on_several_hosts();
+  if (const auto port = port_number(variables, "MASTER_PORT"))
+    world.port = *port;
+  else
+    choose_port(world);
+}
+
 std::optional<RankEnv> find_rank_env(const Variables& variables) {
   for (const auto recognise : {supervisor_env, torchrun_env})
     if (std::optional<RankEnv> env = recognise(variables)) {

@@ -153,14 +153,7 @@ std::optional<RankEnv> slurm_env(const Variables& variables) {
   world.attempt = static_cast<uint32_t>(number(variables, "SLURM_RESTART_COUNT").value_or(0));
   world.run_id = fmt::format("slurm {}.{} {}", text(variables, "SLURM_JOB_ID").value_or(""),
                              *text(variables, "SLURM_STEP_ID"), world.attempt);
-  const std::optional<std::string> given = text(variables, "MASTER_ADDR");
-  world.address = given                            ? *given
-                  : world.local_size == world.size ? "127.0.0.1"
-                                                   : first_node(variables, world.rank);
-  if (const auto port = port_number(variables, "MASTER_PORT"))
-    world.port = *port;
-  else
-    choose_port(world);
+  set_address(world, variables, [&] { return first_node(variables, world.rank); });
   return env;
 }
 

@@ -11,9 +11,9 @@
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
+#include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
-#include "core/config/suggest.hpp"
 
 namespace fs = std::filesystem;
 

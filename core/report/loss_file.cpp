@@ -1,4 +1,4 @@
-#include "core/report/loss_file.hpp"
+#include "core/report/run_record.hpp"
 
 #include <algorithm>
 #include <charconv>

@@ -102,4 +102,40 @@ std::vector<std::filesystem::path> find_stages(const std::filesystem::path& fold
 // Returns find_stages(); throws Error where there are none.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
 
+// Losses by step, as another program has written them.
+struct LossFile {
+  RunRecord run;
+  std::string how_read;  // "theirs.csv: the step is iter, the loss train_loss"
+};
+
+// JSON objects a line, or CSV with a header. The step is the column `step`, `global_step`, `_step`, `iter` or
+// `iteration`, the loss `loss`, `train_loss`, `train/loss` or `training_loss`, the first that there is. A
+// line of JSON without a loss is of something else, such as an evaluation; one where it is empty, null or NaN
+// is of a loss that is no number, unless its step has one in another line. Throws Error with file and line
+// for what is none of this, or with the names of the columns where there is no step or no loss among them.
+LossFile read_losses(const std::filesystem::path& file, std::string name);
+
+// What has become of a run: for `status` and `ls`.
+
+// begun: by a process that is gone, before its first step. running: on this host; of a run on another host
+// that shares the folder it cannot be seen. stopped: by a signal, after it was saved. cut_off: it failed or
+// was killed; what was not saved will be done again. diverged: diverged.txt says how.
+enum class RunState { begun, running, finished, diverged, stopped, cut_off };
+
+RunState state_of(const std::filesystem::path& folder);
+
+// "step-00000100"; empty: there is none.
+std::string last_checkpoint(const std::filesystem::path& folder);
+
+// The folders of the runs and their stages in `folder`, itself included, by name.
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
+
+struct RunList {
+  std::string table;  // a line for each: state, step, loss, speed, last checkpoint, when it last wrote
+  std::vector<std::string> problems;  // of the runs whose state is "unreadable"
+};
+
+// `folders` as find_runs() gives them.
+RunList list_runs(const std::vector<std::filesystem::path>& folders);
+
 }  // namespace pipeline::report

@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "core/base/socket.hpp"
 #include "core/train/session/metrics.hpp"
-#include "core/train/telemetry/announce.hpp"
 #include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {

@@ -13,7 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/checkpoint/store.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
 #include "core/safetensors/crc32c.hpp"

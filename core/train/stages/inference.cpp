@@ -17,7 +17,7 @@
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 namespace pipeline::train {
 namespace {

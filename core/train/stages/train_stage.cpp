@@ -15,7 +15,7 @@
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {

@@ -1,4 +1,4 @@
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 #include <algorithm>
 #include <map>

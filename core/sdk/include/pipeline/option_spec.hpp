@@ -1,7 +1,7 @@
 #pragma once
 
+#include <pipeline/error.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/text.hpp>
 
 #include <charconv>
 #include <cmath>
