@@ -35,24 +35,12 @@ std::optional<Struct> read(std::istream& in, uint64_t offset) {
 }
 
 std::string machine_name(Elf64_Half machine) {
-  switch (machine) {
-    case EM_386:
-      return "x86 (32 bits)";
-    case EM_X86_64:
-      return "x86-64";
-    case EM_ARM:
-      return "ARM (32 bits)";
-    case EM_AARCH64:
-      return "ARM64";
-    case EM_PPC64:
-      return "POWER";
-    case EM_S390:
-      return "s390x";
-    case EM_RISCV:
-      return "RISC-V";
-    default:
-      return fmt::format("machine {} of ELF", machine);
-  }
+  static constexpr std::pair<Elf64_Half, const char*> kNames[] = {
+      {EM_386, "x86 (32 bits)"}, {EM_X86_64, "x86-64"}, {EM_ARM, "ARM (32 bits)"}, {EM_AARCH64, "ARM64"},
+      {EM_PPC64, "POWER"},       {EM_S390, "s390x"},    {EM_RISCV, "RISC-V"}};
+  for (const auto& [code, name] : kNames)
+    if (code == machine) return name;
+  return fmt::format("machine {} of ELF", machine);
 }
 
 // "4d 5a 90 00 ('MZ..')"

@@ -1,4 +1,4 @@
-#include "core/train/run_saver.hpp"
+#include "core/train/trainer.hpp"
 
 #include <cmath>
 #include <utility>

@@ -59,51 +59,47 @@ fs::path default_cache_dir() {
 // Only one process at a time prepares data in a cache folder: the one that has this lock.
 class PrepareLock {
  public:
-  explicit PrepareLock(const fs::path& folder);
+  explicit PrepareLock(const fs::path& folder) : folder_(folder) {
+    std::error_code made;
+    fs::create_directories(folder, made);
+    if (made)
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can "
+                              "write to; where it is not set, it is below XDG_CACHE_HOME or HOME",
+                              folder.string(), made.message()));
+    const fs::path file = folder / ".prepare.lock";
+    file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
+    if (!file_)
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
+                      file.string(), std::strerror(errno)));
+  }
 
-  bool try_once();
+  bool try_once() {
+    if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
+                              (folder_ / ".prepare.lock").string(), std::strerror(errno)));
+    return false;
+  }
+
   // Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
-  void wait(observe::Log& log, const std::function<bool()>& cancelled);
+  void wait(observe::Log& log, const std::function<bool()>& cancelled) {
+    constexpr auto kPoll = std::chrono::milliseconds(100);
+    for (bool said = false; !try_once(); std::this_thread::sleep_for(kPoll)) {
+      if (cancelled && cancelled())
+        throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
+      if (!std::exchange(said, true))
+        log.info("waiting for another process that prepares data in " + folder_.string());
+    }
+  }
 
  private:
   fs::path folder_;
   FileLock file_;  // once it is held
   bool held_ = false;
 };
-
-PrepareLock::PrepareLock(const fs::path& folder) : folder_(folder) {
-  std::error_code made;
-  fs::create_directories(folder, made);
-  if (made)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can "
-                            "write to; where it is not set, it is below XDG_CACHE_HOME or HOME",
-                            folder.string(), made.message()));
-  const fs::path file = folder / ".prepare.lock";
-  file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  if (!file_)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
-                            file.string(), std::strerror(errno)));
-}
-
-bool PrepareLock::try_once() {
-  if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
-  if (errno != EWOULDBLOCK && errno != EINTR)
-    throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
-                            (folder_ / ".prepare.lock").string(), std::strerror(errno)));
-  return false;
-}
-
-void PrepareLock::wait(observe::Log& log, const std::function<bool()>& cancelled) {
-  constexpr auto kPoll = std::chrono::milliseconds(100);
-  for (bool said = false; !try_once(); std::this_thread::sleep_for(kPoll)) {
-    if (cancelled && cancelled())
-      throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
-    if (!std::exchange(said, true))
-      log.info("waiting for another process that prepares data in " + folder_.string());
-  }
-}
 
 }  // namespace
 
