@@ -150,7 +150,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
   std::vector<float> values;
   for (int64_t i = 0; i < kRows * kColumns; ++i) values.push_back(std::cos(0.9f * static_cast<float>(i)));
   const auto transformed = [&](std::vector<float> matrix) {
-    const int64_t shape[] = {kRows, kColumns};
+    int64_t shape[] = {kRows, kColumns};
     const pl_tensor view = host_tensor(matrix.data(), kFloat32, shape, 2);
     check(bench.rule().forwarding_table().transform(bench.rule().handle(), &view));
     return matrix;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,8 +28,8 @@ struct Skip {
 
 // Throws what is wrong with the plugin.
 template <class... Parts>
-[[noreturn]] void fail(fmt::format_string<const Parts&...> problem, const Parts&... parts) {
-  throw Error(fmt::format(problem, parts...));
+[[noreturn]] void fail(fmt::format_string<Parts...> problem, Parts&&... parts) {
+  throw Error(fmt::format(problem, std::forward<Parts>(parts)...));
 }
 
 // What the run of a check is told to be.
@@ -62,7 +63,7 @@ T* data_of(const pl_tensor& tensor) {
 }
 
 // A view of numbers in host memory. `shape`, of `ndim` lengths, must outlive it; none: a scalar.
-inline pl_tensor host_tensor(void* data, pl_dtype dtype, const int64_t* shape = nullptr, int32_t ndim = 0) {
+inline pl_tensor host_tensor(void* data, pl_dtype dtype, int64_t* shape = nullptr, int32_t ndim = 0) {
   pl_tensor view{};
   view.data = data;
   view.device = {PL_DEVICE_CPU, 0};
