@@ -1,4 +1,4 @@
-#include "core/train/stages/pool_stage.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <algorithm>
 #include <cmath>

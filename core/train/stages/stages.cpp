@@ -17,7 +17,6 @@
 #include "core/config/option.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/inference.hpp"
-#include "core/train/stages/pool_stage.hpp"
 #include "pipeline.h"
 
 namespace pipeline::train {
