@@ -29,16 +29,11 @@ bool is_of_the_path(int error) {
 }
 
 const char* kind_of(fs::file_type type) {
-  switch (type) {
-    case fs::file_type::directory:
-      return "folder";
-    case fs::file_type::fifo:
-      return "FIFO";
-    case fs::file_type::socket:
-      return "socket";
-    default:
-      return "device";
-  }
+  using Type = fs::file_type;
+  return type == Type::directory ? "folder"
+         : type == Type::fifo    ? "FIFO"
+         : type == Type::socket  ? "socket"
+                                 : "device";
 }
 
 // An empty file that nobody else is writing: processes that write the same file take turns, or their parts
