@@ -4,12 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <span>
 
 #include <nlohmann/json.hpp>
 
-#include "core/abi/pipeline.h"
 #include "core/base/error.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/crc32c.hpp"

@@ -1,4 +1,4 @@
-#include "core/config/suggest.hpp"
+#include "core/config/error.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace {
 
@@ -60,15 +60,8 @@ class Flattener {
         out.what = "a table";
         out.text = inline_table(*node.as_table());
         return out;
-      case toml::node_type::date:
-        out.what = "a date";
-        break;
-      case toml::node_type::time:
-        out.what = "a time";
-        break;
       default:
-        out.what = "a date with time";
-        break;
+        out.what = node.is_date() ? "a date" : node.is_time() ? "a time" : "a date with time";
     }
     std::ostringstream source;
     node.visit([&](const auto& value) { source << value; });

@@ -1,7 +1,6 @@
 #include "core/json/strict_json.hpp"
 
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <unordered_set>
 #include <utility>

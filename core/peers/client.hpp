@@ -15,10 +15,8 @@
 #include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "core/peers/server.hpp"
-#include "core/peers/waiting.hpp"
 
 namespace pipeline::peers {
 

@@ -1,4 +1,4 @@
-#include "core/peers/round.hpp"
+#include "core/peers/server.hpp"
 
 #include <fmt/format.h>
 

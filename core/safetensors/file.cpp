@@ -12,7 +12,6 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
-#include "core/safetensors/header.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -29,6 +28,22 @@ std::span<std::byte> map_file(const std::string& path) {
   if (address == MAP_FAILED)
     throw system_error(path + ": cannot be mapped (" + std::to_string(size) + " bytes)");
   return {static_cast<std::byte*>(address), size};
+}
+
+using nlohmann::json;
+
+// An index comes with weights from elsewhere: it may name files beside it, never a path.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+json parse_index(std::string_view text, const std::string& path) {
+  try {
+    return strict_json::parse(text, path);
+  } catch (const strict_json::Error& error) {
+    throw Error(error.what());
+  }
 }
 
 }  // namespace
@@ -76,26 +91,6 @@ const TensorView& File::at(std::string_view name) const {
   throw Error(path_ + ": has no tensor \"" + std::string(name) + "\" among its " +
               std::to_string(tensors_.size()));
 }
-
-namespace {
-
-using nlohmann::json;
-
-// An index comes with weights from elsewhere: it may name files beside it, never a path.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
-json parse_index(std::string_view text, const std::string& path) {
-  try {
-    return strict_json::parse(text, path);
-  } catch (const strict_json::Error& error) {
-    throw Error(error.what());
-  }
-}
-
-}  // namespace
 
 Folder Folder::open(const std::string& folder, const std::string& name) {
   Folder result;

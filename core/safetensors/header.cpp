@@ -38,20 +38,6 @@ constexpr bool table_matches_enum() {
 }
 static_assert(table_matches_enum());
 
-}  // namespace
-
-std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
-
-int dtype_bits(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).bits; }
-
-std::optional<Dtype> dtype_from_name(std::string_view name) {
-  for (const Entry& entry : kDtypes) {
-    if (entry.name == name) return entry.dtype;
-  }
-  return std::nullopt;
-}
-namespace {
-
 using nlohmann::json;
 
 constexpr uint64_t kLengthBytes = 8;
@@ -165,6 +151,16 @@ uint64_t read_length(std::span<const std::byte> image) {
 
 }  // namespace
 
+std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
+
+int dtype_bits(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).bits; }
+
+std::optional<Dtype> dtype_from_name(std::string_view name) {
+  for (const Entry& entry : kDtypes) {
+    if (entry.name == name) return entry.dtype;
+  }
+  return std::nullopt;
+}
 Error system_error(const std::string& what) {
   const int code = errno;
   return Error(what + ": " + std::strerror(code), code);

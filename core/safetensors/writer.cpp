@@ -1,7 +1,6 @@
 #include "core/safetensors/writer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <fcntl.h>

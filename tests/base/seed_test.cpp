@@ -1,4 +1,4 @@
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 #include "tests/config/plugin_options.hpp"
 
 namespace pipeline::config {

@@ -8,7 +8,6 @@
 
 #include "core/base/error.hpp"
 #include "core/observe/trace.hpp"
-#include "core/observe/trace_summary.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::observe {

@@ -15,7 +15,6 @@
 #include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "tests/peers/ranks.hpp"
 

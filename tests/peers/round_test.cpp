@@ -1,9 +1,9 @@
-#include "core/peers/round.hpp"
+#include "core/peers/server.hpp"
 
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/peers/rendezvous.hpp"
+#include "core/peers/join.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::peers {

@@ -1,4 +1,4 @@
-#include "core/peers/stall_watch.hpp"
+#include "core/peers/server.hpp"
 
 #include <gtest/gtest.h>
 

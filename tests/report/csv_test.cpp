@@ -1,4 +1,4 @@
-#include "core/report/csv.hpp"
+#include "core/report/table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/report/loss_file.hpp"
+#include "core/report/run_record.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/report/page_server.hpp"
+#include "core/report/live_page.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "core/report/page_server.hpp"
+#include "core/report/live_page.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
-#include "core/report/panels.hpp"
+#include "core/report/page.hpp"
 #include "tests/report/run_folder.hpp"
 
 namespace pipeline::report {

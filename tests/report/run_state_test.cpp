@@ -1,4 +1,4 @@
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>

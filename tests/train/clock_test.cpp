@@ -4,7 +4,7 @@
 
 #include "core/observe/console.hpp"
 #include "core/observe/log.hpp"
-#include "core/train/processes/clock.hpp"
+#include "core/train/processes/process_group.hpp"
 #include "tests/peers/ranks.hpp"
 
 namespace pipeline::train {

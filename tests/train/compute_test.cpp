@@ -1,4 +1,4 @@
-#include "core/train/session/compute.hpp"
+#include "core/train/session/session.hpp"
 
 #include <gtest/gtest.h>
 

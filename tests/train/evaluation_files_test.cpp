@@ -1,5 +1,5 @@
-#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/result_files.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,5 +1,5 @@
 // Where the outputs of a step's samples lie, and which collectives bring them together.
-#include "core/train/global_outputs.hpp"
+#include "core/train/training_step.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

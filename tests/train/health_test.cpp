@@ -1,4 +1,4 @@
-#include "core/train/health.hpp"
+#include "core/train/train_state.hpp"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // Tests which micro-batch is tried next, from what the last one took on each rank.
-#include "core/train/micro_batch_search.hpp"
+#include "core/train/stages/found_micro_batch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

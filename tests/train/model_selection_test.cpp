@@ -1,4 +1,4 @@
-#include "core/train/model_selection.hpp"
+#include "core/train/validation.hpp"
 
 #include <cmath>
 

@@ -1,11 +1,10 @@
 // What is wrong with a pool shows in the configuration alone.
-#include "core/train/stages/pool_stage.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/train/stages/other_options.hpp"
-#include "core/train/stages/stages.hpp"
+#include "core/train/stages/inference.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

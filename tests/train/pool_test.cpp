@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
-#include "core/train/stages/pool_stage.hpp"
+#include "core/train/stages/stages.hpp"
 #include "tests/plugins/zoo.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -1,7 +1,7 @@
 // The parts of a training loop, each held alone, with a task and a strategy in plain C.
-#include "core/train/run_saver.hpp"
 #include "core/train/run_steps.hpp"
 #include "core/train/session/weights.hpp"
+#include "core/train/trainer.hpp"
 
 #include <chrono>
 

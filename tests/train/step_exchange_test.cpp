@@ -1,6 +1,6 @@
 // What ranks make of a step together: the same on all of them.
-#include "core/train/step_exchange.hpp"
 #include "core/train/session/metrics.hpp"
+#include "core/train/step_reports.hpp"
 
 #include <csignal>
 

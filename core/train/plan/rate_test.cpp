@@ -5,11 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "core/train/plan/trial.hpp"
-#include "core/train/session/sampling.hpp"
+#include "core/train/plan/plan.hpp"
 #include "core/train/session/schedule.hpp"
-#include "core/train/stages/failure.hpp"
-#include "core/train/trial_steps.hpp"
+#include "core/train/training_step.hpp"
 
 namespace pipeline::train {
 namespace {

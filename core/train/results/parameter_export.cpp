@@ -1,4 +1,4 @@
-#include "core/train/results/parameter_export.hpp"
+#include "core/train/results/result_files.hpp"
 
 #include <algorithm>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <pipeline/receive.hpp>
+#include <pipeline/host.hpp>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>

@@ -1,6 +1,12 @@
-// The variables that PyTorch made common: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
-// MASTER_PORT.
+// The variables that PyTorch made common (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+// MASTER_PORT), OpenMPI's mpirun, and the launchers that speak PMI (MPICH, Intel MPI). MPI itself is not
+// used: only who is where.
+#include <algorithm>
+
+#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 
 #include "core/launch/rank_env.hpp"
 
@@ -43,6 +49,59 @@ std::string field(const std::string& packed, const std::string& key) {
 
 int32_t number_field(const std::string& packed, const std::string& key) {
   return *number({{kSupervisor, field(packed, key)}}, kSupervisor, -1);
+}
+
+// IPv4 addresses in "907411456.0;tcp://192.0.2.2,10.0.0.1:42363;tcp6://[fd00::2]:38475": where mpirun runs.
+std::vector<std::string> addresses_in(const std::string& uri) {
+  static constexpr std::string_view kScheme = "tcp://";
+  const size_t begin = uri.find(kScheme);
+  if (begin == std::string::npos) return {};
+  const std::string list =
+      uri.substr(begin + kScheme.size(), uri.find(':', begin + kScheme.size()) - begin - kScheme.size());
+  std::vector<std::string> addresses;
+  for (size_t at = 0; at <= list.size();) {
+    const size_t comma = std::min(list.find(',', at), list.size());
+    addresses.push_back(list.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return addresses;
+}
+
+bool visit_interfaces(const auto& accept) {
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) return false;
+  bool found = false;
+  for (const ifaddrs* i = interfaces; i != nullptr && !found; i = i->ifa_next)
+    if (i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET && i->ifa_netmask != nullptr)
+      found = accept(reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr.s_addr,
+                     reinterpret_cast<const sockaddr_in*>(i->ifa_netmask)->sin_addr.s_addr);
+  ::freeifaddrs(interfaces);
+  return found;
+}
+
+bool is_mine(const std::string& address) {
+  return visit_interfaces([&](in_addr_t mine, in_addr_t) { return mine == ::inet_addr(address.c_str()); });
+}
+
+bool on_my_network(const std::string& address) {
+  return visit_interfaces(
+      [&](in_addr_t mine, in_addr_t mask) { return ((mine ^ ::inet_addr(address.c_str())) & mask) == 0; });
+}
+
+// mpirun tells every process where it runs itself, and rank 0 is there unless a host file says otherwise;
+// rank 0 can see that.
+std::string address_of_mpirun(const Variables& variables, int32_t rank) {
+  static constexpr const char* kRemedy = "give it: mpirun -x MASTER_ADDR=<host of rank 0> ...";
+  const std::vector<std::string> addresses =
+      addresses_in(text(variables, "OMPI_MCA_orte_hnp_uri").value_or(""));
+  if (addresses.empty())
+    fail_config(
+        fmt::format("OpenMPI (mpirun) runs on several hosts, and MASTER_ADDR is not set: {}", kRemedy));
+  if (rank == 0 && std::none_of(addresses.begin(), addresses.end(), is_mine))
+    fail_config(fmt::format("rank 0 does not run on mpirun's own host ({}), and MASTER_ADDR is not set: {}",
+                            addresses.front(), kRemedy));
+  const auto near = std::find_if(addresses.begin(), addresses.end(), on_my_network);
+  return near == addresses.end() ? addresses.front() : *near;
 }
 
 }  // namespace
@@ -119,6 +178,43 @@ std::optional<RankEnv> torch_variables_env(const Variables& variables) {
   if (world.size > 1 && world.port == 0)
     fail_config("MASTER_PORT is not set in the environment, and " + because);
   world.run_id = fmt::format("{}:{}", world.address, world.port);
+  return env;
+}
+
+std::optional<RankEnv> openmpi_env(const Variables& variables) {
+  if (!text(variables, "OMPI_COMM_WORLD_RANK") && !text(variables, "OMPI_COMM_WORLD_SIZE"))
+    return std::nullopt;
+  RankEnv env{.rank_name = "OMPI_COMM_WORLD_RANK", .size_name = "OMPI_COMM_WORLD_SIZE", .one_per_host = true};
+  World& world = env.world;
+  const std::string because =
+      "OpenMPI's mpirun sets it; without mpirun unset OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE";
+  world.launcher = "OpenMPI (mpirun)";
+  world.rank = required_number(variables, "OMPI_COMM_WORLD_RANK", 0, because);
+  world.size = required_number(variables, "OMPI_COMM_WORLD_SIZE", 1, because);
+  world.local_rank = required_number(variables, "OMPI_COMM_WORLD_LOCAL_RANK", 0, because);
+  world.local_size = required_number(variables, "OMPI_COMM_WORLD_LOCAL_SIZE", 1, because);
+  world.run_id = "mpirun " + text(variables, "PMIX_NAMESPACE").value_or("");
+  set_address(world, variables, [&] { return address_of_mpirun(variables, world.rank); });
+  return env;
+}
+
+std::optional<RankEnv> pmi_env(const Variables& variables) {
+  if (!text(variables, "PMI_RANK") && !text(variables, "PMI_SIZE")) return std::nullopt;
+  RankEnv env{.rank_name = "PMI_RANK", .size_name = "PMI_SIZE", .one_per_host = true};
+  World& world = env.world;
+  const std::string because =
+      "mpiexec of MPICH and Intel MPI sets it; without mpiexec unset PMI_RANK and PMI_SIZE";
+  world.launcher = "MPI (PMI)";
+  world.rank = required_number(variables, "PMI_RANK", 0, because);
+  world.size = required_number(variables, "PMI_SIZE", 1, because);
+  world.local_rank = world.size == 1 ? 0 : required_number(variables, "MPI_LOCALRANKID", 0, because);
+  world.local_size = world.size == 1 ? 1 : required_number(variables, "MPI_LOCALNRANKS", 1, because);
+  world.run_id = "mpiexec";
+  set_address(world, variables, []() -> std::string {
+    fail_config(
+        "MPI (PMI) runs on several hosts, and MASTER_ADDR is not set: give it, as in mpiexec -genv "
+        "MASTER_ADDR <host of rank 0> ...");
+  });
   return env;
 }
 
