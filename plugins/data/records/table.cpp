@@ -11,7 +11,7 @@
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_texts.hpp"
-#include "plugins/data/sources/partition.hpp"
+#include "plugins/data/sources/names.hpp"
 
 namespace pipeline::records {
 namespace {
