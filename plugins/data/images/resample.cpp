@@ -42,15 +42,9 @@ struct Form {
 };
 
 Form form_of(Filter filter) {
-  switch (filter) {
-    case Filter::kBilinear:
-      return {bilinear, 1.0};
-    case Filter::kLanczos:
-      return {lanczos, 3.0};
-    case Filter::kBicubic:
-      break;
-  }
-  return {bicubic, 2.0};
+  return filter == Filter::kBilinear  ? Form{bilinear, 1.0}
+         : filter == Filter::kLanczos ? Form{lanczos, 3.0}
+                                      : Form{bicubic, 2.0};
 }
 
 // Which inputs make each output along one side, and with which weights.

@@ -59,15 +59,10 @@ void paste(const Image& picture, Image& into, int64_t left, int64_t top) {
 
 Image squared(const Image& image, const ResizeOptions& options) {
   const int64_t size = options.size;
-  switch (options.mode) {
-    case ResizeMode::kSquash:
-      return resample(image, size, size, {0, 0, size, size}, options.filter);
-    case ResizeMode::kPad:
-      if (image.width != image.height) return cropped(padded(image, options.mean), options);
-      break;
-    case ResizeMode::kCrop:
-      break;
-  }
+  if (options.mode == ResizeMode::kSquash)
+    return resample(image, size, size, {0, 0, size, size}, options.filter);
+  if (options.mode == ResizeMode::kPad && image.width != image.height)
+    return cropped(padded(image, options.mean), options);
   return cropped(image, options);
 }
 
