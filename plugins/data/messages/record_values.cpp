@@ -1,12 +1,13 @@
-#include "plugins/data/messages/record_values.hpp"
+#include "plugins/data/messages/message_records.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "core/json/strict_json.hpp"
 #include "plugins/data/files/base64.hpp"
-#include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/pairs.hpp"

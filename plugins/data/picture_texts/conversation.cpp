@@ -6,9 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/picture_texts/coco.hpp"
 #include "plugins/data/picture_texts/pictures.hpp"
-#include "plugins/data/picture_texts/shards.hpp"
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/record_texts.hpp"
 

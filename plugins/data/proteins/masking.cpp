@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/data/proteins/sample.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::proteins {

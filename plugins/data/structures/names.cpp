@@ -1,11 +1,9 @@
 #include "plugins/data/structures/names.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/base/utf8.hpp"
 #include "plugins/data/files/hash128.hpp"
 
 namespace pipeline::structures {

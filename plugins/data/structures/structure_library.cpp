@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/names.hpp"
-#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -131,7 +130,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
   // The first file with these chains, by their hash.
-  std::unordered_map<files::Hash128, size_t, stores::KeyHash> seen;
+  std::unordered_map<files::Hash128, size_t> seen;
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileIndex::Entry& outcome = built.outcomes[i];
     const stores::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;

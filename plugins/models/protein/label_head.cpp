@@ -13,7 +13,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer.hpp"

@@ -5,7 +5,7 @@
 
 #include <pipeline/numbers.hpp>
 
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/labels/labels.hpp"
 
 namespace pipeline::labels {

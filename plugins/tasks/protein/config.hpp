@@ -14,8 +14,8 @@
 
 #include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/options.hpp"
-#include "plugins/data/proteins/sequence_samples.hpp"
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/encoder/options.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 

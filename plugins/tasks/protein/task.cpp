@@ -4,7 +4,7 @@
 
 #include "adapters/freeze.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/data/proteins/sequence_samples.hpp"
+#include "plugins/data/proteins/samples.hpp"
 #include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 #include "plugins/models/protein/label_folder.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/sources/mixed.hpp"
+#include "plugins/data/sources/mixture.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/stores/token_store.hpp"
 #include "plugins/tasks/common/language_task.hpp"

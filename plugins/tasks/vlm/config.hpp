@@ -13,7 +13,7 @@
 #include "generation/decoding_options.hpp"
 #include "language/loss_options.hpp"
 #include "language/options.hpp"
-#include "plugins/data/picture_texts/options.hpp"
+#include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/chat.hpp"

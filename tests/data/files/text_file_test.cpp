@@ -1,10 +1,9 @@
 // Files that are not text, by how they begin.
-#include "plugins/data/files/text_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/data/files/regular_file.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::files {

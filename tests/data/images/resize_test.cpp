@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/images/resample.hpp"
 #include "tests/data/images/pictures.hpp"
 
 namespace {

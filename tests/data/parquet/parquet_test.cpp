@@ -10,7 +10,6 @@
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/parquet/parquet_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::parquet {

@@ -1,5 +1,5 @@
 // Tar archives as tar itself writes them, and WebDataset's samples in them.
-#include "plugins/data/picture_texts/shards.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plugins/data/proteins/labels.hpp"
-#include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/proteins/splits.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::proteins {

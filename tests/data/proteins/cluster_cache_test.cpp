@@ -1,4 +1,4 @@
-#include "plugins/data/proteins/cluster_cache.hpp"
+#include "plugins/data/proteins/comparison.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,6 @@
 // Labels as tables and backbones have them.
 #include "plugins/data/proteins/labels.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/data/residues/objectives.hpp"
 
 #include <cmath>
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/structures/ordered_workers.hpp"
+#include "plugins/data/files/ordered_work.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -40,7 +40,7 @@ TEST(MemoryBudget, IsKeptButForOneAtATime) {
     return done;
   };
   size_t taken = 0;
-  run_in_order<Done>(
+  files::run_in_order<Done>(
       500, 8, work, [&](size_t, Done&&) { ++taken; }, [] {});
   EXPECT_EQ(taken, 500u);
   EXPECT_EQ(most_large.load(), 1);
@@ -61,7 +61,7 @@ TEST(MemoryBudget, NobodyWaitsForEver) {
       done.share.set(20);  // what the result needs until it is taken
       return done;
     };
-    run_in_order<Done>(
+    files::run_in_order<Done>(
         4, 4, work, [&](size_t, Done&&) { ++taken; }, [] {});
     EXPECT_EQ(taken, 4u);
   }

@@ -1,4 +1,4 @@
-#include "plugins/data/structures/ordered_workers.hpp"
+#include "plugins/data/files/ordered_work.hpp"
 
 #include <atomic>
 #include <stdexcept>
@@ -7,6 +7,8 @@
 
 namespace pipeline::structures {
 namespace {
+
+using files::run_in_order;
 
 TEST(OrderedWorkers, ResultsComeInOrderFromAnyNumberOfThreads) {
   for (const unsigned threads : {0u, 1u, 3u, 8u}) {

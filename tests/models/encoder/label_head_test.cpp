@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::labels {
 namespace {

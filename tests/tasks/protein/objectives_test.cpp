@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/structures/file_content.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_record.hpp"
 
 namespace {

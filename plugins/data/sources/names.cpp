@@ -1,15 +1,35 @@
-#include "plugins/data/sources/braces.hpp"
+#include "plugins/data/sources/names.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <optional>
-#include <string_view>
+#include <set>
 
 #include "plugins/data/files/error.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
 namespace pipeline::sources {
 namespace {
+
+namespace fs = std::filesystem;
+
+// "%3D" is a character that a folder's name may not have.
+std::string decoded(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    const char* const digits = text.data() + i + 1;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+      result += static_cast<char>(value);
+      i += 2;
+    } else {
+      result += text[i];
+    }
+  }
+  return result;
+}
 
 constexpr size_t kMost = 1'000'000;
 
@@ -66,7 +86,27 @@ std::vector<std::string> choices_of(const std::string& text) {
   return between_commas(text);
 }
 
+bool has_ending(std::string_view name, const auto& endings) {
+  const std::string small = files::in_small_letters(name);
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return small.ends_with(ending); });
+}
+
+constexpr std::string_view kPictures[] = {".jpg", ".jpeg", ".png", ".webp", ".gif"};
+constexpr std::string_view kTexts[] = {".txt", ".caption", ".json"};
+
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> partition_of(const std::filesystem::path& path) {
+  std::vector<std::pair<std::string, std::string>> columns;
+  for (std::filesystem::path folder = path.parent_path(); is_partition(folder.filename().string());
+       folder = folder.parent_path()) {
+    const std::string name = folder.filename();
+    const size_t sign = name.find('=', 1);
+    if (name.substr(sign + 1) != "__HIVE_DEFAULT_PARTITION__")  // Hive's null
+      columns.emplace(columns.begin(), decoded(name.substr(0, sign)), decoded(name.substr(sign + 1)));
+  }
+  return columns;
+}
 
 std::vector<std::string> expand_braces(const std::string& name) {
   for (size_t open = name.find('{'); open != std::string::npos; open = name.find('{', open + 1)) {
@@ -82,6 +122,29 @@ std::vector<std::string> expand_braces(const std::string& name) {
     if (!names.empty()) return names;
   }
   return {name};
+}
+
+bool is_picture(std::string_view name) { return has_ending(name, kPictures); }
+
+std::vector<std::string> pictures_with_texts(const std::string& folder) {
+  std::set<std::string> stems;  // of pictures
+  std::vector<std::string> paths, others;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with('.')) continue;
+    if (is_picture(name)) stems.insert(entry.path().stem());
+    (is_picture(name) ? paths : others).push_back(entry.path());
+  }
+  const size_t pictures = paths.size();
+  for (const std::string& path : others) {
+    if (has_ending(path, kTexts) && stems.contains(fs::path(path).stem()))
+      paths.push_back(path);
+    else if (format_named(path))
+      return {};
+  }
+  if (paths.size() == pictures) return {};
+  std::ranges::sort(paths);
+  return paths;
 }
 
 }  // namespace pipeline::sources
