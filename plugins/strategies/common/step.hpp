@@ -1,14 +1,19 @@
 #pragma once
 
-#include <pipeline/error.hpp>
-#include <pipeline/parameter.hpp>
-#include <pipeline/torch/tensor.hpp>
+#include <pipeline.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <pipeline/error.hpp>
+#include <pipeline/parameter.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
 
@@ -46,6 +51,26 @@ class StepProgress {
  private:
   uint64_t expected_ = 0;
   uint64_t seen_ = 0;
+};
+
+// The reports of the last two steps on their way from the device to the host.
+class ReportQueue {
+ public:
+  // Scalars in double, on the device. Starts the copy and returns the step's ticket.
+  uint64_t push(const at::Tensor& loss_sum, const at::Tensor& grad_norm, const at::Tensor& finite);
+
+  // Waits for that step only.
+  pl_step_report collect(uint64_t ticket);
+
+ private:
+  struct Entry {
+    at::Tensor host;  // loss sum, norm, finite
+    std::optional<c10::Event> copied;
+  };
+
+  static constexpr uint64_t kKept = 2;
+  std::array<Entry, kKept> entries_;
+  uint64_t last_ = 0;  // tickets count from 1
 };
 
 }  // namespace pipeline::strategies
