@@ -1,6 +1,7 @@
-#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <vector>
@@ -29,8 +30,9 @@ class Draws {
 
 }  // namespace
 
-std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
-                                const std::function<std::optional<double>(std::span<const size_t>)>& figure) {
+std::optional<Interval> resampled(
+    std::span<const uint64_t> cluster_of,
+    const std::function<std::optional<double>(std::span<const size_t>)>& figure) {
   constexpr size_t kDraws = 1000;
   std::map<uint64_t, std::vector<size_t>> members;
   for (size_t i = 0; i < cluster_of.size(); ++i) members[cluster_of[i]].push_back(i);
@@ -54,7 +56,27 @@ std::optional<Bounds> resampled(std::span<const uint64_t> cluster_of,
   const auto at = [&](double share) {
     return figures[static_cast<size_t>(share * static_cast<double>(figures.size() - 1) + 0.5)];
   };
-  return Bounds{at(0.025), at(0.975)};
+  return Interval{at(0.025), at(0.975)};
+}
+
+double t_quantile(size_t degrees_of_freedom) {
+  constexpr std::array kFew{12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281};
+  if (degrees_of_freedom <= kFew.size()) return kFew[degrees_of_freedom - 1];
+  // Abramowitz and Stegun 1964, 26.7.5: an expansion about the normal distribution's quantile.
+  const double z = 1.959964, n = static_cast<double>(degrees_of_freedom), z3 = z * z * z, z5 = z3 * z * z,
+               z7 = z5 * z * z;
+  return z + (z3 + z) / (4 * n) + (5 * z5 + 16 * z3 + 3 * z) / (96 * n * n) +
+         (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
+}
+
+std::optional<Interval> interval_of_mean(std::span<const Part> parts) {
+  double sum = 0, weight = 0, squares = 0;
+  for (const Part& part : parts) sum += part.sum, weight += part.weight;
+  if (parts.size() < 2 || weight <= 0) return std::nullopt;
+  const double mean = sum / weight, clusters = static_cast<double>(parts.size());
+  for (const Part& part : parts) squares += std::pow(part.sum - mean * part.weight, 2);
+  const double half = t_quantile(parts.size() - 1) * std::sqrt(squares * clusters / (clusters - 1)) / weight;
+  return Interval{mean - half, mean + half};
 }
 
 }  // namespace pipeline::intervals
