@@ -226,28 +226,11 @@ class ShmTransport : public Transport {
     uint64_t count = 1;  // until all have said how many they need
     for (uint64_t round = 0; round < count; ++round) {
       char* slot = rounds_.begin();
-      void announce(const Call& call, uint64_t sequence, uint64_t rounds) {
-        for (int32_t r = 0; r < world_size_; ++r)
-          rounds_.announcement(rank_, r) = {signature_of(call, sequence, r), rounds};
-      }
-
+      if (round == 0) announce(call, sequence, pieces.rounds());
       pieces.write(round, slot);
       rounds_.publish();
       rounds_.wait_for_others();
-      // All ranks must make the same call. Returns the number of its rounds.
-      uint64_t agree(uint64_t rounds) {
-        for (int32_t r = 0; r < world_size_; ++r) {
-          const Announcement& theirs = rounds_.announcement(r, rank_);
-          if (r != rank_) {
-            if (const auto differs =
-                    difference(rounds_.announcement(rank_, r).signature, rank_, theirs.signature, r))
-              fail(*differs);
-          }
-          rounds = std::max(rounds, theirs.rounds);
-        }
-        return rounds;
-      }
-
+      if (round == 0) count = agree(pieces.rounds());
       pieces.read(round, rounds_);
       rounds_.end();
     }
@@ -260,8 +243,24 @@ class ShmTransport : public Transport {
   const std::string& mechanism() const override { return mechanism_; }
 
  private:
-  void announce(const Call& call, uint64_t sequence, uint64_t rounds);
-  uint64_t agree(uint64_t rounds);
+  void announce(const Call& call, uint64_t sequence, uint64_t rounds) {
+    for (int32_t r = 0; r < world_size_; ++r)
+      rounds_.announcement(rank_, r) = {signature_of(call, sequence, r), rounds};
+  }
+
+  // All ranks must make the same call. Returns the number of its rounds.
+  uint64_t agree(uint64_t rounds) {
+    for (int32_t r = 0; r < world_size_; ++r) {
+      const Announcement& theirs = rounds_.announcement(r, rank_);
+      if (r != rank_) {
+        if (const auto differs =
+                difference(rounds_.announcement(rank_, r).signature, rank_, theirs.signature, r))
+          fail(*differs);
+      }
+      rounds = std::max(rounds, theirs.rounds);
+    }
+    return rounds;
+  }
 
   const int32_t rank_;
   const int32_t world_size_;
