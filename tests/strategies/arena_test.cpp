@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/arena.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"
 #include "plugins/strategies/common/layout.hpp"
 

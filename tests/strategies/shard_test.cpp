@@ -9,7 +9,7 @@
 
 #include <pipeline/optimizer.hpp>
 
-#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/arena.hpp"
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
 

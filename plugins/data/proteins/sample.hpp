@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 #include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::proteins {

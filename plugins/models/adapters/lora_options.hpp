@@ -1,12 +1,14 @@
 // The options of low-rank additions in a task, [task.language.lora], and what of them follows from a folder.
 #pragma once
 
-#include <pipeline/model_options.hpp>
-#include <pipeline/options.hpp>
-
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
 
 #include "adapters/peft_folder.hpp"
 
@@ -75,5 +77,22 @@ struct LoraOptions : LoraConfig {
 // the additions are to the model of the folder `base`.
 void tell_adapter(const ModelOptions& say, const std::string& table, const AdaptedModel& model,
                   const LoraOptions& run, const std::string& base);
+
+// task.freeze: which parameters are not trained, by patterns of their names.
+class Freeze {
+ public:
+  // Patterns of fnmatch: "vision_model.*", "*.bias".
+  explicit Freeze(const std::vector<std::string>& patterns)
+      : patterns_(patterns), used_(patterns.size(), false) {}
+
+  // Whether a parameter is frozen. A registry's rule asks it for each.
+  bool operator()(const std::string& name);
+  // To be asked when all parameters are declared: what is wrong with the option; empty: nothing.
+  std::string problem(const ParameterRegistry& parameters) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  std::vector<bool> used_;
+};
 
 }  // namespace pipeline::adapters

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/layer_norm.hpp"

@@ -19,6 +19,11 @@ struct TensorView;
 
 namespace pipeline::hugging_face {
 
+// `name` behind a prefix that it has.
+inline std::string after(const std::string& name, std::string_view prefix) {
+  return name.substr(prefix.size());
+}
+
 // A tensor of a folder: a parameter of ours, or some of its columns.
 struct Piece {
   std::string name;

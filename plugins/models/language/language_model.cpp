@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "language/adapter.hpp"
 #include "language/architecture.hpp"
+#include "language/folder.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::language {

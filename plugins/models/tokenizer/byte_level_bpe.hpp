@@ -34,20 +34,9 @@ class ByteLevelBpe final : public Tokenizer {
   std::string decode_bytes(std::span<const int32_t> ids) const override;
 
   const Vocabulary& vocabulary() const;
-  int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
   bool is_special(int64_t id) const override;
   Special first_special(std::string_view text) const override;
-
-  // eos_token of tokenizer_config.json, else "<|endoftext|>", else "<|end_of_text|>".
-  int32_t eot() const override;
-  bool has_eot() const override;
-  std::optional<int32_t> bos() const override;
-  bool adds_bos() const override;
-  TextPlace after_special() const override { return TextPlace::kWithin; }
-
-  // A hash of vocabulary, merges and added tokens.
-  uint64_t fingerprint() const override;
 
   TokenizerPtr with(const Files& more) const override;
 

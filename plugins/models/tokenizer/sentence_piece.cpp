@@ -7,12 +7,10 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
-#include "tokenizer/character_bpe.hpp"
-#include "tokenizer/fingerprint.hpp"
-#include "tokenizer/normal_form.hpp"
-#include "tokenizer/sentence_piece_json.hpp"
+#include "tokenizer/added_tokens.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
-#include "tokenizer/text_file.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
@@ -97,7 +95,7 @@ bool has_siglip_model(const fs::path& folder) {
 }
 
 std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
-  if (is_json) return std::make_unique<const CharacterBpe>(file);
+  if (is_json) return character_bpe(file);
   return std::make_unique<const SentencePieceModel>(file);
 }
 
@@ -230,7 +228,7 @@ fs::path SentencePiece::find_model(const fs::path& path) {
   if (is_folder && is_there(model) && (!is_there(json_form) || read_file(model).text.starts_with(kPiece)))
     return model;
   const bool has_json = json_form.extension() == ".json" && is_there(json_form);
-  return has_json && CharacterBpe::is_kind_of(read_file(json_form)) ? json_form : fs::path();
+  return has_json && is_character_bpe(read_file(json_form)) ? json_form : fs::path();
 }
 
 SentencePiece SentencePiece::load(const fs::path& model) {
@@ -249,7 +247,16 @@ SentencePiece SentencePiece::load(const fs::path& model) {
 }
 
 SentencePiece::SentencePiece(const NamedFiles& files)
-    : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {}
+    : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {
+  facts_ = {.vocab_size = static_cast<int32_t>(state_->tokens.size()),
+            .eot = state_->eot,
+            .bos = state_->bos,
+            .adds_bos = state_->adds_bos,
+            .after_special = state_->after_special,
+            .fingerprint = state_->fingerprint,
+            .no_eot = "the tokenizer has no end of text: neither " + std::string(state_->file) +
+                      " nor tokenizer_config.json (eos_token) names one"};
+}
 
 void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
                                   TextPlace place) const {
@@ -287,9 +294,7 @@ void SentencePiece::encode_plain(std::string_view text, TextPlace place, std::ve
 std::string SentencePiece::decode_bytes(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab_size())
-      throw Error("token id = " + std::to_string(id) + ": must be from 0 to " +
-                  std::to_string(vocab_size() - 1));
+    check_id(id);
     const std::string& token = state_->tokens[static_cast<size_t>(id)];
     bytes += state_->is_special[static_cast<size_t>(id)] ? with_spaces(token) : token;  // Gemma adds "▁▁"
   }
@@ -302,8 +307,6 @@ std::string SentencePiece::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-int32_t SentencePiece::vocab_size() const { return static_cast<int32_t>(state_->tokens.size()); }
-
 std::optional<int32_t> SentencePiece::special_token(std::string_view text) const {
   return state_->find(text);
 }
@@ -315,25 +318,6 @@ bool SentencePiece::is_special(int64_t id) const {
 Tokenizer::Special SentencePiece::first_special(std::string_view text) const {
   return state_->added.first_special(text);
 }
-
-bool SentencePiece::has_eot() const { return state_->eot >= 0; }
-
-int32_t SentencePiece::eot() const {
-  if (!has_eot())
-    throw Error("the tokenizer has no end of text: neither " + std::string(state_->file) +
-                " nor tokenizer_config.json (eos_token) names one");
-  return state_->eot;
-}
-
-std::optional<int32_t> SentencePiece::bos() const {
-  return state_->bos >= 0 ? std::optional(state_->bos) : std::nullopt;
-}
-
-bool SentencePiece::adds_bos() const { return state_->adds_bos; }
-
-TextPlace SentencePiece::after_special() const { return state_->after_special; }
-
-uint64_t SentencePiece::fingerprint() const { return state_->fingerprint; }
 
 void SentencePiece::save(const std::string& folder) const {
   Files all = files();
@@ -366,7 +350,7 @@ std::string SentencePiece::state() const { return pack(files()); }
 bool SentencePiece::is_kind_of(const NamedFiles& files) {
   const auto form = files.find(kJsonForm);
   return files.contains(kModel) || files.contains(kSiglipModel) ||
-         (form != files.end() && CharacterBpe::is_kind_of(form->second));
+         (form != files.end() && is_character_bpe(form->second));
 }
 
 }  // namespace pipeline::tokenizer

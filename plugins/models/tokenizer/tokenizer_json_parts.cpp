@@ -206,24 +206,20 @@ json format_post_processor(const Vocabulary& vocabulary) {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   if (!vocabulary.adds_begin_of_text) return offsets;
   const int32_t id = vocabulary.begin_of_text;
-  const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
-  const auto piece = [](const char* kind, const std::string& name, int type) {
+  const json begin = begin_with(vocabulary.tokens[static_cast<size_t>(id)], id);
+  return {{"type", "Sequence"}, {"processors", json::array({offsets, begin})}};
+}
+
+json begin_with(const std::string& token, int32_t id) {
+  const auto part = [](const char* kind, const std::string& name, int type) {
     return json{{kind, {{"id", name}, {"type_id", type}}}};
   };
-  const json begin = piece("SpecialToken", token, 0);
-  const json single = json::array({begin, piece("Sequence", "A", 0)});
-  const json pair = json::array(
-      {begin, piece("Sequence", "A", 0), piece("SpecialToken", token, 1), piece("Sequence", "B", 1)});
-  return {
-      {"type", "Sequence"},
-      {"processors",
-       json::array(
-           {offsets,
-            {{"type", "TemplateProcessing"},
-             {"single", single},
-             {"pair", pair},
-             {"special_tokens",
-              {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}}})}};
+  const json start = part("SpecialToken", token, 0), first = part("Sequence", "A", 0);
+  return {{"type", "TemplateProcessing"},
+          {"single", {start, first}},
+          {"pair", {start, first, part("SpecialToken", token, 1), part("Sequence", "B", 1)}},
+          {"special_tokens",
+           {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}};
 }
 
 }  // namespace pipeline::tokenizer

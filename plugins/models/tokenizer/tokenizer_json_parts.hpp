@@ -85,5 +85,7 @@ struct TextEnds {
 TextEnds read_post_processor(const Section& file);
 TextEnds read_clip_post_processor(const Section& file);
 nlohmann::json format_post_processor(const Vocabulary& vocabulary);
+// Puts `token` before every text.
+nlohmann::json begin_with(const std::string& token, int32_t id);
 
 }  // namespace pipeline::tokenizer

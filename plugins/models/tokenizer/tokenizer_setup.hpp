@@ -1,19 +1,34 @@
 // Where a task's tokenizer comes from: files, a checkpoint, or training on the task's own texts.
 #pragma once
 
-#include <pipeline/context.hpp>
-#include <pipeline/model_options.hpp>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include <pipeline/context.hpp>
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/tokenizer_options.hpp"
 
 namespace pipeline::tokenizer {
+
+// The options of a task's tokenizer, [task.tokenizer].
+struct TokenizerOptions {
+  std::filesystem::path path;
+  int64_t vocab_size = 8192;
+
+  void describe(Options& o) {
+    o("path", path,
+      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
+      "empty: train on the data")
+        .follows();
+    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
+  }
+  void validate(const ConfigErrors& errors) const;
+};
 
 // Texts to train on.
 struct TrainingTexts {

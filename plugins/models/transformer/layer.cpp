@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "gemm.hpp"
-#include "head_norm.hpp"
+#include "layer_norm.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {

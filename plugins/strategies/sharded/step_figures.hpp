@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/peers.hpp"
 
 namespace pipeline::strategies {

@@ -4,7 +4,7 @@
 
 #include "core/base/utf8.hpp"
 #include "generation/generate.hpp"
-#include "plugins/models/chat/answer_stream.hpp"
+#include "plugins/models/chat/sequence.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
 #include "plugins/tasks/chat/task.hpp"

@@ -95,7 +95,7 @@ void import_language_model(const fs::path& folder, const Context& context, const
     context.warn(warning);
   tokenizer::Files files =
       files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kLanguageModelFiles); });
-  files[tokenizer::kWeightsText] = language::kept_weights(folder.string(), model);
+  files[hugging_face::kWeightsText] = language::kept_weights(folder.string(), model);
   tokenizer.carry(folder, files);
 }
 

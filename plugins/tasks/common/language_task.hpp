@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "hugging_face/token_ids.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "language/language_model.hpp"
 #include "language/options.hpp"
 #include "plugins/tasks/common/loss_metrics.hpp"

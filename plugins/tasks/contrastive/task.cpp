@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "adapters/freeze.hpp"
+#include "adapters/lora_options.hpp"
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
@@ -160,7 +160,7 @@ void ContrastiveTask::import_model(const fs::path& folder) {
     context().info(note);
   tokenizer::Files files =
       files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kModelFiles); });
-  files[tokenizer::kWeightsText] = two_towers::kept_weights(folder.string(), model());
+  files[hugging_face::kWeightsText] = two_towers::kept_weights(folder.string(), model());
   tokenizer_.replace(tokenizer_->with(files));
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   ParameterRegistry& parameters = model().parameters();

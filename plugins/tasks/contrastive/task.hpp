@@ -10,7 +10,6 @@
 
 #include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/two_towers/folder.hpp"
-#include "plugins/models/two_towers/pair_loss.hpp"
 #include "plugins/models/two_towers/two_towers.hpp"
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/contrastive/config.hpp"

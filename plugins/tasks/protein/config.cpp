@@ -4,7 +4,7 @@
 #include "hugging_face/weights.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 
 namespace pipeline::tasks::protein {
 

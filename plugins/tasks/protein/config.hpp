@@ -16,7 +16,7 @@
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/models/encoder/options.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 
 namespace pipeline::tasks::protein {

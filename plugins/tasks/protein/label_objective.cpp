@@ -10,7 +10,7 @@
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/labels/contacts.hpp"
+#include "plugins/scores/labels/labels.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "plugins/tasks/protein/objective.hpp"

@@ -13,9 +13,8 @@
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 #include "plugins/scores/labels/labels.hpp"
 
 namespace pipeline::tasks::protein {
@@ -99,7 +98,7 @@ class Teller {
   static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
 
   std::string tell(const char* name, uint32_t better, const std::optional<double>& value,
-                   const std::optional<intervals::Bounds>& bounds) const {
+                   const std::optional<intervals::Interval>& bounds) const {
     if (!value) return "none";
     sink_.figure(name, *value, better);
     if (!bounds) return figures::decimal(*value);

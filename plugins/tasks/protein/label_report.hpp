@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "plugins/data/proteins/labels.hpp"
-#include "plugins/scores/labels/contacts.hpp"
 #include "plugins/scores/labels/labels.hpp"
 
 namespace pipeline::tasks::protein {

@@ -13,9 +13,8 @@
 #include <string_view>
 
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/intervals/mean.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 namespace pipeline::tasks::protein {
 

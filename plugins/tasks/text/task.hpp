@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "files/data_errors.hpp"
-#include "generation/decoding_options.hpp"
 #include "generation/generate.hpp"
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/text/data.hpp"

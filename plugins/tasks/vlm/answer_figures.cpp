@@ -14,11 +14,7 @@
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
-#include "plugins/scores/answers/caption_score.hpp"
-#include "plugins/scores/answers/chrf.hpp"
-#include "plugins/scores/answers/vqa_accuracy.hpp"
-#include "plugins/scores/intervals/resampled.hpp"
-#include "plugins/scores/intervals/wilson.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 namespace pipeline::tasks::vlm {
 namespace {

@@ -7,8 +7,8 @@
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "generation/generate.hpp"
-#include "plugins/models/chat/answer_stream.hpp"
-#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/models/chat/sequence.hpp"
+#include "plugins/models/llava/vlm.hpp"
 #include "plugins/tasks/vlm/task.hpp"
 
 namespace pipeline::tasks::vlm {

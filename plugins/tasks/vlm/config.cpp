@@ -1,11 +1,11 @@
 // What options follow from the folders of a LLaVA or of its parts.
 #include <algorithm>
 
-#include "hugging_face/folder_teller.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "plugins/models/llava/folders.hpp"
-#include "plugins/models/pictures/image_processor.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/config.hpp"
 #include "plugins/tasks/vlm/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // `may_leave_out`: the last layers.
-void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
+void tell_vision(const hugging_face::FolderOptions& tell, const vision::Config& theirs, vision::Config& run,
                  bool may_leave_out) {
   tell("kind", theirs.kind);
   pictures::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
@@ -119,7 +119,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
         say.problem(
             key, concat(init_from.string(), " has this part, too: leave one of the two out, this one with ",
                         "--set 'task.", key, "=\"\"'"));
-    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision,
+    tell_vision(hugging_face::FolderOptions(say, "vision.", init_from / "config.json"), theirs.vision,
                 pictures.vision, false);
     pictures.grids.clear();
     for (const images::Grid& grid : theirs.grids) pictures.grids.push_back(images::name_of(grid));
@@ -135,7 +135,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   } else {
     if (!of_vision.empty()) {
       const vision::Config theirs = llava::read_vision_folder(of_vision.string());
-      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs,
+      tell_vision(hugging_face::FolderOptions(say, "vision.", of_vision / "config.json"), theirs,
                   pictures.vision, true);
       tell_pictures(say, of_vision, {}, llava::pads_pictures(of_vision.string()), pictures);
     }

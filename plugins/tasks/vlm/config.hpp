@@ -10,15 +10,14 @@
 #include <variant>
 #include <vector>
 
-#include "generation/decoding_options.hpp"
-#include "language/loss_options.hpp"
+#include "generation/generate.hpp"
 #include "language/options.hpp"
 #include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/chat.hpp"
 #include "plugins/tasks/vlm/picture_layout.hpp"
-#include "tokenizer/tokenizer_options.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::vlm {
 

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <map>
 
-#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/models/llava/vlm.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
-#include "plugins/scores/recall/captions.hpp"
+#include "plugins/scores/recall/recall.hpp"
 #include "plugins/tasks/vlm/answer_figures.hpp"
 #include "plugins/tasks/vlm/retrieval.hpp"
 #include "plugins/tasks/vlm/task.hpp"

@@ -18,7 +18,7 @@
 
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/stores/record_store.hpp"
-#include "plugins/models/llava/picture_features.hpp"
+#include "plugins/models/llava/vlm.hpp"
 
 namespace pipeline::tasks::vlm {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plugins/data/images/tiles.hpp"
-#include "plugins/models/vision/position_grid.hpp"
+#include "plugins/models/vision/vision_tower.hpp"
 
 namespace pipeline::tasks::vlm {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "plugins/tasks/vlm/config.hpp"
-#include "tokenizer/folder_files.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::tasks::vlm {
 

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "adapters/freeze.hpp"
+#include "adapters/lora_options.hpp"
 #include "files/data_errors.hpp"
 #include "files/regular_file.hpp"
 #include "hugging_face/weights.hpp"
@@ -153,7 +153,7 @@ std::shared_ptr<llava::Vlm> VlmTask::build_model() {
     check_tokens(language, *model, llava::import_language(language.string(), *model));
     announce("language.", language);
     tokenizer::Files files = llava::language_part(files_of(language, tokenizer::kLanguageModelFiles));
-    files[tokenizer::kWeightsText] = llava::kept_language(language.string(), *model);
+    files[hugging_face::kWeightsText] = llava::kept_language(language.string(), *model);
     tokenizer_.carry(language, files);
   }
   start_from_adapter(*model);
@@ -198,7 +198,7 @@ void VlmTask::import_model(const fs::path& folder) {
   check_tokens(folder, model(), llava::import_llava(folder.string(), model()));
   start_from_adapter(model());
   tokenizer::Files files = files_of(folder, tokenizer::kModelFiles);
-  files[tokenizer::kWeightsText] = llava::kept_llava(folder.string(), model());
+  files[hugging_face::kWeightsText] = llava::kept_llava(folder.string(), model());
   tokenizer_.carry(folder, files);
 }
 

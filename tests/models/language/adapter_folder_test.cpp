@@ -7,7 +7,7 @@
 #include <pipeline/error.hpp>
 
 #include "core/safetensors/writer.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::language {

@@ -15,7 +15,6 @@
 
 #include "core/safetensors/writer.hpp"
 #include "generation/generate.hpp"
-#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "tests/support/declared.hpp"
 

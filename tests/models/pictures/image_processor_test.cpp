@@ -1,5 +1,4 @@
 // What transformers writes of how pictures are prepared, as it writes it.
-#include "plugins/models/pictures/image_processor.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

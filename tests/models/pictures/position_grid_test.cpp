@@ -1,5 +1,5 @@
 // Positions that are fitted to another grid, against torch's own interpolation.
-#include "plugins/models/vision/position_grid.hpp"
+#include "plugins/models/vision/vision_tower.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

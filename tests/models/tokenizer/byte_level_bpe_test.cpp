@@ -12,7 +12,6 @@
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/bpe_trainer.hpp"
-#include "tokenizer/word_cache.hpp"
 
 namespace pipeline::tokenizer {
 namespace {

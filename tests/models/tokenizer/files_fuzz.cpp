@@ -7,7 +7,7 @@
 
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
-#include "tokenizer/character_bpe.hpp"
+#include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
 using namespace pipeline;
@@ -33,11 +33,11 @@ tokenizer::Vocabulary parse(char file, const std::string& content) {
 }
 
 void read_sentence_piece(const std::string& content) {
-  static_cast<void>(tokenizer::CharacterBpe::is_kind_of({"fuzz", content}));
-  const tokenizer::CharacterBpe pieces({"fuzz", content});
+  static_cast<void>(tokenizer::is_character_bpe({"fuzz", content}));
+  const auto pieces = tokenizer::character_bpe({"fuzz", content});
   for (const tokenizer::TextPlace place : {tokenizer::TextPlace::kStart, tokenizer::TextPlace::kWithin})
-    for (const int id : pieces.encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
-      require(id >= 0 && static_cast<size_t>(id) < pieces.bytes.size());
+    for (const int id : pieces->encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
+      require(id >= 0 && static_cast<size_t>(id) < pieces->bytes.size());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The losses of CLIP and SigLIP in blocks of rows equal those that autograd sees whole.
-#include "plugins/models/two_towers/pair_loss.hpp"
+#include "plugins/models/two_towers/two_towers.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

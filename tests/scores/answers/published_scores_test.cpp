@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "plugins/scores/answers/answer_score.hpp"
-#include "plugins/scores/answers/caption_score.hpp"
-#include "plugins/scores/answers/chrf.hpp"
-#include "plugins/scores/answers/vqa_accuracy.hpp"
 
 namespace pipeline::answers {
 namespace {

@@ -1,4 +1,3 @@
-#include "plugins/scores/intervals/mean.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 namespace pipeline::intervals {
 namespace {

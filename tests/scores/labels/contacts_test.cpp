@@ -1,5 +1,5 @@
 // How ranked contacts are judged.
-#include "plugins/scores/labels/contacts.hpp"
+#include "plugins/scores/labels/labels.hpp"
 
 #include <cmath>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "plugins/scores/recall/captions.hpp"
+#include "plugins/scores/recall/recall.hpp"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/models/two_towers/folder.hpp"
-#include "plugins/models/two_towers/pair_loss.hpp"
+#include "plugins/models/two_towers/two_towers.hpp"
 #include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"

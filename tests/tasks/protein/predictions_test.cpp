@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/scores/figures/heat_map.hpp"
+#include "plugins/scores/figures/svg.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {

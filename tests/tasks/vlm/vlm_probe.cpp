@@ -24,7 +24,7 @@
 
 #include "generation/generate.hpp"
 #include "plugins/models/llava/folders.hpp"
-#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"

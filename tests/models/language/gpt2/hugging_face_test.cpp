@@ -14,7 +14,6 @@
 #include "core/safetensors/writer.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "hugging_face/weights.hpp"
-#include "language/adapter.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::language::testing {
