@@ -4,7 +4,6 @@
 
 #include <sstream>
 
-#include "core/config/explain.hpp"
 #include "core/config/option.hpp"
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"

@@ -26,6 +26,9 @@ using messages::Turn;
 // The number of the last question; its turn is 2 * that number.
 inline size_t last_question(const Conversation& conversation) { return (conversation.turns.size() - 1) / 2; }
 
+// A question without the marks of its pictures.
+std::string plain_question(const std::string& text);
+
 // How many pictures there are up to this question.
 size_t pictures_until(const Conversation& conversation, size_t question);
 

@@ -19,8 +19,6 @@
 #include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
 
-#include <cmath>
-#include <string_view>
 
 #include "plugins/data/residues/alphabet.hpp"
 #include "core/safetensors/file.hpp"

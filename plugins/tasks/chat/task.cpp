@@ -22,10 +22,7 @@ tokenizer::TrainingTexts Chat::training_texts() const {
   return texts;
 }
 
-void Chat::open_tokenizer() {
-  format_ = open_format(config(), context(), tokenizer(),
-                        [this](const char* key, const std::string& problem) { config_error(key, problem); });
-}
+void Chat::open_tokenizer() { format_ = open_format(config(), context(), tokenizer(), errors()); }
 
 std::string Chat::asked_sample() const {
   Conversation asked{.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config().ask.prompt}}};

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -163,41 +162,6 @@ void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Rep
               "  mean absolute error " + absolute);
 }
 
-// Right classes by predicted ones, as a table and a picture.
-void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
-                    const ReportSink& sink) {
-  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
-  const bool by_number =
-      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
-  std::string csv = "right";
-  for (const std::string& name : classes) csv += "," + proteins::csv_field(name);
-  csv += "\n";
-  figures::HeatMap map{
-      .title = by_number ? "What is right, and what is predicted; classes in the order of confusion.csv"
-                         : "What is right, and what is predicted",
-      .low = 0,
-      .high = 1,
-      .low_label = "0 of the right class",
-      .high_label = "all of it",
-      .row_title = "right",
-      .column_title = "predicted"};
-  for (size_t right = 0; right < classes.size(); ++right) {
-    csv += proteins::csv_field(classes[right]);
-    double all = 0;
-    for (size_t k = 0; k < classes.size(); ++k) {
-      csv += "," + figures::decimal(confusion.of(right, k), 0);
-      all += confusion.of(right, k);
-    }
-    csv += "\n";
-    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
-    map.columns.push_back(map.rows.back());
-    for (size_t k = 0; k < classes.size(); ++k)
-      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
-  }
-  sink.file("confusion.csv", csv);
-  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
-}
-
 // The confusions of each cluster; where there are no rows, of all values together.
 SumsByCluster confusions(const Rows& rows, const Report& report, size_t classes) {
   SumsByCluster by_cluster;
@@ -269,7 +233,11 @@ void tell_classes(const Rows& rows, const proteins::Labels& labels, const protei
             (roc.empty() ? "" : "  area under the ROC curve " + roc));
   std::vector<const Sums*> all;
   for (const auto& [cluster, sums] : by_cluster) all.push_back(&sums);
-  show_confusion(confusion(added(all, up_to(all.size()))), scale.classes, sink);
+  show_confusion(confusion(added(all, up_to(all.size()))), scale.classes,
+                 {.title = "What is right, and what is predicted",
+                  .low_label = "0 of the right class",
+                  .high_label = "all of it"},
+                 sink);
 }
 
 void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sink) {
@@ -331,6 +299,34 @@ LabelRecord LabelRecord::unpack(std::string_view bytes) {
   take_numbers(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)), record.right);
   take_numbers(bytes.size() / sizeof(float), record.values);
   return record;
+}
+
+void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
+                    figures::HeatMap map, const ReportSink& sink) {
+  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
+  const bool by_number =
+      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
+  if (by_number) map.title += "; classes in the order of confusion.csv";
+  map.row_title = "right";
+  map.column_title = "predicted";
+  std::string csv = "right";
+  for (const std::string& name : classes) csv += "," + proteins::csv_field(name);
+  csv += "\n";
+  for (size_t right = 0; right < classes.size(); ++right) {
+    csv += proteins::csv_field(classes[right]);
+    double all = 0;
+    for (size_t k = 0; k < classes.size(); ++k) {
+      csv += "," + figures::decimal(confusion.of(right, k), 0);
+      all += confusion.of(right, k);
+    }
+    csv += "\n";
+    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
+    map.columns.push_back(map.rows.back());
+    for (size_t k = 0; k < classes.size(); ++k)
+      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
+  }
+  sink.file("confusion.csv", csv);
+  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
 }
 
 void report_labels(const proteins::Labels& labels, const proteins::LabelScale& scale, const Report& report,

@@ -13,7 +13,7 @@
 #include "language/options.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_options.hpp"
-#include "plugins/tasks/summarization/sequence.hpp"
+#include "plugins/tasks/summarization/data.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::summarization {

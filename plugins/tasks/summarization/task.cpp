@@ -1,6 +1,5 @@
 #include "plugins/tasks/summarization/task.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace pipeline::tasks::summarization {

@@ -6,7 +6,6 @@
 
 #include "plugins/tasks/summarization/config.hpp"
 #include "plugins/tasks/summarization/data.hpp"
-#include "plugins/tasks/summarization/sequence.hpp"
 #include "plugins/tasks/text/task.hpp"
 
 namespace pipeline::tasks::summarization {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "files/data_errors.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::text {
 files::Hooks Corpus::hooks(const std::string& what) const {
@@ -17,7 +18,7 @@ std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
   std::vector<sources::SourceFiles> all;
   for (const std::string& named : wanted.named) {
     if (const std::string problem = sources::problem_of(named); !problem.empty()) {
-      if (!may_be_missing) refuse_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
+      if (!may_be_missing) errors_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
       context_.warn(named, " is not there: going on without it");
       return {};
     }

@@ -23,15 +23,14 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
+#include "plugins/models/llava/batch.hpp"
 #include "plugins/models/llava/folders.hpp"
 #include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"
 #include "tests/support/tensor_file.hpp"
 
 using namespace pipeline::llava;
-using namespace pipeline::tasks::vlm;
 
 namespace {
 

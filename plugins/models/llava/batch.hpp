@@ -2,23 +2,57 @@
 // take rows of the sequence.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugins/data/images/tiles.hpp"
 #include "plugins/models/chat/sequence.hpp"
 #include "plugins/models/llava/vlm.hpp"
-#include "plugins/tasks/vlm/picture_layout.hpp"
 
-namespace pipeline::tasks::vlm {
+namespace pipeline::llava {
+
+// A picture of some size.
+struct PictureShape {
+  int64_t squares = 1;          // of the picture, which the encoder sees
+  vision::PatchGrid patches;    // NaFlex's: those squares
+  std::vector<int64_t> tokens;  // what the picture takes, kPatch for a row of features
+  std::vector<int64_t>
+      arranged;  // those rows: each one of the squares' rows, or kNewline; empty: all, in order
+};
+
+// The tokens of words around pictures, of which each <image> is kPatch.
+using PictureWords = std::function<std::vector<int64_t>(const std::string& text)>;
+
+class PictureLayout {
+ public:
+  // `side`: rows of features along a square's side; `registers`: before these. `words`: of Idefics3, which
+  // says of each square where it is; null: nothing stands around pictures.
+  PictureLayout(images::TileOptions tiles, int64_t side, PictureWords words = nullptr, int64_t registers = 0)
+      : tiles_(std::move(tiles)), side_(side), registers_(registers), words_(std::move(words)) {}
+
+  PictureShape of(int64_t width, int64_t height) const;
+  // The most rows of features that a picture may have.
+  int64_t most_rows() const;
+
+ private:
+  int64_t in_square() const { return registers_ + side_ * side_; }
+
+  images::TileOptions tiles_;
+  int64_t side_, registers_;
+  PictureWords words_;
+};
 
 // A picture of a sample as the model is given it.
 struct SamplePicture {
   PictureShape shape;
-  files::Hash128 key;               // with a cache of features
-  llava::PictureFeatures features;  // from there, or the picture's size alone
-  std::vector<float> pixels;        // (squares, 3, S, S), where these are not
+  files::Hash128 key;         // with a cache of features
+  PictureFeatures features;   // from there, or the picture's size alone
+  std::vector<float> pixels;  // (squares, 3, S, S), where these are not
 
   int64_t rows() const;  // of features
   bool is_known() const { return features.squares.defined(); }
@@ -50,7 +84,7 @@ class BatchBuilder {
   // The sequence is of the tokens of these pictures, or of the first few of them.
   void add(chat::Sequence&& sequence, std::vector<SamplePicture>&& pictures, bool is_broken);
 
-  void finish(llava::VlmBatch& batch, PicturesOfBatch& pictures);
+  void finish(VlmBatch& batch, PicturesOfBatch& pictures);
 
  private:
   int64_t side_, of_square_;
@@ -62,4 +96,4 @@ class BatchBuilder {
   int64_t rows_ = 0, features_ = 0;            // of sequences, of features until now
 };
 
-}  // namespace pipeline::tasks::vlm
+}  // namespace pipeline::llava

@@ -1,10 +1,11 @@
-#include "plugins/tasks/text/evaluation.hpp"
+#include "plugins/tasks/common/writing.hpp"
 
 #include <pipeline/error.hpp>
+#include <pipeline/numbers.hpp>
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::tasks::text {
+namespace pipeline::tasks::common {
 
 std::string one_line(std::string text, size_t most) {
   for (char& c : text)
@@ -25,4 +26,15 @@ std::vector<Metric> loss_metrics() {
           {.name = "perplexity", .help = "exp(loss)", .source = "loss", .aggregate = PL_AGGREGATE_EXP_MEAN}};
 }
 
-}  // namespace pipeline::tasks::text
+generation::GenerationOptions Writing::options(Split split, Purpose purpose, const char* noun,
+                                               std::function<std::string(size_t)> name_of) const {
+  auto options = wanted.decoding(ends, context.seed("generate", static_cast<uint64_t>(split)), compute);
+  options.on_step = [context = context] { context.throw_if_cancelled(); };
+  options.on_nan = [purpose, noun, name_of = std::move(name_of)](size_t i) {
+    // Between steps the run sees by its loss that it has diverged.
+    if (purpose != Purpose::kValidate) fail_as_nan(name_of(i), noun);
+  };
+  return options;
+}
+
+}  // namespace pipeline::tasks::common

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,18 +11,12 @@
 
 #include <pipeline/task_types.hpp>
 
-#include "plugins/data/picture_texts/conversation.hpp"
+namespace pipeline::answers {
 
-namespace pipeline::tasks::vlm {
-
-using picture_texts::Conversation;
-
-// What people answered to the first question: one, or several.
-std::vector<std::string> truths_of(const Conversation& conversation);
 // The answers, each once, with how many gave it: "net (7), netting (3)".
 std::string shown_truths(const std::vector<std::string>& truths);
 
-// An answer to the first question, or, where there is none, a caption.
+// An answer to a question, or, where there is none, a caption.
 struct ScoredAnswer {
   uint64_t picture = 0;  // equal where answers are about the same picture
   bool is_caption = false;
@@ -31,7 +26,9 @@ struct ScoredAnswer {
   std::vector<std::string> truths;
 
   ScoredAnswer() = default;
-  ScoredAnswer(const Conversation& conversation, bool is_caption, const std::string& written);
+  // `truths`: what people answered, one of them or several.
+  ScoredAnswer(uint64_t picture, bool is_caption, std::vector<std::string> truths,
+               const std::string& written);
   std::string pack() const;
   static ScoredAnswer unpack(std::string_view bytes);
 };
@@ -41,4 +38,25 @@ struct ScoredAnswer {
 void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& sink,
                     const std::function<void()>& on_draw);
 
-}  // namespace pipeline::tasks::vlm
+// The answers that somebody gives who has read the training data and sees no picture.
+class MajorityAnswers {
+ public:
+  void add(const std::string& question, const std::string& answer);  // of the training data
+  // The most frequent answer to the question, of equally frequent ones the first in the alphabet; to a
+  // question that was never asked, the most frequent one of all.
+  const std::string& answer(const std::string& question) const;
+  // Whether the question is among those that are asked most, so that a table of them stays short.
+  bool is_common(const std::string& question) const;
+
+ private:
+  struct Counts {
+    std::map<std::string, uint64_t> of;
+    std::string best;
+    uint64_t most = 0, all = 0;
+    void add(const std::string& answer);
+  };
+  std::map<std::string, Counts> by_question_;
+  Counts all_;
+};
+
+}  // namespace pipeline::answers

@@ -1,9 +1,8 @@
-#include "plugins/tasks/vlm/answer_figures.hpp"
+#include "plugins/scores/answers/answer_figures.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <map>
 #include <set>
 #include <span>
 #include <utility>
@@ -12,22 +11,13 @@
 
 #include <pipeline/error.hpp>
 
-#include "plugins/data/files/hash128.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
 #include "plugins/scores/intervals/interval.hpp"
 
-namespace pipeline::tasks::vlm {
+namespace pipeline::answers {
 namespace {
 
 using nlohmann::json;
-
-uint64_t picture_of(const Conversation& conversation) {
-  if (conversation.images.empty()) return files::hash128(conversation.turns[0].text).low;
-  std::string all;
-  for (const messages::Picture& picture : conversation.images)
-    all += picture.name + '\0' + picture.bytes + '\0';
-  return files::hash128(all).low;
-}
 
 // Samples of a figure, and what it is of some of them.
 struct Figure {
@@ -62,29 +52,24 @@ Figure figure_of(const char* name, const std::vector<ScoredAnswer>& answers,
 }
 
 void add_caption_figures(const std::vector<ScoredAnswer>& answers, std::vector<Figure>& figures) {
-  std::vector<answers::WrittenCaption> captions;
-  std::vector<answers::ChrfCounts> counts;
+  std::vector<WrittenCaption> captions;
+  std::vector<ChrfCounts> counts;
   std::vector<uint64_t> pictures;
   for (const ScoredAnswer& one : answers) {
     if (!one.is_caption) continue;
     captions.push_back({.text = one.text, .truths = one.truths});
-    counts.push_back(answers::chrf_counts(one.truths, one.text));
+    counts.push_back(chrf_counts(one.truths, one.text));
     pictures.push_back(one.picture);
   }
   figures.push_back({"chrf", pictures, [counts = std::move(counts)](std::span<const size_t> drawn) {
-                       answers::ChrfCounts sum;
-                       for (const size_t i : drawn) answers::add(sum, counts[i]);
-                       return answers::chrf(sum);
+                       ChrfCounts sum;
+                       for (const size_t i : drawn) add(sum, counts[i]);
+                       return chrf(sum);
                      }});
-  figures.push_back(mean_figure("cider_d", std::move(pictures), answers::cider_d(captions)));
+  figures.push_back(mean_figure("cider_d", std::move(pictures), cider_d(captions)));
 }
 
 }  // namespace
-
-std::vector<std::string> truths_of(const Conversation& conversation) {
-  if (!conversation.answers.empty()) return conversation.answers;
-  return {conversation.turns[1].text};
-}
 
 std::string shown_truths(const std::vector<std::string>& truths) {
   if (truths.size() == 1) return truths[0];
@@ -103,14 +88,15 @@ std::string shown_truths(const std::vector<std::string>& truths) {
   return text;
 }
 
-ScoredAnswer::ScoredAnswer(const Conversation& conversation, bool caption, const std::string& written)
-    : picture(picture_of(conversation)), is_caption(caption), truths(truths_of(conversation)) {
-  const answers::AnswerScore score = answers::score_answer(truths, written);
+ScoredAnswer::ScoredAnswer(uint64_t of_picture, bool caption, std::vector<std::string> people,
+                           const std::string& written)
+    : picture(of_picture), is_caption(caption), truths(std::move(people)) {
+  const AnswerScore score = score_answer(truths, written);
   exact = score.exact, f1 = score.f1;
   if (is_caption)
     text = written;
   else if (truths.size() > 1)
-    vqa = answers::vqa_accuracy(truths, written);
+    vqa = vqa_accuracy(truths, written);
 }
 
 std::string ScoredAnswer::pack() const {
@@ -165,4 +151,30 @@ void report_answers(const std::vector<ScoredAnswer>& answers, const ReportSink& 
   sink.text(text);
 }
 
-}  // namespace pipeline::tasks::vlm
+void MajorityAnswers::Counts::add(const std::string& answer) {
+  ++all;
+  const uint64_t count = ++of[answer];
+  if (count > most || (count == most && answer < best)) most = count, best = answer;
+}
+
+void MajorityAnswers::add(const std::string& question, const std::string& answer) {
+  by_question_[question].add(answer);
+  all_.add(answer);
+}
+
+const std::string& MajorityAnswers::answer(const std::string& question) const {
+  const auto found = by_question_.find(question);
+  return found == by_question_.end() ? all_.best : found->second.best;
+}
+
+bool MajorityAnswers::is_common(const std::string& question) const {
+  constexpr size_t kMost = 32;
+  const auto found = by_question_.find(question);
+  if (found == by_question_.end()) return false;
+  size_t more = 0;
+  for (const auto& [other, counts] : by_question_)
+    if (counts.all > found->second.all || (counts.all == found->second.all && other < question)) ++more;
+  return more < kMost;
+}
+
+}  // namespace pipeline::answers
