@@ -1,7 +1,6 @@
 #include "core/base/csv.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace pipeline {
 namespace {

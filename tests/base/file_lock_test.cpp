@@ -2,10 +2,8 @@
 #include "core/base/file_lock.hpp"
 
 #include <fstream>
-#include <optional>
 #include <thread>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

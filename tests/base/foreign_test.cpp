@@ -14,10 +14,9 @@ namespace fs = std::filesystem;
 const std::string kPointer = "version https://git-lfs.github.com/spec/v1\noid sha256:77\nsize 548105171\n";
 
 TEST(Foreign, NamesWhatAFileIsInsteadByHowItBegins) {
-  EXPECT_EQ(
-      foreign::content(kPointer),
-      "is a Git LFS pointer, a few lines in place of the file of 548105171 bytes: run `git lfs install` "
-      "and `git lfs pull` in its repository, or download the file itself");
+  EXPECT_EQ(foreign::content(kPointer),
+            "is a Git LFS pointer, a few lines in place of the file of 548105171 bytes: run `git lfs "
+            "install` and `git lfs pull` in its repository, or download the file itself");
   EXPECT_TRUE(foreign::content("\n<!DOCTYPE html>\n<html>").starts_with("is a web page, not the file: "));
   EXPECT_TRUE(foreign::content("<html lang=\"en\">").starts_with("is a web page"));
   EXPECT_TRUE(foreign::content("GGUF\3").starts_with("is a GGUF file of llama.cpp, which is not read: "));

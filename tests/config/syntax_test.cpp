@@ -21,8 +21,7 @@ TEST_F(Syntax, AKeyGivenTwiceNamesBothLines) {
   for (const char* header : {"[a.c]", "[[a.c]]"})
     EXPECT_EQ(problems("a = {b = 1}\n" + std::string(header) + "\nx = 1\n"),
               "x.toml:2:1: [a.c]: a is a table in one line, { ... }, to which nothing can be added: write it "
-              "as [a] "
-              "with a line for each key");
+              "as [a] with a line for each key");
   EXPECT_EQ(problems("x = {a = 1, a = 2}\n"), "x.toml:1:17: x is given twice: keep one of the two");
 }
 

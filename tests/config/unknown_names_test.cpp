@@ -16,10 +16,9 @@ class UnknownNames : public ConfigFiles {
 };
 
 TEST_F(UnknownNames, WhatIsAlwaysOnNeedsNoKey) {
-  EXPECT_EQ(
-      problem("train.find_unused_parameters = true"),
-      "x.toml:2: train.find_unused_parameters = true: unknown key: leave it out: parameters that a step "
-      "does not use are always found, at no cost");
+  EXPECT_EQ(problem("train.find_unused_parameters = true"),
+            "x.toml:2: train.find_unused_parameters = true: unknown key: leave it out: parameters that a "
+            "step does not use are always found, at no cost");
   EXPECT_EQ(problem("optimizer.set_to_none = true"),
             "x.toml:2: optimizer.set_to_none = true: unknown key: leave it out: gradients are always "
             "cleared, at no cost: none is set to zero that the next one does not need");
@@ -37,10 +36,9 @@ TEST_F(UnknownNames, WhatIsNotThereIsAnsweredWithWhatIs) {
       EXPECT_NE(message.find("unknown key: leave it out: "), std::string::npos) << message;
       EXPECT_NE(message.find(ours), std::string::npos) << message;
     }
-  EXPECT_EQ(
-      problem("optimizer.kind = 'adamw_8bit'"),
-      "x.toml:2: optimizer.kind = \"adamw_8bit\": is not one of adamw, sgd or muon: write \"adamw\" with "
-      "optimizer.state_bits = 8");
+  EXPECT_EQ(problem("optimizer.kind = 'adamw_8bit'"),
+            "x.toml:2: optimizer.kind = \"adamw_8bit\": is not one of adamw, sgd or muon: write \"adamw\" "
+            "with optimizer.state_bits = 8");
   EXPECT_EQ(problem("optimizer.kind = 'adamw_torch'"),
             "x.toml:2: optimizer.kind = \"adamw_torch\": is not one of adamw, sgd or muon: write \"adamw\"");
 }
@@ -59,13 +57,10 @@ TEST_F(UnknownNames, MisspeltKeysAndTables) {
             "x.toml:2: [train.foo]: unknown table: [train] has no tables in it");
   EXPECT_EQ(problem("[zebra]"),
             "x.toml:2: [zebra]: unknown table: there is backend, checkpoint, evaluate, launch, loader, "
-            "observe, optimizer, "
-            "plugins, run, schedule, stage, strategy, task or train");
+            "observe, optimizer, plugins, run, schedule, stage, strategy, task or train");
   EXPECT_EQ(problem("[loader]\nzebra = 1"),
             "x.toml:3: loader.zebra = 1: unknown key: [loader] has workers, processes, prefetch, pin_memory, "
-            "shuffle, "
-            "group_by_length or "
-            "group_window");
+            "shuffle, group_by_length or group_window");
   EXPECT_EQ(problem("train.zebra = 1"),
             "x.toml:2: train.zebra = 1: unknown key: `pipeline explain` lists all keys");
 }
@@ -218,9 +213,9 @@ TEST_F(UnknownNames, OfOtherToolsMayBeMisspelt) {
   EXPECT_EQ(
       problem("num_train_epohcs = 1"),
       "x.toml:2: num_train_epohcs = 1: unknown key: if num_train_epochs is meant, write train.max_epochs");
-  EXPECT_EQ(set_problem("optimizer.params.learning_rte=1"),
-            "--set optimizer.params.learning_rte=1: unknown key: if learning_rate is meant, write "
-            "optimizer.lr");
+  EXPECT_EQ(
+      set_problem("optimizer.params.learning_rte=1"),
+      "--set optimizer.params.learning_rte=1: unknown key: if learning_rate is meant, write optimizer.lr");
   EXPECT_EQ(problem("loader.worker = 1"),
             "x.toml:2: loader.worker = 1: unknown key: did you mean loader.workers?")
       << "ours first";

@@ -45,16 +45,14 @@ TEST_F(Values, OfTheWrongTypeSayWhatToWrite) {
             "x.toml:2: run.reproducible = \"True\": must be true or false: write true without quotes");
   EXPECT_EQ(problem("run.name = 3"),
             "x.toml:2: run.name = 3: must be a string, is an integer: put it in quotes");
-  EXPECT_EQ(
-      problem("run.dir = '$HOME/x'"),
-      "x.toml:2: run.dir = \"$HOME/x\": variables are not replaced here: write the path itself; ~/ is the "
-      "home folder");
+  EXPECT_EQ(problem("run.dir = '$HOME/x'"),
+            "x.toml:2: run.dir = \"$HOME/x\": variables are not replaced here: write the path itself; ~/ is "
+            "the home folder");
   EXPECT_EQ(problem("plugins.paths = 'a'"),
             "x.toml:2: plugins.paths = \"a\": must be a list of paths, is a string: write [\"a\"]");
   EXPECT_EQ(problem("plugins.paths = 3"),
             "x.toml:2: plugins.paths = 3: must be a list of paths, is an integer: write it in brackets, with "
-            "commas between the "
-            "elements");
+            "commas between the elements");
   EXPECT_EQ(
       problem("plugins.paths = ['a', 3]"),
       "x.toml:2: plugins.paths = [\"a\", 3]: element 2 must be a string, is an integer: put it in quotes");

@@ -1,6 +1,5 @@
 // check-plugin notices what it is there to notice.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,10 +96,9 @@ TEST(CheckPlugin, NoticesAnExceptionThatLeavesDestroy) {
 
 TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
   const std::string rows = "a prediction has one row for each sample";
-  EXPECT_EQ(
-      failure(check_zoo("rows_twice"), rows),
-      "task rows_twice: predict gave sample 0 more than one row, must give each of the 3 samples of its "
-      "batch one");
+  EXPECT_EQ(failure(check_zoo("rows_twice"), rows),
+            "task rows_twice: predict gave sample 0 more than one row, must give each of the 3 samples of "
+            "its batch one");
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + rows + "\n"));
 }
 
@@ -117,10 +115,9 @@ TEST(CheckPlugin, NoticesOutputsThatAreNotThoseOfTraining) {
   const std::string outputs = "outputs for the loss of a step are those of its training";
   EXPECT_THAT(check_zoo("outputs_right").text, HasSubstr("  ok   " + outputs + "\n"));
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  skip " + outputs));
-  EXPECT_THAT(
-      failure(check_zoo("outputs_nowhere"), outputs),
-      HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected (2, "
-                "K), K > 0"));
+  EXPECT_THAT(failure(check_zoo("outputs_nowhere"), outputs),
+              HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected "
+                        "(2, K), K > 0"));
   EXPECT_EQ(failure(check_zoo("outputs_new"), outputs),
             "the same batch and seed gave other outputs the second time");
   EXPECT_THAT(
@@ -135,10 +132,9 @@ TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
   EXPECT_TRUE(check_zoo("rule_right").passed());
   EXPECT_THAT(check_zoo("rule_scaled").text, HasSubstr("  ok   " + scale + "\n"));
   EXPECT_THAT(check_zoo("rule_of_matrices").text, HasSubstr("  ok   " + matrix + "\n"));
-  EXPECT_EQ(
-      failure(check_zoo("rule_of_value"), changes),
-      "optimizer rule_of_value: info: its state 'value': must be made of a-z, 0-9 and _, occur once, and be "
-      "neither value, ema nor step");
+  EXPECT_EQ(failure(check_zoo("rule_of_value"), changes),
+            "optimizer rule_of_value: info: its state 'value': must be made of a-z, 0-9 and _, occur once, "
+            "and be neither value, ema nor step");
   EXPECT_EQ(failure(check_zoo("rule_of_length"), cut),
             "an update in three runs gives other bits than in one: it may not depend on where a run ends");
   EXPECT_EQ(failure(check_zoo("rule_throws"), changes), "optimizer rule_throws: nothing works today");

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/distributed/hosts.hpp"

@@ -2,8 +2,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <test_paths.hpp>
 
 #include "tests/distributed/hosts.hpp"

@@ -4,10 +4,8 @@
 #include <regex>
 #include <set>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/docs/document.hpp"
 

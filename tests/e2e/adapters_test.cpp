@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/file.hpp"
@@ -198,8 +197,8 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
                   "task.language.lora.init_from=run/export", "--set", "task.language.intermediate_size=80"},
                  folder())
             .err,
-        HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another "
-                  "model, or not whole"))
+        HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another model, or "
+                  "not whole"))
         << verb;
   fs::remove(path("changed/adapter_model.safetensors"));
   EXPECT_THAT(begun("changed"), HasSubstr("adapter_model.safetensors: is not there"));

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -155,8 +154,7 @@ TEST_F(Chat, UnusableInputIsNamed) {
   // A template may refuse conversations: these records are counted, with the template's words.
   write_text(path("strict.jinja"),
              "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% "
-             "endif %}{{ "
-             "m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}");
+             "endif %}{{ m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}");
   const Result strict = call("run", {"--set", "run.dir=f", "--set", "task.chat.template=strict.jinja",
                                      "--set", "train.max_steps=1"});
   EXPECT_EQ(strict.code, 0) << strict.err;

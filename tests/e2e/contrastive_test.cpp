@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/contrastive_job.hpp"

@@ -1,11 +1,9 @@
 // What others do to a run, or to a verb's output: another process that writes there, a folder that is
 // removed, a limit of memory, a task that hangs. Each ends in an error that says it, and none in exit code 0.
-#include <csignal>
 #include <filesystem>
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 #include <test_paths.hpp>
 

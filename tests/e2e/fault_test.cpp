@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/small_job.hpp"
 

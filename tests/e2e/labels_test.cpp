@@ -7,7 +7,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/safetensors/file.hpp"
 #include "tests/e2e/protein_job.hpp"
@@ -116,8 +115,8 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
   EXPECT_THAT(
       trained.out,
-      AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), "
-                      "odd (\"high\" in column \"stability\" is no number, or too large a one)"),
+      AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), odd "
+                      "(\"high\" in column \"stability\" is no number, or too large a one)"),
             HasSubstr("labels     numbers, learnt as (number - "), HasSubstr("  spearman 0.")));
   EXPECT_THAT(read_text(path("run/splits.csv")), HasSubstr("odd,,,no label,37\n"));
   const Result evaluated = call("evaluate", settings);

@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/job.hpp"
 #include "tests/support/http.hpp"

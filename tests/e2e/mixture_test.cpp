@@ -2,7 +2,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/same_run.hpp"
@@ -141,11 +140,9 @@ TEST_F(MixtureRun, MistakesAreNamed) {
     write_text(path("train.toml"), text.replace(at, from.size(), to));
     return call("check").err;
   };
-  EXPECT_THAT(
-      problem("weight = 1.5\n", ""),
-      HasSubstr(
-          "train.toml:18: [[task.data.source]] number 2 lacks weight, unlike number 1: all must have the "
-          "same keys"));
+  EXPECT_THAT(problem("weight = 1.5\n", ""),
+              HasSubstr("train.toml:18: [[task.data.source]] number 2 lacks weight, unlike number 1: all "
+                        "must have the same keys"));
   EXPECT_THAT(problem("weight = 1.5", "weight = 0"), HasSubstr("element 2 out of range: must be above 0"));
   EXPECT_THAT(problem("weight = 1.5", "weight = \"a\""), HasSubstr("task.data.source.weight"));
   EXPECT_THAT(problem("name = \"sums\"", "name = \"facts\""), HasSubstr("two sources are called \"facts\""));

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/protein_job.hpp"
@@ -214,14 +213,12 @@ TEST_F(LanguageFolder, MistakesInItsPlaceAreNamed) {
   EXPECT_THAT(of({}), HasSubstr("runs/mine: there are no weights of a run yet: train first (pipeline run "
                                 "mine.toml), or name those to use without training: --checkpoint FOLDER"));
   EXPECT_THAT(of({"--set", "train.init_from=model"}), HasSubstr("without training: --checkpoint model\n"));
-  EXPECT_THAT(
-      of({"--checkpoint", "openai-community/gpt2"}),
-      HasSubstr("--checkpoint openai-community/gpt2: there is no such folder; if it is a model's id on "
-                "the Hugging Face hub, run `hf download openai-community/gpt2 --local-dir gpt2`"));
-  EXPECT_THAT(
-      of({"--checkpoint", "model/model.safetensors"}),
-      HasSubstr("--checkpoint model/model.safetensors: is a file, must be a folder: name the one that "
-                "it is in, \"model\""));
+  EXPECT_THAT(of({"--checkpoint", "openai-community/gpt2"}),
+              HasSubstr("--checkpoint openai-community/gpt2: there is no such folder; if it is a model's id "
+                        "on the Hugging Face hub, run `hf download openai-community/gpt2 --local-dir gpt2`"));
+  EXPECT_THAT(of({"--checkpoint", "model/model.safetensors"}),
+              HasSubstr("--checkpoint model/model.safetensors: is a file, must be a folder: name the one "
+                        "that it is in, \"model\""));
   fs::create_directory(path("some"));
   write_text(path("some/notes.txt"), "x");
   EXPECT_THAT(of({"--checkpoint", "some"}), HasSubstr("--checkpoint some: is neither a run or checkpoint"));
@@ -230,10 +227,9 @@ TEST_F(LanguageFolder, MistakesInItsPlaceAreNamed) {
   EXPECT_THAT(of({"--checkpoint", "model", "--average", "3"}), HasSubstr("--average 3: model is the model"));
   fs::create_directory(path("adapter"));
   write_text(path("adapter/adapter_config.json"), R"({"base_model_name_or_path": "meta/Llama"})");
-  EXPECT_THAT(
-      of({"--checkpoint", "adapter"}),
-      HasSubstr("--checkpoint adapter: is a PEFT adapter: name it in place of the configuration, or the "
-                "folder of its model here and --set task.language.lora.init_from=adapter"));
+  EXPECT_THAT(of({"--checkpoint", "adapter"}),
+              HasSubstr("--checkpoint adapter: is a PEFT adapter: name it in place of the configuration, or "
+                        "the folder of its model here and --set task.language.lora.init_from=adapter"));
   EXPECT_FALSE(fs::exists(path("runs"))) << "nothing is left behind";
 
   // Mistakes of a command that names a folder in place of the configuration.
@@ -251,11 +247,13 @@ TEST_F(LanguageFolder, MistakesInItsPlaceAreNamed) {
                     HasSubstr("run `hf download meta/Llama --local-dir Llama`")));
   fs::create_directory(path("bert"));
   write_text(path("bert/config.json"), R"({"model_type": "bert"})");
-  EXPECT_THAT(error_of({"predict", "bert"}),
-              AllOf(HasSubstr("bert: no task takes this model's folder:\n"),
-                    HasSubstr("\n  protein: bert/config.json: model_type = \"bert\": this is a bert model; "
-                              "accepted are esm"),
-                    Not(HasSubstr("template"))));
+  EXPECT_THAT(
+      error_of({"predict", "bert"}),
+      AllOf(
+          HasSubstr("bert: no task takes this model's folder:\n"),
+          HasSubstr(
+              "\n  protein: bert/config.json: model_type = \"bert\": this is a bert model; accepted are esm"),
+          Not(HasSubstr("template"))));
   EXPECT_FALSE(fs::exists(path("runs"))) << "nothing is left behind";
 
   // Two folders are both meant.

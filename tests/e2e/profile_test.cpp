@@ -7,7 +7,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -192,9 +191,8 @@ TEST_F(ProfileTest, AnEvaluationEndsTheRecordingAndIsInNoFigure) {
 TEST_F(ProfileTest, PluginsWithoutAProfilerHaveTheirPhasesRecorded) {
   const Result result = run("train.toml", "run", "3-5");
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              HasSubstr("profile    without operations: neither task linear_regression nor strategy "
-                        "plain_sgd records them"));
+  EXPECT_THAT(result.out, HasSubstr("profile    without operations: neither task linear_regression nor "
+                                    "strategy plain_sgd records them"));
   EXPECT_THAT(result.out, HasSubstr("  forward and backward"));
   EXPECT_THAT(result.out, Not(HasSubstr("communication")));
   EXPECT_FALSE(ranks_of(job_.path("run/profile/trace.json")).at("rank 0").find("step", "step 5").is_null());

@@ -4,7 +4,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/protein_job.hpp"
 #include "tests/e2e/same_run.hpp"
@@ -325,9 +324,9 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
   const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
   EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: repeating it"));
-  EXPECT_THAT(changed.out, HasSubstr("warning: run/test-0 was made with other options than the stage "
-                                     "'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
-                                     "run that stage again"));
+  EXPECT_THAT(changed.out,
+              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now "
+                        "(task.mask_ratio was 0.15 and is 0.2): run that stage again"));
 
   const fs::path sums = path("run/test-1/evaluation-test-files/sums.json");
   write_text(sums, read_text(sums).substr(1));

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
@@ -324,8 +323,9 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
   const Result bounded = run({"--fresh", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=3000",
                               "--set", "train.max_nonfinite_steps=5", "--set", "launch.max_restarts=2"});
   EXPECT_EQ(bounded.code, 2);
-  EXPECT_THAT(bounded.err, HasSubstr("in 5 steps in a row, from step 3 on; train.max_nonfinite_steps = 5 "
-                                     "ends the run here\n"));
+  EXPECT_THAT(
+      bounded.err,
+      HasSubstr("in 5 steps in a row, from step 3 on; train.max_nonfinite_steps = 5 ends the run here\n"));
   EXPECT_THAT(bounded.err, Not(HasSubstr("restart"))) << "it would end so again";
   EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
 }
@@ -582,8 +582,7 @@ kind = "pool"
   const Result other = run({"--set", "run.dir=copy", "--stage", "all", "--set", "task.data.noise=0.5"});
   EXPECT_EQ(other.code, 0) << other.err;
   EXPECT_THAT(other.out, HasSubstr("copy/test was made with other options than the stage 'test' has now "
-                                   "(task.data.noise was 0.0 and is 0.5): run "
-                                   "that stage again"));
+                                   "(task.data.noise was 0.0 and is 0.5): run that stage again"));
 }
 
 // Predictions with a file a sample, of test sets of several sizes.
@@ -785,9 +784,10 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
             "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n"
             "error: --set tsk.x=1: unknown table: did you mean [task]?\n"
             "error: --set task.model.featurez=3: unknown key: did you mean task.model.features?\n");
-  EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}),
-              HasSubstr("error: --set strategy.plugin=plain_sdg: no strategy of this name; did you mean "
-                        "\"plain_sgd\"?"));
+  EXPECT_THAT(
+      problem({"--set", "strategy.plugin=plain_sdg"}),
+      HasSubstr(
+          "error: --set strategy.plugin=plain_sdg: no strategy of this name; did you mean \"plain_sgd\"?"));
   EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}),
               HasSubstr("use train.micro_batch = 6 or 12"));
   EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
@@ -858,9 +858,9 @@ TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
     all.insert(all.end(), words.begin(), words.end());
     EXPECT_THAT(answer(all), HasSubstr("error: " + option + ": " + ours));
   }
-  EXPECT_EQ(answer({"--max_steps", "3"}), "error: --max_steps: " + takes +
-                                              "train.max_steps=3; a verb and the file come first: pipeline "
-                                              "run FILE.toml\n");
+  EXPECT_EQ(answer({"--max_steps", "3"}),
+            "error: --max_steps: " + takes +
+                "train.max_steps=3; a verb and the file come first: pipeline run FILE.toml\n");
   EXPECT_EQ(answer({"report", "run", "--max_steps", "3"}),
             "error: --max_steps: unknown option; `pipeline report --help` lists them\n");
   EXPECT_THAT(answer({"predict", "--config", "train.toml"}), HasSubstr("the file comes without an option"));
@@ -892,10 +892,9 @@ TEST_F(Run, UnboundedTrainingDataAreRefused) {
   const Result result = run({"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
                              "task.plugin=endless_train"});
   EXPECT_EQ(result.code, 2) << result.out;
-  EXPECT_EQ(
-      result.err,
-      "error: task endless_train has unbounded training data, which this version cannot train on: use a "
-      "task or task option with a fixed number of samples\n");
+  EXPECT_EQ(result.err,
+            "error: task endless_train has unbounded training data, which this version cannot train on: use "
+            "a task or task option with a fixed number of samples\n");
 }
 
 // A disk of its own that is full after a few checkpoints.
@@ -960,9 +959,9 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
                                          "--set", "train.micro_batch=1000000"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
-  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is "
-                                    "learnt differs by rounding, and by what "
-                                    "dropout draws for each micro-batch)"));
+  EXPECT_THAT(result.err,
+              HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is learnt differs "
+                        "by rounding, and by what dropout draws for each micro-batch)"));
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
 
@@ -1003,9 +1002,7 @@ TEST(Explain, KnowsPluginsAndTablesOfTheCore) {
   EXPECT_THAT(pipeline({"explain", "linear_regression"}).out, testing::StartsWith("task linear_regression "));
   const Result typo = pipeline({"explain", "chekpoint"});
   EXPECT_EQ(typo.code, 2);
-  EXPECT_EQ(typo.err,
-            "error: no plugin or core table is called 'chekpoint': did you mean "
-            "'checkpoint'?\n");
+  EXPECT_EQ(typo.err, "error: no plugin or core table is called 'chekpoint': did you mean 'checkpoint'?\n");
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {

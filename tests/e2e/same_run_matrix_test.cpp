@@ -1,5 +1,4 @@
 // One configuration, any strategy, any number of processes: the same run.
-#include <cmath>
 #include <type_traits>
 
 #include "tests/e2e/jobs.hpp"

@@ -1,8 +1,6 @@
 // Schedules and ends of training as a user has them: a stable part with several decays, an early end.
-#include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "core/safetensors/file.hpp"
@@ -70,10 +68,8 @@ TEST_F(ScheduleRun, WhatABranchMustHaveInCommonIsNamed) {
     EXPECT_EQ(result.code, 2) << result.out << result.err;
     return result.err;
   };
-  EXPECT_THAT(
-      refused({"run.seed=7"}),
-      HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; with train.init_state it must "
-                "be the same: write 0"));
+  EXPECT_THAT(refused({"run.seed=7"}), HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; "
+                                                 "with train.init_state it must be the same: write 0"));
   EXPECT_THAT(refused({"optimizer.kind=sgd"}), HasSubstr("with train.init_state it must be the same"));
   EXPECT_THAT(refused({"train.max_steps=4"}), HasSubstr("is at step 4 already, and training ends at step 4"));
   EXPECT_THAT(run("branch", {"train.init_state=true"}).err,

@@ -8,7 +8,6 @@
 #include <zlib.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <test_paths.hpp>
 
@@ -78,12 +77,10 @@ class Sequences : public testing::Test, public Job {
 
   static std::string config(const std::string& file) {
     return "[run]\ndir = \"run\"\ncache_dir = \"cache\"\ndevice = \"cpu\"\nreproducible = "
-           "true\n[task]\nplugin = "
-           "\"protein\"\nmodel = \"esm2\"\nsequences = \"" +
+           "true\n[task]\nplugin = \"protein\"\nmodel = \"esm2\"\nsequences = \"" +
            file +
            "\"\ndata.max_residues = 64\nsplit = { folds = 4 }\nesm2 = { num_layers = 2, hidden_dim = 16, "
-           "num_heads "
-           "= 2 }\n" +
+           "num_heads = 2 }\n" +
            kShortTraining;
   }
 
@@ -132,11 +129,11 @@ TEST_F(Sequences, AreDividedBySimilarityAndLearntFrom) {
   const Result trained = call("run");
   ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
   EXPECT_THAT(trained.out, HasSubstr("sequences  49 in "));
-  EXPECT_THAT(trained.out + trained.err,
-              AllOf(HasSubstr("1 of 50 records of"), HasSubstr("the character \"1\" is no residue (\"bad\")"),
-                    HasSubstr("left out   1 sequence of 3 residues, which have fewer than"),
-                    HasSubstr("the test split has 12 sequences of 3 clusters: figures over "
-                              "so few say little")));
+  EXPECT_THAT(
+      trained.out + trained.err,
+      AllOf(HasSubstr("1 of 50 records of"), HasSubstr("the character \"1\" is no residue (\"bad\")"),
+            HasSubstr("left out   1 sequence of 3 residues, which have fewer than"),
+            HasSubstr("the test split has 12 sequences of 3 clusters: figures over so few say little")));
   expect_families_together(division("run"));
   EXPECT_THAT(read_text(path("run/splits.csv")),
               HasSubstr("short,,,fewer known residues than task.data.min_residues,3\n"));
@@ -236,10 +233,9 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   };
   const Result whole = call("predict", words("whole.csv"));
   ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
-  EXPECT_THAT(whole.out,
-              AllOf(HasSubstr("20 scored (masked), in variants.csv"),
-                    HasSubstr("10 of 30 mutations have no score, and their problem beside them: W999A: "
-                              "there is no residue 999; they are numbered 1 to 40")));
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("20 scored (masked), in variants.csv"),
+                               HasSubstr("10 of 30 mutations have no score, and their problem beside them: "
+                                         "W999A: there is no residue 999; they are numbered 1 to 40")));
 
   std::vector<std::string> command = words("killed.csv");
   command.insert(command.begin(), {"predict", "train.toml"});
@@ -327,8 +323,8 @@ TEST_F(Sequences, TooManyThatAreNoneStopTheRunWithTheReasons) {
   const Result stopped = run("bad", {"task.sequences=bad.fasta"});
   EXPECT_EQ(stopped.code, 2) << stopped.out;
   EXPECT_THAT(stopped.err,
-              AllOf(HasSubstr("bad.fasta: 61 of 110 records cannot be used (55%), at most 50% may "
-                              "be (task.data.max_unusable): correct or remove them, or raise it"),
+              AllOf(HasSubstr("bad.fasta: 61 of 110 records cannot be used (55%), at most 50% may be "
+                              "(task.data.max_unusable): correct or remove them, or raise it"),
                     HasSubstr("31: the character \"1\" is no residue"),
                     HasSubstr("30: the sequence has no residues")));
   EXPECT_EQ(run("bad", {"task.sequences=bad.fasta", "task.data.max_unusable=0.6"}).code, 0);

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/e2e/program.hpp"
@@ -104,8 +103,8 @@ TEST(Stops, AreHeardWhereAStepIsWaitedFor) {
   process.signal(SIGTERM);
   EXPECT_TRUE(eventually([&] {
     return process.output().find(
-               "SIGTERM: waiting for the end of training, step 21, to save it; a second "
-               "signal leaves at once, without a checkpoint") != std::string::npos;
+               "SIGTERM: waiting for the end of training, step 21, to save it; a second signal leaves at "
+               "once, without a checkpoint") != std::string::npos;
   })) << process.output();
   EXPECT_LT(Clock::now() - begin, kMost);
   EXPECT_TRUE(process.is_running());

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
@@ -73,8 +72,8 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
       call("run", {"--set", "run.dir=other", "--set", "train.init_from=run/export", "--set",
                    "task.tokenizer.path=run/export", "--set", "task.language.norm_eps=1e-6"});
   EXPECT_EQ(other.code, 2) << other.out;
-  EXPECT_THAT(other.err, HasSubstr("--set task.language.norm_eps=1e-6: run/export/config.json has 1e-5, "
-                                   "and these weights are of that model"));
+  EXPECT_THAT(other.err, HasSubstr("--set task.language.norm_eps=1e-6: run/export/config.json has 1e-5, and "
+                                   "these weights are of that model"));
 }
 
 // Plugin, weights and data alone: sizes, dropout, the tokenizer and lengths that fit are the folder's.
@@ -110,10 +109,10 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
   for (const char* line : {"num_hidden_layers = 2 ", "hidden_size = 16 ", "dropout = 0.25 ",
                            "path = \"theirs\" ", "max_tokens = 64 "})
     EXPECT_THAT(check.out, testing::ContainsRegex(std::string(line) + " *# theirs/config.json")) << line;
-  EXPECT_THAT(check.out + check.err,
-              HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", "
-                        "task.language.architecture = \"gpt2\", "
-                        "task.language.vocab_size = 300, task.language.hidden_size = 16"));
+  EXPECT_THAT(
+      check.out + check.err,
+      HasSubstr("from theirs/config.json: task.tokenizer.path = \"theirs\", task.language.architecture = "
+                "\"gpt2\", task.language.vocab_size = 300, task.language.hidden_size = 16"));
   const Result run = call("run");
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("weights imported from theirs"));
@@ -151,9 +150,9 @@ TEST_F(FromAFolder, WhatIsNotSetFollowsIt) {
     arguments.insert(arguments.end(), {"--set", "task.language.num_attention_heads=8"});
     const Result other = call(verb, arguments);
     EXPECT_EQ(other.code, 2) << other.out;
-    EXPECT_THAT(other.err, testing::ContainsRegex(
-                               "task.language.num_attention_heads=8: tuned/checkpoints/step-00000004 has "
-                               "[124], and these weights are of that model"));
+    EXPECT_THAT(other.err,
+                testing::ContainsRegex("task.language.num_attention_heads=8: tuned/checkpoints/step-00000004 "
+                                       "has [124], and these weights are of that model"));
   }
 }
 
@@ -395,9 +394,8 @@ TEST_F(Summarization, Stage3WithATaskThatDeclaresNoLayersNamesTheStagesThatWork)
   const Result result = call("run");
   EXPECT_EQ(result.code, 2) << result.out;
   EXPECT_THAT(result.err,
-              HasSubstr("strategy.plugin = \"sharded\": it needs a task that declares its layers, "
-                        "and task rows_right does not: use strategy.zero_stage = 1 or 2, or "
-                        "another strategy"));
+              HasSubstr("strategy.plugin = \"sharded\": it needs a task that declares its layers, and task "
+                        "rows_right does not: use strategy.zero_stage = 1 or 2, or another strategy"));
 }
 
 // What came with a model is in what is exported of it, although its folder is gone by then.
@@ -512,12 +510,10 @@ TEST_F(Summarization, AFinishedStageNeedsNoFiles) {
 TEST_F(Summarization, AnOptionOfAnotherPluginIsSaidToBeOne) {
   EXPECT_EQ(call("check", {"--set", "strategy.plugin=ddp", "--set", "strategy.zero_stage=2"}).err,
             "error: --set strategy.zero_stage=2: unknown key: it is an option of the strategy sharded: name "
-            "that in strategy.plugin, or leave the option "
-            "out\n");
-  EXPECT_EQ(
-      call("check", {"--set", "strategy.zero_stag=2"}).err,
-      "error: --set strategy.zero_stag=2: unknown key: did you mean strategy.zero_stage? It is an option "
-      "of the strategy sharded: name that in strategy.plugin\n");
+            "that in strategy.plugin, or leave the option out\n");
+  EXPECT_EQ(call("check", {"--set", "strategy.zero_stag=2"}).err,
+            "error: --set strategy.zero_stag=2: unknown key: did you mean strategy.zero_stage? It is an "
+            "option of the strategy sharded: name that in strategy.plugin\n");
   EXPECT_THAT(call("run", {"--set", "task.mask_ratio=0.2", "--set", "tsk.x=1"}).err,
               HasSubstr("it is an option of the task protein"));
 }
@@ -614,12 +610,11 @@ TEST_F(Summarization, UnusableInputIsNamed) {
   EXPECT_THAT(problem({"--set", "task.model.n_layer=2"}), HasSubstr("task.language.num_hidden_layers"));
   EXPECT_THAT(problem({"--set", "task.sequence.max_tokens=100"}),
               HasSubstr("must not exceed task.language.max_position_embeddings (64)"));
-  EXPECT_THAT(problem({"--set", "task.generate.max_tokens=33"}),
-              HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the "
-                        "separator takes 1, this leaves 14 tokens of a "
-                        "document to write a summary from, less than half of the 31 that training keeps: use "
-                        "at most 31, or "
-                        "task.sequence.max_tokens = 51 or more"));
+  EXPECT_THAT(
+      problem({"--set", "task.generate.max_tokens=33"}),
+      HasSubstr("task.generate.max_tokens=33: with task.sequence.max_tokens = 48, of which the separator "
+                "takes 1, this leaves 14 tokens of a document to write a summary from, less than half of the "
+                "31 that training keeps: use at most 31, or task.sequence.max_tokens = 51 or more"));
   EXPECT_THAT(problem({"--set", "task.generate.max_tokens=31"}),
               HasSubstr("of which the separator takes 8"));  // the tokenizer says how many
   EXPECT_THAT(problem({"--set", "train.init_from=nowhere"}), HasSubstr("there is no folder nowhere"));

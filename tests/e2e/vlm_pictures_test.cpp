@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
@@ -108,12 +107,11 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
   // A limit cuts at a turn, and says so.
   const Result cut = call("run", with({"--set", "run.dir=cut", "--set", "task.chat.max_tokens=36"}));
   ASSERT_EQ(cut.code, 0) << cut.out << cut.err;
-  EXPECT_THAT(
-      cut.out + cut.err,
-      AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: it is "
-                                   "cut at a turn, with the pictures behind that"),
-            testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
-                                   "[0-9]+ times it was cut at a turn, 0 times")));
+  EXPECT_THAT(cut.out + cut.err,
+              AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: "
+                                           "it is cut at a turn, with the pictures behind that"),
+                    testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
+                                           "[0-9]+ times it was cut at a turn, 0 times")));
 }
 
 TEST_F(VlmPictures, PicturesAreTalkedAbout) {

@@ -5,7 +5,6 @@
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
@@ -388,13 +387,13 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
                                        "--set", "train.max_steps=1"};
   const Result grown = call("run", with(parts));
   EXPECT_EQ(grown.code, 0) << grown.out << grown.err;
-  EXPECT_THAT(grown.out,
-              HasSubstr("weights of task.vision.init_from = whole, task.language.init_from = whole, "
-                        "the rest fresh"));
+  EXPECT_THAT(
+      grown.out,
+      HasSubstr("weights of task.vision.init_from = whole, task.language.init_from = whole, the rest fresh"));
   EXPECT_EQ(read_text(path("parts/origin.txt")),
             "task.vision.init_from = whole\ntask.language.init_from = whole\n");
-  EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that whole does not have, "
-                                                "from number 332 on"));
+  EXPECT_THAT(grown.out, testing::ContainsRegex(
+                             "the tokenizer has 1 token.s. that whole does not have, from number 332 on"));
   EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of vision.\\* from whole"));
   EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of language.\\* from whole"));
 

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -133,10 +132,9 @@ TEST_F(Wandb, WhatIsMissingIsAnErrorBeforeTraining) {
     return result.err;
   };
   package("is missing");
-  EXPECT_THAT(refused(),
-              testing::ContainsRegex("train.toml:20: observe.wandb = true: .*python3 cannot import the "
-                                     "package wandb \\(No module named 'wandb'\\): `python3 -m "
-                                     "pip install wandb`"));
+  EXPECT_THAT(refused(), testing::ContainsRegex(
+                             "train.toml:20: observe.wandb = true: .*python3 cannot import the package wandb "
+                             "\\(No module named 'wandb'\\): `python3 -m pip install wandb`"));
   package("refuses");
   EXPECT_THAT(refused(), HasSubstr("observe.wandb = true: no account: log in\n"));
   write_text(job_.path("python/mlflow.py"), "raise ImportError('not here')");

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/descriptor.hpp"
 #include "tests/e2e/job.hpp"

@@ -1,6 +1,5 @@
 // Signals on their way from the user to the ranks.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // How processes end, and what the supervisor makes of it.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

@@ -1,13 +1,11 @@
 #include "core/observe/event_file.hpp"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/crc32c.hpp"

@@ -10,8 +10,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"

@@ -1,9 +1,7 @@
 // Traces: Kineto's file read, written on another clock, merged; what is summed up of them.
-#include <algorithm>
 #include <fstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"

@@ -52,8 +52,7 @@ TEST(Rounds, RanksOutOfStepAreNamed) {
   rounds.add(2, Exchange::gather, "evaluation", "");
   EXPECT_EQ(error_of([&] { rounds.add(1, Exchange::barrier, "evaluation", ""); }),
             "it calls barrier of 'evaluation' where rank 2 calls gather: all ranks have to call the same "
-            "exchanges of a channel in the same "
-            "order");
+            "exchanges of a channel in the same order");
   EXPECT_EQ(error_of([&] { rounds.add(2, Exchange::gather, "evaluation", ""); }),
             "it calls gather of 'evaluation' from two threads at once");
 }

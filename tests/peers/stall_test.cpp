@@ -1,6 +1,5 @@
 // Ranks that hang: stopped processes, and work that is only long.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <string>
@@ -54,10 +53,10 @@ TEST(Stall, OfAStoppedRankSaysWhereItWas) {
   EXPECT_EQ(failure->rank, 1);
   EXPECT_TRUE(failure->by_peer_loss);
   EXPECT_TRUE(failure->stalled);
-  EXPECT_THAT(failure->what, MatchesRegex("no progress for .* s: rank 1 \\(host .*\\) gives no sign of life "
-                                          "for .* s \\(stopped, or its machine hangs\\), "
-                                          "last in data.load, step 7; ranks 0, 2 \\(host .*\\) wait in "
-                                          "barrier of 'never' \\(train, step 118\\)"));
+  EXPECT_THAT(failure->what,
+              MatchesRegex("no progress for .* s: rank 1 \\(host .*\\) gives no sign of life for .* s "
+                           "\\(stopped, or its machine hangs\\), last in data.load, step 7; ranks 0, 2 "
+                           "\\(host .*\\) wait in barrier of 'never' \\(train, step 118\\)"));
   EXPECT_EQ(thrown, failure->what);
   EXPECT_EQ(waiting.wait(), 3);
 }

@@ -28,8 +28,8 @@ TEST(StallWatch, SaysWhoHoldsUpWhom) {
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->rank, 3);
   EXPECT_EQ(stall->what,
-            "no progress for 42 s: rank 3 (host b) in data.load, step 118, for 42 s; "
-            "ranks 0-2 (host a) wait in all_reduce #1871 (4096 x float32) for 42 s (train, step 118)");
+            "no progress for 42 s: rank 3 (host b) in data.load, step 118, for 42 s; ranks 0-2 (host a) wait "
+            "in all_reduce #1871 (4096 x float32) for 42 s (train, step 118)");
 }
 
 TEST(StallWatch, NamesWhoGivesNoSignOfLifeFirst) {
@@ -42,11 +42,10 @@ TEST(StallWatch, NamesWhoGivesNoSignOfLifeFirst) {
       watch.check(Seconds(42), [](int32_t rank) { return rank == 2 ? "barrier of 'epoch'" : ""; });
   ASSERT_TRUE(stall);
   EXPECT_EQ(stall->rank, 0);
-  EXPECT_EQ(
-      stall->what,
-      "no progress for 40 s: rank 0 (host a) gives no sign of life for 40 s (stopped, or its machine hangs), "
-      "last in train, step 5; "
-      "ranks 1, 3 in train, step 5, for 40 s; rank 2 (host a) waits in barrier of 'epoch' (train, step 5)");
+  EXPECT_EQ(stall->what,
+            "no progress for 40 s: rank 0 (host a) gives no sign of life for 40 s (stopped, or its machine "
+            "hangs), last in train, step 5; ranks 1, 3 in train, step 5, for 40 s; rank 2 (host a) waits in "
+            "barrier of 'epoch' (train, step 5)");
 }
 
 TEST(StallWatch, OneRankThatMovesIsEnough) {

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -198,8 +197,7 @@ TEST(Loading, TwoRuntimeTagsInOneProcessAreRefusedWithBothInTheMessage) {
   EXPECT_EQ(child.value, "was built for 'torch 2.10.0+cu126 cxx11-abi', but task tag_one (" +
                              fs::canonical(zoo("tag_one")).string() +
                              "), which is already loaded, for 'torch 2.11.0+cpu cxx11-abi': both cannot be "
-                             "in one process; rebuild "
-                             "one of them")
+                             "in one process; rebuild one of them")
       << child.problem;
 }
 

@@ -1,7 +1,6 @@
 #include "core/report/comparison.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,6 @@
 #include "core/report/live_page.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/http.hpp"

@@ -1,7 +1,6 @@
 #include "core/report/loss_file.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 
@@ -60,8 +59,8 @@ TEST_F(LossFiles, WhatIsChosenAndLeftOutIsSaid) {
   const LossFile mixed = read(
       "{\"step\": 1, \"loss\": 2}\n{\"step\": 1, \"eval_loss\": 3}\n{\"eval_loss\": 3}\n{\"step\": 2, \"lo");
   EXPECT_EQ(mixed.how_read, folder_ /
-                                "x: the step is step, the loss is loss; 2 lines without a loss left out, "
-                                "the first is line 2; line 4 is cut short and left out");
+                                "x: the step is step, the loss is loss; 2 lines without a loss left out, the "
+                                "first is line 2; line 4 is cut short and left out");
   EXPECT_THAT(mixed.run.training.steps, ElementsAre(1));
 }
 

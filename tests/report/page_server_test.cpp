@@ -1,7 +1,6 @@
 #include "core/report/page_server.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <optional>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "core/report/run_record.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cmath>

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "tests/support/test_files.hpp"

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/header.hpp"
@@ -32,11 +31,9 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 const std::string kHuggingFaceFile(
     "P\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\",\"note\":\"Gr\xc3\xbc\xc3\x9f"
     "e\"},\"b\":{\"dtype\":\"I64\",\"shape\":[2,3],\"data_offsets\":[0,48]},\"a\":{\"dtype\":\"F32\","
-    "\"shape\":"
-    "[2],\"data_offsets\":[48,56]},\"empty\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[56,56]},"
-    "\"h\":{"
-    "\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[56,58]},\"m\":{\"dtype\":\"BOOL\",\"shape\":[3],"
-    "\"data_offsets\":[58,61]}}     "
+    "\"shape\":[2],\"data_offsets\":[48,56]},\"empty\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":["
+    "56,56]},\"h\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[56,58]},\"m\":{\"dtype\":\"BOOL\","
+    "\"shape\":[3],\"data_offsets\":[58,61]}}     "
     "\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0"
     "\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\0\0\xc0?\0\0\0\xc0\0G\x01\0\x01",
     405);

@@ -1,7 +1,6 @@
 #include "core/safetensors/file.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,10 +78,10 @@ TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
 
 TEST(Folder, NothingThereIsNamed) {
   const FilesFolder folder;
-  EXPECT_EQ(message_of<Error>([&] { Folder::open(folder.path()); }),
-            folder.path() +
-                ": is an empty folder: name the model's, with config.json, model.safetensors and "
-                "tokenizer.json");
+  EXPECT_EQ(
+      message_of<Error>([&] { Folder::open(folder.path()); }),
+      folder.path() +
+          ": is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "fake_host.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/schema.hpp>
 
 #include <limits>

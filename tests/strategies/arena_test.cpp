@@ -1,10 +1,8 @@
 // The flat arena's layout, and the gradient norm over it.
 #include <cmath>
-#include <numeric>
 
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/strategies/common/arena_state.hpp"
 #include "plugins/strategies/common/gradient_norm.hpp"

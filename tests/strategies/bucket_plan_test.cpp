@@ -1,6 +1,5 @@
 // How gradients are put into buckets, and when they are taken for complete.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plugins/strategies/ddp/buckets.hpp"

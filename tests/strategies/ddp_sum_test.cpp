@@ -1,6 +1,5 @@
 // `ddp` outside of reproducible mode: sums, and when they travel.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 

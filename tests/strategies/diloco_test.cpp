@@ -1,6 +1,5 @@
 // `diloco`: its numbers against the algorithm written out with plain tensors, what it saves, what it refuses.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -275,10 +274,9 @@ TEST(DilocoState, EachRankSavesItsOwnAndRank0WhatAllShare) {
 
 TEST(DilocoState, OfAnotherNumberOfProcessesOrStrategyIsRefused) {
   const State two = all_of(train(2, every(3), start(), 0, 2));
-  EXPECT_THAT(
-      error_of([&] { train(1, every(3), two, 2, 3); }),
-      HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved (strategy, "
-                "launch.processes) or begin with train.init_from"));
+  EXPECT_THAT(error_of([&] { train(1, every(3), two, 2, 3); }),
+              HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved "
+                        "(strategy, launch.processes) or begin with train.init_from"));
   EXPECT_THAT(error_of([&] { train(1, every(3), start(), 2, 3); }),
               HasSubstr("processes: is not in this state"));
   // The weights in the state are those that all share, for everyone.

@@ -1,7 +1,6 @@
 // No step reads a value of a tensor on the host: on a device, that waits for all work before it.
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
 #include <memory>

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <map>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <pipeline/optimizer.hpp>

@@ -1,7 +1,5 @@
 // `sharded` in reproducible mode: the bits of `single`, in every stage and on any number of ranks.
-#include <cmath>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"

@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 

@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 

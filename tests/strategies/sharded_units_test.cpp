@@ -3,7 +3,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 
@@ -258,8 +257,9 @@ TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
     check(hooks.enter(hooks.user, 3, PL_PASS_FORWARD));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("unit 3 is entered while another unit uses its slot: use "
-                                        "strategy.unit_slots = 3 or more"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("unit 3 is entered while another unit uses its slot: use strategy.unit_slots = 3 or more"));
   }
 }
 

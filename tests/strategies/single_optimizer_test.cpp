@@ -1,6 +1,5 @@
 // The numbers of `single`'s updates against PyTorch's own optimizers.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/strategy_run.hpp"
 
@@ -222,10 +221,9 @@ TEST(SingleReport, IsKeptForTwoSteps) {
 }
 
 TEST(SingleErrors, SeveralProcesses) {
-  EXPECT_THAT(
-      error_of([] { StrategyRun run(kStateSpecs, adamw(), {.world_size = 4}); }),
-      HasSubstr("works with one process, this run has 4: use strategy.plugin = \"ddp\" (or \"auto\"), or "
-                "launch.processes = 1"));
+  EXPECT_THAT(error_of([] { StrategyRun run(kStateSpecs, adamw(), {.world_size = 4}); }),
+              HasSubstr("works with one process, this run has 4: use strategy.plugin = \"ddp\" (or "
+                        "\"auto\"), or launch.processes = 1"));
 }
 
 TEST(SingleErrors, ParametersInDoublePrecision) {

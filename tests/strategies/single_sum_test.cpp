@@ -1,7 +1,6 @@
 // How `single` adds gradients and losses, and what it does with those that are not finite.
 #include <cmath>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/strategies/strategy_run.hpp"

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>

@@ -1,7 +1,6 @@
 #include "tests/structure/includes.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/support/test_files.hpp"

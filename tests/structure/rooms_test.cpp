@@ -1,7 +1,6 @@
 #include "tests/structure/rooms.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/support/test_files.hpp"
@@ -44,15 +43,12 @@ TEST_F(RoomCheck, NamesTheHeaderThatOpensAnother) {
   tree_.write("plugins/data/files/file.hpp", "#pragma once\nnamespace pipeline::texts {\n}\n");
   tree_.write("plugins/data/files/none.hpp", "#pragma once\n");
   tree_.write("plugins/tasks/chat/task.hpp", "namespace pipeline::chat {\n}\n");
-  EXPECT_THAT(
-      problems(),
-      ElementsAre(
-          "plugins/data/files/file.hpp:2: opens pipeline::texts, and must open pipeline::files, for its "
-          "folder's name",
-          "plugins/data/files/none.hpp:1: opens no namespace, and must open pipeline::files, for its "
-          "folder's name",
-          "plugins/tasks/chat/task.hpp:1: opens pipeline::chat, and must open pipeline::tasks::chat, "
-          "for its folder's name"));
+  EXPECT_THAT(problems(), ElementsAre("plugins/data/files/file.hpp:2: opens pipeline::texts, and must open "
+                                      "pipeline::files, for its folder's name",
+                                      "plugins/data/files/none.hpp:1: opens no namespace, and must open "
+                                      "pipeline::files, for its folder's name",
+                                      "plugins/tasks/chat/task.hpp:1: opens pipeline::chat, and must open "
+                                      "pipeline::tasks::chat, for its folder's name"));
 }
 
 TEST_F(RoomCheck, LetsAFolderWithinARoomHaveANamespaceOfItsOwn) {
@@ -62,24 +58,23 @@ TEST_F(RoomCheck, LetsAFolderWithinARoomHaveANamespaceOfItsOwn) {
 
 TEST_F(RoomCheck, NamesTheLibraryOfAnotherName) {
   tree_.write("plugins/data/files/CMakeLists.txt", "# files\nadd_library(task_files STATIC file.cpp)\n");
-  EXPECT_THAT(problems(),
-              ElementsAre("plugins/data/files/CMakeLists.txt:2: adds the library task_files, and must add "
-                          "files, for its folder's name"));
+  EXPECT_THAT(problems(), ElementsAre("plugins/data/files/CMakeLists.txt:2: adds the library task_files, and "
+                                      "must add files, for its folder's name"));
 }
 
 TEST_F(RoomCheck, WantsALibrary) {
   fs::remove(fs::path(tree_.path()) / "plugins/data/files/CMakeLists.txt");
-  EXPECT_THAT(problems(),
-              ElementsAre("plugins/data/files/CMakeLists.txt:1: there is no such file, and must be one that "
-                          "adds a library files"));
+  EXPECT_THAT(problems(), ElementsAre("plugins/data/files/CMakeLists.txt:1: there is no such file, and must "
+                                      "be one that adds a library files"));
 }
 
 TEST_F(RoomCheck, WantsTasksWithoutFolders) {
   fs::create_directories(fs::path(tree_.path()) / "plugins/tasks/chat/data");
   tree_.write("plugins/tasks/chat/data/corpus.hpp", "namespace pipeline::tasks::chat {\n}\n");
-  EXPECT_THAT(problems(),
-              ElementsAre("plugins/tasks/chat/data/corpus.hpp:1: a task is one folder: move the file to "
-                          "plugins/tasks/chat"));
+  EXPECT_THAT(
+      problems(),
+      ElementsAre(
+          "plugins/tasks/chat/data/corpus.hpp:1: a task is one folder: move the file to plugins/tasks/chat"));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "core/train/data/batch_plan.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <regex>
 
@@ -67,9 +66,8 @@ TEST(BatchPlan, WhatIsGivenAndWhatMustGiveTheSameBitsDoesNotGiveWay) {
             "least one: use train.micro_batch = 4, or train.global_batch = 64 or more");
   EXPECT_EQ(problem_of({.world_size = 8, .reproducible = true}),
             "train.global_batch: 32 samples in micro-batches of 8 are 4 for 8 devices, and each needs at "
-            "least one: use train.micro_batch = 4, or train.global_batch = 64 or more; with "
-            "run.reproducible = true the default does not follow the devices, as another micro-batch gives "
-            "other bits");
+            "least one: use train.micro_batch = 4, or train.global_batch = 64 or more; with run.reproducible "
+            "= true the default does not follow the devices, as another micro-batch gives other bits");
   EXPECT_THAT(problem_of({.world_size = 64, .reproducible = true}), HasSubstr("are 4 for 64 devices"));
   EXPECT_EQ(problem_of({.global_batch = 16, .world_size = 64}),
             "train.global_batch: 16 samples in micro-batches of 8 are 2 for 64 devices, and each needs at "
@@ -91,8 +89,7 @@ TEST(BatchPlan, AccumulationStepsGiveTheMicroBatch) {
   EXPECT_EQ(plan_of({.global_batch = 48, .accumulation_steps = 3, .world_size = 2}).micro_batch, 8u);
   EXPECT_EQ(problem_of({.global_batch = 50, .accumulation_steps = 3, .world_size = 2}),
             "train.accumulation_steps: 3 accumulation steps on 2 devices need a global batch that 6 divides, "
-            "and it is 50: use "
-            "train.global_batch = 48 or 54");
+            "and it is 50: use train.global_batch = 48 or 54");
 }
 
 TEST(BatchPlan, BatchPerDeviceGrowsWithTheDevices) {
@@ -111,15 +108,13 @@ TEST(BatchPlan, ContradictionsNameTheKey) {
 TEST(BatchPlan, SizesThatDoNotDivideNameTheNearestThatDo) {
   EXPECT_EQ(problem_of({.global_batch = 20, .micro_batch = 8}),
             "train.micro_batch: the global batch of 20 is not a multiple of the micro-batch of 8: use "
-            "train.micro_batch = 5 or 10, or "
-            "train.global_batch = 16 or 24");
+            "train.micro_batch = 5 or 10, or train.global_batch = 16 or 24");
 }
 
 TEST(BatchPlan, FewerMicroBatchesThanRanksIsAnError) {
   EXPECT_EQ(problem_of({.global_batch = 16, .micro_batch = 8, .world_size = 4}),
             "train.global_batch: 16 samples in micro-batches of 8 are 2 for 4 devices, and each needs at "
-            "least one: use train.micro_batch = "
-            "4, or train.global_batch = 32 or more");
+            "least one: use train.micro_batch = 4, or train.global_batch = 32 or more");
 }
 
 TEST(BatchPlan, WhatItSaysOfItselfIsRightAlsoWhereTheDevicesDoNotDivideIt) {

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "tests/support/test_files.hpp"

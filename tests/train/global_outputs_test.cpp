@@ -2,7 +2,6 @@
 #include "core/train/global_outputs.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace pipeline::train {
 namespace {

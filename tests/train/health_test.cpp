@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 namespace pipeline::train {
 namespace {
@@ -94,20 +93,19 @@ TEST(Divergence, SaysWhatHappenedAndWhatToDo) {
                                               .changes = {},
                                               .stage = "",
                                               .find_plugins = {}});
-  EXPECT_EQ(
-      describe({.health = after({3, 2.5, kNan, kNan}, {3, 4}),
-                .signs = {"train.max_nonfinite_steps = 2 ends the run here"},
-                .last_good = "run/checkpoints/step-00000001",
-                .set_aside = {"diverged-step-00000002"}},
-               config, "fp16"),
-      "the run has diverged: the gradient was not finite, and the update was skipped, in 2 steps in a row, "
-      "from step 3 on; train.max_nonfinite_steps = 2 ends the run here\n"
-      "  last finite loss: 2.5, in step 2\n"
-      "  last good checkpoint: run/checkpoints/step-00000001\n"
-      "  set aside, not to be gone on from: diverged-step-00000002\n"
-      "  what to do: go on from there with --change optimizer.lr=0.05 (it was 0.5); schedule.warmup_steps "
-      "(0) and train.clip_grad_norm (1.0) help, too; or start over with --fresh and another "
-      "train.precision (it was fp16); or look at the data");
+  EXPECT_EQ(describe({.health = after({3, 2.5, kNan, kNan}, {3, 4}),
+                      .signs = {"train.max_nonfinite_steps = 2 ends the run here"},
+                      .last_good = "run/checkpoints/step-00000001",
+                      .set_aside = {"diverged-step-00000002"}},
+                     config, "fp16"),
+            "the run has diverged: the gradient was not finite, and the update was skipped, in 2 steps in a "
+            "row, from step 3 on; train.max_nonfinite_steps = 2 ends the run here\n"
+            "  last finite loss: 2.5, in step 2\n"
+            "  last good checkpoint: run/checkpoints/step-00000001\n"
+            "  set aside, not to be gone on from: diverged-step-00000002\n"
+            "  what to do: go on from there with --change optimizer.lr=0.05 (it was 0.5); "
+            "schedule.warmup_steps (0) and train.clip_grad_norm (1.0) help, too; or start over with --fresh "
+            "and another train.precision (it was fp16); or look at the data");
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "core/train/micro_batch_search.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <vector>
 

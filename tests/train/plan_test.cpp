@@ -2,7 +2,6 @@
 #include "core/train/plan/plan.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 

@@ -2,7 +2,6 @@
 #include "core/train/stages/pool_stage.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/train/stages/other_options.hpp"
 #include "core/train/stages/stages.hpp"

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "core/train/stages/pool_stage.hpp"
@@ -97,11 +96,10 @@ TEST(Poolable, DifferentPartsAre) {
 TEST(Poolable, APartMayBeInOneEvaluationAlone) {
   auto evaluations = two_parts();
   evaluations.push_back(kept("c", {{"z", "loss", 1, 1}, {"x", "loss", 1, 1}, {"x", "accuracy", 1, 1}}));
-  EXPECT_EQ(problem_of(evaluations),
-            "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data "
-            "may count only once: have the "
-            "stages 'a' "
-            "and 'c' evaluate different parts, or leave one of them out");
+  EXPECT_EQ(
+      problem_of(evaluations),
+      "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data may "
+      "count only once: have the stages 'a' and 'c' evaluate different parts, or leave one of them out");
   evaluations[1].sums.sums =
       evaluations[2].sums.sums = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
   EXPECT_THAT(problem_of(evaluations),
@@ -112,10 +110,10 @@ TEST(Poolable, APartMayBeInOneEvaluationAlone) {
 TEST(Poolable, CutEvaluationsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.available = 9;
-  EXPECT_EQ(problem_of(evaluations),
-            "run/b/evaluation-test.json: covers 7 of the split's 9 samples (evaluate.max_samples), but only "
-            "whole evaluations can be pooled: set "
-            "evaluate.max_samples = 0 for the stage 'b' and run it again");
+  EXPECT_EQ(
+      problem_of(evaluations),
+      "run/b/evaluation-test.json: covers 7 of the split's 9 samples (evaluate.max_samples), but only whole "
+      "evaluations can be pooled: set evaluate.max_samples = 0 for the stage 'b' and run it again");
 }
 
 TEST(Poolable, EvaluationsWithRecordsAreNot) {
@@ -150,9 +148,7 @@ TEST(Poolable, EvaluationsWithoutPartsAreDoubted) {
 TEST(Poolable, AnEvaluationThatIsGoneNamesTheStageToRunAgain) {
   EXPECT_EQ(tests::message_of<Error>([] { read_evaluation("test-0", "nowhere/evaluation-test.json"); }),
             "nowhere/evaluation-test-files/sums.json: cannot be read: No such file or directory: run the "
-            "stage 'test-0' again, with "
-            "--stage test-0 "
-            "--fresh");
+            "stage 'test-0' again, with --stage test-0 --fresh");
 }
 
 }  // namespace

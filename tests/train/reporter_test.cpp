@@ -1,7 +1,6 @@
 #include "core/train/telemetry/reporter.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <cmath>

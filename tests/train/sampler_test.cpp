@@ -7,7 +7,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/train/batch_plans.hpp"
 

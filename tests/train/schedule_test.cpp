@@ -4,8 +4,6 @@
 
 #include "core/train/train_state.hpp"
 
-#include <nlohmann/json.hpp>
-
 namespace pipeline::train {
 namespace {
 

@@ -1,6 +1,5 @@
 // Peptides too short for any alignment of theirs to mean something.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/data/clusters/sequence_set.hpp"
 #include "tests/data/clusters/sequences.hpp"

@@ -2,7 +2,6 @@
 #include "plugins/data/clusters/clusters.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/data/files/error.hpp"
 #include "tests/data/clusters/sequences.hpp"

@@ -1,7 +1,6 @@
 #include "plugins/data/files/packed_file.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <zlib.h>
 #include <zstd.h>

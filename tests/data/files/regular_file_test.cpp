@@ -2,7 +2,6 @@
 #include "plugins/data/files/regular_file.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <sys/stat.h>
 

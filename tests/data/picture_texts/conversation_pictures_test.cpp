@@ -1,6 +1,5 @@
 // The pictures that conversations and captions name, or have within.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
 
@@ -93,8 +92,8 @@ TEST_F(ConversationPictures, CaptionsMayBeOfSeveralPictures) {
 // A red pixel as RFC 2397 writes it, and as Hugging Face's data sets have it.
 TEST_F(ConversationPictures, MayHaveTheirPictureWithin) {
   const std::string data =
-      "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4"
-      "z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC";
+      "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/"
+      "pLvAAAAAElFTkSuQmCC";
   const std::string turns =
       R"("messages":[{"role":"user","content":[{"type":"image"},{"type":"text","text":"q"}]},)"
       R"({"role":"assistant","content":"a"}])";

@@ -2,7 +2,6 @@
 #include "plugins/data/picture_texts/pictures.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "tests/data/images/pictures.hpp"

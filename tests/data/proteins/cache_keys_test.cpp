@@ -1,5 +1,4 @@
 // A kept division of the data is found by all that it depends on.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>

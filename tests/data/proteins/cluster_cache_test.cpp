@@ -1,7 +1,6 @@
 #include "plugins/data/proteins/cluster_cache.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>

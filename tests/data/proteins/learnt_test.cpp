@@ -3,7 +3,6 @@
 #include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/data/proteins/made_up_chains.hpp"
 

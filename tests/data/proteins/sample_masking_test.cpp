@@ -3,10 +3,8 @@
 #include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 
 #include "tests/data/proteins/made_up_chains.hpp"
 

@@ -1,6 +1,5 @@
 // FASTA, Stockholm and tables of sequences, as other tools write them.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/data/sequences/reading.hpp"
 
@@ -50,8 +49,8 @@ TEST(Fasta, WhatIsNoSequenceIsDroppedWithItsLineAndName) {
       "5 of 7 records of a.faa were dropped\n"
       "  1: the character \"1\" is no residue (\"number\"), line 3: each must be letters of amino acids\n"
       "  1: the sequence has no residues (\"none\"), line 5: each must be letters of amino acids\n"
-      "  2: there is a stop (*) within the sequence (\"stop\"), lines 7, 11: each must be letters of "
-      "amino acids\n"
+      "  2: there is a stop (*) within the sequence (\"stop\"), lines 7, 11: each must be letters of amino "
+      "acids\n"
       "  1: the character of code 195 is no residue (\"bytes\"), line 14: each must be letters of amino "
       "acids");
 }
@@ -84,8 +83,8 @@ TEST(Fasta, TextThatIsNoneIsAnError) {
 TEST(Fasta, LinesThatEndAsOnOldMacsAreNamed) {
   for (const char* text : {">a\rACD\r>b\rEFG\r", "\r>a\rACD", ">a\nAC\rDE\n"})
     EXPECT_THAT(error_of("a.fasta", text),
-                HasSubstr("has a carriage return (CR) within a line, as where lines "
-                          "end as on old Macs: write it again (tr '\\r' '\\n'"));
+                HasSubstr("has a carriage return (CR) within a line, as where lines end as on old Macs: "
+                          "write it again (tr '\\r' '\\n'"));
   EXPECT_THAT(error_of("a.fasta", ">a\nACD\n>b\rEFG\n"), HasSubstr("a.fasta:3: has a carriage return"));
   EXPECT_THAT(error_of("a.sto", "# STOCKHOLM 1.0\rA/1 ACD\r//\r"), HasSubstr("a.sto:1: has a carriage"));
   EXPECT_THAT(read_text("a.fasta", ">a\r\nACD\r\r\n").letters, ElementsAre("ACD"));

@@ -2,7 +2,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plugins/data/residues/alphabet.hpp"

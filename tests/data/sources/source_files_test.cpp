@@ -6,7 +6,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/data/structures/gzip.hpp"
 #include "tests/data/structures/pdb_text.hpp"

@@ -1,8 +1,6 @@
 #include "plugins/data/structures/file_reader.hpp"
 
-#include <algorithm>
 #include <atomic>
-#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,6 @@
 #include "plugins/data/structures/names.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <set>
 

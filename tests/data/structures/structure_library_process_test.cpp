@@ -1,11 +1,9 @@
 // Several processes, and processes that end in the middle.
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <functional>
 
 #include <gtest/gtest.h>
 

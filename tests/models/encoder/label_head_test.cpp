@@ -1,6 +1,5 @@
 // The head for contacts, which no other package has, against its formula; all heads under sharding's rules.
 #include <ATen/ATen.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "reference.hpp"
 #include "tests/models/protein/low_precision.hpp"

@@ -2,7 +2,6 @@
 #include "plugins/models/pictures/image_processor.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include <iterator>

@@ -1,6 +1,5 @@
 // Scores that people quote, against what their authors' programs give.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/scores/answers/answer_score.hpp"
 #include "plugins/scores/answers/caption_score.hpp"

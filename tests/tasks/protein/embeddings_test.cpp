@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/tasks/protein/small_task.hpp"
 

@@ -2,7 +2,6 @@
 #include "plugins/tasks/protein/label_files.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/tasks/protein/small_task.hpp"
 

@@ -1,8 +1,6 @@
 // What a task needs of its objective, of masked residues and of labels.
-#include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/data/residues/objectives.hpp"
 #include "plugins/tasks/protein/label_report.hpp"

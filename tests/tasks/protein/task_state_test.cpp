@@ -3,7 +3,6 @@
 #include "plugins/data/residues/alphabet.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <pipeline/error.hpp>
 

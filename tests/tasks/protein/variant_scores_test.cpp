@@ -2,7 +2,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/tasks/protein/small_task.hpp"
 
@@ -75,16 +74,15 @@ TEST(VariantScores, SayWhatIsWrongWithAMutation) {
 }
 
 TEST(VariantScores, NameMutationsOfOtherProteinsAtTheEnd) {
-  EXPECT_THAT(
-      Scored().table("id,mutation\nnobody,A1C\np,A1C\n"),
-      HasSubstr("\nnobody,A1C,,,,\"no protein or chain of this name is predicted: it is another, or was "
-                "left out\"\n"));
+  EXPECT_THAT(Scored().table("id,mutation\nnobody,A1C\np,A1C\n"),
+              HasSubstr("\nnobody,A1C,,,,\"no protein or chain of this name is predicted: it is another, or "
+                        "was left out\"\n"));
 }
 
 TEST(VariantScores, OfSeveralProteinsNeedTheirNames) {
-  EXPECT_THAT(tests::message_of<Error>([] { Scored().table("mutation\nA1C\n"); }),
-              HasSubstr("predict.mutations: has no column \"id\" (task.data.id_column), and there are 2 "
-                        "proteins"));
+  EXPECT_THAT(
+      tests::message_of<Error>([] { Scored().table("mutation\nA1C\n"); }),
+      HasSubstr("predict.mutations: has no column \"id\" (task.data.id_column), and there are 2 proteins"));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/data/residues/residue.hpp"
 #include "plugins/tasks/protein/variants.hpp"
