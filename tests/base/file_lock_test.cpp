@@ -11,6 +11,7 @@
 #include "core/base/files.hpp"
 #include "core/base/socket.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline {
 namespace {
@@ -21,12 +22,8 @@ class OutputLocks : public testing::Test {
  protected:
   fs::path path(const std::string& name) const { return temporary_.path() / name; }
   std::string problem_of(const fs::path& place) const {
-    try {
-      const OutputLock lock(place, place, "choose another --output");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return tests::message_of<Error>([&] { const OutputLock lock(place, place, "choose another --output"); },
+                                    "none");
   }
   std::string refusal_of(const fs::path& place) const {
     return place.string() + ": process " + std::to_string(::getpid()) + " on " + host_name() +

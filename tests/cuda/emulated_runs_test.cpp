@@ -40,8 +40,8 @@ class EmulatedRuns : public SameRunOf<JobT> {
   // Norms may be missing: with float16 the first steps are skipped until the scale of the loss is found.
   std::vector<double> losses_alone(const std::string& dir) const {
     std::vector<double> values;
-    for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl")))
-      values.push_back(nlohmann::json::parse(line)["loss"]);
+    for (const auto& line : read_json_lines(this->path(dir + "/metrics.jsonl")))
+      values.push_back(line["loss"]);
     return values;
   }
   // How often the host waited for the device, by what it called.
@@ -106,9 +106,8 @@ TYPED_TEST(EmulatedRuns, WaitOnceAStep) {
 class EmulatedRun : public EmulatedRuns<SmallJob> {};
 
 TEST_F(EmulatedRun, ADeviceForEachProcessIsNotThere) {
-  const Result result = call("run", sets({"run.device=cuda", "launch.processes=2"}));
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("2 processes on this host need a CUDA device each, and there is 1"));
+  EXPECT_THAT(call("run", sets({"run.device=cuda", "launch.processes=2"})).ended(2).err,
+              HasSubstr("2 processes on this host need a CUDA device each, and there is 1"));
 }
 
 TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {

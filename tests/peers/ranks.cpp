@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/support/test_files.hpp"
+
 namespace pipeline::peers {
 
 Group::Group(int32_t size) : size_(size), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -101,12 +103,7 @@ std::vector<std::string> nothing_thrown(int32_t ranks) {
 }
 
 std::string error_of(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
+  return tests::message_of<std::exception>([&] { part(); });
 }
 
 Process::Process(World world, Options options, const std::function<void(Peers&)>& part) : pid_(::fork()) {

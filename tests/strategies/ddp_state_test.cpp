@@ -15,14 +15,6 @@ using testing::Pair;
 const std::vector<ParameterSpec> kStateSpecs{
     {"w", {33, 65}}, {"b", {7}, false}, {"frozen", {5, 3}, true, 1, false}, {"v", {64, 16}, true, 0.5}};
 
-std::vector<MicroBatch> batch(uint64_t step, uint64_t micro_batches) {
-  std::vector<MicroBatch> result;
-  for (uint64_t m = 0; m < micro_batches; ++m) {
-    result.push_back({.gradients = random_gradients(kStateSpecs, 100 * step + m), .loss = at::ones({})});
-  }
-  return result;
-}
-
 RunOptions options(const Rank& rank, bool reproducible = true) {
   return {.plugin = rank.group ? "ddp" : "single",
           .reproducible = reproducible,
@@ -36,23 +28,15 @@ State train(int ranks, const State& from, uint64_t first, uint64_t last) {
     StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
-      run.strategy().collect(
-          run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01, 1.0)));
+      run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kStateSpecs, step)),
+                                            StrategyRun::step_args(0.01, 1.0)));
     }
     return run.state();
   })[0];
 }
 
-State some_values() {
-  StrategyRun run(kStateSpecs, adamw());
-  for (size_t i = 0; i < kStateSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kStateSpecs[i].name, kStateSpecs[i].shape}}, i)[0]);
-  }
-  return run.state();
-}
-
 TEST(DdpState, MovesBetweenSingleAndAnyNumberOfRanksToTheBit) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const State whole = train(1, start, 0, 8);
   State moved = start;
   uint64_t step = 0;
@@ -74,7 +58,7 @@ TEST(DdpState, Rank0HasItAllAndTheOthersNothing) {
 }
 
 TEST(DdpState, AllRanksStartFromWhatRank0Reads) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const auto values = each_rank(3, [&](const Rank& rank) {
     StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(rank.rank == 0 ? start : State{}, true);  // the others have no file
@@ -130,18 +114,13 @@ class DamagingGroup {
 };
 
 TEST(DdpState, ARankThatDiffersAfterLoadingIsNamedByAll) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const auto problems = each_rank(3, [&](const Rank& rank) -> std::string {
     const DamagingGroup damaging(*rank.view());
     RunOptions run_options = options(rank);
     if (rank.rank == 1) run_options.group = damaging.view();
     StrategyRun run(kStateSpecs, adamw(), run_options);
-    try {
-      run.load(start, true);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return error_of([&] { run.load(start, true); });
   });
   for (const std::string& problem : problems) {
     EXPECT_THAT(problem, HasSubstr("rank 1 holds other weights or another optimizer state than rank 0"));
@@ -169,24 +148,9 @@ TEST(DdpMemory, SaysWhatItHolds) {
 }
 
 TEST(DdpErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
-  for (const bool reproducible : {false, true}) {
-    std::vector<std::string> problems(2);
-    on_ranks(2, [&](const Rank& rank) {
-      StrategyRun run(kStateSpecs, adamw(), options(rank, reproducible));
-      for (uint64_t step = 0; step < 3; ++step) {
-        if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
-        try {
-          run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01));
-        } catch (const Error& error) {
-          problems[0] = error.what();
-          // Trying again does not crash, either.
-          EXPECT_THROW(run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)),
-                       Error);
-        }
-      }
-    });
-    EXPECT_THAT(problems[0], HasSubstr("rank 1 was told to leave"));
-  }
+  for (const bool reproducible : {false, true})
+    expect_a_broken_group_fails_the_step(kStateSpecs,
+                                         [&](const Rank& rank) { return options(rank, reproducible); });
 }
 
 TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
@@ -201,8 +165,8 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
               run.deliver(3 - static_cast<size_t>(3 * i),
                           at::ones(kStateSpecs[3 - static_cast<size_t>(3 * i)].shape));
           }
-          run.strategy().collect(
-              run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)));
+          run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kStateSpecs, step)),
+                                                StrategyRun::step_args(0.01)));
         }
         return run.state();
       })[0];
@@ -213,26 +177,7 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
 
 TEST(DdpErrors, GradientsThatDoNotFit) {
   StrategyRun run(kStateSpecs, adamw(), {.plugin = "ddp"});
-  const auto error_of = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
-  };
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(0, at::ones({33, 65}));
-              }),
-              HasSubstr("gradient of w outside of a micro-batch"));
-  run.strategy().begin_step(1);
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(2, at::ones({5, 3}));
-              }),
-              HasSubstr("gradient of frozen, which is frozen"));
-  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
-              HasSubstr("step: after 0 of 1 micro-batches"));
-  EXPECT_EQ(run.live_gradients(), 0);
+  expect_gradients_that_do_not_fit_are_refused(run);
 }
 
 }  // namespace

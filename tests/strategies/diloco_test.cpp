@@ -92,15 +92,6 @@ State all_of(const std::vector<Trained>& ranks) {
   return state;
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
-}
-
 // The algorithm as the paper has it, with PyTorch's own optimizers, one process after the other.
 class Reference {
  public:

@@ -17,15 +17,6 @@ const std::vector<ParameterSpec> kShardSpecs{
     {"frozen", {50, 300}, true, 1, false, 2}, {"empty", {0}, true, 1, true, 2},
     {"v", {64, 160}, true, 0.5, true, 2},     {"narrow", {40, 211}, true, 1, false, 2, true}};
 
-std::vector<MicroBatch> batch(uint64_t step) {
-  std::vector<MicroBatch> result;
-  for (uint64_t m = 0; m < 5; ++m) {
-    result.push_back({.gradients = random_gradients(kShardSpecs, 100 * step + m), .loss = at::ones({})});
-    result.back().gradients[3] = at::Tensor();
-  }
-  return result;
-}
-
 // "single", "ddp", or "1", "2", "3": a stage of `sharded`.
 RunOptions options(const Rank& rank, const std::string& strategy, bool reproducible = true) {
   RunOptions result{
@@ -43,8 +34,8 @@ State train(const std::string& strategy, int ranks, const State& from, uint64_t 
     StrategyRun run(kShardSpecs, optimizer, options(rank, strategy));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
-      run.strategy().collect(
-          run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01, 1.0)));
+      run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kShardSpecs, step)),
+                                            StrategyRun::step_args(0.01, 1.0)));
     }
     return run.state();
   });
@@ -53,16 +44,8 @@ State train(const std::string& strategy, int ranks, const State& from, uint64_t 
   return all;
 }
 
-State some_values() {
-  StrategyRun run(kShardSpecs, adamw());
-  for (size_t i = 0; i < kShardSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kShardSpecs[i].name, kShardSpecs[i].shape}}, i)[0]);
-  }
-  return run.state();
-}
-
 TEST(ShardedState, MovesBetweenStrategiesAndNumbersOfRanksToTheBit) {
-  const State start = some_values();
+  const State start = some_values(kShardSpecs);
   for (const plugins::Optimizer& optimizer : {adamw(), in_bits(adamw(), 16), in_bits(adamw(), 8)}) {
     const State whole = train("single", 1, start, 0, 16, optimizer);
     State moved = start;
@@ -108,7 +91,7 @@ TEST(ShardedState, IsDealtOutEvenly) {
 
 // A rank asks for nothing that it does not keep.
 TEST(ShardedState, EveryRankReadsItsOwnPartAlone) {
-  const State start = some_values();
+  const State start = some_values(kShardSpecs);
   const auto read = each_rank(4, [&](const Rank& rank) {
     StrategyRun run(kShardSpecs, adamw(), options(rank, "2"));
     uint64_t elements = 0;
@@ -168,26 +151,10 @@ TEST(ShardedMemory, SaysWhatItHolds) {
 }
 
 TEST(ShardedErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
-  for (const char* stage : {"1", "2", "3"}) {
-    for (const bool reproducible : {false, true}) {
-      std::string problem;
-      on_ranks(2, [&](const Rank& rank) {
-        StrategyRun run(kShardSpecs, adamw(), options(rank, stage, reproducible));
-        for (uint64_t step = 0; step < 3; ++step) {
-          if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
-          try {
-            run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01));
-          } catch (const Error& error) {
-            problem = error.what();
-            // Trying again does not crash, either.
-            EXPECT_THROW(run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)),
-                         Error);
-          }
-        }
-      });
-      EXPECT_THAT(problem, HasSubstr("rank 1 was told to leave"));
-    }
-  }
+  for (const char* stage : {"1", "2", "3"})
+    for (const bool reproducible : {false, true})
+      expect_a_broken_group_fails_the_step(
+          kShardSpecs, [&](const Rank& rank) { return options(rank, stage, reproducible); });
 }
 
 TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
@@ -202,8 +169,8 @@ TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
               run.deliver(4, at::ones(kShardSpecs[4].shape));
               if (rank.rank == 1) run.deliver(1, at::ones(kShardSpecs[1].shape));
             }
-            run.strategy().collect(
-                run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)));
+            run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kShardSpecs, step)),
+                                                  StrategyRun::step_args(0.01)));
           }
           return run.state();
         });
@@ -211,15 +178,6 @@ TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
       EXPECT_EQ(run_with(true), run_with(false));
     }
   }
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
 }
 
 TEST(ShardedErrors, OptionsThatCannotBe) {
@@ -237,18 +195,7 @@ TEST(ShardedErrors, OptionsThatCannotBe) {
 
 TEST(ShardedErrors, GradientsThatDoNotFit) {
   StrategyRun run(kShardSpecs, adamw(), {.plugin = "sharded"});
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(0, at::ones({133, 265}));
-              }),
-              HasSubstr("gradient of w outside of a micro-batch"));
-  run.strategy().begin_step(1);
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(2, at::ones({50, 300}));
-              }),
-              HasSubstr("gradient of frozen, which is frozen"));
-  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
-              HasSubstr("step: after 0 of 1 micro-batches"));
-  EXPECT_EQ(run.live_gradients(), 0);
+  expect_gradients_that_do_not_fit_are_refused(run);
 }
 
 }  // namespace

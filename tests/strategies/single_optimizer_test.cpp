@@ -114,12 +114,7 @@ TEST(SingleOptimizer, KeepsTheMovingAverageOfWeights) {
 
 TEST(SingleOptimizer, RefusesOptionsThatMakeNoSense) {
   const auto error_of = [](plugins::Optimizer args) -> std::string {
-    try {
-      StrategyRun run({{"w", {2}}}, args);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return strategies::error_of([&] { StrategyRun run({{"w", {2}}}, args); });
   };
   using testing::HasSubstr;
   plugins::Optimizer args = adamw();

@@ -5,6 +5,7 @@
 #include "plugins/data/clusters/local_alignment.hpp"
 #include "plugins/data/files/error.hpp"
 #include "tests/data/clusters/sequences.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::clusters {
 namespace {
@@ -54,12 +55,7 @@ TEST(Clusters, UnknownResiduesJoinNothing) {
 
 TEST(Clusters, OptionsOutOfRangeAreErrors) {
   const auto message = [](const ClusterOptions& options) -> std::string {
-    try {
-      clusters_of({"WWW"}, options);
-      return "";
-    } catch (const files::DataError& error) {
-      return error.what();
-    }
+    return tests::message_of<files::DataError>([&] { clusters_of({"WWW"}, options); });
   };
   EXPECT_THAT(message({.identity = 30}), HasSubstr("identity is 30"));
   EXPECT_THAT(message({.coverage = -1}), HasSubstr("coverage is -1"));

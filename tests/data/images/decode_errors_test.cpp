@@ -4,6 +4,7 @@
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
 #include "tests/data/images/pictures.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace {
 
@@ -15,12 +16,7 @@ using ::testing::StartsWith;
 
 // What decoding says, or nothing where it makes a picture.
 std::string error_of(const std::string& bytes, const DecodeOptions& options = {}) {
-  try {
-    decode(bytes, options);
-    return "";
-  } catch (const ImageError& error) {
-    return error.what();
-  }
+  return message_of<ImageError>([&] { decode(bytes, options); }, "");
 }
 
 std::string with(std::string bytes, size_t at, const std::string& replacement) {

@@ -39,12 +39,7 @@ class Messages : public testing::Test {
     return report_.drops.empty() ? "" : report_.drops.begin()->first;
   }
   std::string problem(const std::string& name, const std::string& text) {
-    try {
-      read(name, text);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "";
+    return tests::message_of<DataError>([&] { read(name, text); }, "");
   }
 
   tests::FilesFolder folder_;

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "folder_fixture.hpp"
+#include "tests/support/test_files.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::encoder::testing {
@@ -28,12 +29,7 @@ class EncoderFolderTest : public FolderTest {
   Config tiny() const { return tiny_config(row_); }
   std::string error() const {
     ProteinEncoder model(row_, tiny());
-    try {
-      model.import_folder(folder_);
-    } catch (const std::exception& problem) {
-      return problem.what();
-    }
-    return "";
+    return tests::message_of<std::exception>([&] { model.import_folder(folder_); }, "");
   }
 
   void expect_same_parameters(double tolerance = 0) const {

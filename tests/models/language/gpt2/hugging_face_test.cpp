@@ -14,6 +14,7 @@
 #include "hugging_face/token_ids.hpp"
 #include "hugging_face/weights.hpp"
 #include "language/adapter.hpp"
+#include "tests/support/test_files.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::language::testing {
@@ -71,13 +72,10 @@ class HuggingFaceTest : public ::testing::Test {
   void write_config(const std::string& text) const { std::ofstream(folder_ / "config.json") << text; }
 
   std::string error() const {
-    try {
+    return tests::message_of<std::exception>([&] {
       LanguageModel model(tiny_config());
       import_model(folder_, model);
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   void expect_same_parameters(double tolerance = 0) const {
