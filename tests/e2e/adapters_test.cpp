@@ -56,8 +56,8 @@ class Adapters : public testing::Test, public Job {
     std::string training = kShortTraining;
     training.insert(training.find("global_batch"), "init_from = \"base/export\"\n");
     write_text(path("train.toml"), std::string(kTask) + kAdapter + training);
-    EXPECT_EQ(pipeline({"run", "base.toml", "run.dir=base"}, folder()).code, 0);
-    EXPECT_EQ(pipeline({"export", "base.toml", "run.dir=base"}, folder()).code, 0);
+    EXPECT_EQ(pipeline({"run", "base.toml", "run.dir=base"}).code, 0);
+    EXPECT_EQ(pipeline({"export", "base.toml", "run.dir=base"}).code, 0);
   }
   double loss_of(const std::string& run) const {
     return read_json_lines(path(run + "/eval.jsonl")).back()["loss"].get<double>();
@@ -87,13 +87,11 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
       call("predict", {"--prompt", "What follows 7?", "--checkpoint", "last", "--output", "run.csv"}).code,
       0);
   pipeline({"predict", "run/export", "--prompt", "What follows 7?", "task.generate.max_tokens=6", "--output",
-            "adapter.csv"},
-           folder())
+            "adapter.csv"})
       .ended(0);
   EXPECT_EQ(read_lines(path("adapter.csv")), read_lines(path("run.csv")));
   ASSERT_EQ(pipeline({"evaluate", "run/export", "task.data.test=train.jsonl", "task.generate.max_tokens=6",
-                      "--output", "adapter.json"},
-                     folder())
+                      "--output", "adapter.json"})
                 .code,
             0);
   EXPECT_EQ(read_json(path("adapter.json"))["checkpoint"],
@@ -102,7 +100,7 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   json lost = config;
   lost["base_model_name_or_path"] = "somebody/model";
   write_text(path("lost/adapter_config.json"), lost.dump());
-  EXPECT_THAT(pipeline({"chat", "lost"}, folder()).err,
+  EXPECT_THAT(pipeline({"chat", "lost"}).err,
               HasSubstr("base_model_name_or_path = \"somebody/model\": is no folder of a model here"));
 
   // Merged, what has no addition is the base's to the bit.
@@ -123,8 +121,8 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
                 without.find("[optimizer]") - without.find("[task.language.lora]"));
   write_text(path("train.toml"), without);
   const Result again = call("run", {"run.dir=again", "task.language.lora.init_from=run/export",
-                                    "optimizer.lr=0.0", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+                                    "optimizer.lr=0.0", "train.max_steps=1"})
+                           .ended(0);
   EXPECT_EQ(loss_of("again"), loss_of("run"));
   // The options follow, too, where the start is another run of ours.
   const Result next =
@@ -159,8 +157,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
     fs::copy_file(path("run/export/adapter_model.safetensors"), path("changed/adapter_model.safetensors"),
                   fs::copy_options::overwrite_existing);
     write_text(path("changed/adapter_config.json"), config.dump());
-    const Result result = call("check", {"run.dir=new", "task.language.lora.init_from=changed"});
-    EXPECT_EQ(result.code, 2) << result.out;
+    const Result result = call("check", {"run.dir=new", "task.language.lora.init_from=changed"}).ended(2);
     return result.out + result.err;
   };
   EXPECT_THAT(told("use_dora", true), HasSubstr("adapter_config.json: use_dora = true"));
@@ -179,8 +176,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   for (const char* verb : {"check", "run"})  // base.toml names no folder that says what the model is
     EXPECT_THAT(
         pipeline({verb, "base.toml", "run.dir=other", "task.language.lora.init_from=run/export",
-                  "task.language.intermediate_size=80"},
-                 folder())
+                  "task.language.intermediate_size=80"})
             .err,
         HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another model, or "
                   "not whole"))
@@ -334,8 +330,7 @@ TEST_F(Adapters, MayHaveABaseInBfloat16) {
   EXPECT_EQ(bytes(whole.at("model.embed_tokens.weight")), rounded("model.embed_tokens.weight"));
   EXPECT_EQ(bytes(whole.at("model.norm.weight")), bytes(base.at("model.norm.weight")));
 
-  const Result all =
-      pipeline({"run", "base.toml", "run.dir=all", "train.frozen_precision=bf16"}, folder()).ended(2);
+  const Result all = pipeline({"run", "base.toml", "run.dir=all", "train.frozen_precision=bf16"}).ended(2);
   EXPECT_THAT(all.err, HasSubstr("--set train.frozen_precision=bf16: task chat"));
   EXPECT_THAT(all.err, HasSubstr("has no frozen weights that may be kept so"));
 }

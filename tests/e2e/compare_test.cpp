@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 class Compare : public testing::Test, public SmallJob {
  protected:
-  Result compare(const Words& arguments) const { return pipeline(Words{"compare"} + arguments, folder()); }
+  Result compare(const Words& arguments) const { return pipeline(Words{"compare"} + arguments); }
 };
 
 TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
@@ -56,12 +56,12 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   EXPECT_THAT(other.out, HasSubstr("The losses are NOT the same"));
 
   // The configuration that a run keeps finds the data from anywhere.
-  pipeline({"evaluate", ".", "--split", "val"}, path("run-compare/single-1")).ended(0);
+  tests::pipeline({"evaluate", ".", "--split", "val"}, path("run-compare/single-1")).ended(0);
   EXPECT_TRUE(fs::exists(path("run-compare/single-1/evaluation-val.json")));
   for (const char* const verb : {"check", "run"})
-    EXPECT_EQ(pipeline({verb, "../single-1"}, path("run-compare/sharded2-2")).code, 0) << verb;
+    EXPECT_EQ(tests::pipeline({verb, "../single-1"}, path("run-compare/sharded2-2")).code, 0) << verb;
 
-  pipeline({"report", "run-compare/sharded2-2"}, folder()).ended(0);
+  pipeline({"report", "run-compare/sharded2-2"}).ended(0);
   EXPECT_THAT(read_text(path("run-compare/sharded2-2/report.html")), HasSubstr("\"strategy\":\"sharded\""));
 }
 
@@ -75,7 +75,7 @@ TEST_F(Compare, ASignalSavesAndTheSameCommandGoesOn) {
   EXPECT_THAT(running.wait().ended(75).out, HasSubstr("the same command goes on from here"));
   const size_t done = read_lines(path("run-compare/single/metrics.jsonl")).size();
   EXPECT_LT(done, 300u);
-  EXPECT_EQ(pipeline(arguments, folder()).code, 0);
+  EXPECT_EQ(pipeline(arguments).code, 0);
   EXPECT_EQ(read_lines(path("run-compare/single/metrics.jsonl")).size(), 300u);
 }
 
@@ -88,15 +88,15 @@ TEST_F(Compare, WrongInputIsNamed) {
   write_text(path("other/train.toml"), config());
   EXPECT_THAT(compare({"train.toml", "other/train.toml"}).err,
               HasSubstr("train.toml and other/train.toml: two runs would be called train: "));
-  const Result failed = compare({"train.toml", "--strategies", "single,ddp,unknown", "train.max_steps=2"});
-  EXPECT_EQ(failed.code, 1);
+  const Result failed =
+      compare({"train.toml", "--strategies", "single,ddp,unknown", "train.max_steps=2"}).ended(1);
   EXPECT_THAT(failed.out, HasSubstr("unknown: exited with code 2")) << failed.out;
   EXPECT_THAT(failed.out, testing::ContainsRegex("\nunknown  .* FAILED: exited with code 2; see "))
       << failed.out;
   EXPECT_THAT(failed.out, HasSubstr("relative).\nFailed: unknown.\n")) << failed.out;
   EXPECT_THAT(read_text(path("run-compare/compare.html")), HasSubstr("FAILED: exited with code 2"));
   EXPECT_THAT(failed.out, HasSubstr("equal to the bit in 2 steps")) << "the others are compared all the same";
-  EXPECT_EQ(pipeline({"report", "train.toml"}, folder()).code, 2);
+  EXPECT_EQ(call("report").code, 2);
 }
 
 }  // namespace

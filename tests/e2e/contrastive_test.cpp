@@ -55,14 +55,14 @@ max_steps = 1
 [optimizer]
 lr = 0.0
 )");
-  const Result again = pipeline({"run", "from.toml", "run.dir=again"}, folder()).ended(0);
+  const Result again = pipeline({"run", "from.toml", "run.dir=again"}).ended(0);
   EXPECT_NEAR(read_json_lines(path("again/eval.jsonl")).back()["loss"].get<double>(), loss, 1e-5);
-  pipeline({"export", "from.toml", "run.dir=again", "--checkpoint", "last"}, folder()).ended(0);
+  pipeline({"export", "from.toml", "run.dir=again", "--checkpoint", "last"}).ended(0);
   for (const char* file : {"config.json", "preprocessor_config.json"})
     EXPECT_EQ(read_text(path("again/export") / file), read_text(path("run/export") / file)) << file;
   // A scale that is given replaces the folder's, and counts up to its limit.
   const auto first_loss = [&](const std::string& dir, const Words& more) {
-    pipeline(Words{"run", "from.toml", "run.dir=" + dir} + more, folder()).ended(0);
+    pipeline(Words{"run", "from.toml", "run.dir=" + dir} + more).ended(0);
     return this->losses(dir).at(0);
   };
   const double given = first_loss("given", {"task.logit_scale=0.5"});
@@ -71,14 +71,12 @@ lr = 0.0
   EXPECT_NE(first_loss("more", {"task.logit_scale=3"}), given);
   EXPECT_EQ(first_loss("below", {"task.logit_scale=0.5", "task.max_logit_scale=3"}), given);
   ASSERT_EQ(pipeline({"export", "from.toml", "run.dir=most", "task.logit_scale=3", "task.max_logit_scale=0.5",
-                      "--checkpoint", "last"},
-                     folder())
+                      "--checkpoint", "last"})
                 .code,
             0);
   const std::string from_export = "train.init_from=most/export";
   EXPECT_EQ(first_loss("exported", {from_export}), given) << "as it counted";
-  const Result other = pipeline({"run", "from.toml", "run.dir=other", "task.kind=siglip"}, folder());
-  EXPECT_EQ(other.code, 2);
+  const Result other = pipeline({"run", "from.toml", "run.dir=other", "task.kind=siglip"}).ended(2);
   EXPECT_THAT(other.err, HasSubstr("kind"));
 }
 

@@ -116,8 +116,7 @@ TEST_F(GlobalLoss, IsPlannedAndFindsItsMicroBatch) {
 
 TEST_F(GlobalLoss, SaysWhatIsWrongWithOutputsAndLosses) {
   const auto said = [&](const char* oddity) {
-    const Result run = call("run", {std::string("task.oddity=") + oddity, "--fresh"}).ended(1);
-    return run.err;
+    return call("run", {std::string("task.oddity=") + oddity, "--fresh"}).ended(1).err;
   };
   EXPECT_NE(said("room").find("outputs() returned shape (2, 16), expected (2, 17)"), std::string::npos);
   EXPECT_NE(said("losses").find("global_loss() returned shape (), expected (16)"), std::string::npos);

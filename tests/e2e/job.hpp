@@ -28,8 +28,8 @@ every = 6
 every = 5
 )";
 
-// A small run of the plugins in plain C, a task that fits a line and a strategy that does SGD: the beginning of
-// its configuration, with what [run] has more.
+// A small run of the plugins in plain C, a task that fits a line and a strategy that does SGD: the beginning
+// of its configuration, with what [run] has more.
 inline std::string linear_run(const std::string& of_run = "") {
   return "[run]\ndir = \"run\"\ndevice = \"cpu\"\n" + of_run + R"([task]
 plugin = "linear_regression"
@@ -54,8 +54,10 @@ class Job {
  public:
   std::filesystem::path folder() const { return folder_.path(); }
   std::filesystem::path path(const std::string& name) const { return folder_.path() / name; }
+  // In this folder: any command, or a verb's of train.toml.
+  Result pipeline(const Words& words) const { return tests::pipeline(words, folder()); }
   Result call(const std::string& verb, const Words& more = {}) const {
-    return pipeline(Words{verb, "train.toml"} + more, folder());
+    return pipeline(Words{verb, "train.toml"} + more);
   }
   Process start(const std::string& verb, const Words& more = {}) const {
     return Process(pipeline_command(Words{verb, "train.toml"} + more), folder());

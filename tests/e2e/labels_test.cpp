@@ -246,7 +246,7 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
     const auto with = [&](const Words& command, Words settings) {
       settings.push_back("task.model=" + model);
       if (model == "esmc") settings.push_back(sizes);
-      pipeline(command + settings, folder()).ended(0);
+      pipeline(command + settings).ended(0);
     };
     if (model == "esmc") {
       std::string text = read_text(path("train.toml"));
@@ -274,9 +274,8 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
       const std::string letters = fields_of(read_lines(path("scan.csv")).at(1)).at(1);
       write_text(path("one.fasta"), ">m0\n" + letters + "\n");
       const Result alone = pipeline({"predict", run + "/export", "task.test_path=one.fasta",
-                                     "task.plugin=protein", "run.device=cpu", "--output", run + "-alone.csv"},
-                                    folder());
-      ASSERT_EQ(alone.code, 0) << alone.err;
+                                     "task.plugin=protein", "run.device=cpu", "--output", run + "-alone.csv"})
+                               .ended(0);
       const auto ours = read_lines(path(run + ".csv")), again = read_lines(path(run + "-again.csv"));
       ASSERT_EQ(ours.size(), again.size());
       const auto expect_same = [&, is_text = name == std::string("sites")](const std::string& a,
@@ -295,10 +294,7 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
 }
 
 TEST_F(Labels, WhatCannotBeIsRefusedByName) {
-  const auto problem = [&](Words settings) {
-    const Result result = call("run", settings).ended(2);
-    return result.err;
-  };
+  const auto problem = [&](Words settings) { return call("run", settings).ended(2).err; };
   EXPECT_THAT(problem({"task.objective=regression"}),
               HasSubstr("none of 242 sequences has a label (task.label): there is no column \"label\" "
                         "(task.label.column)"));
@@ -380,8 +376,7 @@ TEST_F(StructureLabels, ContactsAreLearntAlikeEverywhereAndDrawn) {
   EXPECT_EQ(pictures, read_lines(path("run/submission.csv")).size() - 1);
   // A sequence has no backbone, and its contacts can be predicted all the same.
   write_text(path("some.fasta"), ">one\nMKTAYIAKQRQISFVKSHFSRQLEERLG\n");
-  const Result sequence = call("predict", with({"task.test_path=some.fasta", "--output", "fasta.csv"}));
-  ASSERT_EQ(sequence.code, 0) << sequence.err;
+  call("predict", with({"task.test_path=some.fasta", "--output", "fasta.csv"})).ended(0);
   EXPECT_TRUE(read_lines(path("fasta-files/contacts.csv")).back().ends_with(","));
 }
 

@@ -103,8 +103,7 @@ TEST_F(LivePage, WhichCannotBeHadEndsNoRun) {
   const Socket other = listen_at(resolve("127.0.0.1", 0).addresses.at(0));
   Address taken{.length = sizeof(sockaddr_storage)};
   ASSERT_EQ(::getsockname(other.fd(), taken.get(), &taken.length), 0);
-  const Result result = job_.call("run", {"train.max_steps=2", "observe.serve=" + to_text(taken)});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = job_.call("run", {"train.max_steps=2", "observe.serve=" + to_text(taken)}).ended(0);
   EXPECT_THAT(result.out,
               ContainsRegex("warning: observe.serve = \"127.0.0.1:[0-9]+\": the port is in use by process "
                             "[0-9]+ .*: the run goes on without its page; choose another"));
@@ -116,8 +115,7 @@ TEST_F(LivePage, WhatIsNoAddressIsNamedBeforeTheRun) {
     EXPECT_THAT(job_.call(verb, {"observe.serve=localhost"}).err,
                 HasSubstr("--set observe.serve=localhost: must be HOST:PORT, such as 127.0.0.1:8080"))
         << verb;
-  write_text(job_.path("train.toml"),
-             kConfig + "[[stage]]\nname = \"first\"\nobserve.serve = \"[::1]:1\"\n");
+  write_text(job_.path("train.toml"), kConfig + "[[stage]]\nname = \"first\"\nobserve.serve = \"[::1]:1\"\n");
   EXPECT_THAT(job_.call("check").ended(2).err,
               HasSubstr("must be the same for all stages: set it in the file's own [observe] table"));
 }

@@ -39,15 +39,10 @@ class ModelFolder : public testing::Test, public JobT {
     this->call("export", Words{"--output", "model"} + options).ended(0);
   }
   Result use(const Words& words, const Words& more = {}) const {
-    return Process(product_command(words + Words{"run.device=cpu", "run.cache_dir=other-cache"} + more)),
-                   this->folder())
-        .wait();
+    return product(words + Words{"run.device=cpu", "run.cache_dir=other-cache"} + more, this->folder());
   }
   // What a command says that must end with exit code 2.
-  std::string error_of(const Words& words) const {
-    const Result result = use(words).ended(2);
-    return result.err;
-  }
+  std::string error_of(const Words& words) const { return use(words).ended(2).err; }
   nlohmann::json figures_of(const std::string& file) const { return read_json(this->path(file))["figures"]; }
 };
 
@@ -173,8 +168,8 @@ generate.max_tokens = 8
               HasSubstr("mine.toml: task.data.train: must be given: a file to learn from"));
 
   // Several tasks take a language model: it is chat, unless another one is named.
-  const Result chat = use({"evaluate", "model", "task.data.test=qa.jsonl", "task.generate.max_tokens=4"});
-  ASSERT_EQ(chat.code, 0) << chat.out << chat.err;
+  const Result chat =
+      use({"evaluate", "model", "task.data.test=qa.jsonl", "task.generate.max_tokens=4"}).ended(0);
   EXPECT_THAT(chat.out, HasSubstr("task chat of model"));
   EXPECT_GT(figures_of("runs/model-model/evaluation-test.json")["loss"].get<double>(), 0);
   const Result summarization =

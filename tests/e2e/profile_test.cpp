@@ -147,8 +147,7 @@ TEST_F(ProfileTest, HasBothRanksOnOneClockWithOperationsPhasesAndCollectives) {
 
 // What sharded gathers in one step is waited for in the next, also in the first and the last one recorded.
 TEST_F(ProfileTest, CollectivesSayWhatTheyAreForAndBeginWithTheRecording) {
-  const Result result = run("sine.toml", "run", "3-5", {"strategy.plugin=sharded", "strategy.zero_stage=2"});
-  ASSERT_EQ(result.code, 0) << result.err;
+  run("sine.toml", "run", "3-5", {"strategy.plugin=sharded", "strategy.zero_stage=2"}).ended(0);
   const auto ranks = ranks_of(job_.path("run/profile/trace.json"));
   for (const char* name : {"rank 0", "rank 1"}) {
     std::map<std::string, size_t> collectives;

@@ -77,8 +77,8 @@ TEST_F(Esm2, TrainsOnTheSameData) {
   EXPECT_THAT(again.out, HasSubstr("task.esm2.hidden_dim = 16"));
   // Additions to it are a PEFT adapter, which another run begins with.
   const Result adapted = call("run", {"run.dir=adapted", "train.init_from=run/export",
-                                      "task.esm2.lora.rank=2", "task.esm2.lora.dropout=0.1"});
-  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
+                                      "task.esm2.lora.rank=2", "task.esm2.lora.dropout=0.1"})
+                             .ended(0);
   call("export", {"run.dir=adapted", "--checkpoint", "last"}).ended(0);
   const auto config = read_json(path("adapted/export/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], "run/export");
@@ -111,7 +111,7 @@ TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
   // The folder stands for the whole configuration.
   const auto use = [&](const std::string& verb, const Words& more) {  // tests have others of its kind
     const Words model{verb, "model", "task.plugin=protein", "run.device=cpu", "run.cache_dir=cache"};
-    return pipeline(model + more, folder());
+    return pipeline(model + more);
   };
   const Words data{"task.test_path=structures", "task.data.min_residues=10"};
   EXPECT_THAT(use("evaluate", data).ended(0).out, HasSubstr("task protein of model"));
@@ -123,8 +123,8 @@ TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
   // Additions to it are a PEFT adapter, which another run begins with.
   write_text(path("train.toml"), protein_config(""));
   const Result adapted = call("run", {"run.dir=adapted", "train.init_from=model", "task.esmc.lora.rank=2",
-                                      "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"});
-  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
+                                      "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"})
+                             .ended(0);
   EXPECT_THAT(adapted.out, HasSubstr("from model/config.json: task.model = \"esmc\", "));
   EXPECT_THAT(adapted.out, HasSubstr("task.esmc.intermediate_dim = 40"));
   call("export", {"run.dir=adapted", "--checkpoint", "last"}).ended(0);
@@ -347,8 +347,7 @@ class OwnTestData : public Protein {
 
 TEST_F(OwnTestData, ChangesNothingOfTheTraining) {
   call("run", {"run.dir=without"}).ended(0);
-  const Result with = call("run", {"run.dir=with", "task.test_path=mine", "train.max_steps=6"});
-  ASSERT_EQ(with.code, 0) << with.err;
+  const Result with = call("run", {"run.dir=with", "task.test_path=mine", "train.max_steps=6"}).ended(0);
   EXPECT_THAT(with.out, HasSubstr("the test part of task.pdb_path is held out all the same"));
   ASSERT_EQ(call("run", {"run.dir=with"}).code, 0) << "it may be set and unset in the middle";
   EXPECT_EQ(curve("with"), curve("without"));
@@ -564,10 +563,10 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
     for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = noise[k];
     write("other");
   }
-  const Result missed = call("run", beyond + Words{"run.dir=missed"}).ended(0);
-  EXPECT_THAT(missed.out, testing::ContainsRegex(
-                              "each other; [1-9][0-9]* clusters similar to training data are used for "
-                              "training, too, and [1-9][0-9]* of validation similar to test are in test"));
+  EXPECT_THAT(
+      call("run", beyond + Words{"run.dir=missed"}).ended(0).out,
+      testing::ContainsRegex("each other; [1-9][0-9]* clusters similar to training data are used for "
+                             "training, too, and [1-9][0-9]* of validation similar to test are in test"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;

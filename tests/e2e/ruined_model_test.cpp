@@ -37,8 +37,8 @@ TYPED_TEST(RuinedModel, IsNotEvaluated) {
 // and is no number is named.
 TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
   const Result run = this->call("run", {"optimizer.kind=sgd", "optimizer.lr=1e30", "train.max_steps=1",
-                                        "evaluate.every=0", "run.dir=bad"});
-  EXPECT_EQ(run.code, 2) << run.out;
+                                        "evaluate.every=0", "run.dir=bad"})
+                         .ended(2);
   EXPECT_THAT(run.out, HasSubstr("  loss nan"));
   EXPECT_THAT(run.err, HasSubstr("the run has diverged: the evaluation after step 1 gave loss nan"));
   EXPECT_THAT(pipeline({"ls", "."}, this->folder()).out, HasSubstr("  diverged  1 "));

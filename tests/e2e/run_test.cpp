@@ -287,8 +287,8 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
 // The last update ruins the weights, so that no loss tells.
 TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
   const Result result = run({"optimizer.lr=1e40", "train.clip_grad_norm=0", "train.max_steps=1",
-                             "evaluate.at_end=false", "schedule.kind=constant"});
-  EXPECT_EQ(result.code, 2) << result.out;
+                             "evaluate.at_end=false", "schedule.kind=constant"})
+                            .ended(2);
   EXPECT_THAT(result.err, HasSubstr("the run has diverged: after step 1 weights are not finite: "));
   EXPECT_THAT(result.err, HasSubstr("last good checkpoint: none\n"));
   EXPECT_TRUE(checkpoints("run").empty());
@@ -410,14 +410,12 @@ TEST_F(Run, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
                                     "it has loss, mean_absolute_error"));
   EXPECT_THAT(run({"task.data.val_samples=0", "run.dir=other"}).ended(2).err,
               HasSubstr("evaluate.every = 20: task linear_regression has no validation data"));
-  const Result none = run({"task.data.val_samples=0", "run.dir=none", "evaluate.every=0"});
-  EXPECT_EQ(none.code, 0) << none.err;
+  const Result none = run({"task.data.val_samples=0", "run.dir=none", "evaluate.every=0"}).ended(0);
   EXPECT_THAT(none.out, HasSubstr("there is no validation data"));
 }
 
 TEST_F(Run, SettingsWithoutEffectAreNamed) {
-  const Result result = run({"optimizer.beta1=0.8", "loader.group_window=4", "train.max_steps=2"});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run({"optimizer.beta1=0.8", "loader.group_window=4", "train.max_steps=2"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("optimizer.beta1 = 0.8 has no effect: optimizer.kind is \"sgd\""));
   EXPECT_THAT(result.out,
               HasSubstr("loader.group_window = 4 has no effect: loader.group_by_length is false"));
@@ -443,27 +441,23 @@ TEST_F(Run, AccumulationDoesNotChangeTheCurve) {
 
 TEST_F(Run, EvaluatePredictAndExport) {
   run().ended(0);
-  const Result evaluate = pipeline({"evaluate", "train.toml"}, folder()).ended(0);
+  const Result evaluate = call("evaluate").ended(0);
   EXPECT_THAT(evaluate.out, HasSubstr("\nprocesses  1; this is rank 0"));
   const auto figures = read_json(path("run/evaluation-test.json"));
   EXPECT_TRUE(figures["figures"].contains("loss"));
-  const Result predict =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder());
+  const Result predict = call("predict", {"--checkpoint", "last", "--output", "answers.csv"});
   EXPECT_EQ(predict.code, 0) << predict.err;
   const auto rows = read_lines(path("answers.csv"));
   ASSERT_GT(rows.size(), 2u);
   EXPECT_THAT(rows[0], testing::StartsWith("id,"));
   EXPECT_THAT(rows[1], testing::StartsWith("point-0,"));
-  const Result twice =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder());
+  const Result twice = call("predict", {"--checkpoint", "last", "--output", "again.csv"});
   EXPECT_EQ(twice.code, 0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
-  const Result other = pipeline({"evaluate", "train.toml", "run.dir=other", "--checkpoint", "run"}, folder());
-  EXPECT_EQ(other.code, 0) << other.err;
+  const Result other = call("evaluate", {"run.dir=other", "--checkpoint", "run"}).ended(0);
   EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
   EXPECT_EQ(run({"run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
-  const Result nowhere =
-      pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder()).ended(2);
+  const Result nowhere = call("evaluate", {"--output", "train.toml/x.json"}).ended(2);
   EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
 }
 
@@ -472,7 +466,7 @@ TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
   fs::create_directory(path("one"));
   for (const char* verb : {"predict", "evaluate", "export"}) {
     const auto at = [&](const std::string& output) {
-      const Result result = pipeline({verb, "train.toml", "--output", output}, folder());
+      const Result result = pipeline({verb, "train.toml", "--output", output});
       EXPECT_EQ(result.code, 2) << verb << result.out << result.err;
       EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints")))
           << "no weights are loaded for nothing";
@@ -612,10 +606,10 @@ init_from = "second"
   EXPECT_THAT(changed.out, HasSubstr("--change optimizer.lr=0.01 has no effect: no step is left to do"));
   EXPECT_THAT(changed.out, HasSubstr("run/figures is already finished"));
 
-  const Result by_folder = pipeline({"run", ".."}, path("run/second")).ended(0);
+  const Result by_folder = tests::pipeline({"run", ".."}, path("run/second")).ended(0);
   EXPECT_THAT(by_folder.out, HasSubstr("run/second is already finished"));
   EXPECT_THAT(by_folder.out, HasSubstr("run/figures is already finished"));
-  const Result stage = pipeline({"run", "run/first"}, folder()).ended(0);
+  const Result stage = pipeline({"run", "run/first"}).ended(0);
   EXPECT_THAT(stage.out, HasSubstr("run/first is already finished"));
   EXPECT_THAT(stage.out, Not(HasSubstr("run/second")));
   EXPECT_THAT(run({"evaluate.split=val"}).ended(0).out,
@@ -678,7 +672,7 @@ name = "second"
 kind = "evaluate"
 )");
   for (const char* verb : {"check", "run"}) {
-    EXPECT_THAT(pipeline({verb, "train.toml"}, folder()).ended(2).err,
+    EXPECT_THAT(pipeline({verb, "train.toml"}).ended(2).err,
                 HasSubstr("stage.init_from: stage 'second' (kind evaluate) needs weights"));
   }
   EXPECT_FALSE(fs::exists(path("run")));

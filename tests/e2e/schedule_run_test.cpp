@@ -31,16 +31,16 @@ const Words kStable{"schedule.kind=constant", "schedule.warmup_steps=2"};
 // has the bits of one run with both parts.
 TEST_F(ScheduleRun, ADecayBranchesOffFromTheStablePart) {
   run("whole", kWsd).ended(0);
-  const Result stable = run("stable", with(kStable, {"train.max_steps=10", "checkpoint.every=4"})).ended(0);
+  const Result stable = run("stable", kStable + Words{"train.max_steps=10", "checkpoint.every=4"}).ended(0);
   const Words branch =
-      with(kWsd, {"train.init_from=stable/checkpoints/step-00000008", "train.init_state=true"});
+      kWsd + Words{"train.init_from=stable/checkpoints/step-00000008", "train.init_state=true"};
   const Result one = run("one", branch).ended(0);
   EXPECT_THAT(one.out + one.err, HasSubstr("after step 8: schedule.kind = \"wsd\" (was \"constant\")"));
   EXPECT_EQ(tail("one", 0), tail("whole", 8));
   EXPECT_EQ(tail("one", 0).size(), 4u);
   for (const Words& strategy : {Words{"strategy.plugin=ddp"}, {"strategy.plugin=sharded"}}) {
     const std::string dir = strategy[0].substr(strategy[0].find('=') + 1);
-    run(dir, with(branch + strategy, {"launch.processes=2"})).ended(0);
+    run(dir, branch + strategy + Words{"launch.processes=2"}).ended(0);
     EXPECT_EQ(tail(dir, 0), tail("whole", 8)) << dir;
   }
   // A branch goes on from its own checkpoints, and ends once.
@@ -51,12 +51,9 @@ TEST_F(ScheduleRun, ADecayBranchesOffFromTheStablePart) {
 }
 
 TEST_F(ScheduleRun, WhatABranchMustHaveInCommonIsNamed) {
-  run("stable", with(kStable, {"train.max_steps=4"})).ended(0);
+  run("stable", kStable + Words{"train.max_steps=4"}).ended(0);
   const Words branch{"train.init_from=stable", "train.init_state=true"};
-  const auto refused = [&](const Words& more) {
-    const Result result = run("branch", branch + more).ended(2);
-    return result.err;
-  };
+  const auto refused = [&](const Words& more) { return run("branch", branch + more).ended(2).err; };
   EXPECT_THAT(refused({"run.seed=7"}), HasSubstr("run.seed=7: was 0 in stable/checkpoints/step-00000004; "
                                                  "with train.init_state it must be the same: write 0"));
   EXPECT_THAT(refused({"optimizer.kind=sgd"}), HasSubstr("with train.init_state it must be the same"));
@@ -202,9 +199,7 @@ TEST_F(ScheduleRun, ARuleComesAsAPlugin) {
 TEST_F(ScheduleRun, WeightsOfSeveralCheckpointsAreAveraged) {
   run("run", {}).ended(0);  // keeps 6, 10 and 12
   const auto exported = [&](const std::string& name, const Words& more) {
-    Words all{"--output", name};
-    all.insert(all.end(), more.begin(), more.end());
-    call("export", all).ended(0);
+    call("export", Words{"--output", name} + more).ended(0);
     return safetensors::Folder::open(path(name).string());
   };
   const auto floats = [](const safetensors::TensorView& tensor) {

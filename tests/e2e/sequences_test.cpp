@@ -192,8 +192,8 @@ TEST_F(Sequences, VariantsOfARuinedModelAreAnError) {
   write_text(path("dms.csv"), "id,mutation\nP0," + protein.letters.substr(0, 1) + "1W\n");
   for (const char* scoring : {"masked", "wild-type", "pseudo-perplexity"}) {
     const Result result = call("predict", {"task.test_path=one.fasta", "task.predict.mutations=dms.csv",
-                                           std::string("task.predict.scoring=") + scoring});
-    EXPECT_EQ(result.code, 2) << result.out;
+                                           std::string("task.predict.scoring=") + scoring})
+                              .ended(2);
     EXPECT_THAT(result.err, HasSubstr("sample \"P0\": score (variants.csv) is nan, must be a number"));
   }
 }
@@ -302,10 +302,7 @@ TEST_F(Sequences, TooManyThatAreNoneStopTheRunWithTheReasons) {
 }
 
 TEST_F(Sequences, WhatCannotBeIsRefusedByName) {
-  const auto problem = [&](Words settings) {
-    const Result result = run("wrong", std::move(settings)).ended(2);
-    return result.err;
-  };
+  const auto problem = [&](Words settings) { return run("wrong", std::move(settings)).ended(2).err; };
   EXPECT_THAT(problem({"task.pdb_path=all.fasta"}),
               HasSubstr("task.pdb_path is there, too: leave one of them out"));
   EXPECT_THAT(problem({"task.sequences=none.fasta"}),

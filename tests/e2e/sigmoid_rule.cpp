@@ -12,7 +12,7 @@ namespace {
 class SigmoidRule : public pipeline::Optimizer<pipeline::NoConfig> {
  public:
   using Optimizer::Optimizer;
-  Words state() const override { return {"sum", "squares"}; }
+  std::vector<std::string> state() const override { return {"sum", "squares"}; }
   void update(const pipeline::Update& u) override {
     const at::NoGradGuard no_grad;
     for (size_t run = 0; run < u.runs(); ++run) {

@@ -66,8 +66,8 @@ TEST_F(Summarization, TrainsEvaluatesPredictsAndExports) {
   EXPECT_NEAR(read_json_lines(path("again/eval.jsonl")).back()["loss"].get<double>(),
               evaluation["figures"]["loss"].get<double>(), 1e-5);
   const Result other = call("run", {"run.dir=other", "train.init_from=run/export",
-                                    "task.tokenizer.path=run/export", "task.language.norm_eps=1e-6"});
-  EXPECT_EQ(other.code, 2) << other.out;
+                                    "task.tokenizer.path=run/export", "task.language.norm_eps=1e-6"})
+                           .ended(2);
   EXPECT_THAT(other.err, HasSubstr("--set task.language.norm_eps=1e-6: run/export/config.json has 1e-5, and "
                                    "these weights are of that model"));
 }
@@ -345,8 +345,7 @@ TEST_F(Summarization, OtherTrainingDataIsAnotherRunAndOtherTestDataIsNot) {
 TEST_F(Summarization, ABackendThatCannotDoItHereIsAMistakeOfTheConfiguration) {
   if (!fs::exists(PIPELINE_BUILD_DIR "/lib/pipeline/plugins/backends/nccl.so"))
     GTEST_SKIP() << "built without the nccl backend, for lack of its headers";
-  const Result result = call("run", {"run.device=cpu", "backend.plugin=nccl", "launch.processes=2"});
-  EXPECT_EQ(result.code, 2) << result.out;
+  const Result result = call("run", {"run.device=cpu", "backend.plugin=nccl", "launch.processes=2"}).ended(2);
   EXPECT_THAT(result.err,
               HasSubstr("it works in CUDA device memory only, cpu was asked for: use gloo or shm"));
 }
@@ -487,8 +486,7 @@ TEST_F(Summarization, TheTokenizerStaysWithTheWeights) {
   EXPECT_EQ(read_text(path("changed.csv")), read_text(path("before.csv")));
 
   // Tuning goes on with the weights' tokenizer, also on other data.
-  result = call("run", {"run.dir=tuned", "train.init_from=run", "train.max_steps=1"});
-  ASSERT_EQ(result.code, 0) << result.err;
+  result = call("run", {"run.dir=tuned", "train.init_from=run", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr(", as the weights have it"));
   EXPECT_THAT(result.out, Not(HasSubstr("training a tokenizer")));
 
@@ -541,10 +539,7 @@ TEST_F(Summarization, DroppedRecordsAreReported) {
 }
 
 TEST_F(Summarization, UnusableInputIsNamed) {
-  const auto problem = [&](Words more) {
-    const Result result = call("run", std::move(more)).ended(2);
-    return result.err;
-  };
+  const auto problem = [&](Words more) { return call("run", std::move(more)).ended(2).err; };
   const std::string nowhere = problem({"task.data.train=nowhere.jsonl"});
   EXPECT_THAT(nowhere, HasSubstr("task.data.train=nowhere.jsonl"));
   EXPECT_THAT(

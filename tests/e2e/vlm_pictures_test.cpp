@@ -70,8 +70,8 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
              "\n"
              R"({"image":"drawings/103.png","caption":["a black square"]})"
              "\n");
-  const Result quoted = call("evaluate", with({"task.data.test=quoted.jsonl", "--output", "quoted.json"}));
-  ASSERT_EQ(quoted.code, 0) << quoted.out << quoted.err;
+  const Result quoted =
+      call("evaluate", with({"task.data.test=quoted.jsonl", "--output", "quoted.json"})).ended(0);
   EXPECT_THAT(quoted.out, HasSubstr("95% interval, over pictures"));
   const auto figures = read_json(path("quoted.json"))["figures"];
   for (const char* name : {"exact", "f1", "vqa", "chrf", "cider_d"})

@@ -331,8 +331,7 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
             0);
   EXPECT_EQ(config_of("alone")["architectures"][0], "LlamaForCausalLM");
   fs::rename(path("alone"), path("tokens"));
-  const Result again = call("run", with({"run.dir=again", "task.language.init_from=tokens"}));
-  EXPECT_EQ(again.code, 0) << again.out << again.err;
+  call("run", with({"run.dir=again", "task.language.init_from=tokens"})).ended(0);
 
   // The folder's end tokens end what the run writes: without a norm all tokens are equal, the first is one.
   const std::string norm = "model.norm.weight", weights = path("tokens/model.safetensors");
@@ -387,9 +386,9 @@ TEST_F(Vlm, ShardsAreTheSameAsFiles) {
       "cd '" + path("shards").string() + "' && tar -cf 0.tar 0*.* && tar -cf 1.tar 1*.* && rm *.png *.txt";
   ASSERT_EQ(std::system(pack.c_str()), 0);
   for (const std::string source : {"captions.jsonl", "shards"}) {
-    const Result run = call("run", {"run.dir=" + source + "-run", "task.data.train=" + source,
-                                    "task.data.val=" + source, "task.data.test=\"\""});
-    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    call("run", {"run.dir=" + source + "-run", "task.data.train=" + source, "task.data.val=" + source,
+                 "task.data.test=\"\""})
+        .ended(0);
   }
   EXPECT_EQ(curve("shards-run"), curve("captions.jsonl-run"));
 }

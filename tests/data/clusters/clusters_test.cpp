@@ -1,7 +1,10 @@
-#include <gmock/gmock.h>
-
+#include <numeric>
+#include <random>
 #include <thread>
 
+#include <gmock/gmock.h>
+
+#include "plugins/data/clusters/clusters.hpp"
 #include "plugins/data/clusters/local_alignment.hpp"
 #include "plugins/data/files/error.hpp"
 #include "tests/data/clusters/sequences.hpp"
@@ -104,6 +107,116 @@ TEST_P(Hooks, WhatAHookThrowsPassesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ExactAndPrefiltered, Hooks, testing::Values(3000, 0));
+
+TEST(AssignFolds, TheLargestGoesFirstAndAlwaysToTheEmptiest) {
+  EXPECT_THAT(assign_folds(std::vector<uint64_t>{5, 100, 60, 50, 20}, 3), ElementsAre(1, 0, 1, 2, 2));
+}
+
+TEST(AssignFolds, EqualsAreTakenInOrder) {
+  EXPECT_THAT(assign_folds(std::vector<uint64_t>{7, 7, 7, 7, 7}, 2), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_THAT(assign_folds(std::vector<uint64_t>{0, 0, 0}, 2), ElementsAre(0, 0, 0));
+}
+
+TEST(AssignFolds, FoldsAreNearlyEqual) {
+  std::mt19937_64 engine(4);
+  std::vector<uint64_t> clusters(60);
+  for (uint64_t& residues : clusters) residues = 30 + engine() % 300;
+  const std::vector<uint32_t> folds = assign_folds(clusters, 5);
+  std::vector<uint64_t> residues(5);
+  for (size_t i = 0; i < clusters.size(); ++i) residues.at(folds[i]) += clusters[i];
+  const uint64_t mean = std::accumulate(clusters.begin(), clusters.end(), uint64_t{0}) / 5;
+  for (const uint64_t fold : residues)
+    EXPECT_NEAR(static_cast<double>(fold), static_cast<double>(mean), 0.02 * static_cast<double>(mean));
+}
+
+TEST(AssignFolds, ThereMayBeMoreFoldsThanClusters) {
+  EXPECT_THAT(assign_folds(std::vector<uint64_t>{3, 4}, 5), ElementsAre(1, 0));
+  EXPECT_THAT(assign_folds({}, 5), ElementsAre());
+}
+
+TEST(AssignFolds, NoFoldsAreAnError) {
+  EXPECT_THROW(assign_folds(std::vector<uint64_t>{1}, 0), files::DataError);
+}
+
+// Tests which sequences of one list are like some of another.
+
+std::vector<uint8_t> similar(const std::vector<std::string>& queries,
+                             const std::vector<std::string>& references, SimilarOptions options = {},
+                             const files::Hooks& hooks = {}) {
+  const std::vector<std::string_view> wanted(queries.begin(), queries.end()),
+      known(references.begin(), references.end());
+  return find_similar(wanted, known, options, hooks);
+}
+
+class Similar : public testing::TestWithParam<bool> {
+ protected:
+  SimilarOptions options() const { return {.similar = {}, .set_size = 100, .prefiltered = GetParam()}; }
+};
+
+TEST_P(Similar, EqualOnesAndRelativesAreFound) {
+  Maker maker(1);
+  const std::string a = maker.sequence(200), b = maker.sequence(180);
+  const std::vector<std::string> references{maker.sequence(100), b, maker.sequence(300), a, a};
+  EXPECT_THAT(similar({maker.changed(a, 0.6), maker.sequence(150), b, maker.changed(b, 0.6), b}, references,
+                      options()),
+              ElementsAre(1, 0, 1, 1, 1));
+}
+
+TEST_P(Similar, ARelativeOfARelativeIsNone) {
+  Maker maker(2);
+  std::vector<std::string> line{maker.sequence(200)};
+  for (int i = 0; i < 5; ++i) line.push_back(maker.changed(line.back(), 0.5));
+  ASSERT_EQ(clusters_of(line), std::vector<uint32_t>(6, 0)) << "as clusters they are one";
+  EXPECT_THAT(similar({line[5], line[1]}, {line[0]}, options()), ElementsAre(0, 1));
+}
+
+TEST_P(Similar, ManyQueriesOfManyLengthsOnAnyNumberOfThreads) {
+  Maker maker(3);
+  std::vector<std::string> queries, references;
+  std::vector<uint8_t> expected;
+  for (int i = 0; i < 50; ++i) references.push_back(maker.sequence(60 + maker.below(200)));
+  for (size_t i = 0; i < 50; ++i) {
+    expected.push_back(i % 3 == 0 ? 1 : 0);
+    queries.push_back(i % 3 == 0 ? maker.changed(references[i], 0.7) : maker.sequence(60 + maker.below(200)));
+  }
+  for (const unsigned threads : {1u, 3u})
+    EXPECT_EQ(similar(queries, references, options(), {.threads = threads}), expected);
+}
+
+TEST_P(Similar, SignificanceGoesByTheSetThatBothArePartsOf) {
+  Maker maker(4);
+  const std::string a = maker.sequence(30),
+                    b = maker.changed(a, 0.62);  // short, so hardly better than chance
+  SimilarOptions few = options(), many = options();
+  many.set_size = 100'000'000;
+  EXPECT_THAT(similar({a}, {a}, many), ElementsAre(1)) << "equal ones are, whatever their length";
+  EXPECT_THAT(similar({b}, {a}, many), ElementsAre(0));
+  few.set_size = 1;
+  few.prefiltered = false;
+  EXPECT_THAT(similar({b}, {a}, few), ElementsAre(1));
+}
+
+TEST_P(Similar, NothingIsLikeNothing) {
+  EXPECT_THAT(similar({}, {"AAA"}, options()), ElementsAre());
+  EXPECT_THAT(similar({"AAA"}, {}, options()), ElementsAre(0));
+}
+
+TEST_P(Similar, CanBeCancelled) {
+  Maker maker(5);
+  const std::string a = maker.sequence(200);
+  EXPECT_THROW(similar({maker.changed(a, 0.9)}, {a}, options(), {.cancelled = [] { return true; }}),
+               files::Cancelled);
+}
+
+TEST_P(Similar, RelativesWithoutSeedsInCommonAreFoundOnlyWhereEveryPairIsAligned) {
+  Maker maker(6);
+  const std::string a = maker.sequence(120);
+  std::string half = a;  // a seed has two neighbouring residues
+  for (size_t i = 0; i < half.size(); i += 2) half[i] = half[i] == 'A' ? 'G' : 'A';
+  EXPECT_THAT(similar({half}, {a}, options()), ElementsAre(GetParam() ? 0 : 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(ExactAndPrefiltered, Similar, testing::Bool());
 
 }  // namespace
 }  // namespace pipeline::clusters

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include <cstdio>
+
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
 #include "tests/data/images/pictures.hpp"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "folder_fixture.hpp"
+#include "tests/support/model_folder.hpp"
 #include "tests/support/test_files.hpp"
 #include "tiny_model.hpp"
 
@@ -18,6 +18,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tests::FolderTest;
+using tests::Stored;
 
 class EncoderFolderTest : public FolderTest {
  protected:

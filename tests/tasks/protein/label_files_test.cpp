@@ -1,8 +1,10 @@
 // Predicted labels as tables and pictures.
-#include "plugins/tasks/protein/label_files.hpp"
+#include <cmath>
 
 #include <gmock/gmock.h>
 
+#include "plugins/tasks/protein/label_files.hpp"
+#include "plugins/tasks/protein/label_report.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 
 namespace pipeline::tasks::protein {
@@ -76,6 +78,19 @@ TEST(Contacts, AreDrawnForASampleThatHasAFile) {
   files->write(labelled(told, "p"), with.prediction());
   EXPECT_TRUE(without.files.empty());
   EXPECT_THAT(with.files.at("p-contacts.svg"), testing::StartsWith("<svg "));
+}
+
+// What an evaluation of labels keeps.
+
+TEST(LabelRecord, IsThereAndBack) {
+  const LabelRecord record{
+      .cluster = 0xfedcba9876543210, .right = {5000000.07, 0.1}, .values = {1, -2.5f, NAN}};
+  const LabelRecord back = LabelRecord::unpack(record.pack());
+  EXPECT_EQ(back.cluster, record.cluster);
+  EXPECT_EQ(back.right, record.right);
+  ASSERT_EQ(back.values.size(), 3u);
+  EXPECT_EQ(back.values[1], -2.5f);
+  EXPECT_TRUE(std::isnan(back.values[2]));
 }
 
 }  // namespace
