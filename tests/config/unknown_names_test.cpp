@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <sstream>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -148,49 +149,28 @@ TEST_F(UnknownNames, QuotedKeysAreNotKeys) {
 
 TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
   // Another tool's key, in any table -> the key that the message must name.
-  const std::pair<const char*, const char*> names[] = {
-      {"epochs", "train.max_epochs"},
-      {"num_train_epochs", "train.max_epochs"},
-      {"batch_size", "train.global_batch"},
-      {"per_device_train_batch_size", "train.micro_batch"},
-      {"auto_find_batch_size", "train.micro_batch = \"auto\""},
-      {"train_micro_batch_size_per_gpu", "train.micro_batch"},
-      {"gradient_accumulation_steps", "train.accumulation_steps"},
-      {"accumulate_grad_batches", "train.accumulation_steps"},
-      {"num_workers", "loader.workers"},
-      {"dataloader_num_workers", "loader.workers"},
-      {"learning_rate", "optimizer.lr"},
-      {"max_grad_norm", "train.clip_grad_norm"},
-      {"gradient_clipping", "train.clip_grad_norm"},
-      {"gradient_clip_val", "train.clip_grad_norm"},
-      {"num_warmup_steps", "schedule.warmup_steps"},
-      {"lr_scheduler_type", "schedule.kind"},
-      {"fp16", "train.precision"},
-      {"bf16", "train.precision"},
-      {"mixed_precision", "train.precision"},
-      {"gradient_checkpointing", "train.activation_checkpointing"},
-      {"save_steps", "checkpoint.every"},
-      {"save_total_limit", "checkpoint.keep"},
-      {"eval_steps", "evaluate.every"},
-      {"logging_steps", "observe.log_every"},
-      {"metric_for_best_model", "evaluate.best_metric"},
-      {"output_dir", "run.dir"},
-      {"resume_from_checkpoint", "run.dir"},
-      {"devices", "launch.processes"},
-      {"num_nodes", "launch.processes"},
-      {"nproc_per_node", "launch.processes"},
-      {"model_name_or_path", "train.init_from"},
-      {"dist_backend", "backend.plugin"},
-      {"deepspeed", "strategy.plugin"},
-      {"max_seq_length", "task.chat.max_tokens"},
-      {"assistant_only_loss", "task.chat.learn"},
-      {"lora_r", "task.language.lora.rank"},
-      {"lora_alpha", "task.language.lora.alpha"},
-      {"target_modules", "task.language.lora.targets"},
-      {"report_to", "observe.wandb"},
-      {"dataset_text_field", "task.data.question_column"},
-  };
-  for (const auto& [theirs, ours] : names) {
+  std::istringstream names(R"(
+    auto_find_batch_size train.micro_batch
+    epochs train.max_epochs  num_train_epochs train.max_epochs  batch_size train.global_batch
+    per_device_train_batch_size train.micro_batch
+    train_micro_batch_size_per_gpu train.micro_batch
+    gradient_accumulation_steps train.accumulation_steps
+    accumulate_grad_batches train.accumulation_steps  num_workers loader.workers
+    dataloader_num_workers loader.workers  learning_rate optimizer.lr
+    max_grad_norm train.clip_grad_norm  gradient_clipping train.clip_grad_norm
+    gradient_clip_val train.clip_grad_norm  num_warmup_steps schedule.warmup_steps
+    lr_scheduler_type schedule.kind  fp16 train.precision  bf16 train.precision
+    mixed_precision train.precision  gradient_checkpointing train.activation_checkpointing
+    save_steps checkpoint.every  save_total_limit checkpoint.keep  eval_steps evaluate.every
+    logging_steps observe.log_every  metric_for_best_model evaluate.best_metric
+    output_dir run.dir  resume_from_checkpoint run.dir  devices launch.processes
+    num_nodes launch.processes  nproc_per_node launch.processes
+    model_name_or_path train.init_from  dist_backend backend.plugin  deepspeed strategy.plugin
+    max_seq_length task.chat.max_tokens  assistant_only_loss task.chat.learn
+    lora_r task.language.lora.rank  lora_alpha task.language.lora.alpha
+    target_modules task.language.lora.targets  report_to observe.wandb
+    dataset_text_field task.data.question_column)");
+  for (std::string theirs, ours; names >> theirs >> ours;) {
     // At the top, in a table where it does not belong, and in one that does not exist.
     for (const std::string& place : {std::string(), std::string("observe."), std::string("zebra.")}) {
       const std::string key = place + theirs;
@@ -198,6 +178,7 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
       EXPECT_NE(message.find(key + " = 1: unknown key: write " + ours), std::string::npos) << message;
     }
   }
+  EXPECT_THAT(problem("auto_find_batch_size = 1"), testing::HasSubstr("write train.micro_batch = \"auto\""));
   EXPECT_EQ(problem("[zero_optimization]\nstage = 3"),
             "x.toml:2: [zero_optimization]: unknown table: write [strategy]\n"
             "x.toml:3: zero_optimization.stage = 3: unknown key: write strategy.plugin = \"sharded\" with "
@@ -224,59 +205,15 @@ TEST_F(UnknownNames, OfOtherToolsMayBeMisspelt) {
 }
 
 TEST_F(UnknownNames, EveryAnswerBeginsWithARealKey) {
-  for (const char* theirs : {"epochs",
-                             "max_iters",
-                             "time_limit",
-                             "batch_size",
-                             "train_batch_size",
-                             "local_batch_size",
-                             "grad_accum",
-                             "clip_grad",
-                             "amp",
-                             "init_scale",
-                             "scale_window",
-                             "recompute",
-                             "pretrained",
-                             "base_lr",
-                             "wd",
-                             "adam_beta1",
-                             "adam_beta2",
-                             "betas",
-                             "eps",
-                             "optim",
-                             "lr_schedule",
-                             "warmup",
-                             "warmup_ratio",
-                             "min_lr",
-                             "lr_decay_iters",
-                             "scale_lr",
-                             "num_workers",
-                             "prefetch_factor",
-                             "use_pinned_memory",
-                             "length_grouped",
-                             "manual_seed",
-                             "deterministic",
-                             "out_dir",
-                             "exp_name",
-                             "accelerator",
-                             "save_every",
-                             "max_to_keep",
-                             "save_best",
-                             "async_save",
-                             "monitor",
-                             "resume",
-                             "eval_every",
-                             "eval_iters",
-                             "log_interval",
-                             "verbose",
-                             "progress_bar",
-                             "gpus",
-                             "nnodes",
-                             "num_threads",
-                             "ddp_timeout",
-                             "fsdp",
-                             "ddp_backend",
-                             "plugin_dir"}) {
+  std::istringstream names(
+      "epochs max_iters time_limit batch_size train_batch_size local_batch_size grad_accum clip_grad "
+      "amp init_scale scale_window recompute pretrained base_lr wd adam_beta1 adam_beta2 betas eps "
+      "optim lr_schedule warmup warmup_ratio min_lr lr_decay_iters scale_lr num_workers "
+      "prefetch_factor use_pinned_memory length_grouped manual_seed deterministic out_dir exp_name "
+      "accelerator save_every max_to_keep save_best async_save monitor resume eval_every eval_iters "
+      "log_interval verbose progress_bar gpus nnodes num_threads ddp_timeout fsdp ddp_backend "
+      "plugin_dir");
+  for (std::string theirs; names >> theirs;) {
     const std::string answer(our_name_for_key(theirs));
     const std::string key = answer.substr(0, answer.find_first_of(" :,"));
     const auto options = core_options();

@@ -1,8 +1,5 @@
 // Each strategy with its memory on a device against the same run on the CPU.
-#include <cstdlib>
-
 #include <ATen/record_function.h>
-#include <pipeline/torch/runtime.hpp>
 
 #include "tests/cuda/place.hpp"
 #include "tests/strategies/job.hpp"
@@ -168,30 +165,6 @@ TEST(OffloadedWeights, AreCopiedOnceForEachUse) {
             kGathers + 3 * static_cast<int>(kUnits) + static_cast<int>(kUnits));  // the last term: gradients
   EXPECT_EQ(counts.to_host, 3 * static_cast<int>(kUnits) + 1);                    // the 1: the report
   EXPECT_EQ(counts.waits, static_cast<int>(kUnits));  // the test's own: its gradients
-}
-
-// What comes on another stream than the run's: a task may compute gradients there.
-
-TEST(Streams, TheRunsWorkComesAfterThatOfAnother) {
-  if (!no_device().empty()) GTEST_SKIP() << no_device();
-  pl_run_info run{};
-  run.device = {PL_DEVICE_CUDA, 0};
-  run.stream = device_stream();
-  const c10::Device device = to_torch(run.device);
-  const c10::impl::VirtualGuardImpl cuda(c10::kCUDA);
-  const c10::Stream other = cuda.getStreamFromGlobalPool(device);
-  // Long enough to be under way when the sum would begin; the emulated device is never late.
-  const int64_t size = std::getenv("FAKE_CUDA_GIB") == nullptr ? 1 << 26 : 1 << 16;
-  constexpr int kTimes = 300;
-  const at::Tensor x = at::zeros({size}, at::TensorOptions(device));
-  cuda.synchronizeDevice(device.index());
-  {
-    const c10::StreamGuard there(other);
-    for (int i = 0; i < kTimes; ++i) x.add_(1);
-  }
-  const RunStreamScope scope(run, {PL_STREAM_DEVICE, 0, other.native_handle()});
-  EXPECT_EQ(current_stream(device).handle, run.stream.handle);
-  EXPECT_EQ(x.sum(at::kDouble).item<double>(), static_cast<double>(size) * kTimes);
 }
 
 }  // namespace
