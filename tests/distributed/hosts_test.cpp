@@ -74,7 +74,7 @@ TEST_F(TwoHosts, ARankThatIsKilledEndsBoth) {
   wait_for_four("a");
   ::kill(runs_.ranks().at(3), SIGKILL);
   EXPECT_LT(seconds_until([&] { return runs_.ranks().empty(); }), 15);
-  const Result here = first->wait(), there = second->wait().ended(1);
+  const Result here = first->wait().ended(1), there = second->wait();
   EXPECT_EQ(there.code, 1);
   EXPECT_THAT(there.err, AllOf(HasSubstr("error: rank 3 on host n2 "), HasSubstr("was killed by SIGKILL")));
   EXPECT_THAT(here.err, HasSubstr("rank 3 (host n2")) << "host 1 says where to look";
@@ -152,7 +152,7 @@ TEST_F(TwoHosts, APortThatAFirewallBlocksEndsWithinTheTimeout) {
   const Words more = {"--set", "launch.rendezvous_seconds=5"};
   const auto first = start(by_hand(1, runs_.short_run("a") + more)),
              second = start(by_hand(2, runs_.short_run("a") + more));
-  const Result here = first->wait(), there = second->wait().ended(1);
+  const Result here = first->wait().ended(1), there = second->wait();
   EXPECT_EQ(there.code, 1);
   EXPECT_THAT(here.err, testing::ContainsRegex("rank(s)? 2")) << "who is missing";
   EXPECT_THAT(there.err, AllOf(HasSubstr("n1:29500"), HasSubstr("firewall")));

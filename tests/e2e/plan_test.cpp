@@ -26,10 +26,8 @@ std::vector<std::string> entries(const fs::path& folder) {
 
 class Plan : public testing::Test, public SmallJob {
  protected:
-  json planned(Words more) const {
-    more.emplace_back("--json");
-    const Result result = call("plan", std::move(more)).ended(0);
-    return json::parse(result.out);
+  json planned(const Words& more) const {
+    return json::parse(call("plan", more + Words{"--json"}).ended(0).out);
   }
   static json row(const json& plan, const std::string& strategy) {
     for (const json& one : plan["strategies"])
