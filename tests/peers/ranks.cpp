@@ -11,7 +11,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "tests/support/test_files.hpp"
