@@ -132,14 +132,12 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   EXPECT_EQ(config["problem_type"], "regression");
   write_text(path("some.fasta"), ">m0\n" + fields_of(read_lines(path("scan.csv")).at(1)).at(1) + "\n");
   const Result folder = pipeline({"predict", "run/export", "task.test_path=some.fasta", "task.plugin=protein",
-                                  "run.device=cpu", "--output", "folder.csv"},
-                                 this->folder())
+                                  "run.device=cpu", "--output", "folder.csv"})
                             .ended(0);
   // A folder does not say what it was trained with.
   const Result judged =
       pipeline({"evaluate", "run/export", "task.test_path=scan.csv", "task.label.column=stability",
-                "task.plugin=protein", "run.device=cpu", "run.cache_dir=cache"},
-               this->folder())
+                "task.plugin=protein", "run.device=cpu", "run.cache_dir=cache"})
           .ended(0);
   EXPECT_THAT(judged.out, AllOf(HasSubstr("Spearman 0."), Not(HasSubstr("the training data's mean"))));
   EXPECT_NEAR(std::stod(fields_of(read_lines(path("folder.csv")).at(1)).at(3)),

@@ -535,7 +535,7 @@ class SideFilesOfRuns : public Run {
     return names;
   }
   void predict(int samples, int processes = 1) const {
-    pipeline(command(samples, processes), folder()).ended(0);
+    pipeline(command(samples, processes)).ended(0);
     EXPECT_EQ(read_lines(path("run/submission.csv")).size(), samples + 1u);
     EXPECT_EQ(files(), files_of(samples));
   }
@@ -560,7 +560,7 @@ TEST_F(SideFilesOfRuns, OfAnEarlierPredictionDoNotStayBesideTheNewOnes) {
   predict(21, 3);
   predict(6, 2);
   write_text(path("run/submission-files/notes.txt"), "mine");
-  EXPECT_EQ(pipeline(command(3), folder()).code, 0);
+  EXPECT_EQ(pipeline(command(3)).code, 0);
   EXPECT_EQ(read_text(path("run/submission-files/notes.txt")), "mine");
   fs::remove(path("run/submission-files/notes.txt"));
   EXPECT_EQ(files(), files_of(3));
@@ -574,7 +574,7 @@ TEST_F(SideFilesOfRuns, OfAKilledPredictionStayForItAloneToGoOn) {
   EXPECT_EQ(read_lines(path("run/submission.csv")).size(), 10u) << "it was killed in time";
   const auto after_kill = files();
   EXPECT_GT(after_kill.size(), 3u);
-  EXPECT_THAT(pipeline(command(kMany), folder()).ended(0).out, HasSubstr("by an earlier process"));
+  EXPECT_THAT(pipeline(command(kMany)).ended(0).out, HasSubstr("by an earlier process"));
   EXPECT_EQ(files(), files_of(kMany));
   kill_prediction(kMany - 1);
   predict(12);  // with other data
