@@ -4,14 +4,10 @@ width, low-rank additions; and the folder that we save.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import json
 import os
-import subprocess
 import tempfile
-import warnings
 
-from peer_packages import needed, use_their_python
+from comparison import ask, started
 
 TOLERANCE = 1e-6  # of the norm, in float32
 OF_ONE_GRADIENT = 5e-6  # transformers' own in float32 and in float64 differ by as much
@@ -233,8 +229,7 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
         assert (len(shards) > 2) == bool(saving), shards
         request = {"sequences": case.sequences, "targets": case.targets, "adapter": adapter, "prompts": case.prompts,
                    "new_tokens": NEW_TOKENS, "adamw": ADAMW}
-        answer = json.loads(subprocess.run([probe, source, folder], input=json.dumps(request), text=True, check=True, stdout=subprocess.PIPE,
-                                           env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
+        answer = ask(probe, source, folder, request)
         with torch.no_grad():
             unchanged = case.read(source).logits(case.model)
         case.read(source, adapter)
@@ -268,17 +263,7 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
 
 
 def main():
-    use_their_python()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True, help="the program language_probe")
-    arguments = parser.parse_args()
-    with needed():
-        import peft  # noqa: F401
-        import torch
-        import transformers
-    transformers.logging.set_verbosity_error()
-    warnings.filterwarnings("error", message="Found missing adapter keys")
-    torch.set_num_threads(1)  # small models: threads only wait for each other
+    arguments = started("probe", "peft", "torch", "transformers")
     for seed, model in enumerate(MODELS):
         compare(arguments.probe, *model, seed)
         if model[1] == "plain" and model[0] != "GPT2":

@@ -1,6 +1,5 @@
 // What becomes of the others when a rank fails, is lost, or leaves.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 

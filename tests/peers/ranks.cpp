@@ -11,8 +11,12 @@
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::peers {
 
@@ -101,12 +105,7 @@ std::vector<std::string> nothing_thrown(int32_t ranks) {
 }
 
 std::string error_of(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
+  return tests::message_of<std::exception>([&] { part(); });
 }
 
 Process::Process(World world, Options options, const std::function<void(Peers&)>& part) : pid_(::fork()) {

@@ -6,10 +6,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/world.hpp"
@@ -62,7 +60,7 @@ std::vector<std::string> as_ranks(Group& run, const Options& options,
                                   const std::function<void(int32_t rank, Peers& peers)>& part);
 std::vector<std::string> nothing_thrown(int32_t ranks);
 
-// What `part` throws, or "nothing".
+// What `part` throws.
 std::string error_of(const std::function<void()>& part);
 
 // A rank in a process of its own, which ends without destructors when `part` returns. To be made while the

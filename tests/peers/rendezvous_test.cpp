@@ -1,8 +1,5 @@
 // How ranks find each other, and what they are told when they do not.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -76,10 +73,10 @@ TEST(Rendezvous, MissingRanksAreNamedOnAll) {
   const auto thrown =
       as_threads(2, [&](int32_t rank) { Peers peers(run.world(rank), within(Milliseconds(700))); });
   for (const std::string& error : thrown)
-    EXPECT_THAT(error, AllOf(MatchesRegex("rank 0 \\(host [^)]*\\) waited [0-9.]+ s at 127.0.0.1:[0-9]+ for "
-                                          "all ranks: ranks 2-3 of 4 are "
-                                          "missing \\(there: ranks 0-1 \\(host .*"),
-                             HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
+    EXPECT_THAT(error,
+                AllOf(MatchesRegex("rank 0 \\(host [^)]*\\) waited [0-9.]+ s at 127.0.0.1:[0-9]+ for all "
+                                   "ranks: ranks 2-3 of 4 are missing \\(there: ranks 0-1 \\(host .*"),
+                      HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
 }
 
 // The first line told while this rank waits that has `text`; it waits no longer then.

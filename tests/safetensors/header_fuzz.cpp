@@ -1,19 +1,12 @@
 // Any bytes as a safetensors file: an Error, or a header whose tensors tile the data and that can be written
 // again.
 #include <cstdint>
-#include <cstdlib>
 
 #include "core/safetensors/header.hpp"
+#include "tests/support/fuzz.hpp"
 
 using namespace pipeline::safetensors;
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using pipeline::tests::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto image = std::as_bytes(std::span(data, size));

@@ -1,7 +1,6 @@
 #include "core/safetensors/header.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"

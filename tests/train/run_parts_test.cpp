@@ -6,8 +6,6 @@
 #include <chrono>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
 #include "core/base/error.hpp"

@@ -5,7 +5,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/observe/console.hpp"
 #include "core/observe/log.hpp"

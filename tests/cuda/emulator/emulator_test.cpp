@@ -1,7 +1,6 @@
 // That the emulated device refuses what a real one would: see README.md.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <test_paths.hpp>
 
@@ -42,8 +41,8 @@ TEST(Parquet, ValuesAreThoseOfJson) {
             R"("document":"d two","summary":"s two","image":null,"score":null})",
             R"({"id":null,"messages":null,"document":null,"summary":"s three",)"
             R"("image":{"path":"b.png"},"score":null})",
-            "{\"id\":4,\"messages\":[],\"document\":\"d four\",\"summary\":\"\u2028x\","
-            "\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
+            "{\"id\":4,\"messages\":[],\"document\":\"d "
+            "four\",\"summary\":\"\u2028x\",\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
 }
 
 // Columns of bytes, of declared text, coded and of fixed size: each has one value that is Latin-1.

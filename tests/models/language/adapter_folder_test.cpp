@@ -3,7 +3,6 @@
 #include "adapters/peft_folder.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include "core/safetensors/writer.hpp"

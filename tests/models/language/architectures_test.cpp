@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include "generation/decoder.hpp"

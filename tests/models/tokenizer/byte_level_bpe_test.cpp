@@ -6,7 +6,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
 #include "tests/models/tokenizer/fixtures.hpp"
@@ -254,10 +253,9 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   special.added.clear();
   EXPECT_NE(ByteLevelBpe(special).fingerprint(), trained_tokenizer().fingerprint());
   EXPECT_FALSE(ByteLevelBpe(special).has_eot());
-  EXPECT_EQ(
-      message_of<Error>([&] { ByteLevelBpe(special).eot(); }),
-      "the tokenizer has no end of text: tokenizer_config.json names no eos_token, and there is no special "
-      "token <|endoftext|> or <|end_of_text|>");
+  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe(special).eot(); }),
+            "the tokenizer has no end of text: tokenizer_config.json names no eos_token, and there is no "
+            "special token <|endoftext|> or <|end_of_text|>");
 }
 
 TEST(ByteLevelBpe, TokenizersOfOneThreadDoNotMixInTheCache) {

@@ -2,21 +2,18 @@
 // first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
 // c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "tests/models/tokenizer/fixtures.hpp"
+#include "tests/support/fuzz.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
 using namespace pipeline;
+using pipeline::tests::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 tokenizer::Vocabulary parse(char file, const std::string& content) {
   static const std::string vocab = tokenizer::format_vocab_json(tests::trained_tokenizer().vocabulary());

@@ -3,7 +3,6 @@
 #include "tokenizer/sentence_piece.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 
 #include <nlohmann/json.hpp>
@@ -289,8 +288,8 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
                 "tokenizer.model: the files do not belong together");
   EXPECT_EQ(error("added_tokens.json", {{"<image>", 331}}),
             folder /
-                "added_tokens.json: \"<image>\": \"<image>\" has id 331: the token before it is missing: "
-                "330 are there");
+                "added_tokens.json: \"<image>\": \"<image>\" has id 331: the token before it is missing: 330 "
+                "are there");
   EXPECT_EQ(error("added_tokens.json", {{"<image>", "x"}}),
             folder / "added_tokens.json: \"<image>\" = \"x\": must be a non-negative integer");
   folder.write("added_tokens.json", "{}");
@@ -302,8 +301,8 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
             folder / "tokenizer_config.json: added_tokens_decoder: key \"x\": must be a token's id");
   EXPECT_EQ(error("tokenizer_config.json", {{"eos_token", "<end>"}}),
             folder /
-                "tokenizer_config.json: eos_token = \"<end>\": is not a token of the tokenizer: "
-                "add it there, or name another");
+                "tokenizer_config.json: eos_token = \"<end>\": is not a token of the tokenizer: add it "
+                "there, or name another");
 }
 
 TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
@@ -452,10 +451,9 @@ TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
     form[json::json_pointer(pointer)] = value;
     return message_of<Error>([&] { load_json(form); });
   };
-  EXPECT_THAT(
-      error("/pre_tokenizer/split", true),
-      HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of Llama 1 "
-                "and 2 has no other"));
+  EXPECT_THAT(error("/pre_tokenizer/split", true),
+              HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of "
+                        "Llama 1 and 2 has no other"));
   EXPECT_THAT(error("/pre_tokenizer", nullptr), HasSubstr("normalizer = null: must be"));
   EXPECT_THAT(error("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
   EXPECT_THAT(error("/model/ignore_merges", true), HasSubstr("model.ignore_merges = true: must be false"));

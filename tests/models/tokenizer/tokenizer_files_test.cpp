@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
@@ -223,12 +222,12 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: pre_tokenizer.add_prefix_space = true: must be false" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }),
             "t.json: pre_tokenizer.use_regex = false: must be true" + remedy);
-  EXPECT_EQ(json_error([](json& f) {
-              f["post_processor"] = {{"type", "BertProcessing"}};
-            }),
-            "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or "
-            "\"TemplateProcessing\"" +
-                remedy);
+  EXPECT_EQ(
+      json_error([](json& f) {
+        f["post_processor"] = {{"type", "BertProcessing"}};
+      }),
+      "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or \"TemplateProcessing\"" +
+          remedy);
   EXPECT_EQ(json_error([](json& f) {
               f["decoder"] = {{"type", "WordPiece"}};
             }),
@@ -273,10 +272,9 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
             "t.json: pre_tokenizer.pretokenizers[0].behavior = \"Removed\": must be \"Isolated\"" + remedy);
   EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
             "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
-  EXPECT_EQ(
-      error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
-      "t.json: post_processor.processors[1].single = [1]: must be the text, with one special token before "
-      "it, behind it, or both: no other template is read here");
+  EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
+            "t.json: post_processor.processors[1].single = [1]: must be the text, with one special token "
+            "before it, behind it, or both: no other template is read here");
   EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
             "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
 }

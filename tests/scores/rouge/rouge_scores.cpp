@@ -3,8 +3,6 @@
 // f; or the word's stem.
 #include <iostream>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -18,7 +18,7 @@
 #include "plugins/models/two_towers/two_towers.hpp"
 #include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tests/support/declared.hpp"
-#include "tests/support/tensor_file.hpp"
+#include "tests/support/weight_files.hpp"
 
 using namespace pipeline::two_towers;
 using namespace pipeline::tasks::contrastive;

@@ -2,7 +2,6 @@
 #include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>

@@ -28,7 +28,7 @@
 #include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
 #include "tests/support/declared.hpp"
-#include "tests/support/tensor_file.hpp"
+#include "tests/support/weight_files.hpp"
 
 using namespace pipeline::llava;
 

@@ -6,11 +6,11 @@
 
 #include <gtest/gtest.h>
 
-namespace pipeline::structures {
+namespace pipeline::tests {
 
-inline std::string gzip(const std::string& text) {
+inline std::string gzip(const std::string& text, int level = 6) {
   z_stream stream{};
-  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  EXPECT_EQ(deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
   std::string out(deflateBound(&stream, text.size()) + 64, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
@@ -22,4 +22,4 @@ inline std::string gzip(const std::string& text) {
   return out;
 }
 
-}  // namespace pipeline::structures
+}  // namespace pipeline::tests

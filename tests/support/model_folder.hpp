@@ -1,3 +1,4 @@
+// A model's folder, whose files a test changes.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,11 +14,10 @@
 #include "core/safetensors/file.hpp"
 #include "core/safetensors/writer.hpp"
 
-namespace pipeline::encoder::testing {
+namespace pipeline::tests {
 
 using Stored = std::map<std::string, at::Tensor>;
 
-// The folder of a model, which a test changes.
 class FolderTest : public ::testing::Test {
  protected:
   explicit FolderTest(const std::string& prefix) {
@@ -69,4 +69,4 @@ class FolderTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-}  // namespace pipeline::encoder::testing
+}  // namespace pipeline::tests

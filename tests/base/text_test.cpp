@@ -1,9 +1,12 @@
-#include "core/base/utf8.hpp"
+#include <gmock/gmock.h>
 
-#include <gtest/gtest.h>
+#include "core/base/csv.hpp"
+#include "core/base/utf8.hpp"
 
 namespace pipeline {
 namespace {
+
+using testing::ElementsAre;
 
 constexpr auto kValid = std::string_view::npos;
 
@@ -41,6 +44,19 @@ TEST(Utf8, ControlCharactersAreShownAndNotObeyed) {
             "\\x1b[31m\\x0d\\x7f\\xc2\\x9b1m\\xff");
   EXPECT_EQ(printable("a\nb", ""), "a\\x0ab");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
+}
+
+TEST(CsvRows, HaveTheirCellsAndTheLineInWhichTheyBegin) {
+  const std::vector<CsvRow> rows = csv_rows(
+      "\xef\xbb\xbf"
+      "a,b\r\n\r\n\"1\n,\"\"x\"\"\",2\r\n,\nlast");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_THAT(rows[0].cells, ElementsAre("a", "b"));
+  EXPECT_THAT(rows[1].cells, ElementsAre("1\n,\"x\"", "2"));
+  EXPECT_EQ(rows[1].line, 3u);
+  EXPECT_THAT(rows[2].cells, ElementsAre("", ""));
+  EXPECT_EQ(rows[2].line, 5u);
+  EXPECT_THAT(rows[3].cells, ElementsAre("last"));
 }
 
 }  // namespace
