@@ -1,5 +1,5 @@
-#include "core/config/sources.hpp"
 #include "core/config/option.hpp"
+#include "core/config/sources.hpp"
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 

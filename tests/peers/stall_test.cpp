@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.hpp"
-#include "core/peers/peers.hpp"
 #include "core/peers/join.hpp"
+#include "core/peers/peers.hpp"
 #include "core/peers/server.hpp"
 #include "tests/peers/ranks.hpp"
 

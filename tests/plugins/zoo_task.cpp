@@ -15,7 +15,6 @@
 #include <string>
 #include <vector>
 
-
 #include "pipeline.h"
 
 #ifndef ZOO_ROWS

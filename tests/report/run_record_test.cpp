@@ -6,8 +6,8 @@
 
 #include "core/base/error.hpp"
 #include "core/report/page.hpp"
-#include "core/report/table.hpp"
 #include "core/report/run_record.hpp"
+#include "core/report/table.hpp"
 #include "tests/report/run_folder.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/manifest.hpp"
-#include "core/train/training_step.hpp"
 #include "core/train/session/value_source.hpp"
+#include "core/train/training_step.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 
 #include "core/base/error.hpp"
-#include "core/train/stages/found_micro_batch.hpp"
 #include "core/train/plan/plan.hpp"
 #include "core/train/session/session.hpp"
+#include "core/train/stages/found_micro_batch.hpp"
 #include "tests/train/batch_plans.hpp"
 
 namespace pipeline::train {

@@ -19,9 +19,8 @@
 #include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
 
-
-#include "plugins/data/residues/alphabet.hpp"
 #include "core/safetensors/file.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/embedding.hpp"
 #include "transformer/layer.hpp"

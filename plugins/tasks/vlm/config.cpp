@@ -2,8 +2,8 @@
 // of pictures.
 #include <algorithm>
 
-#include "hugging_face/config_fields.hpp"
 #include <nlohmann/json.hpp>
+#include "hugging_face/config_fields.hpp"
 
 #include "hugging_face/weights.hpp"
 #include "language/folder.hpp"

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-
 #include "plugins/data/proteins/labels.hpp"
 #include "plugins/data/proteins/sample.hpp"
 #include "plugins/data/proteins/splits.hpp"

@@ -14,10 +14,10 @@
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/structures/input_files.hpp"
 #include "plugins/data/structures/structure_record.hpp"
-#include "tests/support/gzip.hpp"
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/gzip.hpp"
 
 namespace pipeline::structures {
 namespace {

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <map>
 
-#include "plugins/data/residues/alphabet.hpp"
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include "plugins/data/residues/alphabet.hpp"
 
 #include "plugins/models/encoder/sequences.hpp"
 #include "tests/support/unit_recorder.hpp"

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <pipeline/error.hpp>
 
-#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/proteins/learnt.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "tests/tasks/protein/small_task.hpp"
 
