@@ -9,10 +9,10 @@
 namespace pipeline::tests {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-class Emulator : public testing::Test {
+class Emulator : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::getenv("FAKE_CUDA_GIB") == nullptr) GTEST_SKIP() << "not on the emulated device";
