@@ -47,7 +47,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint(path, read_manifest(path));
   try {
     checkpoint.open_files();
-  } catch (const safetensors::Error& error) {
+  } catch (const safetensors::SafetensorsError& error) {
     if (error.os_error() != 0) throw Error(error.what());
     corrupt(error.what());
   }
@@ -92,7 +92,7 @@ void Checkpoint::verify() const {
       if (actual != stored.crc32c)
         corrupt(path + ": is damaged: its CRC-32C is " + hex(actual) + ", the manifest says " +
                 hex(stored.crc32c));
-    } catch (const safetensors::Error& error) {
+    } catch (const safetensors::SafetensorsError& error) {
       throw Error(error.what());
     }
   }

@@ -220,7 +220,7 @@ PieceFile::PieceFile(const std::string& name, const PieceSource& pieces) : piece
   try {
     data_bytes_ = safetensors::lay_out(tensors, name);
     header_ = safetensors::format_header(tensors, {{"format", "pt"}}, name);
-  } catch (const safetensors::Error& error) {
+  } catch (const safetensors::SafetensorsError& error) {
     throw Error(error.what());
   }
 }

@@ -6,9 +6,9 @@
 namespace pipeline::config {
 namespace {
 
-std::map<std::string, Entry> stored_entries(std::string_view toml, const std::string& file) {
+std::map<std::string, ConfigEntry> stored_entries(std::string_view toml, const std::string& file) {
   const Document document = parse(toml, file, 0);
-  std::map<std::string, Entry> entries(document.root.entries.begin(), document.root.entries.end());
+  std::map<std::string, ConfigEntry> entries(document.root.entries.begin(), document.root.entries.end());
   if (document.resolved_stage)
     for (const auto& [key, entry] : document.resolved_stage->table.entries)
       entries.emplace("stage." + key, entry);
@@ -32,7 +32,7 @@ bool same_value(const std::string& a, const std::string& b) {
 
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins, const std::string& where) {
-  std::map<std::string, Entry> stored = stored_entries(stored_toml, where);
+  std::map<std::string, ConfigEntry> stored = stored_entries(stored_toml, where);
   std::vector<Difference> differences;
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);

@@ -50,7 +50,7 @@ Document read(const std::string& file, const std::string& problem_prefix, Chain&
   Document document = parse(text, file, static_cast<int>(chain.files.size()));
   if (!document.extends) return document;
 
-  const Entry& extends = *document.extends;
+  const ConfigEntry& extends = *document.extends;
   const auto fail = [&](const std::string& problem) {
     return ConfigError(format_problem(extends.origin, "extends", shown(extends.value), problem));
   };
@@ -102,7 +102,7 @@ class StageReader {
   }
 
  private:
-  void add_problem(const Entry& entry, const std::string& key, const std::string& problem) {
+  void add_problem(const ConfigEntry& entry, const std::string& key, const std::string& problem) {
     problems_.add(entry.origin, key, shown(entry.value), problem);
   }
 

@@ -15,7 +15,7 @@
 
 namespace pipeline::config {
 
-struct Entry {
+struct ConfigEntry {
   Literal value;
   Origin origin;
 };
@@ -23,7 +23,7 @@ struct Entry {
 // A tree of TOML tables, flattened: values by dotted key, and the tables themselves, so that an unknown
 // empty table is noticed. Keys that need quotes in TOML stay quoted, so they match no option.
 struct Table {
-  std::map<std::string, Entry, std::less<>> entries;
+  std::map<std::string, ConfigEntry, std::less<>> entries;
   std::map<std::string, Origin, std::less<>> tables;
   // The tables that are arrays, [[key]]: each is a value, as a list is.
   std::set<std::string, std::less<>> arrays = {};
@@ -41,9 +41,9 @@ struct StageTable {
 // One parsed TOML text.
 struct Document {
   Table root;  // without these:
-  std::optional<Entry> extends;
-  std::optional<Entry> started_in;           // of a configuration that a run keeps
-  std::optional<Entry> stage_value;          // `stage` if it is neither a table nor an array of tables
+  std::optional<ConfigEntry> extends;
+  std::optional<ConfigEntry> started_in;           // of a configuration that a run keeps
+  std::optional<ConfigEntry> stage_value;          // `stage` if it is neither a table nor an array of tables
   std::optional<StageTable> resolved_stage;  // [stage], as in a resolved config
   std::optional<std::vector<StageTable>> stages;
 };

@@ -91,7 +91,7 @@ std::string stage_text(const StageLayer& stage, const Sources& sources, bool wit
   const Table merged = sources.merged(stage.name);
   std::vector<Row> rows;
   for (const auto& [key, unused] : own.entries) {
-    const Entry& entry = merged.entries.at(key);
+    const ConfigEntry& entry = merged.entries.at(key);
     const std::string name = key.starts_with("stage.") ? key.substr(6) : key;
     rows.push_back({name, config::to_toml(entry.value), entry.origin, false});
   }
@@ -180,7 +180,7 @@ std::string place_in_run(Document& document, const std::string& file, bool named
   const auto stored = document.root.entries.find("run.dir");
   if (stored != document.root.entries.end() && normal(absolute_path(stored->second.value.text, base)) == run)
     return base;
-  Entry here{Literal::of_string(seen_from(base.empty() ? start_folder() : fs::path(base), run)),
+  ConfigEntry here{Literal::of_string(seen_from(base.empty() ? start_folder() : fs::path(base), run)),
              Origin{Origin::Kind::kFile, file, 0, 0, ""}};
   here.origin.base = base;
   document.root.entries.insert_or_assign("run.dir", std::move(here));

@@ -46,10 +46,10 @@ std::string with_quoted_words(const std::string& line) {
   return result;
 }
 
-// Throws strict_json::Error.
+// Throws strict_json::JsonError.
 Json parse_line(const std::string& line, const std::string& where) {
   Json object = strict_json::parse_ordered(with_quoted_words(line), where);
-  if (!object.is_object()) throw strict_json::Error(where + ": is no JSON object");
+  if (!object.is_object()) throw strict_json::JsonError(where + ": is no JSON object");
   return object;
 }
 
@@ -60,7 +60,7 @@ std::optional<uint64_t> integer_in(const std::string& line, const std::string& k
     const auto value = object.find(key);
     if (value == object.end() || !value->is_number_unsigned()) return std::nullopt;
     return value->get<uint64_t>();
-  } catch (const strict_json::Error&) {
+  } catch (const strict_json::JsonError&) {
     return std::nullopt;
   }
 }
@@ -147,7 +147,7 @@ size_t JsonLines::read(std::istream& in, const std::string& name, const Use& use
     Json object;
     try {
       object = parse_line(line, name + ":" + std::to_string(number));
-    } catch (const strict_json::Error& error) {
+    } catch (const strict_json::JsonError& error) {
       if (in.eof()) return number;  // it has no end
       throw Error(PL_ERROR_CONFIG, error.what());
     }

@@ -74,7 +74,7 @@ Seconds heartbeat_period(Seconds stall);
 // longer than anybody should be left in the dark.
 class Waiting {
  public:
-  // `tell`: see Options::on_waiting; empty: nobody is told.
+  // `tell`: see PeersOptions::on_waiting; empty: nobody is told.
   Waiting(std::function<void(const std::string& what)> tell, Seconds notice);
   ~Waiting();  // ends it
   Waiting(const Waiting&) = delete;

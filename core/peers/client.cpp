@@ -36,7 +36,7 @@ State Activity::now() const {
   return {phase_, step_, since.count(), moves_.load(std::memory_order_relaxed), {}};
 }
 
-Client::Client(const World& world, Options options)
+Client::Client(const World& world, PeersOptions options)
     : world_(world),
       options_(std::move(options)),
       waiting_for_(

@@ -45,7 +45,7 @@ class Activity {
 // thread switch. When nobody waits, the background thread reads, and so learns of failures.
 class Client {
  public:
-  Client(const World& world, Options options);
+  Client(const World& world, PeersOptions options);
   ~Client();
 
   // Returns the reply to an exchange, packed if it has several parts.
@@ -94,7 +94,7 @@ class Client {
 
   const Clock::time_point begun_ = Clock::now();
   const World world_;
-  const Options options_;
+  const PeersOptions options_;
   std::unique_ptr<Waiting> waiting_for_;  // until all are there
   std::unique_ptr<Server> server_;        // in rank 0; destroyed after the connection
   Socket socket_;

@@ -63,7 +63,7 @@ class Rendezvous {
 // rank 0 may start last.
 class Join {
  public:
-  // cancelled: see Options; may be empty. `waiting` hears what the tries come to, and must outlive it;
+  // cancelled: see PeersOptions; may be empty. `waiting` hears what the tries come to, and must outlive it;
   // nullptr: nobody does.
   Join(const World& world, Seconds timeout, std::function<bool()> cancelled, Waiting* waiting);
 

@@ -13,7 +13,7 @@ std::string describe(const Failure& failure) {
   return fmt::format("rank {} (host {}): {}", failure.rank, failure.host, failure.what);
 }
 
-Peers::Peers(const World& world, Options options)
+Peers::Peers(const World& world, PeersOptions options)
     : rank_(world.rank),
       size_(static_cast<std::size_t>(world.size)),
       client_(std::make_unique<Client>(world, std::move(options))) {}

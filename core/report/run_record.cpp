@@ -142,9 +142,9 @@ Curve read_curve(const std::filesystem::path& file) {
 nlohmann::ordered_json read_object(const std::filesystem::path& file) {
   try {
     nlohmann::ordered_json object = strict_json::parse_ordered(read_file(file), file.string());
-    if (!object.is_object()) throw strict_json::Error(file.string() + ": is no JSON object");
+    if (!object.is_object()) throw strict_json::JsonError(file.string() + ": is no JSON object");
     return object;
-  } catch (const strict_json::Error& error) {
+  } catch (const strict_json::JsonError& error) {
     throw Error(PL_ERROR_CONFIG, error.what());
   }
 }

@@ -1,4 +1,4 @@
-// Low-rank additions as a user has them: learnt from a folder, exported as PEFT's, and begun with again.
+// LoRA as a user has it: trained from a folder, exported as PEFT's, and begun with again.
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -103,7 +103,7 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   EXPECT_THAT(pipeline({"chat", "lost"}).err,
               HasSubstr("base_model_name_or_path = \"somebody/model\": is no folder of a model here"));
 
-  // Merged, what has no addition is the base's to the bit.
+  // Merged, what has no LoRA is the base's to the bit.
   ASSERT_EQ(
       call("export", {"--checkpoint", "last", "--output", "whole", "task.language.lora.merge=true"}).code, 0);
   const auto base = safetensors::Folder::open(path("base/export").string()),
@@ -111,11 +111,11 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   ASSERT_EQ(whole.names(), base.names());
   ASSERT_FALSE(base.names().empty());
   for (const std::string& name : base.names()) {
-    const bool has_addition = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
-    EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_addition) << name;
+    const bool has_lora = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
+    EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_lora) << name;
   }
 
-  // All options of the additions follow the folder.
+  // All options of LoRA follow the folder.
   std::string without = read_text(path("train.toml"));
   without.erase(without.find("[task.language.lora]"),
                 without.find("[optimizer]") - without.find("[task.language.lora]"));
@@ -192,7 +192,7 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
               HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
 }
 
-// Modules that are trained as a whole are exported with the additions, and come back.
+// Modules that are trained as a whole are exported with LoRA, and come back.
 TEST_F(Adapters, HaveWholeModulesBesideThem) {
   const auto with = [](const Words& more, const char* modules) {
     return more + Words{std::string("task.language.lora.modules_to_save=") + modules};
@@ -225,7 +225,7 @@ TEST_F(Adapters, HaveWholeModulesBesideThem) {
   EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, to which lora.targets makes"));
   EXPECT_THAT(refused("[\"lm_head\"]"), HasSubstr("no module that can be trained as a whole"));
   EXPECT_THAT(call("run", {"run.dir=refused", "task.language.lora.rank=0"}).err,
-              HasSubstr("is of no use without additions: set rank, too"));
+              HasSubstr("is of no use without LoRA: set rank, too"));
 }
 
 // Published folders are padded: an adapter's embedding has all rows, or PEFT would not take it.

@@ -222,7 +222,7 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   const json config = read_json(path("frozen/export/config.json"));
   EXPECT_EQ(config["id2label"], json({{"0", "cytosol"}, {"1", "membrane"}}));
 
-  // Low-rank additions are exported with the head, as PEFT's folder to the model that was pretrained.
+  // LoRA is exported with the head, as PEFT's folder to the model that was pretrained.
   learn("lora", {"task.esm2.lora.rank=2", "task.esm2.lora.base_model=base"});
   const json adapter = read_json(path("lora/export/adapter_config.json"));
   EXPECT_THAT(adapter["modules_to_save"], ElementsAre("classifier.dense", "classifier.out_proj"));

@@ -75,7 +75,7 @@ TEST_F(Esm2, TrainsOnTheSameData) {
       call("run", {"run.dir=again", "train.init_from=run/export", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(again.out, HasSubstr("from run/export/config.json: task.model = \"esm2\", "));
   EXPECT_THAT(again.out, HasSubstr("task.esm2.hidden_dim = 16"));
-  // Additions to it are a PEFT adapter, which another run begins with.
+  // LoRA of it is a PEFT adapter, which another run begins with.
   const Result adapted = call("run", {"run.dir=adapted", "train.init_from=run/export",
                                       "task.esm2.lora.rank=2", "task.esm2.lora.dropout=0.1"})
                              .ended(0);
@@ -120,7 +120,7 @@ TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
   EXPECT_EQ(read_text(path("again/model.safetensors")), weights);
   EXPECT_EQ(read_text(path("again/tokenizer.json")), read_text(path("model/tokenizer.json")));
 
-  // Additions to it are a PEFT adapter, which another run begins with.
+  // LoRA of it is a PEFT adapter, which another run begins with.
   write_text(path("train.toml"), protein_config(""));
   const Result adapted = call("run", {"run.dir=adapted", "train.init_from=model", "task.esmc.lora.rank=2",
                                       "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"})

@@ -270,7 +270,7 @@ TEST_F(Vlm, FeaturesAreOfOneEncoderAndTheWayPicturesGetThere) {
   EXPECT_THAT(call("run", {"run.dir=black", "task.data.background=black"}).out, HasSubstr(all));
 }
 
-TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
+TEST_F(Vlm, LoraIsTrainedBesideAModelThatStays) {
   const Words lora{"task.language.lora.rank=4",
                    R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"])"};
   const auto with = [&](const Words& more) { return more + lora; };
@@ -283,7 +283,7 @@ TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
             0);
   EXPECT_EQ(curve("sharded"), curve("lora"));
 
-  // Exported, the additions are part of the model, which does without them from then on.
+  // Exported, LoRA is part of the model, which does without it from then on.
   const std::string q = "language_model.model.layers.0.self_attn.q_proj.weight",
                     k = "language_model.model.layers.0.self_attn.k_proj.weight";
   call("export", {"--checkpoint", "last"}).ended(0);

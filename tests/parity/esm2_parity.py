@@ -80,8 +80,8 @@ def compare(probe, size, seed):
           "differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
-def compare_adapter(probe, size, additions, seed):
-    """The same with peft's additions: its folder read, ours read by peft, and the model that both make of them."""
+def compare_adapter(probe, size, lora, seed):
+    """The same with peft's LoRA: its folder read, ours read by peft, and the model that both make of them."""
     import peft
     import torch
     from esm2_reference import forward, make_model, make_samples
@@ -92,7 +92,7 @@ def compare_adapter(probe, size, additions, seed):
     with tempfile.TemporaryDirectory() as folder:
         source, adapter = os.path.join(folder, "source"), os.path.join(folder, "theirs")
         base.save_pretrained(source)
-        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **additions))
+        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **lora))
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 parameter.data.add_(0.1 * torch.randn_like(parameter))
@@ -109,11 +109,11 @@ def compare_adapter(probe, size, additions, seed):
                      "merged": check("merged", forward(merged, samples)[0], logits, TOLERANCE),
                      "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1), TOLERANCE),
                      "moved": (forward(type(base).from_pretrained(source).eval(), samples)[0] - logits).norm() / logits.norm()}
-        assert worst["moved"] > 0.01, f"the additions move the logits by {worst['moved']:.1e}"
+        assert worst["moved"] > 0.01, f"LoRA moves the logits by {worst['moved']:.1e}"
         theirs = {name.replace(".modules_to_save.default", "").replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
         assert gradients.keys() == theirs.keys(), sorted(gradients.keys() ^ theirs.keys())
         worst["gradients up to"] = max(check(f"gradient of {name}", gradients[name], theirs[name], TOLERANCE) for name in theirs)
-    print(f"equal to peft {peft.__version__}: {additions}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+    print(f"equal to peft {peft.__version__}: {lora}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
 def main():
@@ -124,12 +124,12 @@ def main():
         compare(arguments.probe, size, seed)
         print(f"equal to transformers {transformers.__version__}: {size}")
     every = r"esm\.encoder\..*(query|key|value|dense)"
-    for seed, (size, additions) in enumerate((
+    for seed, (size, lora) in enumerate((
             (SIZES[0], dict(target_modules=["query", "value"])), (SIZES[0], dict(target_modules=every, use_rslora=True)),
             (SIZES[0], dict(target_modules=["key", "attention.output.dense"], layers_to_transform=[1])),
             (SIZES[3], dict(target_modules=["q_proj", "v_proj"])), (SIZES[4], dict(target_modules=r"esmc\..*_proj", use_rslora=True)),
             (SIZES[4], dict(target_modules=["k_proj", "up_proj"], layers_to_transform=[1], modules_to_save=["lm_head"])))):
-        compare_adapter(arguments.probe, size, additions, seed)
+        compare_adapter(arguments.probe, size, lora, seed)
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def compare(probe, kind, vision, language, options, seed):
 
 
 def compare_adapter(probe, seed):
-    """peft's additions to the language model, and a projector that is trained beside them: its folder read, and ours read by peft."""
+    """peft's LoRA of the language model, and a projector that is trained beside them: its folder read, and ours read by peft."""
     import peft
     import torch
     from safetensors.torch import load_file, save_file

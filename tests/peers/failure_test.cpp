@@ -16,8 +16,8 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
 
-Options telling(Heard& heard) {
-  Options options;
+PeersOptions telling(Heard& heard) {
+  PeersOptions options;
   options.on_failure = heard;
   return options;
 }

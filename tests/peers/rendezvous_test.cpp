@@ -23,8 +23,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-Options within(std::chrono::duration<double> timeout) {
-  Options options;
+PeersOptions within(std::chrono::duration<double> timeout) {
+  PeersOptions options;
   options.timeout = timeout;
   return options;
 }
@@ -83,7 +83,7 @@ TEST(Rendezvous, MissingRanksAreNamedOnAll) {
 std::string told_with(const std::string& text, const World& world) {
   std::mutex mutex;
   std::string told;
-  Options options = within(seconds(30));
+  PeersOptions options = within(seconds(30));
   options.notice = Milliseconds(0);
   const auto is_it = [&] { return told.find(text) != told.npos; };
   options.on_waiting = [&](const std::string& what) {
@@ -165,7 +165,7 @@ TEST(Rendezvous, WhoIsToldToStopDoesNotWait) {
   for (const int32_t rank : {0, 1}) {
     Group run(2);
     if (rank == 1) run.close_port();
-    Options options = within(seconds(60));
+    PeersOptions options = within(seconds(60));
     const auto begin = std::chrono::steady_clock::now();
     options.cancelled = [&] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };
     try {
@@ -184,7 +184,7 @@ TEST(Rendezvous, OneThatIsToldToStopStopsAllThatAreThere) {
   for (const int32_t told : {0, 1}) {
     Group run(3);
     const auto thrown = as_threads(2, [&](int32_t rank) {
-      Options options = within(seconds(60));
+      PeersOptions options = within(seconds(60));
       const auto begin = std::chrono::steady_clock::now();
       if (rank == told)
         options.cancelled = [=] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };

@@ -21,8 +21,8 @@ using testing::MatchesRegex;
 
 constexpr Milliseconds kStall{1000};
 
-Options watching(Heard heard = {}) {
-  Options options;
+PeersOptions watching(Heard heard = {}) {
+  PeersOptions options;
   options.stall = kStall;
   options.on_failure = std::move(heard);
   return options;
@@ -69,7 +69,7 @@ TEST(Stall, OfARankThatHangsShowsTheCollectives) {
   Group run(2);
   std::vector<Heard> heard(2);
   const auto thrown = as_threads(2, [&](int32_t rank) {
-    Options options = watching(heard[static_cast<std::size_t>(rank)]);
+    PeersOptions options = watching(heard[static_cast<std::size_t>(rank)]);
     if (rank == 0) options.collective = [] { return std::string("all_reduce #12 (4096 x float32) for 3 s"); };
     Peers peers(run.world(rank), options);
     peers.at(rank == 0 ? "train" : "data.load", 118);

@@ -90,7 +90,7 @@ TEST(File, ReadsWhatHuggingFaceWrote) {
   EXPECT_EQ(file.at("h").element_count(), 1);
   EXPECT_TRUE(file.at("empty").data.empty());
   EXPECT_EQ(file.find("missing"), nullptr);
-  EXPECT_EQ(message_of<Error>([&] { file.at("missing"); }),
+  EXPECT_EQ(message_of<SafetensorsError>([&] { file.at("missing"); }),
             file.path() + ": has no tensor \"missing\" among its 5");
 }
 
@@ -168,19 +168,19 @@ TEST(Writer, MisuseIsAnError) {
     Writer writer(path);
     writer.declare("a", Dtype::kF32, {1});
     writer.declare("b", Dtype::kF32, {2});
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("c", Dtype::kF32, {-1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("c", Dtype::kF32, {-1}); }),
               path + ": tensor \"c\": shape [-1]: dimensions must not be negative");
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("__metadata__", Dtype::kF32, {1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("__metadata__", Dtype::kF32, {1}); }),
               path + ": tensor \"__metadata__\": this name is reserved by the format");
-    EXPECT_EQ(message_of<Error>([&] { writer.write("b", four); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.write("b", four); }),
               path + ": data of tensor \"b\" written, expected \"a\"");
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("c", Dtype::kF32, {1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("c", Dtype::kF32, {1}); }),
               path + ": tensor \"c\": declared after the layout was fixed");
-    EXPECT_EQ(message_of<Error>([&] { writer.write("a", std::vector<std::byte>(5)); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.write("a", std::vector<std::byte>(5)); }),
               path + ": tensor \"a\": 5 bytes written, expected 4");
     writer.write("a", four);
     writer.write("b", four);
-    EXPECT_EQ(message_of<Error>([&] { writer.finish(); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.finish(); }),
               path + ": tensor \"b\": only 4 of 8 bytes were written");
     EXPECT_TRUE(std::filesystem::exists(path));
   }
@@ -189,11 +189,11 @@ TEST(Writer, MisuseIsAnError) {
   Writer twice(path);
   twice.declare("a", Dtype::kF32, {1});
   twice.declare("a", Dtype::kF32, {1});
-  EXPECT_EQ(message_of<Error>([&] { twice.layout(); }), path + ": tensor \"a\": declared twice");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { twice.layout(); }), path + ": tensor \"a\": declared twice");
 
   Writer names(path);
   names.declare("\xff", Dtype::kF32, {1});
-  EXPECT_EQ(message_of<Error>([&] { names.write("\xff", four); }),
+  EXPECT_EQ(message_of<SafetensorsError>([&] { names.write("\xff", four); }),
             path + ": a tensor name or a metadata text is not valid UTF-8");
 }
 
@@ -203,7 +203,7 @@ TEST(Writer, AFullDiskIsReportedWithItsErrno) {
   try {
     writer.write("a", std::vector<std::byte>(4 << 20));
     FAIL() << "a full disk was not noticed";
-  } catch (const Error& error) {
+  } catch (const SafetensorsError& error) {
     EXPECT_EQ(error.os_error(), ENOSPC);
     EXPECT_THAT(error.what(), HasSubstr("/dev/full: cannot be written after "));
   }
@@ -214,19 +214,19 @@ TEST(File, EveryTruncationAndOneExtraByteAreFound) {
   const FilesFolder folder;
   for (size_t size = 0; size < kHuggingFaceFile.size(); ++size) {
     const std::string path = folder.write("cut", kHuggingFaceFile.substr(0, size));
-    EXPECT_THROW(File::open(path), Error) << size;
+    EXPECT_THROW(File::open(path), SafetensorsError) << size;
   }
-  EXPECT_THROW(File::open(folder.write("long", kHuggingFaceFile + "x")), Error);
+  EXPECT_THROW(File::open(folder.write("long", kHuggingFaceFile + "x")), SafetensorsError);
 }
 
 TEST(File, WhatIsNotAFileIsNamed) {
   const FilesFolder folder;
-  EXPECT_THAT(message_of<Error>([&] { File::open(folder / "none"); }),
+  EXPECT_THAT(message_of<SafetensorsError>([&] { File::open(folder / "none"); }),
               HasSubstr("none: cannot be opened: No such"));
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder / "pipe"); }), folder / "pipe: is not a regular file");
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder.write("empty", "")); }), folder / "empty: is empty");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder / "pipe"); }), folder / "pipe: is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.write("empty", "")); }), folder / "empty: is empty");
 }
 
 TEST(File, MovesKeepViewsValid) {
@@ -287,17 +287,17 @@ TEST(Folder, Shards) {
   EXPECT_EQ(weights.size(), 3u);
   EXPECT_EQ(weights.files().size(), 2u);
   EXPECT_EQ(static_cast<char>(weights.at("c").data[0]), 'c');
-  EXPECT_EQ(message_of<Error>([&] { weights.at("d"); }), folder.path() + ": has no tensor \"d\" among its 3");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { weights.at("d"); }), folder.path() + ": has no tensor \"d\" among its 3");
 }
 
 TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
   const FilesFolder folder;
   const auto error = [&](const std::string& index) {
     folder.write(kIndex, index);
-    return message_of<Error>([&] { Folder::open(folder.path()); });
+    return message_of<SafetensorsError>([&] { Folder::open(folder.path()); });
   };
   ASSERT_EQ(::mkfifo((folder / kIndex).c_str(), 0600), 0);
-  EXPECT_EQ(message_of<Error>([&] { Folder::open(folder.path()); }),
+  EXPECT_EQ(message_of<SafetensorsError>([&] { Folder::open(folder.path()); }),
             folder / kIndex + ": is not a regular file");
   ASSERT_EQ(::unlink((folder / kIndex).c_str()), 0);
   write_file(folder / "1.safetensors", {"a", "b"});
@@ -322,7 +322,7 @@ TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
 TEST(Folder, NothingThereIsNamed) {
   const FilesFolder folder;
   EXPECT_EQ(
-      message_of<Error>([&] { Folder::open(folder.path()); }),
+      message_of<SafetensorsError>([&] { Folder::open(folder.path()); }),
       folder.path() +
           ": is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json");
 }

@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: an Error, or a header whose tensors tile the data and that can be written
+// Any bytes as a safetensors file: a SafetensorsError, or a header whose tensors tile the data and that can be written
 // again.
 #include <cstdint>
 
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Header header;
   try {
     header = parse_header(image, "fuzz");
-  } catch (const Error&) {
+  } catch (const SafetensorsError&) {
     return 0;
   }
   uint64_t position = 0;

@@ -84,7 +84,7 @@ std::optional<ClockOffset> compare_clocks(ProcessGroup& processes, const std::st
 
 ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options& options)
     : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
-  peers::Options peer_options;
+  peers::PeersOptions peer_options;
   peer_options.timeout = options.rendezvous;
   peer_options.stall = options.stall;
   peer_options.cancelled = [] { return Signals::received() != 0; };
@@ -258,9 +258,9 @@ int ProcessGroup::exit_code(const peers::Failure& failure) const {
 void ProcessGroup::tell(const peers::Failure& failure) {
   const int32_t first = world_.rank - world_.local_rank;  // of this host; launchers number ranks host by host
   const bool here = failure.rank >= first && failure.rank < first + world_.local_size;
-  const int32_t teller = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
+  const int32_t reporter = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
   const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
-  if (known || world_.local_rank != teller) return;
+  if (known || world_.local_rank != reporter) return;
   const std::lock_guard lock(mutex_);
   if (!std::exchange(told_, true))
     fmt::print(standard_error(), "error: {}\n", printable(with_shown_paths(peers::describe(failure))));

@@ -243,7 +243,7 @@ Evaluation read_sums(const fs::path& file, std::string_view remedy) {
     if (all.is_object()) all.erase(kChecksum);
     if (written != checksum_of(all))
       throw Error(PL_ERROR_CORRUPT, file.string() + ": is not what the evaluation wrote");
-  } catch (const strict_json::Error& error) {
+  } catch (const strict_json::JsonError& error) {
     throw Error(PL_ERROR_CORRUPT, fmt::format("{}: {}", error.what(), remedy));
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", error.what(), remedy));

@@ -395,7 +395,7 @@ void Session::keep_frozen_in_bfloat16() {
   if (precision_.name == "bf16") return;
   if (task_->keep_frozen_in_bfloat16() == 0)
     throw refuse(
-        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or learn low-rank additions "
+        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or train LoRA "
                     "to weights that are frozen (lora.rank)",
                     task_plugin_->label()));
 }

@@ -7,13 +7,13 @@
 
 namespace pipeline::files {
 
-bool Part::takes(const Hash128& content) const {
+bool SplitPart::takes(const Hash128& content) const {
   if (held_out == 0) return true;
   const double place = static_cast<double>(content.low >> 11) * 0x1p-53;  // in [0, 1)
   return (place < held_out) == is_validation;
 }
 
-std::string Part::key() const {
+std::string SplitPart::key() const {
   return held_out == 0 ? "" : std::string(bytes_of(held_out)) + (is_validation ? "validation" : "training");
 }
 

@@ -13,7 +13,7 @@ namespace pipeline::files {
 // One of the two parts that a file's records are dealt out to: a share that is held out for validation, and
 // the rest. A record's content alone says where it belongs, so that equal ones are in one part, in any order
 // of the file and on any machine.
-struct Part {
+struct SplitPart {
   double held_out = 0;         // the share; 0: the file is one part
   bool is_validation = false;  // this part is what is held out
 

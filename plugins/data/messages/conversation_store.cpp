@@ -18,7 +18,7 @@ Hash128 key_of(const Source& source, const std::string& part) {
 }  // namespace
 
 ConversationStore::ConversationStore(const std::string& folder, const Source& source,
-                                     const files::Hooks& hooks, const files::Part& part) {
+                                     const files::Hooks& hooks, const files::SplitPart& part) {
   const stores::SampleSource file{.folder = folder,
                                   .name = source.files.stem(),
                                   .key = key_of(source, part.key()),

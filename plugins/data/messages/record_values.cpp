@@ -62,7 +62,7 @@ std::string packed(const json& members) {
 
 json parse_record(std::string_view text) try {
   return strict_json::parse_ordered(text, "its JSON");
-} catch (const strict_json::Error& error) {
+} catch (const strict_json::JsonError& error) {
   if (records::pick_fields(text, {}).state == records::JsonFields::kOk) throw DataError(error.what());
   return json(json::value_t::discarded);
 }

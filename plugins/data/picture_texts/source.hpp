@@ -57,7 +57,7 @@ struct PictureSource {
 // How files are opened.
 struct Opening {
   Split split = Split::kTrain;
-  files::Part part = {};
+  files::SplitPart part = {};
   CaptionColumns columns;
   images::TileOptions tiles;
   bool is_asked = false;  // there is one picture alone, which somebody has named

@@ -139,7 +139,7 @@ std::vector<Piece> Architecture::pieces(const Parameter& parameter, const std::s
   const auto split = [&](const char* whole, const std::vector<const char*>& parts) {
     const std::string_view last = std::string_view(whole).substr(std::string_view(whole).rfind('.') + 1);
     if (parts.empty() || plain.find(concat(".", last, ".")) == std::string::npos) return std::vector<Piece>();
-    std::vector<hugging_face::Part> columns;
+    std::vector<hugging_face::MatrixPart> columns;
     for (const char* part : parts)
       columns.push_back({part, parameter.shape.back() / static_cast<int64_t>(parts.size())});
     return hugging_face::side_by_side(parameter.name, last, columns, is_matrix);
@@ -158,14 +158,14 @@ std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& confi
   };
   std::vector<adapters::LayerMatrix> matrices;
   for (size_t i = 0; i < names.qkv.size(); ++i)
-    matrices.push_back({part(names.layer.qkv, names.qkv[i]), &Layer::qkv_additions,
+    matrices.push_back({part(names.layer.qkv, names.qkv[i]), &Layer::qkv_lora,
                         static_cast<int64_t>(i) * width, width, width, i != 1});
-  matrices.push_back({names.layer.projection, &Layer::projection_additions, 0, width, width});
-  if (!is_gated) matrices.push_back({names.layer.up, &Layer::up_additions, 0, width, columns});
+  matrices.push_back({names.layer.projection, &Layer::projection_lora, 0, width, width});
+  if (!is_gated) matrices.push_back({names.layer.up, &Layer::up_lora, 0, width, columns});
   for (size_t i = 0; i < names.up.size(); ++i)
-    matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_additions,
+    matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_lora,
                         static_cast<int64_t>(i) * columns, width, columns});
-  matrices.push_back({names.layer.down, &Layer::down_additions, 0, columns, width});
+  matrices.push_back({names.layer.down, &Layer::down_lora, 0, columns, width});
   std::vector<adapters::LoraTarget> all;
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     adapters::add_targets(all, concat(names.layers, i, "."), i, static_cast<uint32_t>(i + 1), matrices);

@@ -70,7 +70,7 @@ void ProteinEncoder::start_from_adapter() {
 transformer::LayerPass ProteinEncoder::layer_pass(const Sequences& sequences) const {
   transformer::LayerPass layers = encoder_->layer_pass(sequences.rows);
   layers.rotation = transformer::rotation(sequences.positions, frequencies_);
-  layers.dropout.additions = lora_.dropout;
+  layers.dropout.lora = lora_.dropout;
   return layers;
 }
 

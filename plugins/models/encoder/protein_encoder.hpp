@@ -21,12 +21,12 @@ namespace pipeline::encoder {
 
 // An ESM-2 or ESM C for one device: an encoder of the amino acids alone, without structure, with rotary
 // positions. Unit 0 is what both ends use: the word embeddings, the last norm and the output head. Units 1 to
-// num_hidden_layers are the layers. With low-rank additions, they alone are trained, and what the options
+// num_hidden_layers are the layers. With LoRA, its matrices alone are trained, and what the options
 // name beside them. With a head for labels (Config::label) it takes the place of the output head.
 class ProteinEncoder : public protein::ProteinModel {
  public:
   // Throws an Error for a configuration that cannot be.
-  // rule: of parameters, beside those of the additions; see ParameterRegistry.
+  // rule: of parameters, beside those of LoRA; see ParameterRegistry.
   ProteinEncoder(const Architecture& row, const Config& config, const adapters::LoraOptions& lora = {},
                  const ParameterRegistry::Rule& rule = nullptr);
   ProteinEncoder(const ProteinEncoder&) = delete;

@@ -75,7 +75,7 @@ std::vector<Piece> pieces(const Parameter& parameter, const Config& config, cons
   if (name == names.embedding || name == kHead) return {{.name = name, .more_rows = more_tokens}};
   const bool is_matrix = parameter.shape.size() == 2;
   if (!names.is_split) return {{.name = name, .transposed = is_matrix && names.is_transposed}};
-  const auto parts = [&](std::string_view whole, const std::vector<hugging_face::Part>& all) {
+  const auto parts = [&](std::string_view whole, const std::vector<hugging_face::MatrixPart>& all) {
     return hugging_face::side_by_side(name, whole.substr(whole.rfind('.') + 1), all,
                                       is_matrix && names.is_transposed);
   };
@@ -159,19 +159,19 @@ std::vector<LoraTarget> lora_targets(const Config& config, uint32_t first_unit) 
   std::vector<LoraTarget> all;
   std::vector<adapters::LayerMatrix> matrices;
   if (names.is_split)
-    matrices = {{"self_attn.q_proj", &Layer::qkv_additions, 0, width, queries, true},
-                {"self_attn.k_proj", &Layer::qkv_additions, queries, width, keys},
-                {"self_attn.v_proj", &Layer::qkv_additions, queries + keys, width, keys, true}};
+    matrices = {{"self_attn.q_proj", &Layer::qkv_lora, 0, width, queries, true},
+                {"self_attn.k_proj", &Layer::qkv_lora, queries, width, keys},
+                {"self_attn.v_proj", &Layer::qkv_lora, queries + keys, width, keys, true}};
   else
-    matrices = {{names.qkv, &Layer::qkv_additions, 0, width, queries + 2 * keys, true}};
-  matrices.push_back({names.projection, &Layer::projection_additions, 0, queries, width});
+    matrices = {{names.qkv, &Layer::qkv_lora, 0, width, queries + 2 * keys, true}};
+  matrices.push_back({names.projection, &Layer::projection_lora, 0, queries, width});
   if (names.is_split) {
-    matrices.push_back({"mlp.gate_proj", &Layer::up_additions, 0, width, inner});
-    matrices.push_back({"mlp.up_proj", &Layer::up_additions, inner, width, inner});
+    matrices.push_back({"mlp.gate_proj", &Layer::up_lora, 0, width, inner});
+    matrices.push_back({"mlp.up_proj", &Layer::up_lora, inner, width, inner});
   } else {
-    matrices.push_back({names.up, &Layer::up_additions, 0, width, (row.is_gated ? 2 : 1) * inner});
+    matrices.push_back({names.up, &Layer::up_lora, 0, width, (row.is_gated ? 2 : 1) * inner});
   }
-  matrices.push_back({names.down, &Layer::down_additions, 0, inner, width});
+  matrices.push_back({names.down, &Layer::down_lora, 0, inner, width});
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     adapters::add_targets(all, concat(names.layers, i, "."), i, first_unit + static_cast<uint32_t>(i + 1),
                           matrices);

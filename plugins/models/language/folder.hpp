@@ -72,13 +72,13 @@ std::vector<adapters::LoraTarget> lora_targets(const Config& config, uint32_t fi
 // prefix: of its parameters.
 adapters::AdaptedModel adapted_model(const Config& config, const std::string& prefix = "");
 
-// A model of which the additions alone are trained, where there are any, and what the options name beside
+// A model of which LoRA alone is trained, where there is any, and what the options name beside
 // them; they begin with the adapter that the options name.
 std::shared_ptr<LanguageModel> make_adapted(const Config& config, const adapters::LoraOptions& lora);
 // Starts from the adapter again after an import, which is of the whole model.
 void start_from_adapter(LanguageModel& model, const adapters::LoraOptions& lora);
 
-// A warning that an import has made rows for `count` tokens, which additions alone do not train. Empty: it
+// A warning that an import has made rows for `count` tokens, which LoRA does not train. Empty: it
 // has not, or they are trained.
 std::string warning_of_new_tokens(const LanguageModel& model, int64_t count);
 

@@ -63,7 +63,7 @@ std::vector<std::string> export_llava(const std::string& folder, const Vlm& mode
                                       std::optional<int64_t> image_token = {}, bool is_smol = false,
                                       const hugging_face::FolderTexts& came = {});
 
-// What PEFT's adapters of LLaVA have: additions to the language model, and what else is trained.
+// What PEFT's adapters of LLaVA have: LoRA of the language model, and what else is trained.
 adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);
 
 // The language model alone; see language::export_model().

@@ -103,7 +103,7 @@ std::string ByteLevelBpe::state() const {
 ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string& name) {
   if (!is_packed(state)) return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
   Files files = unpack(state, name);
-  if (!has_tokens(files)) throw Error(name + ": is not the state of a tokenizer: it is damaged");
+  if (!has_tokens(files)) throw TokenizerError(name + ": is not the state of a tokenizer: it is damaged");
   Vocabulary vocabulary = parse_vocabulary(named(files, name + ": "));
   return ByteLevelBpe(std::move(vocabulary), std::move(files));
 }

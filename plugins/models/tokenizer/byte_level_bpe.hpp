@@ -21,7 +21,7 @@ class ByteLevelBpe final : public Tokenizer {
  public:
   // Reads a folder or one of its files: tokenizer.json, else vocab.json with merges.txt, else OpenAI's names
   // for these, encoder.json with vocab.bpe; and what tokenizer_config.json beside them says of the tokens
-  // that begin and end a text. Throws Error with the file and the line or entry that is wrong.
+  // that begin and end a text. Throws TokenizerError with the file and the line or entry that is wrong.
   static ByteLevelBpe load(const std::string& path);
 
   // `files`: what the vocabulary was read from.
@@ -44,7 +44,7 @@ class ByteLevelBpe final : public Tokenizer {
   // vocab.json with merges.txt where these alone say the same.
   void save(const std::string& folder) const override;
 
-  // The tokenizer's files; for one that was trained, a text in JSON. Throws Error for any other text, which
+  // The tokenizer's files; for one that was trained, a text in JSON. Throws TokenizerError for any other text, which
   // is called `name` then.
   std::string state() const override;
   static ByteLevelBpe from_state(std::string_view state, const std::string& name);

@@ -46,12 +46,12 @@ std::pair<std::string, std::string> read_merge(const json& merge, const std::str
         space != text.npos && space > 0 && space + 1 < text.size() && text.find(' ', space + 1) == text.npos)
       return {text.substr(0, space), text.substr(space + 1)};
   }
-  throw Error(place + " = " + excerpt(merge) + ": must be two tokens");
+  throw TokenizerError(place + " = " + excerpt(merge) + ": must be two tokens");
 }
 
 std::vector<Merge> read_merges(const Section& model, const std::unordered_map<std::string, int32_t>& ids) {
   const json& list = model.get("merges");
-  if (!list.is_array()) throw Error(model.place("merges") + ": must be a list");
+  if (!list.is_array()) throw TokenizerError(model.place("merges") + ": must be a list");
   std::vector<Merge> merges;
   std::unordered_set<uint64_t> pairs;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -59,13 +59,13 @@ std::vector<Merge> read_merges(const Section& model, const std::unordered_map<st
     const auto [left, right] = read_merge(list[i], place);
     const auto id = [&](const std::string& piece) {
       if (const auto found = ids.find(piece); found != ids.end()) return found->second;
-      throw Error(place + ": " + excerpt(piece) + " is not in the vocabulary");
+      throw TokenizerError(place + ": " + excerpt(piece) + " is not in the vocabulary");
     };
     merges.push_back({id(left), id(right), id(left + right)});
     const Merge& merge = merges.back();
     if (!pairs.insert(uint64_t{static_cast<uint32_t>(merge.left)} << 32 | static_cast<uint32_t>(merge.right))
              .second)
-      throw Error(place + " = " + excerpt(list[i]) + ": is there twice");
+      throw TokenizerError(place + " = " + excerpt(list[i]) + ": is there twice");
   }
   return merges;
 }
@@ -95,7 +95,7 @@ class CharacterBpe final : public Pieces {
     };
     if (const json& token = model.get("unk_token"); !token.is_null()) {
       if (token.is_string()) unknown = find(token.get<std::string>());
-      if (unknown < 0) throw Error(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
+      if (unknown < 0) throw TokenizerError(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
     }
     const auto [first, last] = read_post_processor(file);
     const auto special = [&](const std::string& piece) {
@@ -107,7 +107,7 @@ class CharacterBpe final : public Pieces {
     end = special(last.empty() ? "</s>" : last);
     for (const auto& [token, id] : {std::pair(first, begin), {last, end}})
       if (!token.empty() && id < 0)
-        throw Error(file.place("post_processor") + ": adds " + excerpt(token) +
+        throw TokenizerError(file.place("post_processor") + ": adds " + excerpt(token) +
                     ", which is not among the added_tokens");
   }
 
@@ -151,7 +151,7 @@ class CharacterBpe final : public Pieces {
     const json& parts = decoder.get("decoders");
     adds_space = parts == sentence_piece_decoder(true)["decoders"];
     if (!adds_space && parts != sentence_piece_decoder(false)["decoders"])
-      throw Error(decoder.place("decoders") + " = " + excerpt(parts) +
+      throw TokenizerError(decoder.place("decoders") + " = " + excerpt(parts) +
                   ": must be Replace, ByteFallback, Fuse, and Strip where a space is put before a text: " +
                   kJsonLimit);
 
@@ -189,20 +189,20 @@ class CharacterBpe final : public Pieces {
   // Fills in what is known of each token; gives back the ids of the model's own.
   Ids read_tokens(const Section& file, const Section& model) {
     const json &vocab = model.get("vocab"), &added = file.get("added_tokens");
-    if (!vocab.is_object()) throw Error(model.place("vocab") + ": must be an object of ids by token");
+    if (!vocab.is_object()) throw TokenizerError(model.place("vocab") + ": must be an object of ids by token");
     if (!added.is_null() && !added.is_array())
-      throw Error(file.place("added_tokens") + " = " + excerpt(added) + ": must be a list");
+      throw TokenizerError(file.place("added_tokens") + " = " + excerpt(added) + ": must be a list");
     std::vector<std::string> texts;  // by id
     std::vector<bool> special;
     const auto add = [&](const std::string& token, const json& id, const std::string& place, bool is_added) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocab.size() + added.size())
-        throw Error(place + ": id of " + excerpt(token) + " = " + excerpt(id) +
+        throw TokenizerError(place + ": id of " + excerpt(token) + " = " + excerpt(id) +
                     ": must be a token's number, without holes between them");
       const auto at = id.get<size_t>();
       if (at >= texts.size()) texts.resize(at + 1), special.resize(at + 1);
-      if (token.empty()) throw Error(place + ": a token is empty");
+      if (token.empty()) throw TokenizerError(place + ": a token is empty");
       if (!texts[at].empty() && texts[at] != token)
-        throw Error(place + ": " + excerpt(token) + " has id " + std::to_string(at) + ", which is " +
+        throw TokenizerError(place + ": " + excerpt(token) + " has id " + std::to_string(at) + ", which is " +
                     excerpt(texts[at]));
       texts[at] = token;
       special[at] = special[at] || is_added;
@@ -216,15 +216,15 @@ class CharacterBpe final : public Pieces {
       Matching how = read_matching(token);
       if (how.is_special) how.is_normalized = false;  // transformers overrules it, too
       if (how.is_normalized && (prefix_ == Prefix::kAlways || lowers_))
-        throw Error(token.place("normalized") + " = true: the normalizer " +
+        throw TokenizerError(token.place("normalized") + " = true: the normalizer " +
                     (lowers_ ? "makes the letters of this token small" : "puts a space before this token") +
                     ", too: set it to false");
       const json& content = token.get("content");
       if (!content.is_string())
-        throw Error(token.place("content") + " = " + excerpt(content) + ": must be a string");
+        throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a string");
       if (const auto known = ids.find(content.get_ref<const std::string&>());
           known != ids.end() && token.get("id") != known->second)
-        throw Error(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) + " has " +
+        throw TokenizerError(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) + " has " +
                     std::to_string(known->second) + " in the vocabulary");
       matching[add(content, token.get("id"), token.place("content"), true)] = how;
     }
@@ -234,7 +234,7 @@ class CharacterBpe final : public Pieces {
     for (size_t id = 0; id < texts.size(); ++id) {
       const std::string& token = texts[id];
       if (token.empty())
-        throw Error(model.place("vocab") + ": no token has id " + std::to_string(id) + ": the ids of " +
+        throw TokenizerError(model.place("vocab") + ": no token has id " + std::to_string(id) + ": the ids of " +
                     "a tokenizer must have no holes");
       is_special.push_back(special[id]);
       const int byte = byte_of(token);

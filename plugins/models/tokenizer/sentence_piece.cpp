@@ -39,23 +39,23 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
   std::map<int64_t, AddedToken> tokens;
   for (const auto& [text, id] : added.items()) {
     if (!id.is_number_unsigned())
-      throw Error(added_place + " " + excerpt(text) + " = " + excerpt(id) +
+      throw TokenizerError(added_place + " " + excerpt(text) + " = " + excerpt(id) +
                   ": must be a non-negative integer");
     tokens[id_of(id)] = {text, added_place + " " + excerpt(text)};
   }
   const json& decoder = config.get("added_tokens_decoder");
   if (decoder.is_null()) return tokens;
   if (!decoder.is_object())
-    throw Error(config.place("added_tokens_decoder") + " = " + excerpt(decoder) + ": must be an object");
+    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(decoder) + ": must be an object");
   for (const auto& [id, value] : decoder.items()) {
     const Section token(value, config.place("added_tokens_decoder." + id), kLimit);
     Matching how = read_matching(token);
     how.is_normalized = false;  // the library's normalizer is for its pieces alone
     const json& content = token.get("content");
     if (!content.is_string() || content.get_ref<const std::string&>().empty())
-      throw Error(token.place("content") + " = " + excerpt(content) + ": must be a token");
+      throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a token");
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
-      throw Error(config.place("added_tokens_decoder") + ": key " + excerpt(id) + ": must be a token's id");
+      throw TokenizerError(config.place("added_tokens_decoder") + ": key " + excerpt(id) + ": must be a token's id");
     tokens[std::stoll(id)] = {content, token.place("content"), how};
   }
   return tokens;
@@ -157,13 +157,13 @@ struct SentencePiece::State {
     for (const auto& [id, token] : list) {
       const auto at = static_cast<size_t>(id);
       if (at > tokens.size())
-        throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
+        throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
                     ": the token before it is missing: " + std::to_string(tokens.size()) + " are there");
       if (at == tokens.size()) {
         tokens.push_back(token.text);
         is_special.push_back(true);
       } else if (tokens[at] != token.text && tokens[at] != with_spaces(token.text)) {
-        throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
+        throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
                     ", which is " + excerpt(tokens[at]) + " in " + file +
                     ": the files do not belong together");
       }
@@ -191,7 +191,7 @@ struct SentencePiece::State {
     if (text.empty()) return otherwise;
     if (const auto id = find(text)) return *id;
     if (may_lack) return otherwise;
-    throw Error(config.place(key) + " = " + excerpt(text) +
+    throw TokenizerError(config.place(key) + " = " + excerpt(text) +
                 ": is not a token of the tokenizer: add it there, or name another");
   }
 

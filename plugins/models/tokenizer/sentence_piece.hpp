@@ -25,7 +25,7 @@ class SentencePiece final : public Tokenizer {
   static std::filesystem::path find_model(const std::filesystem::path& path);
   static bool has_model(const std::filesystem::path& folder);  // a tokenizer.model, of whatever kind
 
-  // Throws Error with the file and what is wrong with it.
+  // Throws TokenizerError with the file and what is wrong with it.
   static SentencePiece load(const std::filesystem::path& model);
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,

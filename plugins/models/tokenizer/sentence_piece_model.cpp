@@ -106,10 +106,10 @@ Options read_options(const NamedText& file) {
     }
   }
   if (!fields.at_end() || !options.has_trainer || !options.has_normalizer)
-    throw Error(file.path + ": is not a SentencePiece model, or not the whole of one: " +
+    throw TokenizerError(file.path + ": is not a SentencePiece model, or not the whole of one: " +
                 std::to_string(file.text.size()) + " bytes: copy it again");
   if (options.space_is_suffix)
-    throw Error(file.path + ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
+    throw TokenizerError(file.path + ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
                 "with spaces before words, as Llama's, are read here");
   return options;
 }
@@ -120,7 +120,7 @@ Options read_options(const NamedText& file) {
 // whose body is in the header, where it needs another of the library's.
 class Library {
  public:
-  // Throws Error where the library is not installed.
+  // Throws TokenizerError where the library is not installed.
   static const Library& get() {
     static const Library library;
     return library;
@@ -134,7 +134,7 @@ class Library {
     if (status.rep == nullptr) return processor;
     const std::string message = message_(&status);
     destroy_(&status);
-    throw Error(file.path + ": is not a SentencePiece model: " + message);
+    throw TokenizerError(file.path + ": is not a SentencePiece model: " + message);
   }
 
   std::vector<int> encode(const SentencePieceProcessor& processor, std::string_view text) const {
@@ -157,7 +157,7 @@ class Library {
 #endif
     library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL | kOwnSymbolsFirst);
     if (library_ == nullptr)
-      throw Error(std::string(::dlerror()) + ": install it (libsentencepiece0), or use a tokenizer.json");
+      throw TokenizerError(std::string(::dlerror()) + ": install it (libsentencepiece0), or use a tokenizer.json");
     find(construct_, "_ZN13sentencepiece22SentencePieceProcessorC1Ev");
     find(
         load_,
@@ -173,7 +173,7 @@ class Library {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(::dlsym(library_, name));
-    if (function == nullptr) throw Error(std::string(kName) + ": " + ::dlerror());
+    if (function == nullptr) throw TokenizerError(std::string(kName) + ": " + ::dlerror());
   }
 
   static constexpr const char* kName = "libsentencepiece.so.0";

@@ -52,15 +52,15 @@ inline std::string with_spaces(std::string piece) {
   return piece;
 }
 
-// SentencePiece's BPE in Hugging Face's tokenizer.json. Throws Error for whatever would make other ids than
+// SentencePiece's BPE in Hugging Face's tokenizer.json. Throws TokenizerError for whatever would make other ids than
 // those of Hugging Face's.
 std::unique_ptr<const Pieces> character_bpe(const NamedText& file);
-// Whether a tokenizer.json is of this kind, not of bytes. Throws Error where it is no JSON.
+// Whether a tokenizer.json is of this kind, not of bytes. Throws TokenizerError where it is no JSON.
 bool is_character_bpe(const NamedText& file);
 
 // A tokenizer.model as the library reads it.
 struct SentencePieceModel final : Pieces {
-  // Throws Error for what is no such file, or not a whole one.
+  // Throws TokenizerError for what is no such file, or not a whole one.
   explicit SentencePieceModel(const NamedText& file);
 
   std::vector<int> encode(std::string_view text, TextPlace place) const override;

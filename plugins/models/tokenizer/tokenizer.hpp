@@ -29,7 +29,7 @@ inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preproces
                                                                       "processor_config.json"};
 inline constexpr std::initializer_list<const char*> kModelFiles{
     "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
-// Those of these names that are there. Throws Error where one cannot be read, is no UTF-8, is no JSON
+// Those of these names that are there. Throws TokenizerError where one cannot be read, is no UTF-8, is no JSON
 // although its name says so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
 
@@ -39,7 +39,7 @@ bool is_of_folder(const Files& tokenizer, const std::filesystem::path& folder);
 // Whether a folder's file of this name can be among these.
 bool is_folder_file(const std::string& name);
 
-// Files as one text for checkpoints, and back. unpack() throws Error for any other text, and for names that
+// Files as one text for checkpoints, and back. unpack() throws TokenizerError for any other text, and for names that
 // is_folder_file() refuses; `name` stands for the text then.
 std::string pack(const Files& files);
 bool is_packed(std::string_view text);
@@ -50,7 +50,7 @@ void write_tokenizer_files(const Files& files, const std::filesystem::path& fold
 
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
 // expected.
-class Error : public files::DataError {
+class TokenizerError : public files::DataError {
  public:
   using DataError::DataError;
 };
@@ -81,7 +81,7 @@ class Tokenizer {
                              SpecialTokens special = SpecialTokens::kAsText,
                              TextPlace place = TextPlace::kStart) const = 0;
 
-  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that
+  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws TokenizerError for an id that
   // is not in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // The bytes of ids as they stand within a text, so that parts that come one after the other can be put
@@ -101,7 +101,7 @@ class Tokenizer {
   };
   virtual Special first_special(std::string_view text) const = 0;
 
-  // The special token that ends a text. eot() throws Error where there is none.
+  // The special token that ends a text. eot() throws TokenizerError where there is none.
   bool has_eot() const { return facts_.eot >= 0; }
   int32_t eot() const;
 
@@ -152,7 +152,7 @@ class Tokenizer {
     return copy;
   }
 
-  // Throws Error for what is no token.
+  // Throws TokenizerError for what is no token.
   void check_id(int32_t id) const;
 
   Facts facts_;
@@ -162,13 +162,13 @@ class Tokenizer {
 };
 
 // Reads a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
-// ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.
+// ByteLevelBpe::load() reads it. Throws TokenizerError with the file and the line or entry that is wrong.
 TokenizerPtr load_tokenizer(const std::string& path);
 
 // Whether a folder has a file that load_tokenizer() reads tokens from.
 bool has_tokenizer(const std::filesystem::path& folder);
 
-// The tokenizer of a state(). Throws Error for any other text; `name` stands for it then.
+// The tokenizer of a state(). Throws TokenizerError for any other text; `name` stands for it then.
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
 
 }  // namespace pipeline::tokenizer

@@ -38,7 +38,7 @@ constexpr std::array<FilePair, 2> kPairs = {{{"vocab.json", "merges.txt"}, {"enc
 NamedFiles read_pair(const fs::path& folder, const FilePair& pair) {
   // Hugging Face's slow tokenizers keep added tokens here; without them ids would be missing.
   if (is_there(folder / "added_tokens.json")) {
-    throw Error((folder / "added_tokens.json").string() +
+    throw TokenizerError((folder / "added_tokens.json").string() +
                 ": added tokens are read from tokenizer.json only: save the tokenizer in that form");
   }
   return {{kPairs[0].vocab, read_file(folder / pair.vocab)},
@@ -53,7 +53,7 @@ NamedFiles read_tokens(const fs::path& path, bool is_folder) {
       if (is_there(path / pair.vocab)) return read_pair(path, pair);
     }
     const std::string found = foreign::folder(path);
-    throw Error(
+    throw TokenizerError(
         path.string() + ": " +
         (found.empty()
              ? "has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt"
@@ -67,9 +67,9 @@ NamedFiles read_tokens(const fs::path& path, bool is_folder) {
 }
 
 // Call it before anything else can change errno.
-Error system_error(const fs::path& path, const std::string& problem) {
+TokenizerError system_error(const fs::path& path, const std::string& problem) {
   const int code = errno;
-  return Error(path.string() + ": " + problem + ": " + std::strerror(code), code);
+  return TokenizerError(path.string() + ": " + problem + ": " + std::strerror(code), code);
 }
 
 // Waits until a file, or the names in a folder, are on the disk. False: see errno.
@@ -173,7 +173,7 @@ NamedText read_file(const fs::path& path, uint64_t most_bytes) {
   try {
     return {path.string(), files::read_regular(path.string(), most_bytes)};
   } catch (const files::DataError& error) {
-    throw Error(error.what(), error.code());
+    throw TokenizerError(error.what(), error.code());
   }
 }
 
@@ -189,16 +189,16 @@ void sync_folder(const fs::path& path) { sync(path); }
 json parse_tokenizer_file(const NamedText& file) {
   try {
     return strict_json::parse(file.text, file.path);
-  } catch (const strict_json::Error& error) {
-    throw Error(error.what());
+  } catch (const strict_json::JsonError& error) {
+    throw TokenizerError(error.what());
   }
 }
 
 void add_vocab(const json& vocab, const std::string& place, VocabularyBuilder& builder) {
-  if (!vocab.is_object()) throw Error(place + ": must be an object of ids by token");
+  if (!vocab.is_object()) throw TokenizerError(place + ": must be an object of ids by token");
   for (const auto& [token, id] : vocab.items()) {
     if (!id.is_number_unsigned()) {
-      throw Error(place + ": id of " + strict_json::excerpt(token) + " = " + strict_json::excerpt(id) +
+      throw TokenizerError(place + ": id of " + strict_json::excerpt(token) + " = " + strict_json::excerpt(id) +
                   ": must be a non-negative integer");
     }
     builder.add_token(token, id_of(id), place);
@@ -216,7 +216,7 @@ void add_merge_text(std::string_view text, const std::function<std::string()>& p
   const size_t space = text.find(' ');
   if (space == std::string_view::npos || space == 0 || space + 1 == text.size() ||
       text.find(' ', space + 1) != std::string_view::npos) {
-    throw Error(place() + ": " + strict_json::excerpt(std::string(text)) +
+    throw TokenizerError(place() + ": " + strict_json::excerpt(std::string(text)) +
                 ": must be two tokens with one space between");
   }
   builder.add_merge(text.substr(0, space), text.substr(space + 1), place);
@@ -241,7 +241,7 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
     vocabulary.end_of_text = special_token(vocabulary, kEndOfText);
     vocabulary.adds_begin_of_text = true;
     if (vocabulary.begin_of_text < 0 || vocabulary.end_of_text < 0)
-      throw Error(vocab.path + ": " + kClipBegin + " and " + kEndOfText + " must both be tokens of CLIP's");
+      throw TokenizerError(vocab.path + ": " + kClipBegin + " and " + kEndOfText + " must both be tokens of CLIP's");
   }
   return vocabulary;
 }

@@ -24,10 +24,10 @@ std::map<std::string, std::string> texts_of(const NamedFiles& files);
 
 bool is_there(const std::filesystem::path& path);
 
-// files::read_regular(). Throws Error.
+// files::read_regular(). Throws TokenizerError.
 NamedText read_file(const std::filesystem::path& path, uint64_t most_bytes = files::kMostTokens);
 
-// Waits until it is on the disk. Throws Error where it cannot be written.
+// Waits until it is on the disk. Throws TokenizerError where it cannot be written.
 void write_file(const std::filesystem::path& path, const std::string& text);
 
 // Waits until the names in a folder are on the disk, where its file system can.

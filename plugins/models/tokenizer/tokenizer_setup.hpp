@@ -42,7 +42,7 @@ struct TrainingTexts {
 };
 
 // A byte-level BPE of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY",
-// for who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
+// for who asks again. Throws TokenizerError of this folder, std::filesystem's, or pipeline::Error when the run is
 // cancelled. [main]
 TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
 

@@ -69,12 +69,12 @@ double t_quantile(size_t degrees_of_freedom) {
          (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * n * n * n);
 }
 
-std::optional<Interval> interval_of_mean(std::span<const Part> parts) {
+std::optional<Interval> interval_of_mean(std::span<const ClusterSum> parts) {
   double sum = 0, weight = 0, squares = 0;
-  for (const Part& part : parts) sum += part.sum, weight += part.weight;
+  for (const ClusterSum& part : parts) sum += part.sum, weight += part.weight;
   if (parts.size() < 2 || weight <= 0) return std::nullopt;
   const double mean = sum / weight, clusters = static_cast<double>(parts.size());
-  for (const Part& part : parts) squares += std::pow(part.sum - mean * part.weight, 2);
+  for (const ClusterSum& part : parts) squares += std::pow(part.sum - mean * part.weight, 2);
   const double half = t_quantile(parts.size() - 1) * std::sqrt(squares * clusters / (clusters - 1)) / weight;
   return Interval{mean - half, mean + half};
 }

@@ -26,14 +26,14 @@ std::optional<Interval> resampled(
 // clusters of them are not.
 
 // What one cluster adds to a mean: sum and weight.
-struct Part {
+struct ClusterSum {
   double sum, weight;
 };
 
 // The interval of (sum of sums) / (sum of weights), as a ratio estimate over clusters of unequal sizes, with
 // Student's t for as many clusters less one (Cochran 1977, Sampling Techniques, chapters 6 and 9). With few
 // clusters it is as wide as that deserves; of one cluster nothing can be said.
-std::optional<Interval> interval_of_mean(std::span<const Part> parts);
+std::optional<Interval> interval_of_mean(std::span<const ClusterSum> parts);
 
 // The 97.5% quantile of Student's t distribution.
 double t_quantile(size_t degrees_of_freedom);

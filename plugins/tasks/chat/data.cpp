@@ -174,7 +174,7 @@ std::string Recipe::asked_sample(const Conversation& conversation) const {
   return packed(sequence, conversation);
 }
 
-text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Part& part,
+text::Reading Recipe::reading(const sources::SourceFiles& files, const files::SplitPart& part,
                               bool answer_required) const {
   const auto read = [recipe = *this, files, part, answer_required](const stores::TokenSink& add,
                                                                    const files::Hooks& hooks) {

@@ -30,7 +30,7 @@ struct Recipe {
   Learn learn;
 
   // `answer_required`: for learning and evaluating. What this refers to must outlive the result.
-  text::Reading reading(const sources::SourceFiles& files, const files::Part& part,
+  text::Reading reading(const sources::SourceFiles& files, const files::SplitPart& part,
                         bool answer_required) const;
   // A conversation that may want its answer as a sample: its tokens, or those of its prompt where the
   // template writes none without an answer. Throws an Error where it cannot be used.

@@ -5,7 +5,7 @@
 namespace pipeline::tasks::chat {
 
 tokenizer::TrainingTexts Chat::training_texts() const {
-  const files::Part part = config().data.of(Split::kTrain).part;
+  const files::SplitPart part = config().data.of(Split::kTrain).part;
   auto stores = std::make_shared<std::vector<messages::ConversationStore>>();
   for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
     stores->emplace_back(std::string(view(run().cache_dir)), plain_source(files, config().data),

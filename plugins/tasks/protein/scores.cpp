@@ -140,7 +140,7 @@ struct Estimate {
 };
 
 Estimate estimate(const ScoreFigure& figure, const Values& values) {
-  std::vector<intervals::Part> parts;
+  std::vector<intervals::ClusterSum> parts;
   double sum = 0, weight = 0;
   for (const auto& [key, cluster] : values.clusters) {
     parts.push_back({figure.of(cluster), cluster.count});

@@ -25,7 +25,7 @@ struct PairSource {
   records::Columns columns;
   uint64_t max_record_bytes = records::ReadOptions{}.max_record_bytes;
   records::Quotes quotes = records::Quotes::kAuto;
-  files::Part part;  // of the files' records, by their documents
+  files::SplitPart part;  // of the files' records, by their documents
 
   // Equal where the same files and part give the same pairs.
   std::string options() const;

@@ -29,7 +29,7 @@ std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
 }
 
 files::Hash128 Corpus::key(const Reading& reading, const sources::SourceFiles& files,
-                           const files::Part& part) const {
+                           const files::SplitPart& part) const {
   files::Hasher128 hasher;
   for (const std::string& text : {reading.options, part.key(), std::to_string(tokenizer_->fingerprint()),
                                   std::to_string(tokenizer_->vocab_size()), files.hash.hex()})

@@ -38,7 +38,7 @@ struct Reading {
 class Corpus {
  public:
   using ReadingOf =
-      std::function<Reading(const sources::SourceFiles& files, Split split, const files::Part& part)>;
+      std::function<Reading(const sources::SourceFiles& files, Split split, const files::SplitPart& part)>;
 
   // Reads nothing. All but `context` must outlive this.
   Corpus(const sources::SplitOptions& data, const Context& context, const common::TaskTokenizer& tokenizer,
@@ -80,7 +80,7 @@ class Corpus {
   std::string cache_folder() const { return std::string(view(context_.run().cache_dir)); }
   const Stores& store(Split split) const;
   files::Hash128 key(const Reading& reading, const sources::SourceFiles& files,
-                     const files::Part& part) const;
+                     const files::SplitPart& part) const;
 
   const sources::SplitOptions& data_;
   Context context_;

@@ -95,7 +95,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
  protected:
   // Data.
   virtual tokenizer::TrainingTexts training_texts() const = 0;  // for a tokenizer that is trained on them
-  virtual Reading reading(const sources::SourceFiles& files, Split split, const files::Part& part) const = 0;
+  virtual Reading reading(const sources::SourceFiles& files, Split split, const files::SplitPart& part) const = 0;
   virtual std::string asked_sample() const = 0;  // of task.ask
   // Called when there is a tokenizer, and no data yet.
   virtual void open_tokenizer() {}
@@ -149,7 +149,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   void open_corpus() {
     corpus_.emplace(
         this->config().data, this->context(), this->tokenizer(),
-        [this](const sources::SourceFiles& files, Split split, const files::Part& part) {
+        [this](const sources::SourceFiles& files, Split split, const files::SplitPart& part) {
           return reading(files, split, part);
         },
         this->errors());

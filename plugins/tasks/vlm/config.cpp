@@ -79,7 +79,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
                   concat((folder / "config.json").string(), ": ", key, " = ", token,
                          ": is a token of text in this tokenizer: must be the number of ", kImageMark,
                          mark ? concat(", ", *mark) : " or one that it does not have"));
-  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::TokenizerError&) {  // check_tokenizer() says what is wrong with it
   }
 }
 
@@ -94,7 +94,7 @@ language::Config without_image_token(language::Config theirs, const fs::path& fo
     if (!tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())
              ->special_token(kImageMark))
       --theirs.vocab_size;
-  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::TokenizerError&) {  // check_tokenizer() says what is wrong with it
   }
   return theirs;
 }

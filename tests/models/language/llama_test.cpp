@@ -241,8 +241,8 @@ TEST(LlamaFolder, AMissingShardIsNamed) {
               HasSubstr("model-00002-of-00002.safetensors"));
 }
 
-// A model with additions of random values to all matrices.
-LanguageModel with_additions() {
+// A model with LoRA of random values for all matrices.
+LanguageModel with_lora() {
   LanguageModel model(tiny(), {}, {.rank = 3, .alpha = 6, .targets = {"*"}});
   tests::initialize(model, 3);
   at::manual_seed(1);
@@ -260,7 +260,7 @@ at::Tensor find(const LanguageModel& model, const std::string& wanted) {
 
 // The chain rule, from the gradients of the merged matrices.
 TEST(Lora, LossAndGradientsAreThoseOfTheMergedModel) {
-  const LanguageModel model = with_additions();
+  const LanguageModel model = with_lora();
   LanguageModel merged(tiny());
   FilesFolder folder;
   export_model(folder.path(), model);

@@ -89,7 +89,7 @@ TEST_F(ClipTokenizer, IsTheSameAfterSavingAndInACheckpoint) {
 
 TEST_F(ClipTokenizer, IsReadStrictly) {
   const auto refusal = [&](const auto& make) -> std::string {
-    return tests::message_of<Error>([&] { make(); }, "");
+    return tests::message_of<TokenizerError>([&] { make(); }, "");
   };
   nlohmann::json words = vocab();
   words["x"] = words["z</w>"];

@@ -1,4 +1,4 @@
-// Any bytes as a tokenizer's file: an Error, or a tokenizer that works and comes back from its text. The
+// Any bytes as a tokenizer's file: a TokenizerError, or a tokenizer that works and comes back from its text. The
 // first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
 // c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (data[0] == 's') return read_sentence_piece(content), 0;
     if (data[0] == 'p') return require(tokenizer::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
     vocabulary = parse(static_cast<char>(data[0]), content);
-  } catch (const tokenizer::Error&) {
+  } catch (const tokenizer::TokenizerError&) {
     return 0;
   }
   const tokenizer::ByteLevelBpe tokenizer(vocabulary);

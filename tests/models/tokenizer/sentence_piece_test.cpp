@@ -97,7 +97,7 @@ TEST(SentencePiece, TextsComeBack) {
     const auto within = tokenizer->encode(text, SpecialTokens::kAsText, TextPlace::kWithin);
     EXPECT_EQ(tokenizer->decode_bytes(within), text);
   }
-  EXPECT_THAT(message_of<Error>([&] { tokenizer->decode(std::vector<int32_t>{330}); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { tokenizer->decode(std::vector<int32_t>{330}); }),
               "token id = 330: must be from 0 to 329");
 }
 
@@ -228,7 +228,7 @@ TEST(SentencePiece, StateAndFilesAreTheSameTokenizer) {
   for (const char* name : {"tokenizer.model", "tokenizer_config.json", "added_tokens.json"})
     EXPECT_EQ(tests::read_all(saved / name), tests::read_all(folder / name)) << name;
   const std::string state = tokenizer->state();
-  EXPECT_EQ(message_of<Error>([&] { tokenizer_of_state(state.substr(0, 99), "state"); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { tokenizer_of_state(state.substr(0, 99), "state"); }),
             "state: is not the state of a tokenizer: it is damaged");
   FilesFolder alone, again;
   load_tokenizer(with(alone, llama()).path())->save(again.path());
@@ -259,7 +259,7 @@ TEST(SentencePiece, WhatATokenizerJsonCannotSayHasNone) {
 TEST(SentencePiece, DamagedFilesAreRefused) {
   FilesFolder folder;
   const auto error = [&](const std::string& model) {
-    return message_of<Error>([&] { load_tokenizer(with(folder, model).path()); });
+    return message_of<TokenizerError>([&] { load_tokenizer(with(folder, model).path()); });
   };
   const std::string start =
       folder / "tokenizer.model: is not a SentencePiece model, or not the whole of one: ";
@@ -270,14 +270,14 @@ TEST(SentencePiece, DamagedFilesAreRefused) {
     EXPECT_THAT(error(llama().substr(0, size)), StartsWith(start)) << size;
   EXPECT_THAT(error(trained("--treat_whitespace_as_suffix=true")), HasSubstr("treat_whitespace_as_suffix"));
   EXPECT_EQ(
-      message_of<Error>([&] { load_tokenizer(folder / "none.model"); }),
+      message_of<TokenizerError>([&] { load_tokenizer(folder / "none.model"); }),
       folder / "none.model: cannot be read: No such file or directory: check the path and its permissions");
 }
 
 TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
   FilesFolder folder;
   const auto error = [&](const char* name, const json& value) {
-    return message_of<Error>([&] { load_tokenizer(with(folder, llama(), {{name, value}}).path()); });
+    return message_of<TokenizerError>([&] { load_tokenizer(with(folder, llama(), {{name, value}}).path()); });
   };
   const auto decoder = [](const char* id, const json& token) {
     return json{{"added_tokens_decoder", {{id, token}}}};
@@ -309,10 +309,10 @@ TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
   FilesFolder folder;
   const json special{{"id", 256}, {"content", "<|end_of_text|>"}, {"special", true}};
   with(folder, "IQ== 0\nIg== 1\n");  // Llama 3's form of the file
-  EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }),
               HasSubstr("not a SentencePiece model"));
   folder.write("tokenizer.json", "{}");
-  EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json"));
   with(folder, llama());
   EXPECT_EQ(load_tokenizer(folder.path())->vocab_size(), 330) << "a tokenizer.json says the same again";
 }
@@ -388,10 +388,10 @@ TEST(SentencePieceJson, OfSiglip2) {
   EXPECT_NE(as_it_is->encode("THE Cat"), as_it_is->encode("the cat"));
   EXPECT_NE(small->fingerprint(), as_it_is->fingerprint());
   form["post_processor"]["single"] = {sequence, special("</s>"), special("</s>")};
-  EXPECT_THAT(message_of<Error>([&] { load_json(form); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }),
               HasSubstr("with one special token before it, behind it"));
   form["post_processor"]["single"] = {sequence, special("<end>")};
-  EXPECT_THAT(message_of<Error>([&] { load_json(form); }), HasSubstr("adds \"<end>\", which is not among"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }), HasSubstr("adds \"<end>\", which is not among"));
 }
 
 // A field of bytes in a file of protobuf's.
@@ -449,7 +449,7 @@ TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
   const auto error = [&](const char* pointer, const json& value) {
     json form = metaspace_form();
     form[json::json_pointer(pointer)] = value;
-    return message_of<Error>([&] { load_json(form); });
+    return message_of<TokenizerError>([&] { load_json(form); });
   };
   EXPECT_THAT(error("/pre_tokenizer/split", true),
               HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of "

@@ -13,7 +13,7 @@
 // `tokenizer`'s folder pictures take what Idefics3 writes around them, and are cut by `longest_edge` and
 // `split`; `smol` writes SmolVLM's folder. `prompts` {tokens, pictures} are gone on with, greedily, by
 // `new_tokens`. With the folder of a PEFT adapter in the request, the vision encoder is frozen, `model` has
-// the additions merged, and there is an `adapter` instead of the gradients.
+// LoRA merged, and there is an `adapter` instead of the gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
