@@ -30,7 +30,8 @@ bool names_rule(const Sources& sources) {
          std::ranges::any_of(sources.stage_sets, [&](const auto& set) { return names(set.second); });
 }
 
-void add_problem(const ConfigEntry& entry, std::string_view key, std::string_view problem, Problems& problems) {
+void add_problem(const ConfigEntry& entry, std::string_view key, std::string_view problem,
+                 Problems& problems) {
   problems.add(entry.origin, key, shown(entry.value), problem);
 }
 

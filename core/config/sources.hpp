@@ -42,8 +42,8 @@ struct StageTable {
 struct Document {
   Table root;  // without these:
   std::optional<ConfigEntry> extends;
-  std::optional<ConfigEntry> started_in;           // of a configuration that a run keeps
-  std::optional<ConfigEntry> stage_value;          // `stage` if it is neither a table nor an array of tables
+  std::optional<ConfigEntry> started_in;     // of a configuration that a run keeps
+  std::optional<ConfigEntry> stage_value;    // `stage` if it is neither a table nor an array of tables
   std::optional<StageTable> resolved_stage;  // [stage], as in a resolved config
   std::optional<std::vector<StageTable>> stages;
 };

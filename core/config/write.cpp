@@ -181,7 +181,7 @@ std::string place_in_run(Document& document, const std::string& file, bool named
   if (stored != document.root.entries.end() && normal(absolute_path(stored->second.value.text, base)) == run)
     return base;
   ConfigEntry here{Literal::of_string(seen_from(base.empty() ? start_folder() : fs::path(base), run)),
-             Origin{Origin::Kind::kFile, file, 0, 0, ""}};
+                   Origin{Origin::Kind::kFile, file, 0, 0, ""}};
   here.origin.base = base;
   document.root.entries.insert_or_assign("run.dir", std::move(here));
   return base;

@@ -37,7 +37,8 @@ class Builder {
   bool end_array() { return close(); }
 
   bool key(std::string& key) {
-    if (!is_new(key)) throw JsonError(context_ + ": key " + excerpt(json(key)) + " stands twice in one object");
+    if (!is_new(key))
+      throw JsonError(context_ + ": key " + excerpt(json(key)) + " stands twice in one object");
     key_ = std::move(key);
     return true;
   }

@@ -68,7 +68,8 @@ File File::open(const std::string& path) {
   file.image_ = {image.data(), Unmap{image.size()}};
   const std::string_view start(reinterpret_cast<const char*>(image.data()),
                                std::min(image.size(), foreign::kStart));
-  if (const std::string found = foreign::content(start); !found.empty()) throw SafetensorsError(path + ": " + found);
+  if (const std::string found = foreign::content(start); !found.empty())
+    throw SafetensorsError(path + ": " + found);
   Header header = parse_header(image, path);
   file.metadata_ = std::move(header.metadata);
   for (TensorInfo& tensor : header.tensors) {
@@ -89,7 +90,7 @@ const TensorView* File::find(std::string_view name) const {
 const TensorView& File::at(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
   throw SafetensorsError(path_ + ": has no tensor \"" + std::string(name) + "\" among its " +
-              std::to_string(tensors_.size()));
+                         std::to_string(tensors_.size()));
 }
 
 Folder Folder::open(const std::string& folder, const std::string& name) {
@@ -122,8 +123,8 @@ void Folder::open_shards(const std::string& index_path) {
   std::map<std::string, size_t> shards;         // shard -> index in files_
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>()))
-      throw SafetensorsError(index_path + ": weight_map[" + strict_json::excerpt(name) +
-                  "] = " + strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
+      throw SafetensorsError(index_path + ": weight_map[" + strict_json::excerpt(name) + "] = " +
+                             strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
     expected.emplace(name, shard.get<std::string>());
     shards.emplace(shard.get<std::string>(), 0);
   }
@@ -134,16 +135,16 @@ void Folder::open_shards(const std::string& index_path) {
       const auto mapped = expected.find(tensor.name);
       if (mapped == expected.end() || mapped->second != shard)
         throw SafetensorsError(files_.back().path() + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
-                    index_path + " maps it to " +
-                    (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
+                               index_path + " maps it to " +
+                               (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
     }
   }
   for (const auto& [name, shard] : expected) {
     const File& file = files_[shards.at(shard)];
     const TensorView* tensor = file.find(name);
     if (tensor == nullptr)
-      throw SafetensorsError(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " + index_path +
-                  " maps to it");
+      throw SafetensorsError(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " +
+                             index_path + " maps to it");
     index_.emplace(name, tensor);
   }
 }
@@ -161,8 +162,8 @@ const TensorView* Folder::find(std::string_view name) const {
 
 const TensorView& Folder::at(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
-  throw SafetensorsError(path_ + ": has no tensor " + strict_json::excerpt(std::string(name)) + " among its " +
-              std::to_string(size()));
+  throw SafetensorsError(path_ + ": has no tensor " + strict_json::excerpt(std::string(name)) +
+                         " among its " + std::to_string(size()));
 }
 
 }  // namespace pipeline::safetensors

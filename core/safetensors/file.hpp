@@ -63,8 +63,8 @@ class File {
 // `model.safetensors.index.json`; or of another name. Immutable and safe for any thread.
 class Folder {
  public:
-  // Throws SafetensorsError unless the files are valid and agree with the index: every tensor that it lists is in the
-  // file named for it, and every tensor in those files is listed with that file.
+  // Throws SafetensorsError unless the files are valid and agree with the index: every tensor that it lists
+  // is in the file named for it, and every tensor in those files is listed with that file.
   static Folder open(const std::string& folder, const std::string& name = "model.safetensors");
 
   const std::string& path() const { return path_; }

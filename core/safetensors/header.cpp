@@ -55,7 +55,7 @@ const json& member(const json& object, const char* key, const std::string& conte
 std::vector<uint64_t> unsigned_list(const json& value, const char* key, const std::string& context) {
   const auto bad = [&] {
     return SafetensorsError(context + ": " + key + " = " + strict_json::excerpt(value) +
-                 ": must be a list of non-negative integers");
+                            ": must be a list of non-negative integers");
   };
   if (!value.is_array()) throw bad();
   std::vector<uint64_t> numbers;
@@ -73,32 +73,37 @@ TensorInfo parse_tensor(const std::string& name, const json& value, const std::s
   for (const auto& [key, ignored] : value.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets")
       throw SafetensorsError(context + ": unknown key " + strict_json::excerpt(key) +
-                  ": expected dtype, shape and data_offsets");
+                             ": expected dtype, shape and data_offsets");
   }
   const json& dtype_value = member(value, "dtype", context);
   const auto dtype =
       dtype_value.is_string() ? dtype_from_name(dtype_value.get_ref<const std::string&>()) : std::nullopt;
   if (!dtype)
-    throw SafetensorsError(context + ": dtype = " + strict_json::excerpt(dtype_value) + ": not a dtype of the format");
+    throw SafetensorsError(context + ": dtype = " + strict_json::excerpt(dtype_value) +
+                           ": not a dtype of the format");
 
   TensorInfo info{name, *dtype, {}, 0, 0};
   for (const uint64_t dim : unsigned_list(member(value, "shape", context), "shape", context)) {
     if (dim > uint64_t{std::numeric_limits<int64_t>::max()})
-      throw SafetensorsError(context + ": dimension " + std::to_string(dim) + ": larger than a signed 64-bit integer");
+      throw SafetensorsError(context + ": dimension " + std::to_string(dim) +
+                             ": larger than a signed 64-bit integer");
     info.shape.push_back(static_cast<int64_t>(dim));
   }
   const auto offsets = unsigned_list(member(value, "data_offsets", context), "data_offsets", context);
   if (offsets.size() != 2)
-    throw SafetensorsError(context + ": data_offsets has " + std::to_string(offsets.size()) + " entries: must have 2");
+    throw SafetensorsError(context + ": data_offsets has " + std::to_string(offsets.size()) +
+                           " entries: must have 2");
   info.begin = offsets[0];
   info.end = offsets[1];
   if (info.begin > info.end)
-    throw SafetensorsError(context + ": data_offsets " + range_string(info.begin, info.end) + " end before they begin");
+    throw SafetensorsError(context + ": data_offsets " + range_string(info.begin, info.end) +
+                           " end before they begin");
   const uint64_t expected = byte_size(info.dtype, info.shape, context);
   if (info.end - info.begin != expected)
     throw SafetensorsError(context + ": data_offsets " + range_string(info.begin, info.end) + " hold " +
-                std::to_string(info.end - info.begin) + " bytes, but " + std::string(dtype_name(info.dtype)) +
-                " of shape " + shape_string(info.shape) + " needs " + std::to_string(expected));
+                           std::to_string(info.end - info.begin) + " bytes, but " +
+                           std::string(dtype_name(info.dtype)) + " of shape " + shape_string(info.shape) +
+                           " needs " + std::to_string(expected));
   return info;
 }
 
@@ -121,18 +126,19 @@ void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, c
   for (const TensorInfo& tensor : tensors) {
     if (tensor.begin != position)
       throw SafetensorsError(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
-                  range_string(tensor.begin, tensor.end) +
-                  (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
-                  ": must begin at " + std::to_string(position));
+                             range_string(tensor.begin, tensor.end) +
+                             (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
+                             ": must begin at " + std::to_string(position));
     if (tensor.end > data_bytes)
       throw SafetensorsError(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
-                  range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
-                  " bytes of data in the file: is it cut short? Copy or download it again");
+                             range_string(tensor.begin, tensor.end) + " reach past the " +
+                             std::to_string(data_bytes) +
+                             " bytes of data in the file: is it cut short? Copy or download it again");
     position = tensor.end;
   }
   if (position != data_bytes)
-    throw SafetensorsError(file + ": holds " + std::to_string(data_bytes) + " bytes of data, but its tensors only " +
-                std::to_string(position));
+    throw SafetensorsError(file + ": holds " + std::to_string(data_bytes) +
+                           " bytes of data, but its tensors only " + std::to_string(position));
 }
 
 json parse_object(std::string_view text, const std::string& file) {
@@ -178,30 +184,33 @@ uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context) 
   bool overflow = false;
   for (const int64_t dim : shape) {
     if (dim < 0)
-      throw SafetensorsError(context + ": shape " + shape_string(shape) + ": dimensions must not be negative");
+      throw SafetensorsError(context + ": shape " + shape_string(shape) +
+                             ": dimensions must not be negative");
     overflow |= __builtin_mul_overflow(bits, static_cast<uint64_t>(dim), &bits);
   }
-  if (overflow) throw SafetensorsError(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
+  if (overflow)
+    throw SafetensorsError(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
   if (bits % 8 != 0)
-    throw SafetensorsError(context + ": " + std::string(dtype_name(dtype)) + " of shape " + shape_string(shape) +
-                " is no whole number of bytes");
+    throw SafetensorsError(context + ": " + std::string(dtype_name(dtype)) + " of shape " +
+                           shape_string(shape) + " is no whole number of bytes");
   return bits / 8;
 }
 
 Header parse_header(std::span<const std::byte> image, const std::string& file) {
   if (image.size() < kLengthBytes)
     throw SafetensorsError(file + ": is " + std::to_string(image.size()) +
-                " bytes long: too short for a safetensors file");
+                           " bytes long: too short for a safetensors file");
   const uint64_t length = read_length(image);
   if (length > kMaxHeaderBytes)
     throw SafetensorsError(file + ": header length = " + std::to_string(length) + ": must be at most " +
-                std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
+                           std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
   if (length > image.size() - kLengthBytes)
     throw SafetensorsError(file + ": header length = " + std::to_string(length) + ", but the file has only " +
-                std::to_string(image.size() - kLengthBytes) +
-                " bytes after it: is it cut short? Copy or download it again");
+                           std::to_string(image.size() - kLengthBytes) +
+                           " bytes after it: is it cut short? Copy or download it again");
   const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
-  if (!text.starts_with('{')) throw SafetensorsError(file + ": the header must begin with '{': not a safetensors file?");
+  if (!text.starts_with('{'))
+    throw SafetensorsError(file + ": the header must begin with '{': not a safetensors file?");
   const json object = parse_object(text, file);
 
   Header header;
@@ -256,7 +265,7 @@ std::string format_header(std::span<const TensorInfo> tensors, const Metadata& m
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeaderBytes)
     throw SafetensorsError(file + ": the header would be " + std::to_string(text.size()) +
-                " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
+                           " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
   std::string prefix(kLengthBytes, '\0');
   for (size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   return prefix + text;

@@ -29,7 +29,8 @@ class SafetensorsError : public std::runtime_error {
   int os_error_;
 };
 
-// The SafetensorsError "<what>: <text of errno>", which keeps errno. Call it before anything can change errno.
+// The SafetensorsError "<what>: <text of errno>", which keeps errno. Call it before anything can change
+// errno.
 SafetensorsError system_error(const std::string& what);
 
 // Element types that the format knows. Sub-byte types are packed, least significant bits first.
@@ -81,8 +82,8 @@ struct Header {
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 // Parses and checks a whole file image (only its header is accessed). `file` names it in errors. Throws
-// SafetensorsError for a length, JSON, name, dtype, shape or offset that the format does not allow: the tensors' data
-// must be contiguous, without gap or overlap, and end where the file ends.
+// SafetensorsError for a length, JSON, name, dtype, shape or offset that the format does not allow: the
+// tensors' data must be contiguous, without gap or overlap, and end where the file ends.
 Header parse_header(std::span<const std::byte> image, const std::string& file);
 
 // Puts tensors in the order of their data: by decreasing element size, so that each is aligned, then as
@@ -93,8 +94,8 @@ uint64_t lay_out(std::vector<TensorInfo>& tensors, const std::string& file);
 std::string format_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
                           const std::string& file);
 
-// Size of a tensor in bytes. Throws SafetensorsError if a dimension is negative, or the size overflows or is not a
-// whole number of bytes.
+// Size of a tensor in bytes. Throws SafetensorsError if a dimension is negative, or the size overflows or is
+// not a whole number of bytes.
 uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context);
 
 std::string shape_string(const Shape& shape);  // "[2, 3]"

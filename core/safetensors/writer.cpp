@@ -69,14 +69,14 @@ void Writer::write(std::string_view name, std::span<const std::byte> piece) {
   if (piece.empty()) return;
   if (current_ == tensors_.size() || tensors_[current_].name != name)
     throw SafetensorsError(name_ + ": data of tensor " + strict_json::excerpt(std::string(name)) +
-                " written, expected " +
-                (current_ == tensors_.size() ? "none: all are complete"
-                                             : strict_json::excerpt(tensors_[current_].name)));
+                           " written, expected " +
+                           (current_ == tensors_.size() ? "none: all are complete"
+                                                        : strict_json::excerpt(tensors_[current_].name)));
   const TensorInfo& tensor = tensors_[current_];
   if (piece.size() > tensor.end - position_)
     throw SafetensorsError(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
-                std::to_string(position_ - tensor.begin + piece.size()) + " bytes written, expected " +
-                std::to_string(tensor.end - tensor.begin));
+                           std::to_string(position_ - tensor.begin + piece.size()) +
+                           " bytes written, expected " + std::to_string(tensor.end - tensor.begin));
   append(piece);
   position_ += piece.size();
   skip_complete();
@@ -88,8 +88,8 @@ void Writer::finish() {
   if (current_ < tensors_.size()) {
     const TensorInfo& tensor = tensors_[current_];
     throw SafetensorsError(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": only " +
-                std::to_string(position_ - tensor.begin) + " of " +
-                std::to_string(tensor.end - tensor.begin) + " bytes were written");
+                           std::to_string(position_ - tensor.begin) + " of " +
+                           std::to_string(tensor.end - tensor.begin) + " bytes were written");
   }
   flush();
   if (options_.sync && ::fsync(file_.fd()) != 0) throw system_error(name_ + ": cannot be synced to disk");

@@ -94,15 +94,13 @@ TEST_F(Esm2Folder, NeedsNoTraining) {
 
 TEST_F(Esm2Folder, AnAdapterFindsItsTaskByItsModel) {
   make_model();
-  const Words lora{"train.init_from=model", "run.dir=adapted", "task.esm2.lora.rank=2",
-                        "train.max_steps=2"};
+  const Words lora{"train.init_from=model", "run.dir=adapted", "task.esm2.lora.rank=2", "train.max_steps=2"};
   call("run", lora).ended(0);
   call("export", Words{"--checkpoint", "last", "--output", "adapter"} + lora).ended(0);
-  ASSERT_EQ(
-      call("predict",
-           Words{"--checkpoint", "last", "--output", "ours.csv", "task.test_path=structures"} + lora)
-          .code,
-      0);
+  ASSERT_EQ(call("predict",
+                 Words{"--checkpoint", "last", "--output", "ours.csv", "task.test_path=structures"} + lora)
+                .code,
+            0);
   const Words data{"task.test_path=structures", "task.data.min_residues=10", "task.data.max_residues=48"};
   EXPECT_THAT(use({"predict", "adapter"}, data).ended(0).out,
               HasSubstr("task protein of model, with task.esm2.lora.init_from = "));

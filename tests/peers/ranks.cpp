@@ -108,7 +108,8 @@ std::string error_of(const std::function<void()>& part) {
   return tests::message_of<std::exception>([&] { part(); });
 }
 
-Process::Process(World world, PeersOptions options, const std::function<void(Peers&)>& part) : pid_(::fork()) {
+Process::Process(World world, PeersOptions options, const std::function<void(Peers&)>& part)
+    : pid_(::fork()) {
   if (pid_ != 0) {
     if (world.listen_socket >= 0) ::close(world.listen_socket);
     return;

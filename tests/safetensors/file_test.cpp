@@ -223,10 +223,13 @@ TEST(File, WhatIsNotAFileIsNamed) {
   const FilesFolder folder;
   EXPECT_THAT(message_of<SafetensorsError>([&] { File::open(folder / "none"); }),
               HasSubstr("none: cannot be opened: No such"));
-  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.path()); }),
+            folder.path() + ": is not a regular file");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder / "pipe"); }), folder / "pipe: is not a regular file");
-  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.write("empty", "")); }), folder / "empty: is empty");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder / "pipe"); }),
+            folder / "pipe: is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.write("empty", "")); }),
+            folder / "empty: is empty");
 }
 
 TEST(File, MovesKeepViewsValid) {
@@ -287,7 +290,8 @@ TEST(Folder, Shards) {
   EXPECT_EQ(weights.size(), 3u);
   EXPECT_EQ(weights.files().size(), 2u);
   EXPECT_EQ(static_cast<char>(weights.at("c").data[0]), 'c');
-  EXPECT_EQ(message_of<SafetensorsError>([&] { weights.at("d"); }), folder.path() + ": has no tensor \"d\" among its 3");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { weights.at("d"); }),
+            folder.path() + ": has no tensor \"d\" among its 3");
 }
 
 TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {

@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file: a SafetensorsError, or a header whose tensors tile the data and that can be written
-// again.
+// Any bytes as a safetensors file: a SafetensorsError, or a header whose tensors tile the data and that can
+// be written again.
 #include <cstdint>
 
 #include "core/safetensors/header.hpp"

@@ -144,8 +144,7 @@ void check_modules(const ParameterRegistry& parameters, const LoraConfig& config
   }
   for (const LoraTarget& target : targets)
     if (is_saved(target.module))
-      fail(
-          concat(target.module, ", which lora.targets trains, too: leave it out of one of the two"));
+      fail(concat(target.module, ", which lora.targets trains, too: leave it out of one of the two"));
 }
 
 }  // namespace
@@ -257,9 +256,9 @@ at::Tensor merged(const ParameterRegistry::Declared& parameter,
   const at::Tensor value = parameter.tensor.detach();
   for (const transformer::Layer& layer : layers)
     for (const auto& [matrix, lora] : {std::pair(&layer.qkv, &layer.qkv_lora),
-                                            {&layer.projection, &layer.projection_lora},
-                                            {&layer.up, &layer.up_lora},
-                                            {&layer.down, &layer.down_lora}}) {
+                                       {&layer.projection, &layer.projection_lora},
+                                       {&layer.up, &layer.up_lora},
+                                       {&layer.down, &layer.down_lora}}) {
       if (lora->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
       const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
       for (const transformer::Lora& low : *lora)

@@ -49,8 +49,7 @@ struct LoraOptions : LoraConfig {
     o("modules_to_save", modules_to_save,
       "what is trained as a whole beside them, in the same form: [\"embed_tokens\", \"lm_head\"]")
         .follows();
-    o("init_from", init_from,
-      "folder of a PEFT adapter to start from; empty: LoRA starts at zero");
+    o("init_from", init_from, "folder of a PEFT adapter to start from; empty: LoRA starts at zero");
     o("base_model", base_model,
       "export: the base model's name in adapter_config.json; empty: LoRA is merged into the model")
         .follows()

@@ -1,5 +1,5 @@
-// Folders of PEFT: adapter_config.json, and adapter_model.safetensors with the LoRA matrices and what was trained
-// as a whole.
+// Folders of PEFT: adapter_config.json, and adapter_model.safetensors with the LoRA matrices and what was
+// trained as a whole.
 #pragma once
 
 #include <pipeline/torch/parameter_registry.hpp>

@@ -163,8 +163,8 @@ std::vector<adapters::LoraTarget> Architecture::lora_targets(const Config& confi
   matrices.push_back({names.layer.projection, &Layer::projection_lora, 0, width, width});
   if (!is_gated) matrices.push_back({names.layer.up, &Layer::up_lora, 0, width, columns});
   for (size_t i = 0; i < names.up.size(); ++i)
-    matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_lora,
-                        static_cast<int64_t>(i) * columns, width, columns});
+    matrices.push_back({part(names.layer.up, names.up[i]), &Layer::up_lora, static_cast<int64_t>(i) * columns,
+                        width, columns});
   matrices.push_back({names.layer.down, &Layer::down_lora, 0, columns, width});
   std::vector<adapters::LoraTarget> all;
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)

@@ -44,8 +44,8 @@ class ByteLevelBpe final : public Tokenizer {
   // vocab.json with merges.txt where these alone say the same.
   void save(const std::string& folder) const override;
 
-  // The tokenizer's files; for one that was trained, a text in JSON. Throws TokenizerError for any other text, which
-  // is called `name` then.
+  // The tokenizer's files; for one that was trained, a text in JSON. Throws TokenizerError for any other
+  // text, which is called `name` then.
   std::string state() const override;
   static ByteLevelBpe from_state(std::string_view state, const std::string& name);
 

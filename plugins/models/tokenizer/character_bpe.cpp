@@ -95,7 +95,8 @@ class CharacterBpe final : public Pieces {
     };
     if (const json& token = model.get("unk_token"); !token.is_null()) {
       if (token.is_string()) unknown = find(token.get<std::string>());
-      if (unknown < 0) throw TokenizerError(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
+      if (unknown < 0)
+        throw TokenizerError(model.place("unk_token") + " = " + excerpt(token) + ": must be a token");
     }
     const auto [first, last] = read_post_processor(file);
     const auto special = [&](const std::string& piece) {
@@ -108,7 +109,7 @@ class CharacterBpe final : public Pieces {
     for (const auto& [token, id] : {std::pair(first, begin), {last, end}})
       if (!token.empty() && id < 0)
         throw TokenizerError(file.place("post_processor") + ": adds " + excerpt(token) +
-                    ", which is not among the added_tokens");
+                             ", which is not among the added_tokens");
   }
 
   std::vector<int> encode(std::string_view text, TextPlace place) const override {
@@ -151,9 +152,10 @@ class CharacterBpe final : public Pieces {
     const json& parts = decoder.get("decoders");
     adds_space = parts == sentence_piece_decoder(true)["decoders"];
     if (!adds_space && parts != sentence_piece_decoder(false)["decoders"])
-      throw TokenizerError(decoder.place("decoders") + " = " + excerpt(parts) +
-                  ": must be Replace, ByteFallback, Fuse, and Strip where a space is put before a text: " +
-                  kJsonLimit);
+      throw TokenizerError(
+          decoder.place("decoders") + " = " + excerpt(parts) +
+          ": must be Replace, ByteFallback, Fuse, and Strip where a space is put before a text: " +
+          kJsonLimit);
 
     if (!file.get("pre_tokenizer").is_null()) {
       const Section spaces = file.part("pre_tokenizer");
@@ -189,7 +191,8 @@ class CharacterBpe final : public Pieces {
   // Fills in what is known of each token; gives back the ids of the model's own.
   Ids read_tokens(const Section& file, const Section& model) {
     const json &vocab = model.get("vocab"), &added = file.get("added_tokens");
-    if (!vocab.is_object()) throw TokenizerError(model.place("vocab") + ": must be an object of ids by token");
+    if (!vocab.is_object())
+      throw TokenizerError(model.place("vocab") + ": must be an object of ids by token");
     if (!added.is_null() && !added.is_array())
       throw TokenizerError(file.place("added_tokens") + " = " + excerpt(added) + ": must be a list");
     std::vector<std::string> texts;  // by id
@@ -197,13 +200,13 @@ class CharacterBpe final : public Pieces {
     const auto add = [&](const std::string& token, const json& id, const std::string& place, bool is_added) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= vocab.size() + added.size())
         throw TokenizerError(place + ": id of " + excerpt(token) + " = " + excerpt(id) +
-                    ": must be a token's number, without holes between them");
+                             ": must be a token's number, without holes between them");
       const auto at = id.get<size_t>();
       if (at >= texts.size()) texts.resize(at + 1), special.resize(at + 1);
       if (token.empty()) throw TokenizerError(place + ": a token is empty");
       if (!texts[at].empty() && texts[at] != token)
         throw TokenizerError(place + ": " + excerpt(token) + " has id " + std::to_string(at) + ", which is " +
-                    excerpt(texts[at]));
+                             excerpt(texts[at]));
       texts[at] = token;
       special[at] = special[at] || is_added;
       return static_cast<int32_t>(at);
@@ -216,16 +219,17 @@ class CharacterBpe final : public Pieces {
       Matching how = read_matching(token);
       if (how.is_special) how.is_normalized = false;  // transformers overrules it, too
       if (how.is_normalized && (prefix_ == Prefix::kAlways || lowers_))
-        throw TokenizerError(token.place("normalized") + " = true: the normalizer " +
-                    (lowers_ ? "makes the letters of this token small" : "puts a space before this token") +
-                    ", too: set it to false");
+        throw TokenizerError(
+            token.place("normalized") + " = true: the normalizer " +
+            (lowers_ ? "makes the letters of this token small" : "puts a space before this token") +
+            ", too: set it to false");
       const json& content = token.get("content");
       if (!content.is_string())
         throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a string");
       if (const auto known = ids.find(content.get_ref<const std::string&>());
           known != ids.end() && token.get("id") != known->second)
-        throw TokenizerError(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) + " has " +
-                    std::to_string(known->second) + " in the vocabulary");
+        throw TokenizerError(token.place("id") + " = " + excerpt(token.get("id")) + ": " + excerpt(content) +
+                             " has " + std::to_string(known->second) + " in the vocabulary");
       matching[add(content, token.get("id"), token.place("content"), true)] = how;
     }
 
@@ -234,8 +238,8 @@ class CharacterBpe final : public Pieces {
     for (size_t id = 0; id < texts.size(); ++id) {
       const std::string& token = texts[id];
       if (token.empty())
-        throw TokenizerError(model.place("vocab") + ": no token has id " + std::to_string(id) + ": the ids of " +
-                    "a tokenizer must have no holes");
+        throw TokenizerError(model.place("vocab") + ": no token has id " + std::to_string(id) +
+                             ": the ids of " + "a tokenizer must have no holes");
       is_special.push_back(special[id]);
       const int byte = byte_of(token);
       bytes.push_back(special[id] ? token

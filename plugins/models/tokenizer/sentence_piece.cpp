@@ -40,13 +40,14 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
   for (const auto& [text, id] : added.items()) {
     if (!id.is_number_unsigned())
       throw TokenizerError(added_place + " " + excerpt(text) + " = " + excerpt(id) +
-                  ": must be a non-negative integer");
+                           ": must be a non-negative integer");
     tokens[id_of(id)] = {text, added_place + " " + excerpt(text)};
   }
   const json& decoder = config.get("added_tokens_decoder");
   if (decoder.is_null()) return tokens;
   if (!decoder.is_object())
-    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(decoder) + ": must be an object");
+    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(decoder) +
+                         ": must be an object");
   for (const auto& [id, value] : decoder.items()) {
     const Section token(value, config.place("added_tokens_decoder." + id), kLimit);
     Matching how = read_matching(token);
@@ -55,7 +56,8 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
     if (!content.is_string() || content.get_ref<const std::string&>().empty())
       throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a token");
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
-      throw TokenizerError(config.place("added_tokens_decoder") + ": key " + excerpt(id) + ": must be a token's id");
+      throw TokenizerError(config.place("added_tokens_decoder") + ": key " + excerpt(id) +
+                           ": must be a token's id");
     tokens[std::stoll(id)] = {content, token.place("content"), how};
   }
   return tokens;
@@ -158,14 +160,15 @@ struct SentencePiece::State {
       const auto at = static_cast<size_t>(id);
       if (at > tokens.size())
         throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
-                    ": the token before it is missing: " + std::to_string(tokens.size()) + " are there");
+                             ": the token before it is missing: " + std::to_string(tokens.size()) +
+                             " are there");
       if (at == tokens.size()) {
         tokens.push_back(token.text);
         is_special.push_back(true);
       } else if (tokens[at] != token.text && tokens[at] != with_spaces(token.text)) {
         throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
-                    ", which is " + excerpt(tokens[at]) + " in " + file +
-                    ": the files do not belong together");
+                             ", which is " + excerpt(tokens[at]) + " in " + file +
+                             ": the files do not belong together");
       }
       tokens[at] = token.text;
       is_special[at] = true;
@@ -192,7 +195,7 @@ struct SentencePiece::State {
     if (const auto id = find(text)) return *id;
     if (may_lack) return otherwise;
     throw TokenizerError(config.place(key) + " = " + excerpt(text) +
-                ": is not a token of the tokenizer: add it there, or name another");
+                         ": is not a token of the tokenizer: add it there, or name another");
   }
 
   std::optional<int32_t> find(std::string_view text) const {

@@ -107,10 +107,11 @@ Options read_options(const NamedText& file) {
   }
   if (!fields.at_end() || !options.has_trainer || !options.has_normalizer)
     throw TokenizerError(file.path + ": is not a SentencePiece model, or not the whole of one: " +
-                std::to_string(file.text.size()) + " bytes: copy it again");
+                         std::to_string(file.text.size()) + " bytes: copy it again");
   if (options.space_is_suffix)
-    throw TokenizerError(file.path + ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
-                "with spaces before words, as Llama's, are read here");
+    throw TokenizerError(file.path +
+                         ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
+                         "with spaces before words, as Llama's, are read here");
   return options;
 }
 
@@ -157,7 +158,8 @@ class Library {
 #endif
     library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL | kOwnSymbolsFirst);
     if (library_ == nullptr)
-      throw TokenizerError(std::string(::dlerror()) + ": install it (libsentencepiece0), or use a tokenizer.json");
+      throw TokenizerError(std::string(::dlerror()) +
+                           ": install it (libsentencepiece0), or use a tokenizer.json");
     find(construct_, "_ZN13sentencepiece22SentencePieceProcessorC1Ev");
     find(
         load_,

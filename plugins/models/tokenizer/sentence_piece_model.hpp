@@ -52,8 +52,8 @@ inline std::string with_spaces(std::string piece) {
   return piece;
 }
 
-// SentencePiece's BPE in Hugging Face's tokenizer.json. Throws TokenizerError for whatever would make other ids than
-// those of Hugging Face's.
+// SentencePiece's BPE in Hugging Face's tokenizer.json. Throws TokenizerError for whatever would make other
+// ids than those of Hugging Face's.
 std::unique_ptr<const Pieces> character_bpe(const NamedText& file);
 // Whether a tokenizer.json is of this kind, not of bytes. Throws TokenizerError where it is no JSON.
 bool is_character_bpe(const NamedText& file);

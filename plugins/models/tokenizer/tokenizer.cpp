@@ -40,7 +40,8 @@ bool is_one_of(std::initializer_list<const char*> names, const std::string& name
 std::string read_kept(const fs::path& path) {
   std::string text = read_file(path, files::kMostSettings).text;
   if (const size_t at = first_invalid_utf8(text); at != text.npos)
-    throw TokenizerError(path.string() + ": is not UTF-8 at byte " + std::to_string(at) + ": save it as UTF-8");
+    throw TokenizerError(path.string() + ": is not UTF-8 at byte " + std::to_string(at) +
+                         ": save it as UTF-8");
   if (path.extension() == ".json") static_cast<void>(parse_tokenizer_file({path.string(), text}));
   return text;
 }
@@ -93,8 +94,9 @@ Files files_beside_tokenizer(const fs::path& folder) {
     const fs::path name = fs::path(kTemplates) / at->path().filename();
     if (!is_template(name)) continue;
     if (++count > kMostTemplates)
-      throw TokenizerError((folder / kTemplates).string() + ": has more than " + std::to_string(kMostTemplates) +
-                  " templates: take away those that are not needed");
+      throw TokenizerError((folder / kTemplates).string() + ": has more than " +
+                           std::to_string(kMostTemplates) +
+                           " templates: take away those that are not needed");
     files[name.string()] = read_kept(at->path());
   }
   return files;
@@ -140,7 +142,7 @@ Files unpack(std::string_view text, const std::string& name) {
   for (const auto& [file, content] : object.items()) {
     if (!is_folder_file(file) || !content.is_binary())
       throw TokenizerError(name + ": has " + strict_json::excerpt(file) +
-                  ", which is no file of a tokenizer: it is damaged, or of a newer version");
+                           ", which is no file of a tokenizer: it is damaged, or of a newer version");
     files[file].assign(content.get_binary().begin(), content.get_binary().end());
   }
   return files;
@@ -153,7 +155,8 @@ void write_tokenizer_files(const Files& files, const fs::path& folder) {
       std::error_code error;
       fs::create_directory(folder / kTemplates, error);
       if (error)
-        throw TokenizerError((folder / kTemplates).string() + ": cannot be made: " + error.message(), error.value());
+        throw TokenizerError((folder / kTemplates).string() + ": cannot be made: " + error.message(),
+                             error.value());
     }
     write_file(folder / name, text);
   }
@@ -168,7 +171,7 @@ int32_t Tokenizer::eot() const {
 void Tokenizer::check_id(int32_t id) const {
   if (id < 0 || id >= vocab_size())
     throw TokenizerError("token id = " + std::to_string(id) + ": must be from 0 to " +
-                std::to_string(vocab_size() - 1));
+                         std::to_string(vocab_size() - 1));
 }
 
 }  // namespace pipeline::tokenizer

@@ -29,8 +29,8 @@ inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preproces
                                                                       "processor_config.json"};
 inline constexpr std::initializer_list<const char*> kModelFiles{
     "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
-// Those of these names that are there. Throws TokenizerError where one cannot be read, is no UTF-8, is no JSON
-// although its name says so, or has more than 4 MiB.
+// Those of these names that are there. Throws TokenizerError where one cannot be read, is no UTF-8, is no
+// JSON although its name says so, or has more than 4 MiB.
 Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
 
 // Whether a tokenizer with these files is the folder's, which may have none of its own.
@@ -39,8 +39,8 @@ bool is_of_folder(const Files& tokenizer, const std::filesystem::path& folder);
 // Whether a folder's file of this name can be among these.
 bool is_folder_file(const std::string& name);
 
-// Files as one text for checkpoints, and back. unpack() throws TokenizerError for any other text, and for names that
-// is_folder_file() refuses; `name` stands for the text then.
+// Files as one text for checkpoints, and back. unpack() throws TokenizerError for any other text, and for
+// names that is_folder_file() refuses; `name` stands for the text then.
 std::string pack(const Files& files);
 bool is_packed(std::string_view text);
 Files unpack(std::string_view text, const std::string& name);
@@ -81,8 +81,8 @@ class Tokenizer {
                              SpecialTokens special = SpecialTokens::kAsText,
                              TextPlace place = TextPlace::kStart) const = 0;
 
-  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws TokenizerError for an id that
-  // is not in the vocabulary.
+  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws TokenizerError for
+  // an id that is not in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // The bytes of ids as they stand within a text, so that parts that come one after the other can be put
   // together: a part may end inside of a character.

@@ -39,7 +39,7 @@ NamedFiles read_pair(const fs::path& folder, const FilePair& pair) {
   // Hugging Face's slow tokenizers keep added tokens here; without them ids would be missing.
   if (is_there(folder / "added_tokens.json")) {
     throw TokenizerError((folder / "added_tokens.json").string() +
-                ": added tokens are read from tokenizer.json only: save the tokenizer in that form");
+                         ": added tokens are read from tokenizer.json only: save the tokenizer in that form");
   }
   return {{kPairs[0].vocab, read_file(folder / pair.vocab)},
           {kPairs[0].merges, read_file(folder / pair.merges)}};
@@ -198,8 +198,8 @@ void add_vocab(const json& vocab, const std::string& place, VocabularyBuilder& b
   if (!vocab.is_object()) throw TokenizerError(place + ": must be an object of ids by token");
   for (const auto& [token, id] : vocab.items()) {
     if (!id.is_number_unsigned()) {
-      throw TokenizerError(place + ": id of " + strict_json::excerpt(token) + " = " + strict_json::excerpt(id) +
-                  ": must be a non-negative integer");
+      throw TokenizerError(place + ": id of " + strict_json::excerpt(token) + " = " +
+                           strict_json::excerpt(id) + ": must be a non-negative integer");
     }
     builder.add_token(token, id_of(id), place);
   }
@@ -217,7 +217,7 @@ void add_merge_text(std::string_view text, const std::function<std::string()>& p
   if (space == std::string_view::npos || space == 0 || space + 1 == text.size() ||
       text.find(' ', space + 1) != std::string_view::npos) {
     throw TokenizerError(place() + ": " + strict_json::excerpt(std::string(text)) +
-                ": must be two tokens with one space between");
+                         ": must be two tokens with one space between");
   }
   builder.add_merge(text.substr(0, space), text.substr(space + 1), place);
 }
@@ -241,7 +241,8 @@ Vocabulary parse_vocab_and_merges(const NamedText& vocab, const NamedText& merge
     vocabulary.end_of_text = special_token(vocabulary, kEndOfText);
     vocabulary.adds_begin_of_text = true;
     if (vocabulary.begin_of_text < 0 || vocabulary.end_of_text < 0)
-      throw TokenizerError(vocab.path + ": " + kClipBegin + " and " + kEndOfText + " must both be tokens of CLIP's");
+      throw TokenizerError(vocab.path + ": " + kClipBegin + " and " + kEndOfText +
+                           " must both be tokens of CLIP's");
   }
   return vocabulary;
 }

@@ -45,7 +45,7 @@ int32_t read_boundary(const Section& config, const char* key, Vocabulary& vocabu
   if (const int32_t id = special_token(vocabulary, word); id >= 0) return id;
   if (const int32_t id = add_word(word, vocabulary); id >= 0 || may_lack) return id;
   throw TokenizerError(config.place(key) + " = " + excerpt(word) +
-              ": is not a token of the tokenizer: add it there, or name another");
+                       ": is not a token of the tokenizer: add it there, or name another");
 }
 
 void read_boundaries(const Section& config, Vocabulary& vocabulary, bool may_lack = false) {
@@ -73,7 +73,8 @@ json format_boundaries(const Vocabulary& vocabulary) {
 void add_added_tokens(const Section& file, VocabularyBuilder& builder) {
   const json& list = file.get("added_tokens");
   if (list.is_null()) return;
-  if (!list.is_array()) throw TokenizerError(file.place("added_tokens") + " = " + excerpt(list) + ": must be a list");
+  if (!list.is_array())
+    throw TokenizerError(file.place("added_tokens") + " = " + excerpt(list) + ": must be a list");
   for (size_t i = 0; i < list.size(); ++i) {
     const Section token(list[i], file.place("added_tokens[" + std::to_string(i) + "]"));
     const Matching how = read_matching(token);
@@ -135,7 +136,7 @@ Vocabulary parse_object(const Section& file) {
     const int32_t id = special_token(vocabulary, token);
     if (id < 0)
       throw TokenizerError(file.place("post_processor") + ": adds " + excerpt(token) +
-                  ", which is not among the added_tokens");
+                           ", which is not among the added_tokens");
     return id;
   };
   if (!end.empty()) vocabulary.end_of_text = added(end);
@@ -191,7 +192,8 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
   config.require("add_prefix_space", {false});
   const json& added = config.get("added_tokens_decoder");
   if (!added.is_null() && !added.is_object())
-    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(added) + ": must be an object");
+    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(added) +
+                         ": must be an object");
   std::unordered_map<std::string_view, std::string> ids;
   for (const Added& token : vocabulary.added) ids.emplace(token.text, std::to_string(token.id));
   for (const auto& [id, token] :
@@ -200,8 +202,9 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
     const json& content = Section(token, place).get("content");
     const auto known = content.is_string() ? ids.find(content.get_ref<const std::string&>()) : ids.end();
     if (known == ids.end() || known->second != id)
-      throw TokenizerError(place + ".content = " + excerpt(content) +
-                  ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
+      throw TokenizerError(
+          place + ".content = " + excerpt(content) +
+          ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
   }
   read_boundaries(config, vocabulary);
 }

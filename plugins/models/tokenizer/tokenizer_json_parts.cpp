@@ -49,7 +49,8 @@ json clip_pre_tokenizer() {
 Section part_of(const Section& whole, const char* key, size_t index, size_t count) {
   const json& parts = whole.get(key);
   if (!parts.is_array() || parts.size() != count)
-    throw TokenizerError(whole.place(key) + " = " + excerpt(parts) + ": must be a list of " + std::to_string(count));
+    throw TokenizerError(whole.place(key) + " = " + excerpt(parts) + ": must be a list of " +
+                         std::to_string(count));
   return {parts[index], whole.place(std::string(key) + "[" + std::to_string(index) + "]")};
 }
 
@@ -179,7 +180,8 @@ TextEnds read_post_processor(const Section& file) {
   };
   if (all.get("type") != "Sequence") return read(all);
   const json& parts = all.get("processors");
-  if (!parts.is_array()) throw TokenizerError(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
+  if (!parts.is_array())
+    throw TokenizerError(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
   TextEnds ends;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Section part(parts[i], all.place("processors[" + std::to_string(i) + "]"));

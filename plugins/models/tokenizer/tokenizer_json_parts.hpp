@@ -51,7 +51,7 @@ class Section {
       list += (list.empty() ? "" : " or ") + strict_json::excerpt(option);
     }
     throw TokenizerError(place(key) + " = " + strict_json::excerpt(value) + ": must be " +
-                (list.empty() ? "null" : list) + ": " + limit_);
+                         (list.empty() ? "null" : list) + ": " + limit_);
   }
 
  private:
@@ -67,8 +67,8 @@ std::string read_named_token(const Section& file, const char* key);
 Matching read_matching(const Section& token);
 nlohmann::json format_added(int32_t id, std::string_view text, const Matching& how);
 
-// CLIP's own parts, around a model with the suffix of a word's end: throws TokenizerError unless all are as they are
-// there.
+// CLIP's own parts, around a model with the suffix of a word's end: throws TokenizerError unless all are as
+// they are there.
 void require_clip_parts(const Section& file);
 nlohmann::json clip_normalizer();
 

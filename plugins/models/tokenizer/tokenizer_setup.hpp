@@ -42,8 +42,8 @@ struct TrainingTexts {
 };
 
 // A byte-level BPE of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY",
-// for who asks again. Throws TokenizerError of this folder, std::filesystem's, or pipeline::Error when the run is
-// cancelled. [main]
+// for who asks again. Throws TokenizerError of this folder, std::filesystem's, or pipeline::Error when the
+// run is cancelled. [main]
 TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
 
 // A task's tokenizer: `kept`, which came with the weights, else the one that the options name, else one

@@ -92,7 +92,7 @@ void VocabularyBuilder::insert(const std::string& text, std::string bytes, int64
                                const std::string& place) {
   if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
     throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
-                ": must be from 0 to 2147483647");
+                         ": must be from 0 to 2147483647");
   }
   tokens_.emplace(text, Token{std::move(bytes), static_cast<int32_t>(id)});
 }
@@ -112,8 +112,8 @@ void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std
     // "é" is found as it is written, and stands for the byte that the alphabet writes so.
     if (known->second.id == id && bytes && !bytes->empty()) known->second.bytes = *std::move(bytes);
     if (known->second.id == id) return;
-    throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the added token has " +
-                std::to_string(known->second.id));
+    throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
+                         ": the added token has " + std::to_string(known->second.id));
   }
   if (!bytes || bytes->empty()) {
     throw TokenizerError(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
@@ -136,12 +136,12 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
     const auto id = static_cast<size_t>(token.id);
     if (id >= text_of.size()) {
       throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the ids of " +
-                  std::to_string(text_of.size()) + " tokens must be 0 to " +
-                  std::to_string(text_of.size() - 1));
+                           std::to_string(text_of.size()) + " tokens must be 0 to " +
+                           std::to_string(text_of.size() - 1));
     }
     if (text_of[id] != nullptr) {
       throw TokenizerError(place + ": " + excerpt(std::min(text, *text_of[id])) + " and " +
-                  excerpt(std::max(text, *text_of[id])) + " both have id " + std::to_string(id));
+                           excerpt(std::max(text, *text_of[id])) + " both have id " + std::to_string(id));
     }
     text_of[id] = &text;
   }
@@ -157,20 +157,22 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
     const std::string bytes(1, static_cast<char>(byte));
     if (vocabulary_.ends_words() && !all.contains(bytes + " "))
       throw TokenizerError(place + ": byte " + std::to_string(byte) + ", written " +
-                  excerpt(to_alphabet(bytes) + kWordEnd) +
-                  " where it ends a word, has no token: not the vocabulary of CLIP's tokenizer?");
+                           excerpt(to_alphabet(bytes) + kWordEnd) +
+                           " where it ends a word, has no token: not the vocabulary of CLIP's tokenizer?");
     if (all.contains(bytes)) continue;
     has_all_bytes_ = false;  // SmolLM's own lacks bytes that no text has, or few
     if (vocabulary_.pre_tokenizer != PreTokenizer::kSmolLm || (byte >= ' ' && byte <= '~')) {
-      throw TokenizerError(place + ": byte " + std::to_string(byte) + ", written " + excerpt(to_alphabet(bytes)) +
-                  ", has no token: not the vocabulary of a byte-level tokenizer?");
+      throw TokenizerError(place + ": byte " + std::to_string(byte) + ", written " +
+                           excerpt(to_alphabet(bytes)) +
+                           ", has no token: not the vocabulary of a byte-level tokenizer?");
     }
   }
 }
 
 int32_t VocabularyBuilder::id_of(const std::string& text, const std::function<std::string()>& place) const {
   const auto found = tokens_.find(text);
-  if (found == tokens_.end()) throw TokenizerError(place() + ": " + excerpt(text) + " is not in the vocabulary");
+  if (found == tokens_.end())
+    throw TokenizerError(place() + ": " + excerpt(text) + " is not in the vocabulary");
   return found->second.id;
 }
 
@@ -184,7 +186,7 @@ void VocabularyBuilder::add_merge(std::string_view left, std::string_view right,
   const auto [known, is_new] = merge_ranks_.emplace(pair, vocabulary_.merges.size());
   if (!is_new) {
     throw TokenizerError(place() + ": " + excerpt(std::string(left)) + " and " + excerpt(std::string(right)) +
-                " are also merge number " + std::to_string(known->second + 1));
+                         " are also merge number " + std::to_string(known->second + 1));
   }
   vocabulary_.merges.push_back({left_id, right_id, result_id});
 }

@@ -124,8 +124,8 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
   if (dropout.active()) {
     const at::Tensor input = normed_input(x, norm, compute);
     for (const Part& part : wanted)
-      small.push_back(linear(dropped(input, dropout_of(dropout, numbers, part.number)),
-                             {lora[part.number].down, {}}));
+      small.push_back(
+          linear(dropped(input, dropout_of(dropout, numbers, part.number)), {lora[part.number].down, {}}));
   } else {
     std::vector<int64_t> ranks;
     for (const at::Tensor& down : downs) ranks.push_back(down.size(1));
@@ -172,8 +172,7 @@ struct End {
 at::Tensor to_residual(const at::Tensor& h, const End& end, const at::Tensor& residual,
                        const Dropout& dropout, const Dropout& lora_dropout) {
   if (!end.norm.weight.defined() && (end.lora.empty() || !dropout.active()))
-    return added(linear_residual(h, end.matrix, residual, dropout), h, end.lora, end.numbers,
-                 lora_dropout);
+    return added(linear_residual(h, end.matrix, residual, dropout), h, end.lora, end.numbers, lora_dropout);
   at::Tensor y = added(linear(h, end.matrix), h, end.lora, end.numbers, lora_dropout);
   if (end.norm.weight.defined()) y = normed(y, end.norm);
   y = y.to(residual.scalar_type());

@@ -74,7 +74,7 @@ class FigureWriter {
     const std::optional<double> value = figure(up_to(rows_.size()));
     const bool has_interval = is_full_ && cost <= kMostSorted;
     return write(name, PL_BETTER_HIGHER, value,
-                value && has_interval ? intervals::resampled(rows_.clusters, figure) : std::nullopt);
+                 value && has_interval ? intervals::resampled(rows_.clusters, figure) : std::nullopt);
   }
   std::string sums(const char* name, uint32_t better, const SumsByCluster& by_cluster,
                    const FigureOfSums& figure) const {
@@ -84,7 +84,7 @@ class FigureWriter {
     const bool has_interval = is_full_ && !all.empty() && all.size() * all.front()->size() <= kMostAdded;
     const auto of = [&](std::span<const size_t> which) { return std::optional(figure(added(all, which))); };
     return write(name, better, of(up_to(all.size())),
-                has_interval ? intervals::resampled(clusters, of) : std::nullopt);
+                 has_interval ? intervals::resampled(clusters, of) : std::nullopt);
   }
   std::string head(const char* noun) const {
     const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
@@ -97,7 +97,7 @@ class FigureWriter {
   static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
 
   std::string write(const char* name, uint32_t better, const std::optional<double>& value,
-                   const std::optional<intervals::Interval>& bounds) const {
+                    const std::optional<intervals::Interval>& bounds) const {
     if (!value) return "none";
     sink_.figure(name, *value, better);
     if (!bounds) return figures::decimal(*value);
@@ -151,7 +151,7 @@ void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Rep
       rows.size());
   const std::string square = writer.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
                     absolute = writer.sums("mae", PL_BETTER_LOWER, by_cluster,
-                                         [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
+                                           [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
   // Nobody knows what a folder's model was trained with.
   const std::string guess =
       scale.count == 0 ? "" : writer.sums("mean_rmse", PL_BETTER_LOWER, by_cluster, root(kSquaresOfMean));
@@ -206,23 +206,23 @@ void tell_classes(const Rows& rows, const proteins::Labels& labels, const protei
     return there == 0 ? std::nullopt : std::optional(sum / there);
   };
   const std::string accuracy = writer.sums("accuracy", PL_BETTER_HIGHER, by_cluster,
-                                         of([](const labels::Confusion&c) { return c.accuracy(); })),
+                                           of([](const labels::Confusion&c) { return c.accuracy(); })),
                     mcc = writer.sums("mcc", PL_BETTER_HIGHER, by_cluster,
-                                    of([](const labels::Confusion&c) { return c.mcc(); })),
+                                      of([](const labels::Confusion&c) { return c.mcc(); })),
                     f1 = writer.sums("macro_f1", PL_BETTER_HIGHER, by_cluster,
-                                   of([](const labels::Confusion&c) { return c.macro_f1(); }));
+                                     of([](const labels::Confusion&c) { return c.macro_f1(); }));
   const std::string roc = rows.size() == 0 ? "" : writer.ranks("auroc", area, rows.size() * classes);
   const std::optional<size_t> usual = scale.number_of(scale.usual);
   const std::string guess = !usual ? ""
                                    : writer.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster,
-                                               of([&](const labels::Confusion& c) {
-                                                 double is = 0, all = 0;
-                                                 for (size_t k = 0; k < c.counts.size(); ++k) {
-                                                   all += c.counts[k];
-                                                   is += k / classes == *usual ? c.counts[k] : 0;
-                                                 }
-                                                 return is / all;
-                                               }));
+                                                 of([&](const labels::Confusion& c) {
+                                                   double is = 0, all = 0;
+                                                   for (size_t k = 0; k < c.counts.size(); ++k) {
+                                                     all += c.counts[k];
+                                                     is += k / classes == *usual ? c.counts[k] : 0;
+                                                   }
+                                                   return is / all;
+                                                 }));
   if (!writer.is_full()) return;
   const std::string head =
       rows.size() == 0 ? "of evaluations added up, without intervals:" : writer.head("label");

@@ -95,7 +95,8 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
  protected:
   // Data.
   virtual tokenizer::TrainingTexts training_texts() const = 0;  // for a tokenizer that is trained on them
-  virtual Reading reading(const sources::SourceFiles& files, Split split, const files::SplitPart& part) const = 0;
+  virtual Reading reading(const sources::SourceFiles& files, Split split,
+                          const files::SplitPart& part) const = 0;
   virtual std::string asked_sample() const = 0;  // of task.ask
   // Called when there is a tokenizer, and no data yet.
   virtual void open_tokenizer() {}

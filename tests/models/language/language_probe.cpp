@@ -42,15 +42,13 @@ void write_tensors(const std::string& file, const std::vector<std::pair<std::str
   writer.finish();
 }
 
-void write_adapter(const std::string& folder, const LanguageModel& model,
-                   const adapters::LoraOptions& lora) {
+void write_adapter(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora) {
   std::filesystem::create_directory(folder);
   language::export_model(folder, model, lora);
 }
 
 // Writes the folder with gradients in place of the values that are trained.
-void write_gradients(const std::string& folder, LanguageModel& model,
-                     const adapters::LoraOptions& lora) {
+void write_gradients(const std::string& folder, LanguageModel& model, const adapters::LoraOptions& lora) {
   std::vector<std::pair<at::Tensor, at::Tensor>> before;
   for (const auto& parameter : model.parameters()) {
     if (parameter.trainable != parameter.tensor.grad().defined())

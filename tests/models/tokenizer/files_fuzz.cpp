@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer's file: a TokenizerError, or a tokenizer that works and comes back from its text. The
-// first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
+// Any bytes as a tokenizer's file: a TokenizerError, or a tokenizer that works and comes back from its text.
+// The first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
 // c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
 #include <string>

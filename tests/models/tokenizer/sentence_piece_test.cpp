@@ -312,7 +312,8 @@ TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
   EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }),
               HasSubstr("not a SentencePiece model"));
   folder.write("tokenizer.json", "{}");
-  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }),
+              HasSubstr("tokenizer.json"));
   with(folder, llama());
   EXPECT_EQ(load_tokenizer(folder.path())->vocab_size(), 330) << "a tokenizer.json says the same again";
 }
@@ -391,7 +392,8 @@ TEST(SentencePieceJson, OfSiglip2) {
   EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }),
               HasSubstr("with one special token before it, behind it"));
   form["post_processor"]["single"] = {sequence, special("<end>")};
-  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }), HasSubstr("adds \"<end>\", which is not among"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }),
+              HasSubstr("adds \"<end>\", which is not among"));
 }
 
 // A field of bytes in a file of protobuf's.
