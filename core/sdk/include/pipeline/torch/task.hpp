@@ -83,7 +83,7 @@ void set_training(Model& model, bool on) {
   if constexpr (requires { model.train(on); }) model.train(on);
 }
 
-// ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
+// ConfigT: see options.hpp. ModelT: see DeclaresParameters. BatchT: a struct of tensors, see batch.hpp. Besides the
 // pure virtual methods here an author writes sample_count() and batch_info(), and any of the optional
 // methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
 // import_model, export_model, prepare. loss, train_batch, evaluate and predict get their batch on the run's
@@ -92,7 +92,7 @@ template <class ConfigT, class ModelT, class BatchT>
 class TorchTask : public Task<ConfigT, BatchT> {
   static_assert(HasNamedParameters<ModelT> || DeclaresParameters<ModelT>,
                 "a model needs named_parameters(), or a ParameterRegistry as parameters(): see "
-                "pipeline/torch/model.hpp");
+                "DeclaresParameters in pipeline/torch/task.hpp");
   static_assert(NamesTensors<BatchT>,
                 "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
 
