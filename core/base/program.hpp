@@ -35,10 +35,9 @@ std::string as_shown(const std::filesystem::path& path);
 // A text for people: paths below the program's start folder become relative ones, as the user wrote them.
 std::string with_shown_paths(std::string_view text);
 
-// The descriptors 0 to 2, which code of a task's may close, as daemons do: the next file that anybody opens
-// would get the number, and what is printed would be written into it.
-
-// While it lives, the streams of the process's start are kept. One at a time.
+// While it lives, the descriptors 0 to 2 are those of the process's start. Code of a task's may close them,
+// as daemons do: the next file that anybody opens would get the number, and what is printed would be written
+// into it. One at a time.
 class StandardStreams {
  public:
   // Descriptors that are closed become /dev/null.

@@ -13,6 +13,7 @@
 #include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/format.hpp"
 #include "core/observe/log.hpp"

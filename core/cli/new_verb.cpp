@@ -10,6 +10,7 @@
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
+#include "core/config/suggest.hpp"
 #include "core/templates/project.hpp"
 
 namespace fs = std::filesystem;

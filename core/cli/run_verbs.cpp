@@ -14,6 +14,7 @@
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
+#include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
 #include "core/report/run_record.hpp"

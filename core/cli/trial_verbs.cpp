@@ -13,8 +13,8 @@
 #include "core/observe/format.hpp"
 #include "core/report/page.hpp"
 #include "core/report/table.hpp"
+#include "core/train/plan/find_lr.hpp"
 #include "core/train/plan/plan.hpp"
-#include "core/train/plan/rate_test.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/config/error.hpp"
 #include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -6,6 +6,7 @@
 #include "core/config/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/sources.hpp"
+#include "core/config/suggest.hpp"
 #include "core/config/vocabulary.hpp"
 
 namespace pipeline::config {

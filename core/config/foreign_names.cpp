@@ -1,4 +1,4 @@
-#include "core/config/error.hpp"
+#include "core/config/suggest.hpp"
 
 #include <algorithm>
 #include <iterator>

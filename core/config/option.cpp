@@ -8,6 +8,7 @@
 #include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
 #include "core/config/sources.hpp"
+#include "core/config/suggest.hpp"
 
 namespace pipeline::config {
 namespace {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "core/base/program.hpp"
+#include "core/config/suggest.hpp"
 
 namespace pipeline::config {
 namespace {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
 
 namespace pipeline::config {
 namespace {

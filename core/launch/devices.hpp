@@ -70,13 +70,10 @@ bool has_bf16(const CudaDevice& device);
 std::string describe(pl_device device,
                      const Devices& devices);  // "cuda:0 (NVIDIA H100, 80 GB)", "cpu (AMD EPYC, 2 cores)"
 
-// The stream that orders all device work of this process, and scalars read from it without waiting. Uses
-// the CUDA driver directly, like devices.hpp.
-
-// PL_STREAM_NONE for the CPU. For CUDA, the only stream of this process and device: created at the first
-// call, in the device's primary context, which LibTorch and NCCL use as well, and valid until the process
-// ends. It is non-blocking: it does not wait for work on the legacy default stream, nor that for it. [main]
-// Throws Error.
+// The stream that orders all device work of this process. PL_STREAM_NONE for the CPU. For CUDA, the only
+// stream of this process and device: created at the first call, in the device's primary context, which
+// LibTorch and NCCL use as well, and valid until the process ends. It is non-blocking: it does not wait for
+// work on the legacy default stream, nor that for it. [main] Throws Error.
 pl_stream compute_stream(pl_device device);
 
 // Copies float32 and float64 scalars to the host.

@@ -49,7 +49,7 @@ class Client {
   ~Client();
 
   // Returns the reply to an exchange, packed if it has several parts.
-  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
+  std::string exchange(Collective kind, std::string_view channel, std::string_view mine,
                        const Cancelled& cancelled = {});
   void put(std::string_view key, std::string_view value);
   std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled);

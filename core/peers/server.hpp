@@ -22,8 +22,8 @@
 namespace pipeline::peers {
 
 // One exchange: the parts of all ranks on a channel, and what each rank gets in return.
-enum class Exchange : uint8_t { all_gather = 1, gather, broadcast, barrier };
-const char* name_of(Exchange kind);
+enum class Collective : uint8_t { all_gather = 1, gather, broadcast, barrier };
+const char* name_of(Collective kind);
 
 using Bytes = std::shared_ptr<const std::string>;
 
@@ -39,7 +39,7 @@ class Rounds {
 
   // Adds a rank's part. Returns the bytes for each rank once all parts have arrived, nothing before. Throws
   // Error if the rank is out of step with the others.
-  std::optional<std::vector<Bytes>> add(int32_t rank, Exchange kind, const std::string& channel,
+  std::optional<std::vector<Bytes>> add(int32_t rank, Collective kind, const std::string& channel,
                                         std::string part);
 
   // The exchange in which a rank waits for the others: "barrier of 'evaluation'"; empty: none.
@@ -49,7 +49,7 @@ class Rounds {
 
  private:
   struct Round {
-    Exchange kind;
+    Collective kind;
     int32_t first;  // the rank that joined first
     std::vector<std::optional<std::string>> parts;
     int32_t count = 0;

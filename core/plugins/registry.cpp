@@ -14,6 +14,7 @@
 #include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
 
 namespace fs = std::filesystem;
 

@@ -10,16 +10,15 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/config/config.hpp"
+#include "core/train/loss_scale.hpp"
 #include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 
-// Whether a run still learns: which updates were skipped, up to where its weights are known to be good, and
-// what is told of it when it does not.
-
-// The health of a run by the steps whose reports have been collected. A gradient can be finite and its update
-// still ruin the weights: that shows in the first loss that is made with them, one step later. That loss may
-// be finite, too: so one far above the first one of the run tells nothing good either.
+// Whether a run still learns, by the steps whose reports have been collected: which updates were skipped, and
+// up to where its weights are known to be good. A gradient can be finite and its update still ruin the
+// weights: that shows in the first loss that is made with them, one step later. That loss may be finite, too:
+// so one far above the first one of the run tells nothing good either.
 class Health {
  public:
   // For a run that goes on after `step` updates, of which no more is known.
@@ -78,41 +77,6 @@ struct Divergence {
 // What happened, and what to do about it, in lines for people.
 std::string describe(const Divergence& divergence, const config::Config& config,
                      const std::string& precision);
-
-// The factor of the loss in fp16 that keeps small gradients from becoming 0.
-
-// Doubles after `growth_interval` finite steps, halves on a step that was not (as torch.amp.GradScaler).
-class LossScale {
- public:
-  struct Options {
-    bool dynamic = false;  // fp16; otherwise the scale stays 1
-    double initial = 65536;
-    uint64_t growth_interval = 2000;
-  };
-
-  explicit LossScale(const Options& options)
-      : options_(options), scale_(options.dynamic ? options.initial : 1) {}
-
-  double value() const { return scale_; }
-  // Steps in a row that failed although the scale did not explain it (it was 1 or less); with the one after
-  // those that update() has taken in, where it is known.
-  uint64_t nonfinite_in_a_row(std::optional<bool> next = std::nullopt) const;
-  uint64_t nonfinite_total() const { return total_; }
-  bool dynamic() const { return options_.dynamic; }
-
-  // Takes in the report of the step before the last.
-  void update(bool finite);
-
-  nlohmann::json state() const;
-  void load_state(const nlohmann::json& state);
-
- private:
-  Options options_;
-  double scale_;
-  uint64_t finite_steps_ = 0;
-  uint64_t in_a_row_ = 0;
-  uint64_t total_ = 0;
-};
 
 // The options by [train], for the session's precision.
 LossScale::Options loss_scale_options(const Session& session);

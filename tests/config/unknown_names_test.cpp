@@ -5,6 +5,7 @@
 
 #include "core/config/error.hpp"
 #include "core/config/option.hpp"
+#include "core/config/suggest.hpp"
 #include "tests/config/config_files.hpp"
 #include "tests/config/plugin_options.hpp"
 

@@ -247,35 +247,35 @@ TEST(Pack, DamageIsAnError) {
 
 TEST(Rounds, EachKindRepliesInItsWay) {
   Rounds rounds(2);
-  const auto replies = [&](Exchange kind) {
+  const auto replies = [&](Collective kind) {
     EXPECT_FALSE(rounds.add(1, kind, "c", "b"));
     auto result = rounds.add(0, kind, "c", "a");
     return std::pair(*result->at(0), *result->at(1));
   };
   const std::string all = pack({"a", "b"}), none;
-  EXPECT_EQ(replies(Exchange::all_gather), std::pair(all, all));
-  EXPECT_EQ(replies(Exchange::gather), std::pair(all, none));
-  EXPECT_EQ(replies(Exchange::broadcast), std::pair(none, std::string("a")));
-  EXPECT_EQ(replies(Exchange::barrier), std::pair(none, none));
+  EXPECT_EQ(replies(Collective::all_gather), std::pair(all, all));
+  EXPECT_EQ(replies(Collective::gather), std::pair(all, none));
+  EXPECT_EQ(replies(Collective::broadcast), std::pair(none, std::string("a")));
+  EXPECT_EQ(replies(Collective::barrier), std::pair(none, none));
 }
 
 TEST(Rounds, ChannelsAreApart) {
   Rounds rounds(2);
-  EXPECT_FALSE(rounds.add(0, Exchange::barrier, "one", ""));
-  EXPECT_FALSE(rounds.add(1, Exchange::gather, "two", ""));
+  EXPECT_FALSE(rounds.add(0, Collective::barrier, "one", ""));
+  EXPECT_FALSE(rounds.add(1, Collective::gather, "two", ""));
   EXPECT_EQ(rounds.waits_in(0), "barrier of 'one'");
   EXPECT_EQ(rounds.waits_for(0), "gather of 'two'");
-  EXPECT_TRUE(rounds.add(1, Exchange::barrier, "one", ""));
+  EXPECT_TRUE(rounds.add(1, Collective::barrier, "one", ""));
   EXPECT_EQ(rounds.waits_in(0), "");
 }
 
 TEST(Rounds, RanksOutOfStepAreNamed) {
   Rounds rounds(3);
-  rounds.add(2, Exchange::gather, "evaluation", "");
-  EXPECT_EQ(error_of([&] { rounds.add(1, Exchange::barrier, "evaluation", ""); }),
+  rounds.add(2, Collective::gather, "evaluation", "");
+  EXPECT_EQ(error_of([&] { rounds.add(1, Collective::barrier, "evaluation", ""); }),
             "it calls barrier of 'evaluation' where rank 2 calls gather: all ranks have to call the same "
             "exchanges of a channel in the same order");
-  EXPECT_EQ(error_of([&] { rounds.add(2, Exchange::gather, "evaluation", ""); }),
+  EXPECT_EQ(error_of([&] { rounds.add(2, Collective::gather, "evaluation", ""); }),
             "it calls gather of 'evaluation' from two threads at once");
 }
 

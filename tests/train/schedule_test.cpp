@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/train/plan/rate_test.hpp"
+#include "core/train/plan/find_lr.hpp"
 #include "core/train/session/schedule.hpp"
 #include "core/train/train_state.hpp"
 

@@ -36,9 +36,8 @@ Sequence make_sequence(const ChatTokens& chat, int64_t max_tokens,
 // enough, `end` where none is. Found by halving, as what is enough stays so with more.
 size_t fewest(size_t from, size_t end, const std::function<bool(size_t count)>& is_enough);
 
-// Sends the text of tokens as they come, in whole characters, without what the template puts before an
-// answer.
-// An answer as it is read while it is being written.
+// An answer that is read while it is being written: sends the text of tokens as they come, in whole
+// characters, without what the template puts before an answer.
 class AnswerStream {
  public:
   using Send = std::function<void(std::string_view text)>;

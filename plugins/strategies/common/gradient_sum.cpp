@@ -104,7 +104,7 @@ void GradientSum::restart(uint64_t first) {
   current_.assign(layout_->trainable_slots(), at::Tensor());
 }
 
-void GradientSink::take(size_t slot, Gradient& gradient) {
+void GradientReceiver::take(size_t slot, Gradient& gradient) {
   if (gradient.rows() != nullptr)
     return add_rows(slot, to_torch(*gradient.rows()), to_torch(gradient.tensor()));
   const bool owned = gradient.is_handed_over();

@@ -82,9 +82,9 @@ struct StepSums {
 };
 
 // Receives the gradients of a step's micro-batches.
-class GradientSink {
+class GradientReceiver {
  public:
-  virtual ~GradientSink() = default;
+  virtual ~GradientReceiver() = default;
   // Discards what remains of an abandoned step.
   virtual void begin(uint64_t micro_batches) = 0;
   // `owned`: the tensor's memory may be kept and written to. [serialized]
@@ -101,7 +101,7 @@ class GradientSink {
 };
 
 // Adds up a step's gradients and losses; every rank gets the complete sums.
-class Reduction : public GradientSink {
+class Reduction : public GradientReceiver {
  public:
   virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
   virtual StepSums finish() = 0;

@@ -19,7 +19,6 @@
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
-#include "plugins/strategies/common/replica.hpp"
 #include "plugins/strategies/common/step.hpp"
 
 namespace pipeline::strategies {

@@ -35,7 +35,7 @@ class EagerReducer : public Reducer {
         parameters_(parameters),
         when_(when),
         sum_(args.layout, /*fixed_tree=*/false, /*may_be_narrow=*/true),
-        exchange_(args.layout, args.partition, args.peers, wire,
+        exchange_(args.layout, args.partition, args.ranks, wire,
                   [this](size_t bucket, const std::vector<at::Tensor>& parts) {
                     at::Tensor& gradient = args_.shard.gradient(bucket);
                     for (const at::Tensor& part : parts) {
@@ -80,7 +80,7 @@ class EagerReducer : public Reducer {
     ready_length_ = 0;
     exchange_.drop();
     std::ranges::fill(delivered_, 0);
-    for (Peers::Pending& pending : between_) pending.reset();
+    for (RankGroup::Pending& pending : between_) pending.reset();
     args_.shard.clear_gradients();
     start_round();
   }
@@ -111,7 +111,7 @@ class EagerReducer : public Reducer {
     if (knows_order_ && !expects_rows_) late_ = slot;
   }
 
-  bool takes_rows() const override { return when_ == SendWhen::kComplete && args_.peers.device().is_cpu(); }
+  bool takes_rows() const override { return when_ == SendWhen::kComplete && args_.ranks.device().is_cpu(); }
 
   void end_unit(uint32_t unit) override {
     if (when_ != SendWhen::kUnitEnd || !sends_now()) return;
@@ -150,7 +150,7 @@ class EagerReducer : public Reducer {
     if (args_.groups.groups() == 1) return;
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket)
       if (!between_[bucket]) sum_between(bucket);
-    for (Peers::Pending& pending : between_) args_.groups.between().wait(pending);
+    for (RankGroup::Pending& pending : between_) args_.groups.between().wait(pending);
   }
 
   void memory(const MemoryVisitor& visit) const override {
@@ -293,8 +293,8 @@ class EagerReducer : public Reducer {
 
   // Each rank adds what lies in its parts.
   void finish_late_rows() {
-    const at::Device device = args_.peers.device();
-    for (const LateRows::Sum& late : late_rows_.finish(args_.peers.communicator(), device)) {
+    const at::Device device = args_.ranks.device();
+    for (const LateRows::Sum& late : late_rows_.finish(args_.ranks.communicator(), device)) {
       const Slot& slot = args_.layout->slots()[late.slot];
       const auto [first_bucket, last_bucket] = slots_[late.slot].buckets;
       for (size_t bucket = first_bucket; bucket < last_bucket; ++bucket) {
@@ -332,8 +332,8 @@ class EagerReducer : public Reducer {
   std::vector<size_t> completed_;  // buckets in the order in which they were complete in the first step, the
                                    // first time counts
   bool knows_order_ = false;
-  std::vector<uint64_t> delivered_;      // times that a bucket came in this step
-  std::vector<Peers::Pending> between_;  // by bucket: its sum over the groups, under way
+  std::vector<uint64_t> delivered_;          // times that a bucket came in this step
+  std::vector<RankGroup::Pending> between_;  // by bucket: its sum over the groups, under way
 };
 
 }  // namespace

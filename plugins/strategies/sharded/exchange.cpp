@@ -10,23 +10,23 @@
 
 namespace pipeline::strategies {
 
-Exchange::Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+Exchange::Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
                    at::ScalarType wire, Deliver deliver)
     : layout_(std::move(layout)),
       partition_(partition),
-      peers_(peers),
+      ranks_(ranks),
       wire_(wire),
       deliver_(std::move(deliver)) {}
 
 bool Exchange::is_full() const {
-  return under_way_.size() == kInFlight && Peers::would_block(under_way_.front()->pending);
+  return under_way_.size() == kInFlight && RankGroup::would_block(under_way_.front()->pending);
 }
 
 void Exchange::start(size_t bucket, const Gradients& gradients) {
   if (under_way_.size() == kInFlight) finish_oldest();
   if (free_.empty()) {
-    const int64_t part = partition_.longest() / peers_.size(), others = partition_.longest() - part;
-    const auto options = at::TensorOptions().device(peers_.device());
+    const int64_t part = partition_.longest() / ranks_.size(), others = partition_.longest() - part;
+    const auto options = at::TensorOptions().device(ranks_.device());
     auto transfer = std::make_unique<Transfer>();
     transfer->own = at::empty({part}, options.dtype(at::kFloat));
     transfer->send = at::empty({others}, options.dtype(wire_));
@@ -39,12 +39,12 @@ void Exchange::start(size_t bucket, const Gradients& gradients) {
   transfer.bucket = bucket;
   const int64_t length = partition_.part_length(bucket);
   int64_t other = 0;
-  for (int64_t rank = 0; rank < peers_.size(); ++rank) {
-    const bool mine = rank == peers_.rank();
+  for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
+    const bool mine = rank == ranks_.rank();
     fill(mine ? transfer.own.narrow(0, 0, length) : transfer.send.narrow(0, other++ * length, length),
          partition_.part(bucket, rank), gradients);
   }
-  peers_.exchange(transfer.send.narrow(0, 0, other * length), transfer.receive.narrow(0, 0, other * length),
+  ranks_.exchange(transfer.send.narrow(0, 0, other * length), transfer.receive.narrow(0, 0, other * length),
                   transfer.pending, concat("gradients ", bucket));
 }
 
@@ -73,12 +73,12 @@ void Exchange::fill(const at::Tensor& to, Range range, const Gradients& gradient
 void Exchange::finish_oldest() {
   std::unique_ptr<Transfer> transfer = std::move(under_way_.front());
   under_way_.pop_front();
-  peers_.wait(transfer->pending);
+  ranks_.wait(transfer->pending);
   const int64_t length = partition_.part_length(transfer->bucket);
   std::vector<at::Tensor> parts;
   int64_t other = 0;
-  for (int64_t rank = 0; rank < peers_.size(); ++rank) {
-    parts.push_back(rank == peers_.rank() ? transfer->own.narrow(0, 0, length)
+  for (int64_t rank = 0; rank < ranks_.size(); ++rank) {
+    parts.push_back(rank == ranks_.rank() ? transfer->own.narrow(0, 0, length)
                                           : transfer->receive.narrow(0, other++ * length, length));
   }
   deliver_(transfer->bucket, parts);
@@ -94,16 +94,16 @@ void Exchange::drop() { under_way_.clear(); }
 
 uint64_t Exchange::bytes() const {
   const auto longest = static_cast<uint64_t>(partition_.longest());
-  const auto size = static_cast<uint64_t>(peers_.size());
+  const auto size = static_cast<uint64_t>(ranks_.size());
   return kInFlight *
          (longest / size * sizeof(float) + 2 * (longest - longest / size) * at::elementSize(wire_));
 }
 
 TensorExchange::TensorExchange(std::shared_ptr<const Layout> layout, const Partition& partition,
-                               const Peers& peers, std::vector<size_t> slots)
+                               const RankGroup& ranks, std::vector<size_t> slots)
     : layout_(std::move(layout)),
       partition_(partition),
-      peers_(peers),
+      ranks_(ranks),
       slots_(std::move(slots)),
       owners_(layout_->slots().size(), -1),
       pieces_(static_cast<size_t>(partition.world_size())) {
@@ -164,7 +164,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
     return static_cast<int64_t>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
   };
   const std::vector<uint64_t> out = counts_to_owners(), in = counts_from_ranks();
-  const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(peers_.device());
+  const at::TensorOptions options = at::TensorOptions().dtype(at::kFloat).device(ranks_.device());
   const at::Tensor sent = at::empty({total(out)}, options), received = at::empty({total(in)}, options);
   const auto for_sent = [&](const auto& visit) {  // visit(a value, its place in `sent`)
     int64_t next = 0;
@@ -174,7 +174,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
     }
   };
   for_sent([](const at::Tensor& value, const at::Tensor& place) { place.copy_(value); });
-  peers_.exchange(sent, received, out, in, "tensors to their owners");
+  ranks_.exchange(sent, received, out, in, "tensors to their owners");
 
   // Each owned tensor is put together, transformed and cut again, in place of what came.
   std::map<size_t, at::Tensor> owned;
@@ -201,7 +201,7 @@ void TensorExchange::transform(std::vector<at::Tensor>& values, const Transform&
   }
   for_owned([](const at::Tensor& place, const at::Tensor& goes) { goes.copy_(place); });
 
-  peers_.exchange(received, sent, in, out, "tensors from their owners");
+  ranks_.exchange(received, sent, in, out, "tensors from their owners");
   for_sent([](const at::Tensor& value, const at::Tensor& place) { value.copy_(place); });
 }
 

@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {
 
@@ -26,7 +26,7 @@ class Exchange {
   using Deliver = std::function<void(size_t bucket, const std::vector<at::Tensor>& parts)>;
 
   // `wire`: the dtype that is sent.
-  Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  Exchange(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
            at::ScalarType wire, Deliver deliver);
 
   // Whether start() would have to wait.
@@ -44,7 +44,7 @@ class Exchange {
   struct Transfer {
     size_t bucket = 0;
     at::Tensor own, send, receive;  // of the longest bucket
-    Peers::Pending pending;         // goes first
+    RankGroup::Pending pending;     // goes first
   };
 
   void finish_oldest();
@@ -52,7 +52,7 @@ class Exchange {
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   at::ScalarType wire_;
   Deliver deliver_;
   std::deque<std::unique_ptr<Transfer>> under_way_;
@@ -72,7 +72,7 @@ class TensorExchange {
   };
 
   // `slots`: of the tensors, which must be matrices.
-  TensorExchange(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  TensorExchange(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
                  std::vector<size_t> slots);
 
   // This rank's pieces, in the order in which transform() takes them.
@@ -92,7 +92,7 @@ class TensorExchange {
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   std::vector<size_t> slots_;
   std::vector<int64_t> owners_;             // by slot of the layout; -1: no such tensor
   std::vector<std::vector<Piece>> pieces_;  // by rank

@@ -18,7 +18,7 @@ class OrderedReducer : public Reducer {
       : args_(args),
         total_micro_batches_(micro_batches),
         sum_(args.layout, true),
-        exchange_(args.layout, args.partition, args.peers, at::kFloat,
+        exchange_(args.layout, args.partition, args.ranks, at::kFloat,
                   [this](size_t, const std::vector<at::Tensor>& parts) {
                     received_.emplace_back();
                     for (const at::Tensor& part : parts) received_.back().push_back(part.clone());
@@ -59,12 +59,12 @@ class OrderedReducer : public Reducer {
     const uint64_t blocks = args_.every_micro_batch ? 1 : (total_micro_batches_ + ranks - 1) / ranks;
     visit("gradients before they are sent", tree_copies(blocks) * whole);
     if (const uint64_t copies = tree_copies(total_micro_batches_); copies > 1) {
-      visit("gradients of the sum tree", (copies - 1) * whole / static_cast<uint64_t>(args_.peers.size()));
+      visit("gradients of the sum tree", (copies - 1) * whole / static_cast<uint64_t>(args_.ranks.size()));
     }
     visit("buckets in flight", exchange_.bytes());
     if (const auto groups = static_cast<uint64_t>(args_.groups.groups()); groups > 1) {
       const uint64_t part =
-          static_cast<uint64_t>(args_.partition.longest()) / static_cast<uint64_t>(args_.peers.size());
+          static_cast<uint64_t>(args_.partition.longest()) / static_cast<uint64_t>(args_.ranks.size());
       visit("sums of groups", 2 * groups * part * sizeof(float));
     }
   }
@@ -89,7 +89,7 @@ class OrderedReducer : public Reducer {
     const int64_t group = args_.groups.between().rank();
     std::vector<std::vector<SumTree<char>::Entry>> nodes;  // by rank of this group
     size_t most = 0;
-    for (int64_t rank = 0; rank < args_.peers.size(); ++rank) {
+    for (int64_t rank = 0; rank < args_.ranks.size(); ++rank) {
       nodes.push_back(nodes_of(first_leaf(args_.groups.rank_of(group, rank)), block_));
       most = std::max(most, nodes.back().size());
     }
@@ -111,9 +111,9 @@ class OrderedReducer : public Reducer {
 
   // What the groups have of a round: their blocks follow each other, and all ranks know which nodes each has.
   Nodes nodes_of_groups(size_t bucket, Nodes mine) {
-    const Peers& between = args_.groups.between();
+    const RankGroup& between = args_.groups.between();
     if (between.size() == 1) return mine;
-    const uint64_t leaves = static_cast<uint64_t>(args_.peers.size()) * block_;
+    const uint64_t leaves = static_cast<uint64_t>(args_.ranks.size()) * block_;
     std::vector<std::vector<SumTree<char>::Entry>> nodes;  // by group
     size_t most = 0;
     for (int64_t group = 0; group < between.size(); ++group) {
@@ -126,7 +126,7 @@ class OrderedReducer : public Reducer {
                                         at::TensorOptions().dtype(at::kFloat).device(between.device()));
     for (size_t i = 0; i < mine.size(); ++i)
       values[between.rank()][static_cast<int64_t>(i)].copy_(mine[i].node);
-    Peers::Pending pending;
+    RankGroup::Pending pending;
     between.all_gather(values.view({-1}), pending, concat("sums of gradients ", bucket));
     between.wait(pending);
     for (int64_t group = 0; group < between.size(); ++group) {

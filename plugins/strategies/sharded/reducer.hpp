@@ -10,7 +10,7 @@
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 
 namespace pipeline::strategies {
@@ -20,13 +20,13 @@ struct ReducerArgs {
   std::shared_ptr<const Layout> layout;
   const Partition& partition;
   const ShardGroups& groups;
-  const Peers& peers;  // groups.within()
+  const RankGroup& ranks;  // groups.within()
   Shard& shard;
   bool every_micro_batch;  // sent in each; otherwise added up here and sent in the last
 };
 
 // How the gradients of a step's micro-batches, of all ranks, become sums in the ranks' shards.
-class Reducer : public GradientSink {
+class Reducer : public GradientReceiver {
  public:
   // The backward pass is through with a unit. [serialized]
   virtual void end_unit(uint32_t /*unit*/) {}

@@ -14,8 +14,7 @@
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
-#include "plugins/strategies/sharded/shard.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {
 
@@ -93,7 +92,7 @@ class Shard {
 // All weights, whole, in one arena that the task can be bound to, put together from the ranks' shards.
 class Values {
  public:
-  Values(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  Values(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
          at::ScalarType dtype);
 
   const ValueArena& arena() const { return arena_; }
@@ -109,9 +108,9 @@ class Values {
  private:
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   ValueArena arena_;
-  std::vector<Peers::Pending> pending_;  // by bucket; goes before the arena
+  std::vector<RankGroup::Pending> pending_;  // by bucket; goes before the arena
 };
 
 }  // namespace pipeline::strategies

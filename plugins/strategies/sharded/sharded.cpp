@@ -70,12 +70,12 @@ class Sharded : public Strategy<ShardedConfig> {
       : Strategy(std::move(setup)),
         device_(open_device(run())),
         groups_(context(), is_training() ? communicator() : nullptr, config().shard_group, errors(), device_),
-        peers_(groups_.within()),
-        layout_(make_layout(parameters(), run(), peers_.size() * kChunk)),
-        partition_(*layout_, peers_.rank(), peers_.size(), bucket_length(), config().zero_stage == 3),
+        ranks_(groups_.within()),
+        layout_(make_layout(parameters(), run(), ranks_.size() * kChunk)),
+        partition_(*layout_, ranks_.rank(), ranks_.size(), bucket_length(), config().zero_stage == 3),
         values_(is_training() && config().zero_stage == 3
                     ? nullptr
-                    : std::make_unique<Values>(layout_, partition_, peers_, dtype())),
+                    : std::make_unique<Values>(layout_, partition_, ranks_, dtype())),
         shard_(
             context(), layout_, partition_, parameters(), optimizers(),
             {.dtype = dtype(),
@@ -91,7 +91,7 @@ class Sharded : public Strategy<ShardedConfig> {
     if (values_) {
       bind_to(*values_);
     } else {
-      unit_slots_ = std::make_unique<UnitSlots>(layout_, partition_, peers_, shard_, dtype(),
+      unit_slots_ = std::make_unique<UnitSlots>(layout_, partition_, ranks_, shard_, dtype(),
                                                 static_cast<size_t>(config().unit_slots));
       bind_to(*unit_slots_);
     }
@@ -239,7 +239,7 @@ class Sharded : public Strategy<ShardedConfig> {
     // All ranks or none: who is short of memory must not leave the others waiting.
     std::vector<int32_t> is_short{0};
     try {
-      gathered_ = std::make_unique<Values>(layout_, partition_, peers_, dtype());
+      gathered_ = std::make_unique<Values>(layout_, partition_, ranks_, dtype());
     } catch (const std::exception&) {
       is_short[0] = 1;
     }
@@ -295,14 +295,14 @@ class Sharded : public Strategy<ShardedConfig> {
       for (size_t i = 0; i < group.slot_count; ++i) slots.push_back(group.first_slot + i);
     }
     if (slots.empty()) return nullptr;
-    return std::make_unique<TensorExchange>(layout_, partition_, peers_, std::move(slots));
+    return std::make_unique<TensorExchange>(layout_, partition_, ranks_, std::move(slots));
   }
 
   std::unique_ptr<Reducer> make_reducer() {
     const ReducerArgs args{.layout = layout_,
                            .partition = partition_,
                            .groups = groups_,
-                           .peers = peers_,
+                           .ranks = ranks_,
                            .shard = shard_,
                            .every_micro_batch = config().zero_stage > 1};
     if (context().reproducible()) return ordered_reducer(args, run().micro_batches);
@@ -367,7 +367,7 @@ class Sharded : public Strategy<ShardedConfig> {
 
   at::Device device_;
   ShardGroups groups_;
-  const Peers& peers_;  // that hold the other shards
+  const RankGroup& ranks_;  // that hold the other shards
   std::shared_ptr<const Layout> layout_;
   Partition partition_;
   std::unique_ptr<Values> values_;  // but for stage 3 in training

@@ -14,7 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 
 namespace pipeline::strategies {
@@ -25,7 +25,7 @@ namespace pipeline::strategies {
 // shards before it is used, unless it is still there from the last time. [collective]
 class UnitSlots {
  public:
-  UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
             const Shard& shard, at::ScalarType dtype, size_t slots);
 
   // Where parameter `index` is while its unit is in use; borrowed from this object.
@@ -54,7 +54,7 @@ class UnitSlots {
     std::array<at::Tensor, 2> memory;  // for wide values, and for those in bfloat16
     const Unit* unit = nullptr;        // that is in place or on its way
     uint32_t users = 0;
-    std::vector<Peers::Pending> pending;  // goes before the memory
+    std::vector<RankGroup::Pending> pending;  // goes before the memory
   };
 
   size_t is_narrow(int64_t offset) const { return offset >= layout_->narrow_begin() ? 1 : 0; }
@@ -65,7 +65,7 @@ class UnitSlots {
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   const Shard& shard_;
   std::map<uint32_t, Unit> units_;
   std::vector<int64_t> offsets_;  // in its slot, by place in the layout

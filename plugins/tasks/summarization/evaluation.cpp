@@ -1,7 +1,7 @@
 // ROUGE of written summaries, beside that of the documents' first words.
 #include <algorithm>
 
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 #include "plugins/tasks/summarization/task.hpp"
 
 namespace pipeline::tasks::summarization {

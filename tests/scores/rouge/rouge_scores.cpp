@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 
 int main() {
   using pipeline::rouge::Scorer;

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 
 namespace pipeline::rouge {
 namespace {

@@ -9,7 +9,6 @@
 #include <pipeline/strategy.hpp>
 
 #include "plugins/strategies/common/rules/state_form.hpp"
-#include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {
 

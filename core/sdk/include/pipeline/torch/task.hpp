@@ -83,9 +83,9 @@ void set_training(Model& model, bool on) {
   if constexpr (requires { model.train(on); }) model.train(on);
 }
 
-// ConfigT: see options.hpp. ModelT: see DeclaresParameters. BatchT: a struct of tensors, see batch.hpp. Besides the
-// pure virtual methods here an author writes sample_count() and batch_info(), and any of the optional
-// methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
+// ConfigT: see options.hpp. ModelT: see DeclaresParameters. BatchT: a struct of tensors, see batch.hpp.
+// Besides the pure virtual methods here an author writes sample_count() and batch_info(), and any of the
+// optional methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
 // import_model, export_model, prepare. loss, train_batch, evaluate and predict get their batch on the run's
 // device.
 template <class ConfigT, class ModelT, class BatchT>

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -13,20 +11,18 @@
 #include <pipeline/context.hpp>
 #include <pipeline/options.hpp>
 
-#include "plugins/strategies/common/layout.hpp"
-
 namespace pipeline::strategies {
 
 // The ranks of the run, with tensors in place of buffers. One rank alone has no communicator: then nothing is
 // sent and nothing waited for. Calls are [collective].
-class Peers {
+class RankGroup {
  public:
   // A collective under way, or nothing to wait for. Its tensors must live until it is waited for or dropped,
   // which waits as well.
   using Pending = std::optional<Communicator::Work>;
 
   // `communicator`: NULL for one rank.
-  Peers(const Context& context, const Communicator* communicator, at::Device device)
+  RankGroup(const Context& context, const Communicator* communicator, at::Device device)
       : context_(context), communicator_(communicator), device_(device) {}
 
   int64_t rank() const { return communicator_ ? communicator_->rank() : 0; }
@@ -71,9 +67,9 @@ class ShardGroups {
   ShardGroups(const Context& context, const Communicator* all, const std::string& size,
               const ConfigErrors& errors, at::Device device);
 
-  const Peers& all() const { return all_; }
-  const Peers& within() const { return within_; }    // the S ranks of this one's group
-  const Peers& between() const { return between_; }  // the R ranks that have the same shard; by group
+  const RankGroup& all() const { return all_; }
+  const RankGroup& within() const { return within_; }    // the S ranks of this one's group
+  const RankGroup& between() const { return between_; }  // the R ranks that have the same shard; by group
 
   int64_t groups() const { return between_.size(); }
   // The rank in the run of rank `member` of group `group`.
@@ -86,48 +82,7 @@ class ShardGroups {
   const Communicator* communicator_;
   int64_t size_;  // S
   std::optional<Communicator> group_of_within_, group_of_between_;
-  Peers all_, within_, between_;
-};
-
-// Elements of the arena.
-struct Range {
-  int64_t begin;
-  int64_t end;
-  int64_t length() const { return end - begin; }
-};
-
-// How the arena is dealt to the ranks. It is cut into buckets, what is sent at a time, and each bucket into
-// even parts, one a rank: a rank's shard is its parts of all buckets. So every collective is even, all ranks
-// are busy with each, and no tensor lies with one rank. Buckets and parts are multiples of kChunk.
-class Partition {
- public:
-  // bucket_length: elements at most. by_region: no bucket has two regions, so that regions can be gathered
-  // one at a time. The layout's alignment must be world_size x kChunk.
-  Partition(const Layout& layout, int64_t rank, int64_t world_size, int64_t bucket_length, bool by_region);
-
-  const std::vector<Range>& buckets() const { return buckets_; }   // by offset, without gaps
-  size_t trainable_buckets() const { return trainable_buckets_; }  // they come first
-  int64_t longest() const { return longest_; }                     // trainable bucket
-  Range part(size_t bucket) const { return part(bucket, rank_); }  // this rank's
-  Range part(size_t bucket, int64_t rank) const {
-    const int64_t length = part_length(bucket);
-    return {buckets_[bucket].begin + rank * length, buckets_[bucket].begin + (rank + 1) * length};
-  }
-  int64_t part_length(size_t bucket) const { return buckets_[bucket].length() / world_size_; }
-  // The buckets that have a part of [begin, end): first and one past the last.
-  std::pair<size_t, size_t> buckets_of(int64_t begin, int64_t end) const;
-
-  int64_t rank() const { return rank_; }
-  int64_t world_size() const { return world_size_; }
-
- private:
-  void cut(int64_t begin, int64_t end, int64_t bucket_length);
-
-  int64_t rank_;
-  int64_t world_size_;
-  std::vector<Range> buckets_;
-  size_t trainable_buckets_ = 0;
-  int64_t longest_ = 0;
+  RankGroup all_, within_, between_;
 };
 
 }  // namespace pipeline::strategies

@@ -1,4 +1,4 @@
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -43,19 +43,19 @@ int64_t size_of_groups(const Context& context, const std::string& said, const Co
 
 }  // namespace
 
-void Peers::all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const {
+void RankGroup::all_gather(const at::Tensor& full, Pending& pending, std::string_view label) const {
   if (size() == 1) return;
   const int64_t length = full.numel() / size();
   pending.emplace(
       communicator_->all_gather(to_buffer(full.narrow(0, rank() * length, length), label), to_buffer(full)));
 }
 
-void Peers::all_reduce(const at::Tensor& values, Pending& pending, std::string_view label) const {
+void RankGroup::all_reduce(const at::Tensor& values, Pending& pending, std::string_view label) const {
   if (size() > 1) pending.emplace(communicator_->all_reduce(to_buffer(values, label)));
 }
 
-void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
-                     std::string_view label) const {
+void RankGroup::exchange(const at::Tensor& send, const at::Tensor& receive, Pending& pending,
+                         std::string_view label) const {
   if (size() == 1) return;
   std::vector<uint64_t> counts(static_cast<size_t>(size()),
                                static_cast<uint64_t>(send.numel() / (size() - 1)));
@@ -64,22 +64,22 @@ void Peers::exchange(const at::Tensor& send, const at::Tensor& receive, Pending&
       communicator_->all_to_all(to_buffer(send, label), to_buffer(receive), counts.data(), counts.data()));
 }
 
-void Peers::exchange(const at::Tensor& send, const at::Tensor& receive,
-                     const std::vector<uint64_t>& send_counts, const std::vector<uint64_t>& receive_counts,
-                     std::string_view label) const {
+void RankGroup::exchange(const at::Tensor& send, const at::Tensor& receive,
+                         const std::vector<uint64_t>& send_counts,
+                         const std::vector<uint64_t>& receive_counts, std::string_view label) const {
   if (size() == 1) return;
   communicator_
       ->all_to_all(to_buffer(send, label), to_buffer(receive), send_counts.data(), receive_counts.data())
       .wait();
 }
 
-void Peers::wait(Pending& pending) const {
+void RankGroup::wait(Pending& pending) const {
   if (!pending) return;
   pending->wait();
   pending.reset();
 }
 
-at::Tensor Peers::gather_rows(const at::Tensor& row) const {
+at::Tensor RankGroup::gather_rows(const at::Tensor& row) const {
   at::Tensor rows = at::empty({size(), row.numel()}, row.options());
   rows[rank()].copy_(row);
   Pending pending;
@@ -89,7 +89,7 @@ at::Tensor Peers::gather_rows(const at::Tensor& row) const {
   return rows;
 }
 
-void Peers::maximum(std::vector<int32_t>& values) const {
+void RankGroup::maximum(std::vector<int32_t>& values) const {
   if (size() > 1) maximum_over_hosts(context_, "agreements", values);
 }
 
@@ -113,37 +113,6 @@ std::optional<Communicator> ShardGroups::open(const Context& context, const char
   for (int64_t i = 0; i < count; ++i) members.push_back(static_cast<int32_t>(first + i * step));
   const pl_communicator group = context.open_group(name, members);
   return Communicator(&group);
-}
-
-Partition::Partition(const Layout& layout, int64_t rank, int64_t world_size, int64_t bucket_length,
-                     bool by_region)
-    : rank_(rank), world_size_(world_size) {
-  const int64_t step = world_size * kChunk;
-  bucket_length = std::max(bucket_length / step * step, step);
-  const int64_t trainable = layout.trainable_length();
-  if (by_region) {
-    for (const Region& region : layout.regions()) cut(region.begin, region.end, bucket_length);
-  } else {
-    cut(0, trainable, bucket_length);
-    cut(trainable, layout.narrow_begin(), bucket_length);
-    cut(layout.narrow_begin(), layout.length(), bucket_length);
-  }
-  for (const Range& bucket : buckets_) {
-    if (bucket.begin >= trainable) break;
-    ++trainable_buckets_;
-    longest_ = std::max(longest_, bucket.length());
-  }
-}
-
-void Partition::cut(int64_t begin, int64_t end, int64_t bucket_length) {
-  for (; begin < end; begin += bucket_length)
-    buckets_.push_back({begin, std::min(begin + bucket_length, end)});
-}
-
-std::pair<size_t, size_t> Partition::buckets_of(int64_t begin, int64_t end) const {
-  const auto first = std::ranges::partition_point(buckets_, [&](const Range& b) { return b.end <= begin; });
-  const auto last = std::ranges::partition_point(buckets_, [&](const Range& b) { return b.begin < end; });
-  return {static_cast<size_t>(first - buckets_.begin()), static_cast<size_t>(last - buckets_.begin())};
 }
 
 }  // namespace pipeline::strategies

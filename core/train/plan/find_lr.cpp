@@ -1,4 +1,4 @@
-#include "core/train/plan/rate_test.hpp"
+#include "core/train/plan/find_lr.hpp"
 
 #include <algorithm>
 #include <cmath>
