@@ -7,13 +7,13 @@
 #include <mutex>
 
 #include "plugins/data/files/folder_search.hpp"
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/sequences/sequence_store.hpp"
 #include "plugins/data/structures/input_files.hpp"
-#include "plugins/data/structures/names.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -103,7 +103,7 @@ Sample SequenceSamples::sample(uint64_t i) const {
 bool SequenceSamples::has_twins(const std::string& file) const {
   std::call_once(looked_for_twins_, [&] {
     std::vector<uint64_t> all;
-    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(structures::file_names({name(k)}).front()));
+    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(files::file_names({name(k)}).front()));
     std::ranges::sort(all);
     for (size_t k = 1; k < all.size(); ++k)
       if (all[k] == all[k - 1] && (twins_.empty() || twins_.back() != all[k])) twins_.push_back(all[k]);
@@ -114,14 +114,14 @@ bool SequenceSamples::has_twins(const std::string& file) const {
 // Several sequences with one name, or whose names differ only in what a file's may not have, each get a mark
 // that no file name has otherwise, and their own number.
 std::string SequenceSamples::file(uint64_t i) const {
-  const std::string file = structures::file_names({name(i)}).front();
-  return has_twins(file) ? concat(file, structures::kNumberMark, i + 1) : file;
+  const std::string file = files::file_names({name(i)}).front();
+  return has_twins(file) ? concat(file, files::kNumberMark, i + 1) : file;
 }
 
 std::string SequenceSamples::tensor(uint64_t i) const {
   const std::string name = this->name(i);
   const bool is_its_own =
-      name.find(structures::kNumberMark) == name.npos && !has_twins(structures::file_names({name}).front());
+      name.find(files::kNumberMark) == name.npos && !has_twins(files::file_names({name}).front());
   return is_its_own ? name : file(i);
 }
 

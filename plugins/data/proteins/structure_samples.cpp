@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/residue.hpp"
-#include "plugins/data/structures/names.hpp"
 #include "plugins/data/structures/structure_library.hpp"
 
 namespace pipeline::proteins {
@@ -119,8 +119,8 @@ void StructureSamples::list() {
       for (const size_t chain : chains) add({chain});
     }
   }
-  names = structures::tell_apart(names, others);
-  const std::vector<std::string> files = structures::file_names(names);
+  names = files::tell_apart(names, others);
+  const std::vector<std::string> files = files::file_names(names);
   for (size_t i = 0; i < names.size(); ++i) entries_[i].name = names[i], entries_[i].file = files[i];
 }
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/structures/names.hpp"
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::structures {
@@ -50,9 +50,9 @@ std::vector<std::string> names_of(const std::vector<InputFile>& inputs) {
     names.push_back(without_ending(input.relative));
     paths.push_back(input.relative);
   }
-  names = tell_apart(names, paths);
-  for (std::string& name : names) name = utf8_name(name);
-  return tell_apart(names, names);
+  names = files::tell_apart(names, paths);
+  for (std::string& name : names) name = files::utf8_name(name);
+  return files::tell_apart(names, names);
 }
 
 // What is odd about the chains of a structure; empty if nothing is.
@@ -87,7 +87,7 @@ std::string library_report(const std::vector<FileNote>& unusable, const std::vec
 }
 
 std::string printable_path(const std::string& path) {
-  std::string text = utf8_name(path);
+  std::string text = files::utf8_name(path);
   for (char& c : text) c = c >= 0 && c < ' ' ? '?' : c;
   return text;
 }

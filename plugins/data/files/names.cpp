@@ -1,4 +1,4 @@
-#include "plugins/data/structures/names.hpp"
+#include "plugins/data/files/names.hpp"
 
 #include <algorithm>
 #include <unordered_map>
@@ -6,7 +6,7 @@
 
 #include "plugins/data/files/hash128.hpp"
 
-namespace pipeline::structures {
+namespace pipeline::files {
 namespace {
 
 constexpr size_t kLongestName = 200;  // of the 255 bytes that a file's name may have; endings follow
@@ -77,4 +77,4 @@ std::vector<std::string> file_names(const std::vector<std::string>& names) {
   return tell_apart(plain, unmistakable);
 }
 
-}  // namespace pipeline::structures
+}  // namespace pipeline::files

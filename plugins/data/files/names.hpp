@@ -8,7 +8,7 @@
 
 #include "core/base/utf8.hpp"
 
-namespace pipeline::structures {
+namespace pipeline::files {
 
 // The short name of each thing where no other has it, else its long one; and with a number where even those
 // are the same. The result has no two that are equal. Both lists have a name for each thing.
@@ -40,4 +40,4 @@ inline std::string utf8_name(std::string_view name) {
   return result;
 }
 
-}  // namespace pipeline::structures
+}  // namespace pipeline::files
