@@ -44,12 +44,12 @@ class FirstError {
   std::exception_ptr error_;
 };
 
-thread_local peers::RankGroup* own_peers = nullptr;
+thread_local peers::Peers* own_peers = nullptr;
 thread_local int32_t own_rank = 0;
 
 }  // namespace
 
-peers::RankGroup* this_ranks_peers() { return own_peers; }
+peers::Peers* this_ranks_peers() { return own_peers; }
 
 PartGroup::PartGroup(std::string_view name, const std::vector<int32_t>& members) {
   const auto mine = std::ranges::find(members, own_rank) - members.begin();
@@ -75,7 +75,7 @@ void on_ranks(int world_size, const std::function<void(const Rank&)>& body) {
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       at::set_num_threads(1);  // the ranks share the cores
-      peers::RankGroup peers(run.world(rank), {});
+      peers::Peers peers(run.world(rank), {});
       own_peers = &peers;
       own_rank = rank;
       pl_context context("backend fake");

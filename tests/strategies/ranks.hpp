@@ -29,7 +29,7 @@ struct Rank {
 };
 
 // The RankGroup of the rank whose thread this is; null where there is one rank.
-peers::RankGroup* this_ranks_peers();
+peers::Peers* this_ranks_peers();
 
 // A group of some ranks over the fake backend, as the core opens them.
 class PartGroup {

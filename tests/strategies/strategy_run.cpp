@@ -99,7 +99,7 @@ StrategyRun::StrategyRun(std::vector<ParameterSpec> specs, const plugins::Optimi
   run.parameter_dtype = run.compute_dtype = dtype_of(options.dtype);
   run.micro_batches = options.micro_batches;
   context_.set_run_info(run);
-  if (peers::RankGroup* peers = this_ranks_peers()) {
+  if (peers::Peers* peers = this_ranks_peers()) {
     plugins::give_exchange(context_, *peers);
     context_.open_group = [this, part = options.part_group](std::string_view name,
                                                             const std::vector<int32_t>& members) {

@@ -10,6 +10,7 @@
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 

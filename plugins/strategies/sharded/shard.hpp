@@ -14,6 +14,7 @@
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {

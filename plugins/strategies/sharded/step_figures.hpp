@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {

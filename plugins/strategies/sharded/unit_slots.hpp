@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
+#include "plugins/strategies/sharded/partition.hpp"
 #include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 
