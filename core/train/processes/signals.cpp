@@ -104,13 +104,15 @@ void UnheardStop::watch() {
     const bool stays = awaited || program().is_shared;
     if (!stays) ::alarm(2);  // the log's disk may hang, too
     log_.console().status({});
-    log_.info(fmt::format("{}: {}", Signals::name(Signals::received()),
-                          awaited ? fmt::format("waiting for the end of {}, to save it; a second signal "
-                                                "leaves at once, without a checkpoint",
-                                                phase_now())
-                          : stays ? "what goes on has not heard of it; a second signal ends the whole "
-                                    "process, which is a notebook's"
-                                  : "stopped at once, before what goes on has heard of it; nothing is lost"));
+    log_.info(fmt::format(
+        "{}: {}", Signals::name(Signals::received()),
+        awaited ? fmt::format("waiting for the end of {}, to save it; a second signal "
+                              "leaves at once, without a checkpoint",
+                              phase_now())
+        : stays ? "what goes on has not heard of it; a second signal ends the whole "
+                  "process, which is a notebook's"
+                : "stopped at once: the work under way would not have ended soon, and had nothing "
+                  "to save"));
     log_.flush();
     if (!stays) ::_exit(kInterrupted);
     return;

@@ -430,10 +430,11 @@ void Session::bind() {
   if (strategy_->has_unit_hooks() && task_->has_unit_hooks()) {
     task_->set_unit_hooks(strategy_->unit_hooks());
   } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
-    throw config_.error("strategy.plugin",
-                        fmt::format("it needs a task that declares its layers, and {} does not: use "
-                                    "strategy.zero_stage = 1 or 2, or another strategy",
-                                    task_plugin_->label()));
+    throw config_.error(
+        "strategy.plugin",
+        fmt::format("it needs a task that declares its layers, and {} does not (set_unit_hooks): use "
+                    "strategy.zero_stage = 1 or 2, or another strategy",
+                    task_plugin_->label()));
   }
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in
   // pieces: back to the system.

@@ -220,7 +220,7 @@ void Reporter::write(const StepRecord& record, MemoryUse memory) {
   json["grad_norm"] = record.grad_norm;
   json["samples"] = record.samples;
   json["tokens"] = record.tokens;
-  if (record.positions > 0)
+  if (record.tokens > 0 && record.positions > 0)
     json["padding"] = 1 - static_cast<double>(record.tokens) / static_cast<double>(record.positions);
   json["tokens_per_second"] = record.seconds > 0 ? static_cast<double>(record.tokens) / record.seconds : 0;
   const bool has_mfu = record.flops && peak_flops_ > 0 && record.seconds > 0;
