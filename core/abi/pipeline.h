@@ -28,9 +28,9 @@
  *    byte beyond the fields that the receiver knows, is refused: no option is ever silently ignored. In
  *    other structs the receiver ignores such bytes; a struct whose later fields may change the meaning of
  *    earlier ones has `flags`.
- *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is PL_ERROR_UNSUPPORTED; unknown bits from 16
- * to 31 are ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is an
- * error. The upper 16 bits may later refine it and are ignored where unknown.
+ *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is PL_ERROR_UNSUPPORTED; unknown bits from
+ *    16 to 31 are ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is
+ *    an error. The upper 16 bits may later refine it and are ignored where unknown.
  *  - Slots are required unless marked (optional); an optional one may be NULL. The host checks at load.
  *  - Functions that can fail return `pl_error *`; NULL means success. Either side creates errors with
  *    pl_host.error_new; the receiver frees them with pl_host.error_free. A slot whose callback returned an
