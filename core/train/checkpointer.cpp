@@ -14,6 +14,7 @@
 #include "core/base/monotonic_clock.hpp"
 #include "core/config/config.hpp"
 #include "core/observe/format.hpp"
+#include "core/train/session/extra_state.hpp"
 #include "core/train/session/weights.hpp"
 
 namespace pipeline::train {

@@ -19,8 +19,8 @@
 #include "core/base/error.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/launch/process.hpp"
+#include "core/train/session/extra_state.hpp"
 #include "core/train/session/schedule.hpp"
-#include "core/train/session/weights.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -16,18 +16,6 @@
 
 namespace pipeline::train {
 
-// `pieces` and before them the task's extra state, if it has any: a tensor of bytes, of the kind
-// "extra_state" and with the task's name as that of the parameter.
-checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces);
-
-// Whether the extra state of `task` is the same in both.
-bool same_extra_state(const plugins::Task& task, const checkpoint::Checkpoint& a,
-                      const checkpoint::Checkpoint& b);
-
-// Hands the checkpoint's extra state to a task that has just been created. One that another task wrote is not
-// for it.
-void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from);
-
 // How many optimizer steps have made the weights that an evaluation, a prediction or an export is about. The
 // header of the plugins says it of training alone; the Python package asks for it (core/cli/embedding.h).
 inline std::atomic<uint64_t> step_of_weights{0};

@@ -13,6 +13,7 @@
 #include "core/train/results/evaluation.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
+#include "core/train/session/extra_state.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
