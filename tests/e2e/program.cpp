@@ -91,10 +91,10 @@ Result pipeline(const Words& arguments, const std::filesystem::path& working_dir
   return Process(pipeline_command(arguments), working_dir).wait();
 }
 
-const Result& Result::ended(int expected, const std::source_location& where) const {
+const Result& Result::ended(int expected, const char* file, int line) const {
   if (code == expected) return *this;
-  throw std::runtime_error(std::string(where.file_name()) + ":" + std::to_string(where.line()) +
-                           ": ended with " + std::to_string(code) + ":\n" + out + err);
+  throw std::runtime_error(std::string(file) + ":" + std::to_string(line) + ": ended with " +
+                           std::to_string(code) + ":\n" + out + err);
 }
 
 std::string read_text(const std::filesystem::path& file) {

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <source_location>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,8 +24,7 @@ struct Result {
   std::string err;
 
   // This result. Throws, with what was printed, if the code is another one.
-  const Result& ended(int expected,
-                      const std::source_location& where = std::source_location::current()) const;
+  const Result& ended(int expected, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const;
 };
 
 // A started process; killed if it is still there when this object goes.

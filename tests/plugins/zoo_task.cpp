@@ -8,6 +8,7 @@
 // this name names goes on for ever, after it has written a file of that name.
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -3,14 +3,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <source_location>
 
 namespace pipeline::tests {
 
-inline void require(bool holds, const char* what = "what is required",
-                    const std::source_location& where = std::source_location::current()) {
+inline void require(bool holds, const char* what = "what is required", const char* file = __builtin_FILE(),
+                    int line = __builtin_LINE()) {
   if (holds) return;
-  std::fprintf(stderr, "%s:%u: does not hold: %s\n", where.file_name(), where.line(), what);
+  std::fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, what);
   std::abort();
 }
 
