@@ -222,7 +222,7 @@ TEST_F(Adapters, HaveWholeModulesBesideThem) {
     return call("run", with({"run.dir=refused"}, modules)).err;
   };
   EXPECT_THAT(refused("[\"q_proj\"]"), HasSubstr("a part of model.layers.0.self_attn.q_proj and 2 more"));
-  EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, to which lora.targets makes"));
+  EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, which lora.targets trains"));
   EXPECT_THAT(refused("[\"lm_head\"]"), HasSubstr("no module that can be trained as a whole"));
   EXPECT_THAT(call("run", {"run.dir=refused", "task.language.lora.rank=0"}).err,
               HasSubstr("is of no use without LoRA: set rank, too"));
