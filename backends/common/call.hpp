@@ -1,12 +1,14 @@
-// One rank's call of one collective, checked and normalised.
+// One rank's call of one collective, checked and normalised; and what a rank tells each other rank about it
+// before any data moves, so that differing calls cause an error that names both, not a wrong sum.
 #pragma once
-
-#include <pipeline/backend.hpp>
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
+
+#include <pipeline/backend.hpp>
 
 namespace pipeline::backends {
 
@@ -58,5 +60,38 @@ class Calls {
   int32_t world_size_;
   int32_t device_;
 };
+
+// Sent as raw bytes between processes of one build: fixed-width fields, no padding. All zero: not sent yet.
+struct Signature {
+  uint64_t sequence = 0;  // 1 for the first call of a group
+  uint32_t operation = 0;
+  uint32_t reduce = 0;
+  int32_t root = 0;
+  pl_dtype dtype{};
+  uint64_t count = 0;        // Call::common_count
+  uint64_t counts_hash = 0;  // of the shares that must be the same on all ranks
+  uint64_t sends = 0;        // all_to_all: to the rank that reads this
+  uint64_t expects = 0;      // all_to_all: from the rank that reads this
+};
+static_assert(sizeof(Signature) == 56);
+
+Signature signature_of(const Call& call, uint64_t sequence, int32_t reader);
+
+// Describes how `mine`, which `my_rank` wrote for `other_rank`, differs from `other`; nullopt: they agree.
+std::optional<std::string> difference(const Signature& mine, int32_t my_rank, const Signature& other,
+                                      int32_t other_rank);
+
+// Reductions in the order of the ranks: the same bits on every rank and in every run.
+
+// Elements reduced at a time: a block's sums stay in the first-level cache while the inputs stream past.
+constexpr uint64_t kReduceBlock = 2048;
+
+bool can_reduce(pl_dtype dtype);
+
+// out[i] = ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., for `count` elements. Half precisions are
+// added in float32 and rounded once; integers wrap around; NaN stays NaN in minimum and maximum; a sum of
+// booleans is "any". `out` may be one of the inputs. REQUIRES: can_reduce() for the dtype. [any-thread]
+void reduce_in_order(void* out, std::span<const void* const> inputs, uint64_t count, pl_dtype dtype,
+                     uint32_t reduce);
 
 }  // namespace pipeline::backends

@@ -1,4 +1,4 @@
-#include "backends/common/reduce.hpp"
+#include "backends/common/call.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,5 @@
-// Direct connections between all ranks, over c10d's ProcessGroupGloo.
+// Direct connections between all ranks, over c10d's ProcessGroupGloo, and what a rank has to know about this
+// host's network for them.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "backends/common/call.hpp"
 
 namespace pipeline::backends::gloo {
 
@@ -86,5 +89,23 @@ class Mesh {
   bool interrupted_ = false;
   std::vector<c10::intrusive_ptr<c10d::Work>> active_;
 };
+
+// One of this host's addresses and the interface that has it. `name` is empty where it cannot be told.
+struct LocalAddress {
+  std::string ip;
+  std::string name;
+  bool loopback = false;
+};
+
+// The address that packets to `host` leave from; throws where `host` is unknown or out of reach.
+LocalAddress address_towards(const std::string& host);
+// The address of interface `name`; throws with a list of those that there are.
+LocalAddress address_of_interface(const std::string& name);
+std::string host_name();
+
+// One collective over a Mesh, whose ranks have agreed on the call. `scratch` grows to a bound that does not
+// depend on the call, and is kept from call to call.
+void run_collective(Mesh& mesh, const Call& call, int32_t rank, int32_t world_size,
+                    std::vector<char>& scratch);
 
 }  // namespace pipeline::backends::gloo

@@ -1,13 +1,17 @@
 /* pipeline.h - the stable C ABI between the `pipeline` host and its plugins.
  *
- * A plugin is a shared library that exports one function, `pl_plugin_entry`. It is a task (data, model,
- * loss), a strategy (where parameters, gradients and optimizer state live) or a backend (how bytes move
+ * A plugin is a shared library that exports one function, `pl_plugin_entry`. The plugin is a task (data,
+ * model, loss), a strategy (where parameters, gradients and optimizer state live), a backend (how bytes move
  * between processes) or an optimizer (how weights follow from gradients). This header is all a plugin needs.
- * It is C99, includes only two standard headers, and never changes incompatibly within a major version.
- * README.md states the rules; CHANGELOG.md lists what each version appended.
+ * `pipeline new task NAME --language c` (or strategy, optimizer) writes one to begin with, with the helpers
+ * that every plugin in C wants, and `pipeline check-plugin` tries what a plugin promises. The file is named
+ * as pl_plugin.name says, NAME.so, in the folder of its kind (tasks, strategies, backends, optimizers) of a
+ * plugin folder. It is C99, includes only two standard headers, and never changes incompatibly within a major
+ * version. README.md states the rules; CHANGELOG.md lists what each version appended.
  *
  * What to read, besides these conventions, "Basic values", "Options", "A run and its host" and "The entry":
- *   you write a task        "Parameters and gradients", "Tasks"; Python and C++ have their own layers above
+ *   you write a task        "Parameters and gradients", "Tasks"; with set_unit_hooks also `gather` in
+ *                           "Strategies"; Python and C++ have their own layers above
  *   you write a strategy    "Parameters and gradients", "Backends", "Optimizers", "Strategies"
  *   you write a backend     "Backends"
  *   you write an optimizer  "Optimizers"
@@ -24,9 +28,9 @@
  *    byte beyond the fields that the receiver knows, is refused: no option is ever silently ignored. In
  *    other structs the receiver ignores such bytes; a struct whose later fields may change the meaning of
  *    earlier ones has `flags`.
- *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is an error; unknown bits from 16 to 31 are
- *    ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is an error. The
- *    upper 16 bits may later refine it and are ignored where unknown.
+ *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is PL_ERROR_UNSUPPORTED; unknown bits from
+ *    16 to 31 are ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is
+ *    an error. The upper 16 bits may later refine it and are ignored where unknown.
  *  - Slots are required unless marked (optional); an optional one may be NULL. The host checks at load.
  *  - Functions that can fail return `pl_error *`; NULL means success. Either side creates errors with
  *    pl_host.error_new; the receiver frees them with pl_host.error_free. A slot whose callback returned an
@@ -174,7 +178,8 @@ typedef struct pl_option {
   uint32_t type;  /* PL_OPTION_BOOL ... */
   uint32_t flags; /* PL_OPTION_REQUIRED ... */
   uint32_t choice_count;
-  pl_str key;            /* relative to the plugin's table, dotted: "model.n_head" */
+  pl_str key;            /* relative to the plugin's table, dotted: "model.n_head". An optimizer's table is
+                          * [optimizer], which has keys of the host: "beta1" is one */
   pl_str default_value;  /* as TOML source: `12`, `"gelu"`, `[1, 2]`; empty if required */
   pl_str unit;           /* "tokens", "seconds", ...; may be empty */
   pl_str help;           /* one line */
@@ -255,7 +260,8 @@ typedef struct pl_host {
   void (*metric_tensor)(const pl_context* context, pl_str name, const pl_tensor* sum, double weight);
   /* Progress of long work (`prepare`, a download). total = 0: unknown. [any-thread] */
   void (*progress)(const pl_context* context, pl_str what, uint64_t done, uint64_t total);
-  /* Nonzero: return PL_ERROR_CANCELLED soon. [any-thread] */
+  /* Nonzero: return PL_ERROR_CANCELLED soon. For work that is long by itself: collectives go on, as the host
+   * needs them to save the run, and aborts a group that it gives up. [any-thread] */
   uint32_t (*cancelled)(const pl_context* context);
   const pl_run_info* (*run_info)(const pl_context* context); /* borrowed-object [any-thread] */
   /* A seed as a pure function of (run.seed, name, a, b, c): the only source of randomness. [any-thread] */
@@ -426,7 +432,7 @@ typedef struct pl_batch_info {
   uint32_t flags;     /* none so far */
   double weight;      /* divisor of the loss sum, e.g. target tokens; may be 0 */
   uint64_t samples;   /* samples in the batch */
-  uint64_t tokens;    /* useful positions computed; 0: not applicable */
+  uint64_t tokens;    /* useful positions computed; 0, as positions, where there is no such thing */
   uint64_t positions; /* positions computed, including padding */
 } pl_batch_info;
 
@@ -577,7 +583,8 @@ typedef struct pl_task_api {
   uint32_t struct_size;
   uint32_t reserved;
 
-  /* Reads the options; touches no data. `host` static, `context` and `config` borrowed-object. */
+  /* Reads the options; touches no data. What the run cannot have (a device, a dtype) is refused here:
+   * `pipeline check` calls create alone. `host` static, `context` and `config` borrowed-object. */
   pl_error* (*create)(const pl_host* host, const pl_context* context, const pl_config* config, pl_task** out);
   void (*destroy)(pl_task* self);
   /* (optional) Says what the options are by the folders of other tools. Called before `create` where no
@@ -626,18 +633,21 @@ typedef struct pl_task_api {
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
   /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or in the form that the host
-   * chose (pl_parameter.form), and `grad`, both contiguous and aligned to 64 bytes. grad->data == NULL:
+   * chose (pl_parameter.form), and `grad`, of its own dtype (float32 under the strategies of this project),
+   * both contiguous and aligned to 64 bytes; byte_offset may be nonzero. grad->data == NULL:
    * gradients are handed over (see pl_gradient.owner), or the parameter is not trainable. The views are
    * borrowed-call; the memory stays in place until destroy, or until the parameter is bound again, between
    * batches. */
   pl_error* (*bind)(pl_task* self, uint64_t index, const pl_tensor* value, const pl_tensor* grad);
-  /* (optional) For strategies that do not keep all parameters in place. hooks: borrowed-object. */
+  /* (optional) For strategies that do not keep all parameters in place: `train` says which unit of
+   * pl_parameter.unit it enters and leaves. For evaluate and predict such a strategy gathers all parameters,
+   * and the hooks do nothing. hooks: borrowed-object. */
   pl_error* (*set_unit_hooks)(pl_task* self, const pl_unit_hooks* hooks);
 
   /* Work. */
-  /* Forward and backward. `loss` receives a view of the unscaled loss sum, a float32 or float64 scalar on
-   * the device, valid until the work of the next `train`. Gradients are added to the bound ones; the
-   * strategy clears those. */
+  /* Forward and backward. `loss` receives a view of the unscaled loss sum, a float32 or float64 scalar (ndim
+   * 0; shape may be NULL) on the device, valid until the work of the next `train`. Gradients are added to the
+   * bound ones; the strategy clears those. */
   pl_error* (*train)(pl_task* self, const pl_batch* batch, const pl_train_args* args, pl_tensor* loss);
   /* Yields the sums and records of a batch. May wait for the device. */
   pl_error* (*evaluate)(pl_task* self, const pl_batch* batch, const pl_evaluate_args* args,
@@ -729,21 +739,23 @@ typedef struct pl_backend_info {
  * CLOCK_MONOTONIC, in nanoseconds; waiting for ranks that are late is part of it. */
 typedef void (*pl_collective_ran)(void* user, uint64_t sequence, int64_t begin, int64_t end);
 
-/* Collectives start work and return at once. Their buffers must not be touched before `wait_host` has
- * returned, except by work queued on a stream after its `wait`. All ranks make the same calls in the same
- * order, with the same dtype, reduction, root and counts; in all_to_all, send_counts[r] of rank s equals
- * receive_counts[s] of rank r. `counts` are elements per rank, world_size of them; NULL: even. A full buffer
- * has the sum of the counts, a shard its own. A count may be 0, and the data then NULL. Only out buffers are
- * written. Buffers must not overlap, except that a shard may be this rank's own part of the full buffer.
- * Every backend supports float64, float32, float16, bfloat16, int64, int32 and uint8 with all three
- * reductions; for others it may return PL_ERROR_UNSUPPORTED. MIN and MAX of a NaN are NaN.
+/* Collectives start work and return at once; groups are independent, so the work of one goes on while
+ * another's waits (a thread for each group, or a device's stream). Their buffers must not be touched before
+ * `wait_host` has returned, except by work queued on a stream after its `wait`. All ranks make the same calls
+ * in the same order, with the same dtype, reduction, root and counts; in all_to_all, send_counts[r] of rank s
+ * equals receive_counts[s] of rank r. `counts` are elements per rank, world_size of them; NULL: even, of a
+ * number that world_size divides. A full buffer has the sum of the counts, a shard its own. A count may be 0,
+ * and the data then NULL. Only out buffers are written. Buffers must not overlap, except that a shard may be
+ * this rank's own part of the full buffer. Every backend supports float64, float32, float16, bfloat16, int64,
+ * int32 and uint8 with all three reductions; for others it may return PL_ERROR_UNSUPPORTED. MIN and MAX of a
+ * NaN are NaN.
  *
- * Arguments that a rank can check alone are refused before anything starts, and the group stays usable. Each
- * collective has the timeout given to open, even if only a stream waits for it; a failure after such a `wait`
- * is returned by the next call. After an abort, a timeout or another failure the group is dead: every call
- * fails with PL_ERROR_PEER (or the error that ended it). Pending work must still be waited for; the wait
- * fails at once. The host aborts the group on every rank as soon as one has failed or is gone, so a backend
- * need not watch the others. */
+ * Arguments that a rank can check alone are refused (PL_ERROR_FAILED) before anything starts, and the group
+ * stays usable. Each collective has the timeout given to open, even if only a stream waits for it; a failure
+ * after such a `wait` is returned by the next call. After an abort, a timeout or another failure the group is
+ * dead: every call fails with PL_ERROR_PEER (or the error that ended it). Pending work must still be waited
+ * for; the wait fails at once. The host aborts the group on every rank as soon as one has failed or is gone,
+ * so a backend need not watch the others. */
 typedef struct pl_backend_api {
   uint32_t struct_size;
   uint32_t reserved;

@@ -12,8 +12,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
+#include "core/base/program.hpp"
 #include "core/base/socket.hpp"
-#include "core/base/standard_streams.hpp"
 
 namespace pipeline {
 namespace {

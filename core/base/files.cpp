@@ -10,12 +10,11 @@
 #include <cstring>
 #include <iterator>
 #include <span>
-#include <string>
 #include <thread>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/file_lock.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 
 namespace pipeline {
 namespace {
@@ -30,16 +29,11 @@ bool is_of_the_path(int error) {
 }
 
 const char* kind_of(fs::file_type type) {
-  switch (type) {
-    case fs::file_type::directory:
-      return "folder";
-    case fs::file_type::fifo:
-      return "FIFO";
-    case fs::file_type::socket:
-      return "socket";
-    default:
-      return "device";
-  }
+  using Type = fs::file_type;
+  return type == Type::directory ? "folder"
+         : type == Type::fifo    ? "FIFO"
+         : type == Type::socket  ? "socket"
+                                 : "device";
 }
 
 // An empty file that nobody else is writing: processes that write the same file take turns, or their parts

@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 
-#include <bit>
 #include <cerrno>
 #include <cstring>
 

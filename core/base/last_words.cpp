@@ -11,7 +11,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -57,12 +56,11 @@ void on_no_memory() {
   const bool knows_phase = phase_mutex.try_lock() && phase_text[0] != '\0';
   const int size =
       has_no_memory
-          ? std::snprintf(
-                text, sizeof text,
-                "error: %sout of memory on the host, in the thread %s%s%s: use a smaller "
-                "train.micro_batch or fewer loader.workers, end other programs, or raise the memory "
-                "limit of this one (ulimit -v, or the batch system's)\n",
-                prefix_text, thread, knows_phase ? " while " : "", knows_phase ? phase_text : "")
+          ? std::snprintf(text, sizeof text,
+                          "error: %sout of memory on the host, in the thread %s%s%s: use a smaller "
+                          "train.micro_batch or fewer loader.workers, end other programs, or raise the "
+                          "memory limit of this one (ulimit -v, or the batch system's)\n",
+                          prefix_text, thread, knows_phase ? " while " : "", knows_phase ? phase_text : "")
           : std::snprintf(text, sizeof text,
                           "error: %san exception that nothing catches, in the thread %s%s%s: %s; this is a "
                           "mistake of the program or of a plugin: please report it\n",

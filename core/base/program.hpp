@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -33,5 +34,28 @@ std::string seen_from(const std::filesystem::path& folder, const std::filesystem
 std::string as_shown(const std::filesystem::path& path);
 // A text for people: paths below the program's start folder become relative ones, as the user wrote them.
 std::string with_shown_paths(std::string_view text);
+
+// While it lives, the descriptors 0 to 2 are those of the process's start. Code of a task's may close them,
+// as daemons do: the next file that anybody opens would get the number, and what is printed would be written
+// into it. One at a time.
+class StandardStreams {
+ public:
+  // Descriptors that are closed become /dev/null.
+  StandardStreams();
+  ~StandardStreams();
+  StandardStreams(const StandardStreams&) = delete;
+  StandardStreams& operator=(const StandardStreams&) = delete;
+
+  // Opens again what was closed since. [any-thread]
+  static void restore();
+};
+
+// Where the program writes to, whatever has become of stdout and stderr.
+std::FILE* standard_output();
+std::FILE* standard_error();
+
+// For a file that is written: the same file under a number that nobody takes for standard output. `fd` is
+// closed where the number is another one; -1 stays -1, with its errno.
+int above_standard(int fd);
 
 }  // namespace pipeline

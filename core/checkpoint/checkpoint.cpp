@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include <sys/stat.h>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/checkpoint/file_system.hpp"
-#include "core/checkpoint/manifest.hpp"
-#include "core/checkpoint/piece_file.hpp"
+#include "core/checkpoint/store.hpp"
+#include "core/checkpoint/writer.hpp"
 #include "core/safetensors/crc32c.hpp"
 #include "core/safetensors/header.hpp"
 
@@ -29,6 +30,8 @@ void check_size(const std::string& path, uint64_t expected) {
             std::to_string(expected) + (actual < expected ? ": truncated" : ""));
 }
 
+constexpr uint64_t kElements = uint64_t{1} << 20;  // in memory at once
+
 }  // namespace
 
 Manifest read_manifest(const std::string& path) {
@@ -44,7 +47,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   Checkpoint checkpoint(path, read_manifest(path));
   try {
     checkpoint.open_files();
-  } catch (const safetensors::Error& error) {
+  } catch (const safetensors::SafetensorsError& error) {
     if (error.os_error() != 0) throw Error(error.what());
     corrupt(error.what());
   }
@@ -89,7 +92,7 @@ void Checkpoint::verify() const {
       if (actual != stored.crc32c)
         corrupt(path + ": is damaged: its CRC-32C is " + hex(actual) + ", the manifest says " +
                 hex(stored.crc32c));
-    } catch (const safetensors::Error& error) {
+    } catch (const safetensors::SafetensorsError& error) {
       throw Error(error.what());
     }
   }
@@ -173,6 +176,45 @@ Differences Checkpoint::check(std::string_view kind, std::span<const Wanted> wan
     throw Error(PL_ERROR_CONFIG, path_ + ": does not fit the model (" + std::string(kind) + "):" + missing +
                                      unexpected + mis_shaped);
   return allowed;
+}
+
+Average Average::before(Checkpoint last, uint64_t count) {
+  const std::string folder = std::filesystem::path(last.path()).parent_path().string(), path = last.path();
+  std::vector<Checkpoint> of;
+  of.push_back(std::move(last));
+  const uint64_t step = of.front().contents().step;
+  const Scan scan = Store({.folder = folder.empty() ? "." : folder}).scan();
+  for (const Found& found : scan.checkpoints) {
+    if (of.size() == count) break;
+    if (found.step >= step) continue;
+    of.push_back(Checkpoint::open(found.path));
+    of.back().verify();
+  }
+  if (of.size() < count)
+    throw Error(PL_ERROR_CONFIG,
+                "--average " + std::to_string(count) + ": there are " + std::to_string(of.size()) +
+                    " checkpoints up to " + path +
+                    ": average as many, or keep more in the next run (checkpoint.keep, checkpoint.every)");
+  return Average(std::move(of));
+}
+
+void Average::read(const pl_piece& request, void* destination) const {
+  auto* out = static_cast<float*>(destination);
+  std::vector<float> values;
+  std::vector<double> sum;
+  pl_piece piece = request;
+  for (uint64_t done = 0; done < request.count; done += piece.count) {
+    piece.offset = request.offset + done;
+    piece.count = std::min(kElements, request.count - done);
+    values.resize(piece.count);
+    sum.assign(piece.count, 0);
+    for (const Checkpoint& one : of_) {
+      one.read(piece, values.data());
+      for (uint64_t i = 0; i < piece.count; ++i) sum[i] += static_cast<double>(values[i]);
+    }
+    for (uint64_t i = 0; i < piece.count; ++i)
+      out[done + i] = static_cast<float>(sum[i] / static_cast<double>(of_.size()));
+  }
 }
 
 }  // namespace pipeline::checkpoint

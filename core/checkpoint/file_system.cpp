@@ -17,7 +17,7 @@
 #include "core/abi/pipeline.h"
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 
 namespace pipeline::checkpoint {
 namespace {

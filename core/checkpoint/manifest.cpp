@@ -4,12 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 #include <span>
 
 #include <nlohmann/json.hpp>
 
-#include "core/abi/pipeline.h"
 #include "core/base/error.hpp"
 #include "core/json/strict_json.hpp"
 #include "core/safetensors/crc32c.hpp"
@@ -97,7 +95,7 @@ std::optional<Metric> parse_metric(const Object& root, const std::string& path) 
 Json parse_object(const std::string& text, const std::string& what) {
   Json json = strict_json::parse(text, what);
   if (!json.is_object())
-    throw strict_json::Error(what + ": is " + strict_json::excerpt(json) + ", expected an object");
+    throw strict_json::JsonError(what + ": is " + strict_json::excerpt(json) + ", expected an object");
   return json;
 }
 
@@ -236,7 +234,7 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
     if (!contents.changes.empty()) json["changes"] = to_json(contents.changes);
     json["checksum"] = checksum_of(json);
     return json.dump(1) + "\n";
-  } catch (const strict_json::Error& error) {
+  } catch (const strict_json::JsonError& error) {
     throw Error(PL_ERROR_FAILED, path + ": " + error.what());
   } catch (const Json::exception& error) {  // text that is not UTF-8
     throw Error(PL_ERROR_FAILED, path + ": " + error.what());
@@ -246,9 +244,9 @@ std::string format_manifest(const Manifest& manifest, const std::string& path) {
 Manifest parse_manifest(std::string_view text, const std::string& path) {
   try {
     return parse(text, path);
-  } catch (const strict_json::Error& error) {
+  } catch (const strict_json::JsonError& error) {
     corrupt(error.what());
-  } catch (const safetensors::Error& error) {
+  } catch (const safetensors::SafetensorsError& error) {
     corrupt(error.what());
   }
 }

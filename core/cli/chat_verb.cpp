@@ -8,13 +8,11 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
-#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
 #include "core/train/processes/signals.hpp"
 
@@ -70,8 +68,7 @@ void talk(const train::Reply& reply, const std::string& system) {
   ordered_json messages = begin();
   if (is_terminal)
     put("Ask, a line each; /image FILE shows a picture with the next question, /new begins another "
-        "conversation, "
-        "Ctrl-D ends.\n");
+        "conversation, Ctrl-D ends.\n");
   ordered_json pictures = ordered_json::array();  // parts of the next question
   Lines lines;
   for (std::string line;;) {
@@ -120,10 +117,7 @@ void add_chat(CLI::App& app, Action& action) {
   CLI::App* verb =
       app.add_subcommand("chat", "Talks with a language model: a run's, or one in a model folder");
   args->add_to(*verb, /*takes_model=*/true);
-  verb->add_option(
-          "--checkpoint", verb_args->checkpoint,
-          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
-      ->type_name("best|last|PATH");
+  add_checkpoint(*verb, *verb_args);
   verb->add_option("--system", *system, "what the conversation begins with")->type_name("TEXT");
   verb->footer(
       "Example:\n  pipeline chat runs/chat\n  pipeline chat my-qwen --set task.generate.method=sample\n  "

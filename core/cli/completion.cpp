@@ -7,8 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include <fmt/format.h>
-
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/config/option.hpp"
@@ -36,37 +34,6 @@ const CLI::Option* positional(const CLI::App& verb, size_t index) {
   if (index < all.size()) return all[index];
   return !all.empty() && all.back()->get_expected_max() > 1 ? all.back() : nullptr;
 }
-
-}  // namespace
-
-CommandLine read_words(const CLI::App& verb, std::span<const std::string> words) {
-  CommandLine line;
-  for (const std::string& word : words) {
-    if (line.open) {
-      note(*line.open, word, line);
-      line.open = nullptr;
-    } else if (word.size() > 1 && word.starts_with('-')) {
-      const size_t equals = word.find('=');
-      const CLI::Option* option = verb.get_option_no_throw(word.substr(0, equals));
-      if (!option || !takes_value(*option)) continue;
-      if (equals == std::string::npos)
-        line.open = option;
-      else
-        note(*option, word.substr(equals + 1), line);
-    } else if (const CLI::Option* option = positional(verb, line.positionals++)) {
-      note(*option, word, line);
-    }
-  }
-  return line;
-}
-
-const CLI::App* verb_called(const CLI::App& app, std::string_view name) {
-  for (const CLI::App* verb : app.get_subcommands({}))
-    if (verb->get_name() == name) return verb;
-  return nullptr;
-}
-
-namespace {
 
 // Folders, and the files with this extension ("": all), of the folder that `typed` is in.
 Candidates files(const std::string& typed, std::string_view extension, bool folders_alone = false) {
@@ -293,6 +260,33 @@ Candidates candidates(const CLI::App& app, const std::vector<std::string>& words
 }
 
 }  // namespace
+
+CommandLine read_words(const CLI::App& verb, std::span<const std::string> words) {
+  CommandLine line;
+  for (const std::string& word : words) {
+    if (line.open) {
+      note(*line.open, word, line);
+      line.open = nullptr;
+    } else if (word.size() > 1 && word.starts_with('-')) {
+      const size_t equals = word.find('=');
+      const CLI::Option* option = verb.get_option_no_throw(word.substr(0, equals));
+      if (!option || !takes_value(*option)) continue;
+      if (equals == std::string::npos)
+        line.open = option;
+      else
+        note(*option, word.substr(equals + 1), line);
+    } else if (const CLI::Option* option = positional(verb, line.positionals++)) {
+      note(*option, word, line);
+    }
+  }
+  return line;
+}
+
+const CLI::App* verb_called(const CLI::App& app, std::string_view name) {
+  for (const CLI::App* verb : app.get_subcommands({}))
+    if (verb->get_name() == name) return verb;
+  return nullptr;
+}
 
 std::vector<const CLI::Option*> positionals_of(const CLI::App& verb) {
   return verb.get_options([](const CLI::Option* option) { return option->get_positional(); });

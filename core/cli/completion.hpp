@@ -1,4 +1,5 @@
-// Completion of command lines, the manual page, and what a command needs. All take verbs, options and help
+// Completion of command lines, the manual page, what a command needs, and answers to words of a command line
+// that are another tool's or misspelled. All take verbs, options and help
 // from the CLI11 app, so that they have what --help has.
 #pragma once
 
@@ -53,5 +54,12 @@ std::string completion_script(const std::string& shell);
 
 // The manual page, as roff.
 std::string manual(const CLI::App& app);
+
+// Throws Error (PL_ERROR_CONFIG) where the first argument is neither a verb of the app nor an option.
+void refuse_unknown_verb(const CLI::App& app, std::span<const std::string> arguments);
+
+// After a failed parse: throws Error (PL_ERROR_CONFIG) that says what to write in place of the first option
+// that the verb does not have, if there is one.
+void refuse_unknown_option(const CLI::App& app, std::span<const std::string> arguments);
 
 }  // namespace pipeline::cli

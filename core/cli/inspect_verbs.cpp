@@ -10,6 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -18,7 +19,7 @@
 #include "core/observe/log.hpp"
 #include "core/plugins/check/check_plugin.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 namespace pipeline::cli {
 
@@ -34,83 +35,6 @@ void warn_of_missing_paths(const train::Session& session, observe::Log& log) {
               .error(key, fmt::format("there is nothing at {}: a run whose task reads it will fail", path))
               .what());
 }
-
-}  // namespace
-
-void add_check(CLI::App& app, Action& action) {
-  auto args = std::make_shared<ConfigArgs>();
-  auto verbose = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand(
-      "check", "Checks a configuration and its plugins' options without loading data or training");
-  args->add_to(*verb);
-  args->add_launch_to(*verb);
-  verb->add_flag("-v,--verbose", *verbose, "print every value in force and where it was set");
-  verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
-  when_chosen(*verb, action, [=] {
-    const config::Config config = args->load_for_task();
-    train::run_dir(config);
-    train::check_stages(config);
-    const World world = planned_world(*args, config);
-    observe::Console console(observe::Console::Mode::plain);
-    observe::Log log(console, observe::Level::info);
-    plugins::Registry registry =
-        make_registry(args->plugin_paths, config::absolute(config.options().plugins.paths));
-    train::ValueSources sources(config);
-    for (const config::Config& stage : train::stages_of(config)) {
-      train::Session session(stage, registry, log,
-                             {.purpose = train::purpose_of_stage(stage),
-                              .world = world,
-                              .processes = nullptr,
-                              .values = sources.of(stage)});
-      const bool waits = train::reads_of_stage_before(config, session);
-      if (!waits) session.check_task();
-      sources.add_planned(session);
-      train::announce_model_options(session);
-      if (!waits) warn_of_missing_paths(session, log);
-      if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
-      if (const std::string& gave_way = session.plan().gave_way; !gave_way.empty()) log.info(gave_way);
-      if (session.args().purpose == PL_PURPOSE_TRAIN && stage.options().train.micro_batch.is_auto)
-        log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");
-      if (config.has_stages()) console.line(fmt::format("# stage {}", stage.options().stage.name));
-      if (*verbose) console.line(session.resolved_toml());
-    }
-    console.line(fmt::format("{}: in order", config.file()));
-    return kDone;
-  });
-}
-
-void add_check_plugin(CLI::App& app, Action& action) {
-  auto args = std::make_shared<plugins::CheckArgs>();
-  auto file = std::make_shared<std::string>();
-  auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
-  CLI::App* verb = app.add_subcommand(
-      "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
-  verb->add_option("PLUGIN", *file,
-                   "the library, NAME.so, or a Python file with a task, FILE.py or FILE.py:Class")
-      ->required();
-  verb->add_option("--config", args->config,
-                   "a configuration with options for this plugin; needed if an option is required")
-      ->type_name("FILE");
-  verb->add_option("--set", args->sets, "override a value; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  verb->add_option("--limit", *seconds, "seconds allowed per check")
-      ->type_name("SECONDS")
-      ->check(at_least(1));
-  verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
-  when_chosen(*verb, action, [=]() -> int {
-    args->plugin = go_on_as_python(*file);
-    args->limit = std::chrono::seconds(*seconds);
-    // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
-    const auto print = [](const std::string& line) {
-      std::puts(line.c_str());
-      std::fflush(stdout);
-    };
-    return plugins::check_plugin(*args, print).passed() ? kDone : kFailed;
-  });
-}
-
-namespace {
 
 [[noreturn]] void refuse(const plugins::Registry& registry, const std::string& name) {
   std::set<std::string> known{"core", plugins::kPythonTask};
@@ -169,42 +93,6 @@ std::vector<config::PluginSchema> all_schemas(plugins::Registry& registry) {
   return schemas;
 }
 
-}  // namespace
-
-void add_explain(CLI::App& app, Action& action) {
-  auto name = std::make_shared<std::string>();
-  auto paths = std::make_shared<std::vector<std::string>>();
-  auto schema = std::make_shared<bool>(false);
-  auto readme = std::make_shared<std::string>();
-  CLI::App* verb =
-      app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
-  verb->add_option(
-      "NAME", *name,
-      "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
-  verb->add_option("--plugin-path", *paths, "one more folder to look for plugins in")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
-  verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files, for editors");
-  verb->add_option("--readme", *readme,
-                   "print a README of the configurations in this folder, with all options")
-      ->type_name("FOLDER");
-  verb->footer(
-      "Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  "
-      "pipeline explain --schema > pipeline.schema.json");
-  when_chosen(*verb, action, [=]() -> int {
-    plugins::Registry registry = make_registry(*paths, {});
-    if (!*schema && readme->empty()) return explain(registry, go_on_as_python(*name));
-    const auto core = config::core_options();
-    std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
-                        : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
-                   .c_str(),
-               stdout);
-    return kDone;
-  });
-}
-
-namespace {
-
 // Each is loaded, with its libraries.
 std::vector<plugins::Listing> list_plugins(const plugins::Registry& registry) {
   const Working working("loading the plugins");
@@ -224,15 +112,114 @@ void print_listing(const plugins::Listing& entry, bool verbose) {
 
 }  // namespace
 
+void add_check(CLI::App& app, Action& action) {
+  auto args = std::make_shared<ConfigArgs>();
+  auto verbose = std::make_shared<bool>(false);
+  CLI::App* verb = app.add_subcommand(
+      "check", "Checks a configuration and its plugins' options without loading data or training");
+  args->add_to(*verb);
+  args->add_launch_to(*verb);
+  verb->add_flag("-v,--verbose", *verbose, "print every value in force and where it was set");
+  verb->footer("Example:\n  pipeline check configs/summarization.toml -v");
+  when_chosen(*verb, action, [=] {
+    const config::Config config = args->load_for_task();
+    train::run_dir(config);
+    train::check_stages(config);
+    const World world = planned_world(*args, config);
+    observe::Console console(observe::Console::Mode::plain);
+    observe::Log log(console, observe::Level::info);
+    plugins::Registry registry =
+        make_registry(args->plugin_paths, config::absolute(config.options().plugins.paths));
+    train::ValueSources sources(config);
+    for (const config::Config& stage : train::stages_of(config)) {
+      train::Session session(stage, registry, log,
+                             {.purpose = train::purpose_of_stage(stage),
+                              .world = world,
+                              .processes = nullptr,
+                              .values = sources.of(stage)});
+      const bool waits = train::reads_of_stage_before(config, session);
+      if (!waits) session.check_task();
+      sources.add_planned(session);
+      train::announce_model_options(session);
+      if (!waits) warn_of_missing_paths(session, log);
+      if (session.args().purpose == PL_PURPOSE_TRAIN) train::warn_of_unused_options(session);
+      if (const std::string& gave_way = session.plan().gave_way; !gave_way.empty()) log.info(gave_way);
+      if (session.args().purpose == PL_PURPOSE_TRAIN && stage.options().train.micro_batch.is_auto)
+        log.info("train.micro_batch = \"auto\": found when the run starts, by the memory there is then");
+      if (config.has_stages()) console.line(fmt::format("# stage {}", stage.options().stage.name));
+      if (*verbose) console.line(session.resolved_toml());
+    }
+    console.line(fmt::format("{}: in order", config.file()));
+    return kDone;
+  });
+}
+
+void add_check_plugin(CLI::App& app, Action& action) {
+  auto args = std::make_shared<plugins::CheckArgs>();
+  auto file = std::make_shared<std::string>();
+  auto seconds = std::make_shared<int>(static_cast<int>(args->limit.count()));
+  CLI::App* verb = app.add_subcommand(
+      "check-plugin", "Checks that a plugin follows the ABI; each check runs in its own process");
+  verb->add_option("PLUGIN", *file,
+                   "the library, NAME.so, or a Python file with a task, FILE.py or FILE.py:Class")
+      ->required();
+  verb->add_option("--config", args->config,
+                   "a configuration with options for this plugin; needed if an option is required")
+      ->type_name("FILE");
+  add_repeated(*verb, "--set", args->sets, "KEY=VALUE", "override a value; may be repeated");
+  verb->add_option("--limit", *seconds, "seconds allowed per check")
+      ->type_name("SECONDS")
+      ->check(at_least(1));
+  verb->footer("Example:\n  pipeline check-plugin my-plugins/tasks/my_task.so --config my_task.toml");
+  when_chosen(*verb, action, [=]() -> int {
+    args->plugin = go_on_as_python(*file);
+    args->limit = std::chrono::seconds(*seconds);
+    // At once, also into a pipe: a check may take minutes, and one that hangs should not be guessed.
+    const auto print = [](const std::string& line) {
+      std::puts(line.c_str());
+      std::fflush(stdout);
+    };
+    return plugins::check_plugin(*args, print).passed() ? kDone : kFailed;
+  });
+}
+
+void add_explain(CLI::App& app, Action& action) {
+  auto name = std::make_shared<std::string>();
+  auto paths = std::make_shared<std::vector<std::string>>();
+  auto schema = std::make_shared<bool>(false);
+  auto readme = std::make_shared<std::string>();
+  CLI::App* verb =
+      app.add_subcommand("explain", "Lists the options of a plugin, of the core, or of one table");
+  verb->add_option(
+      "NAME", *name,
+      "a plugin, a Python file with a task (FILE.py or FILE.py:Class), core (default), or a core table");
+  add_repeated(*verb, "--plugin-path", *paths, "FOLDER", "one more folder to look for plugins in");
+  verb->add_flag("--schema", *schema, "print a JSON Schema of configuration files, for editors");
+  verb->add_option("--readme", *readme,
+                   "print a README of the configurations in this folder, with all options")
+      ->type_name("FOLDER");
+  verb->footer(
+      "Examples:\n  pipeline explain summarization\n  pipeline explain core\n  pipeline explain launch\n  "
+      "pipeline explain --schema > pipeline.schema.json");
+  when_chosen(*verb, action, [=]() -> int {
+    plugins::Registry registry = make_registry(*paths, {});
+    if (!*schema && readme->empty()) return explain(registry, go_on_as_python(*name));
+    const auto core = config::core_options();
+    std::fputs((*schema ? config::json_schema(core, all_schemas(registry))
+                        : config::configs_readme(config::list_configs(*readme), core, all_schemas(registry)))
+                   .c_str(),
+               stdout);
+    return kDone;
+  });
+}
+
 void add_plugins(CLI::App& app, Action& action) {
   auto file = std::make_shared<std::string>();
   auto paths = std::make_shared<std::vector<std::string>>();
   auto verbose = std::make_shared<bool>(false);
   CLI::App* verb = app.add_subcommand("plugins", "Lists the plugins found, and why others are refused");
   verb->add_option("FILE", *file, "a configuration, whose [plugins] paths are searched, too");
-  verb->add_option("--plugin-path", *paths, "one more folder to look in")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--plugin-path", *paths, "FOLDER", "one more folder to look in");
   verb->add_flag("-v,--verbose", *verbose, "print ABI version and options of each");
   verb->footer("Examples:\n  pipeline plugins -v\n  PIPELINE_PLUGIN_PATH=my-plugins pipeline plugins");
   when_chosen(*verb, action, [=] {

@@ -1,4 +1,4 @@
-#include "core/cli/model_folder.hpp"
+#include "core/cli/verb.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,8 +13,7 @@
 #include "core/base/foreign.hpp"
 #include "core/base/program.hpp"
 #include "core/train/session/value_source.hpp"
-#include "core/train/session/weights_path.hpp"
-#include "core/train/stages/named_weights.hpp"
+#include "core/train/stages/inference.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -37,12 +36,11 @@ std::string base_of_adapter(const std::string& folder) {
   const std::string base = has_name ? config[kKey].get<std::string>() : "";
   if (train::is_foreign(base)) return base;
   const std::string hub = foreign::hub_remedy(base);
-  throw Error(
-      PL_ERROR_CONFIG,
-      fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, and "
-                  "--set task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from, of an ESM C "
-                  "task.esmc.lora.init_from){}{}",
-                  path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub));
+  throw Error(PL_ERROR_CONFIG,
+              fmt::format("{}: {} = \"{}\": is no folder of a model here: name that folder in place of {}, "
+                          "and --set task.language.lora.init_from={} (of an ESM-2 task.esm2.lora.init_from, "
+                          "of an ESM C task.esmc.lora.init_from){}{}",
+                          path.string(), kKey, base, folder, folder, hub.empty() ? "" : "; ", hub));
 }
 
 // Throws Error that says what else a name can be that no configuration, run or model has. Returns where the
@@ -67,8 +65,8 @@ void explain_no_folder(const std::string& file) {
   throw Error(
       PL_ERROR_CONFIG,
       fmt::format("{}: {}", file,
-                  known.empty() ? "is a folder without a config.toml, as a run has, or a config.json, as "
-                                  "a model has: name a .toml file, or the folder of a run or of a model"
+                  known.empty() ? "is a folder without a config.toml, as a run has, or a config.json, as a "
+                                  "model has: name a .toml file, or the folder of a run or of a model"
                                 : known));
 }
 
@@ -146,11 +144,9 @@ void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args) {
   if (!is_model_folder(named)) return explain_no_folder(named);
   const bool adapts = is_adapter(named);
   if (verb_args.checkpoint != train::VerbArgs().checkpoint)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{} is a model folder, whose weights are used: leave out --checkpoint {}, or name a "
-                    "configuration in its place",
-                    named, verb_args.checkpoint));
+    throw Error(PL_ERROR_CONFIG, fmt::format("{} is a model folder, whose weights are used: leave out "
+                                             "--checkpoint {}, or name a configuration in its place",
+                                             named, verb_args.checkpoint));
   verb_args.checkpoint = adapts ? base_of_adapter(named) : named;
   args.file.clear();
   const auto sets = [&](std::string_view key) {

@@ -9,7 +9,7 @@
 #include <glob.h>
 
 #include "core/cli/completion.hpp"
-#include "core/cli/model_folder.hpp"
+#include "core/cli/verb.hpp"
 #include "core/train/stages/stages.hpp"
 
 namespace pipeline::cli {

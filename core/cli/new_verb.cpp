@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
 #include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 #include "core/templates/project.hpp"
 

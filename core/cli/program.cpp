@@ -12,11 +12,9 @@
 #include "core/base/error.hpp"
 #include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
-#include "core/base/standard_streams.hpp"
 #include "core/base/utf8.hpp"
 #include "core/cli/completion.hpp"
 #include "core/cli/embedding.h"
-#include "core/cli/unknown_words.hpp"
 #include "core/cli/verb.hpp"
 #include "core/config/error.hpp"
 #include "core/launch/launch.hpp"
@@ -24,7 +22,7 @@
 #include "core/launch/rank_env.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
-#include "core/train/session/step_of_weights.hpp"
+#include "core/train/session/weights.hpp"
 
 using namespace pipeline;
 
@@ -175,12 +173,10 @@ int pipeline_main(int argc, const char* const* argv, const pl_embedding* embeddi
     return report_error(Error(fmt::format("{}: {}", error.path1().string(), error.code().message())));
   } catch (const std::bad_alloc&) {
     const std::string phase = phase_now();
-    return report_error(
-        Error(PL_ERROR_OUT_OF_MEMORY,
-              fmt::format(
-                  "out of memory on the host{}{}: end other programs, or raise the memory limit of this one "
-                  "(ulimit -v, or the batch system's)",
-                  phase.empty() ? "" : " while ", phase)));
+    return report_error(Error(PL_ERROR_OUT_OF_MEMORY,
+                              fmt::format("out of memory on the host{}{}: end other programs, or raise the "
+                                          "memory limit of this one (ulimit -v, or the batch system's)",
+                                          phase.empty() ? "" : " while ", phase)));
   } catch (const std::exception& error) {
     return report_error(Error(error.what()));
   }

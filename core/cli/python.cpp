@@ -42,11 +42,9 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   else if (interpreter.find('/') != std::string::npos)
     interpreter = stage.unchecked_string("task.python", true);
   if (file.empty())
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{}: task.file is required with task.plugin = \"python\": the Python file that has "
-                    "the task's class",
-                    stage.file()));
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}: task.file is required with task.plugin = \"python\": the "
+                                             "Python file that has the task's class",
+                                             stage.file()));
   return PythonTask{
       .file = file, .of_class = stage.unchecked_string("task.class", false), .interpreter = interpreter};
 }
@@ -59,10 +57,9 @@ std::optional<PythonTask> python_task(const config::Config& stage) {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words.front(), words.data());
-  throw Error(PL_ERROR_CONFIG,
-              fmt::format("task.python = {}: cannot be started: {}; name the Python that has "
-                          "your packages, or activate its environment",
-                          task.interpreter, std::strerror(errno)));
+  throw Error(PL_ERROR_CONFIG, fmt::format("task.python = {}: cannot be started: {}; name the Python that "
+                                           "has your packages, or activate its environment",
+                                           task.interpreter, std::strerror(errno)));
 }
 
 }  // namespace
@@ -100,8 +97,7 @@ std::string about_python_tasks() {
          "file    path    required  the Python file that has the task's class\n"
          "class   string            the class; needed where the file has several\n"
          "python  string            the Python to run it with, a path or a name in PATH; default: of "
-         "VIRTUAL_ENV, "
-         "or python3\n\n"
+         "VIRTUAL_ENV, or python3\n\n"
          "and the fields of the class's Options: pipeline explain my_task.py\n"
          "A task to begin with: pipeline new task my_task --language python\n";
 }

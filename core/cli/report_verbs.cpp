@@ -13,10 +13,9 @@
 #include "core/cli/trials.hpp"
 #include "core/cli/verb.hpp"
 #include "core/report/comparison.hpp"
-#include "core/report/csv.hpp"
-#include "core/report/loss_file.hpp"
 #include "core/report/page.hpp"
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
+#include "core/report/table.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -62,8 +61,7 @@ std::string compared_stage(const config::Config& config, const std::string& want
 
 // A run that was to be made, as a row of the table.
 report::RunRecord not_made(std::string name, report::RunRecord::Made made, std::string why_not) {
-  report::RunRecord run{
-      .name = std::move(name), .path = {}, .training = {}, .evaluations = {}, .options = {}, .summary = {}};
+  report::RunRecord run{.name = std::move(name)};
   run.made = made;
   run.why_not = std::move(why_not);
   return run;
@@ -95,7 +93,7 @@ void add_trials(const CompareArgs& args, const std::string& file, bool many_file
       if (many_files || (strategy.empty() && count == 0)) words.push_back(fs::path(file).stem().string());
       if (!strategy.empty()) words.push_back(without_colon(strategy));
       if (count > 0) words.push_back(std::to_string(count));
-      Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}, .folder = {}};
+      Trial trial{.name = fmt::format("{}", fmt::join(words, "-")), .arguments = {file}};
       for (const Trial& other : trials)  // they would share a folder, and a run is the same as itself
         if (other.name == trial.name)
           throw Error(PL_ERROR_CONFIG,
@@ -204,6 +202,23 @@ int list(const std::string& folder) {
   return known.problems.empty() ? kDone : kFailed;
 }
 
+void add_list(CLI::App& app, Action& action, const char* name, const char* help, const char* folder_default) {
+  auto folder = std::make_shared<std::string>(folder_default);
+  CLI::App* verb = app.add_subcommand(name, help);
+  CLI::Option* option =
+      verb->add_option("FOLDER", *folder, "folder of a run, or of runs")->type_name("FOLDER");
+  if (*folder_default == '\0')
+    option->required();
+  else
+    option->capture_default_str();
+  verb->footer(
+      "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
+      "same\n"
+      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
+      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
+  when_chosen(*verb, action, [=] { return list(*folder); });
+}
+
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
@@ -231,12 +246,9 @@ void add_compare(CLI::App& app, Action& action) {
       ->capture_default_str();
   verb->add_option("--stage", args->stage, "compare this [[stage]]; default: the last that trains")
       ->type_name("NAME");
-  verb->add_option("--set", args->sets, "override a value in every run; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  verb->add_option("--plugin-path", args->plugin_paths, "one more plugin folder; may be repeated")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(*verb, "--set", args->sets, "KEY=VALUE", "override a value in every run; may be repeated");
+  add_repeated(*verb, "--plugin-path", args->plugin_paths, "FOLDER",
+               "one more plugin folder; may be repeated");
   verb->add_option("--dir", args->folder, "folder of the runs that are made; default: run.dir with -compare")
       ->type_name("FOLDER");
   verb->add_option("--output", args->output, "the page; default: compare.html beside those runs")
@@ -288,27 +300,6 @@ void add_csv(CLI::App& app, Action& action) {
     return kDone;
   });
 }
-
-namespace {
-
-void add_list(CLI::App& app, Action& action, const char* name, const char* help, const char* folder_default) {
-  auto folder = std::make_shared<std::string>(folder_default);
-  CLI::App* verb = app.add_subcommand(name, help);
-  CLI::Option* option =
-      verb->add_option("FOLDER", *folder, "folder of a run, or of runs")->type_name("FOLDER");
-  if (*folder_default == '\0')
-    option->required();
-  else
-    option->capture_default_str();
-  verb->footer(
-      "States: running; finished; stopped by a signal, after it was saved; cut off: failed or killed, the "
-      "same\n"
-      "command continues from the last checkpoint; diverged: diverged.txt in its folder says how; begun: no "
-      "step\nwas done yet; unreadable: its records are damaged, and what is wrong is said below the list.");
-  when_chosen(*verb, action, [=] { return list(*folder); });
-}
-
-}  // namespace
 
 void add_status(CLI::App& app, Action& action) {
   add_list(app, action, "status", "Says how a run and its stages stand", "");

@@ -12,13 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/cli/model_folder.hpp"
 #include "core/cli/verb.hpp"
+#include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 #include "core/launch/devices.hpp"
 #include "core/report/live_page.hpp"
-#include "core/report/run_state.hpp"
-#include "core/train/session/weights_path.hpp"
+#include "core/report/run_record.hpp"
+#include "core/train/session/value_source.hpp"
 
 namespace pipeline::cli {
 namespace {
@@ -45,66 +45,15 @@ std::unique_ptr<report::LivePage> serve(const train::Workspace& workspace) {
         (token == std::string::npos ? "" : ", with the token that the console has shown"));
     return page;
   } catch (const std::exception& error) {
-    workspace.log.warning(fmt::format(
-        "observe.serve = \"{}\": {}: the run goes on without its page; choose another address or port "
-        "(port 0: any that is free)",
-        to_text(address->host, address->port), error.what()));
+    workspace.log.warning(
+        fmt::format("observe.serve = \"{}\": {}: the run goes on without its page; choose another address or "
+                    "port (port 0: any that is free)",
+                    to_text(address->host, address->port), error.what()));
     return nullptr;
   }
 }
 
 std::optional<config::Config> last_run;  // as it was when it began
-
-}  // namespace
-
-std::string result_of_run() {
-  if (!last_run) return "[]";
-  const config::Config& config = *last_run;
-  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
-  for (const config::Config& stage : train::stages_of(config)) {
-    const std::string name = config.has_stages() ? stage.options().stage.name : "";
-    const fs::path folder = config.has_stages() ? train::run_dir(config) / name : train::run_dir(config);
-    const std::string best = train::best_checkpoint(folder), last = report::last_checkpoint(folder);
-    stages.push_back({{"name", name},
-                      {"kind", stage.options().stage.kind},
-                      {"folder", folder.string()},
-                      {"best", last.empty() ? "" : best},
-                      {"last", last.empty() ? "" : (folder / "checkpoints" / last).string()}});
-  }
-  return stages.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
-void add_run(CLI::App& app, Action& action) {
-  auto args = std::make_shared<ConfigArgs>();
-  auto fresh = std::make_shared<bool>(false);
-  CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
-  args->add_to(*verb);
-  args->add_launch_to(*verb);
-  verb->add_option(
-          "--change", args->changes,
-          "as --set, and a continued run takes it from its next step on: learning rate, schedule, weight "
-          "decay and the like, marked + in pipeline explain; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
-  verb->add_flag("--fresh", *fresh, "start over; the old run in run.dir is moved aside, not deleted");
-  verb->footer(
-      "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set "
-      "run.dir=runs/try\n"
-      "  pipeline run configs/summarization.toml --change optimizer.lr=1e-4\n\n"
-      "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
-      "Ctrl-C exits at once.");
-  when_chosen(*verb, action, [=] {
-    last_run.emplace(args->load());
-    return with_workspace(*args, false, [&](const train::Workspace& w) {
-      const auto page = serve(w);
-      return train::run_stages(w, *fresh, [&](const fs::path& folder, const std::string& kind) {
-        if (page) page->show(folder, kind);
-      });
-    });
-  });
-}
-
-namespace {
 
 // What a verb does not know is an option of the task's `ask` table: --image cat.png sets task.ask.image.
 // Given several times, it is a list, whose name is the plural: task.ask.images.
@@ -139,10 +88,7 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   CLI::App* verb = app.add_subcommand(name, help);
   args->add_to(*verb, /*takes_model=*/true);
   if (!one_process) args->add_launch_to(*verb);
-  verb->add_option(
-          "--checkpoint", verb_args->checkpoint,
-          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
-      ->type_name("best|last|PATH");
+  add_checkpoint(*verb, *verb_args);
   verb->add_option(
           "--average", verb_args->average,
           "the mean of the last N checkpoints' weights: up to that of --checkpoint, here last by default")
@@ -175,10 +121,6 @@ void add(CLI::App& app, Action& action, const char* name, const char* help, cons
   });
 }
 
-}  // namespace
-
-namespace {
-
 // The examples, and what is to be said of the last two.
 std::string of_models(const char* examples) {
   return std::string(examples) +
@@ -189,6 +131,49 @@ std::string of_models(const char* examples) {
 }
 
 }  // namespace
+
+std::string result_of_run() {
+  if (!last_run) return "[]";
+  const config::Config& config = *last_run;
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (const config::Config& stage : train::stages_of(config)) {
+    const std::string name = config.has_stages() ? stage.options().stage.name : "";
+    const fs::path folder = config.has_stages() ? train::run_dir(config) / name : train::run_dir(config);
+    const std::string best = train::best_checkpoint(folder), last = report::last_checkpoint(folder);
+    stages.push_back({{"name", name},
+                      {"kind", stage.options().stage.kind},
+                      {"folder", folder.string()},
+                      {"best", last.empty() ? "" : best},
+                      {"last", last.empty() ? "" : (folder / "checkpoints" / last).string()}});
+  }
+  return stages.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void add_run(CLI::App& app, Action& action) {
+  auto args = std::make_shared<ConfigArgs>();
+  auto fresh = std::make_shared<bool>(false);
+  CLI::App* verb = app.add_subcommand("run", "Trains as configured, or continues an interrupted run");
+  args->add_to(*verb);
+  args->add_launch_to(*verb);
+  add_repeated(*verb, "--change", args->changes, "KEY=VALUE",
+               "as --set, and a continued run takes it from its next step on: learning rate, schedule, "
+               "weight decay and the like, marked + in pipeline explain; may be repeated");
+  verb->add_flag("--fresh", *fresh, "start over; the old run in run.dir is moved aside, not deleted");
+  verb->footer(
+      "Example:\n  pipeline run configs/summarization.toml --set train.max_steps=20 --set run.dir=runs/try\n"
+      "  pipeline run configs/summarization.toml --change optimizer.lr=1e-4\n\n"
+      "The same command continues the run. Ctrl-C saves a checkpoint and exits with code 75;\na second "
+      "Ctrl-C exits at once.");
+  when_chosen(*verb, action, [=] {
+    last_run.emplace(args->load());
+    return with_workspace(*args, false, [&](const train::Workspace& w) {
+      const auto page = serve(w);
+      return train::run_stages(w, *fresh, [&](const fs::path& folder, const std::string& kind) {
+        if (page) page->show(folder, kind);
+      });
+    });
+  });
+}
 
 void add_evaluate(CLI::App& app, Action& action) {
   add(app, action, "evaluate", "Evaluates a checkpoint of the run, or a model, on held-out data",

@@ -15,7 +15,7 @@
 #include "core/base/program.hpp"
 #include "core/launch/process.hpp"
 #include "core/launch/rank_env.hpp"
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 
 namespace pipeline::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/cli/unknown_words.hpp"
+#include "core/cli/completion.hpp"
 
 #include <algorithm>
 #include <string_view>
@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/config/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 

@@ -1,23 +1,18 @@
 #include "core/cli/verb.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <optional>
 #include <variant>
 
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 #include "core/base/utf8.hpp"
 #include "core/launch/devices.hpp"
-#include "core/launch/launch.hpp"
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
-#include "core/train/processes/unheard_stop.hpp"
-#include "core/train/session/compute.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::cli {
 
@@ -38,6 +33,13 @@ CLI::Validator at_least(double least, bool open) {
       "");
 }
 
+void add_checkpoint(CLI::App& verb, train::VerbArgs& args) {
+  verb.add_option(
+          "--checkpoint", args.checkpoint,
+          "best (default), last, or the path of a checkpoint, a run, or a model folder of another tool")
+      ->type_name("best|last|PATH");
+}
+
 void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
   verb.add_option("FILE", file,
                   takes_model
@@ -45,13 +47,10 @@ void ConfigArgs::add_to(CLI::App& verb, bool takes_model) {
                         "transformers wrote"
                       : "the configuration, a TOML file, or the folder of a run")
       ->required();
-  verb.add_option("--set", sets, "override a value, as in --set train.max_steps=20; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_repeated(verb, "--set", sets, "KEY=VALUE",
+               "override a value, as in --set train.max_steps=20; may be repeated");
   verb.add_option("--stage", stage, "only this [[stage]]")->type_name("NAME");
-  verb.add_option("--plugin-path", plugin_paths, "one more plugin folder; may be repeated")
-      ->type_name("FOLDER")
-      ->allow_extra_args(false);
+  add_repeated(verb, "--plugin-path", plugin_paths, "FOLDER", "one more plugin folder; may be repeated");
 }
 
 config::Config ConfigArgs::load() const {

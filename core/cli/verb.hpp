@@ -36,6 +36,15 @@ void print(std::string_view text);
 // Numbers from `least` (`open`: above it); CLI11's own checks show the limits of a double.
 CLI::Validator at_least(double least, bool open = false);
 
+// An option that may be given several times, each time with one value.
+inline void add_repeated(CLI::App& verb, const char* name, std::vector<std::string>& values, const char* what,
+                         const char* help) {
+  verb.add_option(name, values, help)->type_name(what)->allow_extra_args(false);
+}
+
+// Adds --checkpoint.
+void add_checkpoint(CLI::App& verb, train::VerbArgs& args);
+
 // The arguments of verbs that work on a configuration.
 struct ConfigArgs {
   std::string file;
@@ -116,5 +125,19 @@ void add_check_plugin(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_completion(CLI::App& app, Action& action);
 void add_man(CLI::App& app, Action& action);
+
+// The model folder of another tool in place of a configuration: `pipeline predict models/esm2`.
+
+// Whether a verb takes `file` for a model folder of another tool, or for a PEFT adapter.
+bool is_model_folder(const std::string& file);
+
+// Where FILE is a model folder, its weights are used; where it is an adapter, those of its model, and the
+// adapter. The task is the one of --set task.plugin, else "chat" if that takes such models, else the only one
+// that does. Results go to runs/NAME-model, by the folder's name, where no --set says otherwise. Throws Error
+// where no task or several take it, or FILE is what people put in place of a model's folder.
+void take_model_folder(ConfigArgs& args, train::VerbArgs& verb_args);
+
+// Whether the model's config.json describes parts, such as a vision encoder: it is no language model alone.
+bool has_parts(const std::string& folder);
 
 }  // namespace pipeline::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/config/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/sources.hpp"
 #include "core/config/suggest.hpp"
@@ -30,8 +31,9 @@ bool names_rule(const Sources& sources) {
          std::ranges::any_of(sources.stage_sets, [&](const auto& set) { return names(set.second); });
 }
 
-void add_problem(const Entry& entry, std::string_view key, std::string_view problem, Problems& problems) {
-  problems.add(entry.origin, format_problem(entry.origin, key, shown(entry.value), problem));
+void add_problem(const ConfigEntry& entry, std::string_view key, std::string_view problem,
+                 Problems& problems) {
+  problems.add(entry.origin, key, shown(entry.value), problem);
 }
 
 Setting default_setting(const pl_option& option) { return {option, default_value(option), Origin{}}; }
@@ -73,9 +75,7 @@ Origin whole_file(const std::string& file) {
 void check_required(const pl_option& option, const std::string& key, const Table& table,
                     const std::string& file, Problems& problems) {
   if ((option.flags & PL_OPTION_REQUIRED) && !table.entries.contains(key))
-    problems.add(whole_file(file),
-                 format_problem(whole_file(file), key, "",
-                                "is required and not given: " + std::string(view(option.help))));
+    problems.add(whole_file(file), key, "", "is required and not given: " + std::string(view(option.help)));
 }
 
 // All that can be said of one layer without the others.
@@ -117,8 +117,7 @@ void follow(const ModelOption& said, const std::string& prefix, const std::strin
     throw Error("the task says that the option " + said.key + " is " + said.value + " by " + said.from +
                 ": it has no such option, or this is no TOML");
   const std::string key = prefix + said.key, ours = found->value ? to_toml(*found->value) : "";
-  if (!said.problem.empty())
-    return problems.add(found->origin, format_problem(found->origin, key, ours, said.problem));
+  if (!said.problem.empty()) return problems.add(found->origin, key, ours, said.problem);
   // A default that a run has kept stays, as it was in force; not where the model requires another value.
   if (found->origin.kind == Origin::Kind::kDefault && (said.must_be || !found->origin.kept)) {
     Origin origin{Origin::Kind::kModel, said.from, 0, 0, ""};
@@ -135,11 +134,10 @@ void follow(const ModelOption& said, const std::string& prefix, const std::strin
     return;
   }
   if (!said.must_be || same(*parse_value(ours), *literal)) return;
-  problems.add(found->origin,
-               format_problem(found->origin, key, ours,
-                              said.from + " has " + said.value +
-                                  ", and these weights are of that model: leave the option out, or begin "
-                                  "with other weights"));
+  problems.add(
+      found->origin, key, ours,
+      said.from + " has " + said.value +
+          ", and these weights are of that model: leave the option out, or begin with other weights");
 }
 
 // Judges the plugins' keys. Those of a plugin that cannot be loaded are judged once all else is in order.
@@ -200,13 +198,11 @@ void check_changes(const Sources& sources, Problems& problems) {
       if ((flags & kChangesByName) || (known == options.end() && !is_for_plugin(key, names_rule(sources))))
         continue;
       const std::string reason = why_not(key, flags);
-      problems.add(entry.origin,
-                   format_problem(entry.origin, key, shown(entry.value),
-                                  reason.starts_with("may")
-                                      ? reason
-                                      : "a continued run cannot change it: it " + reason +
-                                            ": begin another run from the weights of this one, with "
-                                            "train.init_from and another run.dir"));
+      problems.add(entry.origin, key, shown(entry.value),
+                   reason.starts_with("may") ? reason
+                                             : "a continued run cannot change it: it " + reason +
+                                                   ": begin another run from the weights of this one, with "
+                                                   "train.init_from and another run.dir");
     }
   };
   check(sources.sets);

@@ -1,14 +1,14 @@
 // What has changed since a run was started, and what of it may.
 #include "core/config/config.hpp"
 
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {
 
-std::map<std::string, Entry> stored_entries(std::string_view toml, const std::string& file) {
+std::map<std::string, ConfigEntry> stored_entries(std::string_view toml, const std::string& file) {
   const Document document = parse(toml, file, 0);
-  std::map<std::string, Entry> entries(document.root.entries.begin(), document.root.entries.end());
+  std::map<std::string, ConfigEntry> entries(document.root.entries.begin(), document.root.entries.end());
   if (document.resolved_stage)
     for (const auto& [key, entry] : document.resolved_stage->table.entries)
       entries.emplace("stage." + key, entry);
@@ -32,7 +32,7 @@ bool same_value(const std::string& a, const std::string& b) {
 
 std::vector<Difference> differences(std::string_view stored_toml, const Config& now,
                                     std::span<const PluginConfig* const> plugins, const std::string& where) {
-  std::map<std::string, Entry> stored = stored_entries(stored_toml, where);
+  std::map<std::string, ConfigEntry> stored = stored_entries(stored_toml, where);
   std::vector<Difference> differences;
   for (const Row& row : now.rows(plugins)) {
     const auto before = stored.find(row.key);
@@ -59,7 +59,6 @@ std::vector<Difference> differences(std::string_view stored_toml, const Config& 
   for (const auto& [key, entry] : stored) {
     differences.push_back({.key = key,
                            .before = to_toml(entry.value),
-                           .now = "",
                            .origin = Origin{},
                            .may_change = !key.starts_with("stage."),
                            .with_its_plugin = is_placement(key),
@@ -95,11 +94,10 @@ std::vector<Difference> require_resumable(std::string_view stored_toml, std::str
     if (who == GoesOn::another) remedy = "; with train.init_state it must be the same: write " + before;
     if (difference.by_name && !difference.now.empty())
       remedy += ", or change it from here on with --change " + stage + difference.key + "=" + difference.now;
-    problems.add(difference.origin,
-                 format_problem(difference.origin, difference.key, shorten(difference.now, 80),
-                                "was " + before + " in " + std::string(where) + remedy +
-                                    ", or begin another run from these weights (train.init_from, and another "
-                                    "run.dir), or start over with --fresh"));
+    problems.add(difference.origin, difference.key, shorten(difference.now, 80),
+                 "was " + before + " in " + std::string(where) + remedy +
+                     ", or begin another run from these weights (train.init_from, and another run.dir), or "
+                     "start over with --fresh");
   }
   problems.throw_if_any();
   return allowed;

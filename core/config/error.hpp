@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +53,9 @@ class Problems {
  public:
   // Keeps a repeated line once (a value that several stages inherit).
   void add(const Origin& origin, std::string line);
+  void add(const Origin& origin, std::string_view key, std::string_view value, std::string_view problem) {
+    add(origin, format_problem(origin, key, value, problem));
+  }
   bool empty() const { return entries_.empty(); }
   // Throws ConfigError with all lines added, ordered by file and line; command-line values last.
   void throw_if_any() const;

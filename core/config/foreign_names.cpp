@@ -257,7 +257,7 @@ constexpr Names kAbsent[] = {
      "there is nothing to switch on: layers are computed by fused kernels wherever there are any"},
     {"use_dora dora", "DoRA is not computed here: a larger lora.rank is what comes nearest"},
     {"init_lora_weights pissa loftq_config",
-     "additions begin at zero here, or with a PEFT adapter: lora.init_from"},
+     "LoRA starts at zero here, or with a PEFT adapter: lora.init_from"},
     {"load_in_4bit load_in_8bit quantization_config quantization_bit bnb_4bit_quant_type "
      "bnb_4bit_compute_dtype bnb_4bit_use_double_quant qlora",
      "weights of 4 or 8 bits are not computed with: train.frozen_precision = \"bf16\" halves the memory of a "

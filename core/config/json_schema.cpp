@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/config/document.hpp"
 #include "core/config/option.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {

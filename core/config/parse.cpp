@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace {
 
@@ -60,15 +60,8 @@ class Flattener {
         out.what = "a table";
         out.text = inline_table(*node.as_table());
         return out;
-      case toml::node_type::date:
-        out.what = "a date";
-        break;
-      case toml::node_type::time:
-        out.what = "a time";
-        break;
       default:
-        out.what = "a date with time";
-        break;
+        out.what = node.is_date() ? "a date" : node.is_time() ? "a time" : "a date with time";
     }
     std::ostringstream source;
     node.visit([&](const auto& value) { source << value; });
@@ -107,7 +100,7 @@ class Flattener {
 
   // An array of tables, [[key]], is a list for each of their keys, with a value of each table.
   void add_tables(const toml::array& tables, const std::string& key, Table& to) const {
-    std::map<std::string, Entry> lists;
+    std::map<std::string, ConfigEntry> lists;
     int number = 0;
     for (const toml::node& item : tables) {
       ++number;
@@ -119,8 +112,8 @@ class Flattener {
       if (table.empty()) throw fail("has no keys: fill it, or leave it out");
       require_same_keys(*tables.front().as_table(), table, number, fail);
       for (const auto& [name, node] : table) {
-        Entry& list =
-            lists.try_emplace(key + '.' + quoted(name.str()), Entry{{}, origin(node)}).first->second;
+        ConfigEntry& list =
+            lists.try_emplace(key + '.' + quoted(name.str()), ConfigEntry{{}, origin(node)}).first->second;
         list.value.kind = Literal::Kind::kArray;
         list.value.items.push_back(literal(node));
       }
@@ -139,7 +132,7 @@ class Flattener {
     } else if (array != nullptr && !array->empty() && array->is_homogeneous(toml::node_type::table)) {
       add_tables(*array, key, to);
     } else {
-      to.entries.insert_or_assign(key, Entry{literal(node), origin(node)});
+      to.entries.insert_or_assign(key, ConfigEntry{literal(node), origin(node)});
     }
   }
 
@@ -224,14 +217,14 @@ Document parse(std::string_view text, const std::string& file, int order) {
   Document document;
   for (const auto& [name, node] : root) {
     if (name == "extends") {
-      document.extends = Entry{flattener.literal(node), flattener.origin(node)};
+      document.extends = ConfigEntry{flattener.literal(node), flattener.origin(node)};
     } else if (name == "started_in") {
-      document.started_in = Entry{flattener.literal(node), flattener.origin(node)};
+      document.started_in = ConfigEntry{flattener.literal(node), flattener.origin(node)};
     } else if (name == "stage") {
       document.stages = stage_list(node, flattener);
       if (node.is_table()) document.resolved_stage = flattener.stage(*node.as_table());
       if (!document.stages && !node.is_table())
-        document.stage_value = Entry{flattener.literal(node), flattener.origin(node)};
+        document.stage_value = ConfigEntry{flattener.literal(node), flattener.origin(node)};
     } else {
       flattener.add_node("", name.str(), node, document.root);
     }
@@ -297,7 +290,7 @@ Assignment parse_set(const std::string& argument, Origin::Kind kind) {
     literal = Literal::of_string(value);
   }
   literal->typed = value;
-  out.table.entries.insert_or_assign(out.key, Entry{*literal, origin});
+  out.table.entries.insert_or_assign(out.key, ConfigEntry{*literal, origin});
   return out;
 }
 

@@ -5,7 +5,6 @@
 
 #include "core/base/abi_values.hpp"
 #include "core/base/program.hpp"
-#include "core/config/option.hpp"
 
 namespace pipeline::config {
 
@@ -90,6 +89,12 @@ std::optional<T> copy(const T* value) {
   return value ? std::optional<T>(*value) : std::nullopt;
 }
 
+template <class T>
+void hand_out(std::span<const T> values, const T** out, uint64_t* count) {
+  *out = values.data();
+  *count = values.size();
+}
+
 }  // namespace
 
 std::optional<int64_t> Settings::find_int(std::string_view key) const {
@@ -164,16 +169,6 @@ std::span<const pl_str> PluginConfig::string_list(std::string_view key) const {
   get_string_list(key);
   return strings_.find(key)->second->views;
 }
-
-namespace {
-
-template <class T>
-void hand_out(std::span<const T> values, const T** out, uint64_t* count) {
-  *out = values.data();
-  *count = values.size();
-}
-
-}  // namespace
 
 void fill_config_slots(pl_host& host) {
   using From = const pl_config*;

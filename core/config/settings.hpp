@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/config/error.hpp"
-#include "core/config/value.hpp"
+#include "core/config/option.hpp"
 #include "pipeline.h"
 
 namespace pipeline::config {

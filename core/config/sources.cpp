@@ -5,10 +5,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "core/base/program.hpp"
-#include "core/config/error.hpp"
 #include "core/config/suggest.hpp"
 
 namespace pipeline::config {
@@ -53,7 +51,7 @@ Document read(const std::string& file, const std::string& problem_prefix, Chain&
   Document document = parse(text, file, static_cast<int>(chain.files.size()));
   if (!document.extends) return document;
 
-  const Entry& extends = *document.extends;
+  const ConfigEntry& extends = *document.extends;
   const auto fail = [&](const std::string& problem) {
     return ConfigError(format_problem(extends.origin, "extends", shown(extends.value), problem));
   };
@@ -100,13 +98,13 @@ class StageReader {
     if (document.resolved_stage) add_resolved(*document.resolved_stage);
     sources_.has_stages = !sources_.stages.empty();
     if (!sources_.has_stages) {
-      sources_.stages.push_back({.name = std::string(kImpliedStage), .origin = {}, .table = {}});
+      sources_.stages.push_back({.name = std::string(kImpliedStage)});
     }
   }
 
  private:
-  void add_problem(const Entry& entry, const std::string& key, const std::string& problem) {
-    problems_.add(entry.origin, format_problem(entry.origin, key, shown(entry.value), problem));
+  void add_problem(const ConfigEntry& entry, const std::string& key, const std::string& problem) {
+    problems_.add(entry.origin, key, shown(entry.value), problem);
   }
 
   // [stage], as a resolved configuration writes the one stage it is for; stages before it are not in that
@@ -114,8 +112,7 @@ class StageReader {
   void add_resolved(const StageTable& stage) {
     for (const auto& [key, entry] : stage.table.entries)
       if (key != "name" && key != "kind" && key != "init_from") {
-        problems_.add(stage.origin,
-                      format_problem(stage.origin, "[stage]", "", "one stage of several: write [[stage]]"));
+        problems_.add(stage.origin, "[stage]", "", "one stage of several: write [[stage]]");
         return;
       }
     add(stage, true);
@@ -136,9 +133,8 @@ class StageReader {
       const std::string problem =
           layer.name.empty() ? "a stage needs a name: write name = \"...\""
                              : "must be made of letters, digits, _ and -: it becomes the name of a folder";
-      problems_.add(stage.origin,
-                    format_problem(stage.origin, layer.name.empty() ? "[[stage]]" : "stage.name",
-                                   layer.name.empty() ? "" : to_toml(std::string_view(layer.name)), problem));
+      problems_.add(stage.origin, layer.name.empty() ? "[[stage]]" : "stage.name",
+                    layer.name.empty() ? "" : to_toml(std::string_view(layer.name)), problem);
     } else if (const StageLayer* other = sources_.find_stage(layer.name)) {
       add_problem(layer.table.entries.at("stage.name"), "stage.name",
                   "is the name of the stage at " + other->origin.describe() + ", too: give each its own");
@@ -193,7 +189,7 @@ void read_set(const std::string& argument, Origin::Kind kind, Sources& sources, 
   const std::vector<std::string> names = sources.stage_names();
   for (const auto& [key, entry] : assignment.table.entries) {
     const auto fail = [&, &full = key, &value = entry](const std::string& problem) {
-      problems.add(value.origin, format_problem(value.origin, full, "", problem));
+      problems.add(value.origin, full, "", problem);
     };
     const size_t name_end = std::min(key.find('.', 6), key.size());
     const std::string name = key.size() > 6 ? key.substr(6, name_end - 6) : "";

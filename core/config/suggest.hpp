@@ -1,9 +1,9 @@
+// What a misspelt name was meant to be, and what other tools' names are here.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace pipeline::config {
 

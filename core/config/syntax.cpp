@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 
 namespace pipeline::config {
 namespace {
@@ -69,33 +69,6 @@ std::string word_around(std::string_view text, size_t i) {
 std::string at(const std::string& file, size_t line, size_t column) {
   return file + ':' + std::to_string(line) + ':' + std::to_string(column) + ": ";
 }
-
-}  // namespace
-
-void refuse_unreadable(std::string_view text, const std::string& file) {
-  size_t line = 1, column = 1;
-  Scanner scanner;
-  int dots = 0;
-  const auto fail = [&](const std::string& problem) { return ConfigError(at(file, line, column) + problem); };
-  for (size_t i = text.starts_with("\xef\xbb\xbf") ? 3 : 0; i < text.size();) {
-    const CodePoint character = decode_utf8(text.data() + i, text.data() + text.size());
-    if (character.value == kInvalidByte) throw fail("not UTF-8 text: save the file in the encoding UTF-8");
-    if (text[i] == '\0') throw fail("a NUL byte: this is not a text file");
-    if (scanner.is_plain(text.substr(i))) {
-      if (character.bytes > 1)
-        throw fail(word_around(text, i) +
-                   " stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
-      if (std::string_view(",=[]{}\n").find(text[i]) != std::string_view::npos) dots = 0;
-      if (text[i] == '.' && ++dots > kDeepestKey)
-        throw fail("a key of more than " + std::to_string(kDeepestKey) + " parts: no option is that deep");
-    }
-    column = text[i] == '\n' ? 1 : column + 1;
-    line += text[i] == '\n' ? 1 : 0;
-    i += character.bytes;
-  }
-}
-
-namespace {
 
 std::string_view line_of(std::string_view text, size_t line) {
   for (; line > 1; --line) {
@@ -218,6 +191,29 @@ std::string in_plain_words(std::string_view text, size_t line, size_t column, st
 }
 
 }  // namespace
+
+void refuse_unreadable(std::string_view text, const std::string& file) {
+  size_t line = 1, column = 1;
+  Scanner scanner;
+  int dots = 0;
+  const auto fail = [&](const std::string& problem) { return ConfigError(at(file, line, column) + problem); };
+  for (size_t i = text.starts_with("\xef\xbb\xbf") ? 3 : 0; i < text.size();) {
+    const CodePoint character = decode_utf8(text.data() + i, text.data() + text.size());
+    if (character.value == kInvalidByte) throw fail("not UTF-8 text: save the file in the encoding UTF-8");
+    if (text[i] == '\0') throw fail("a NUL byte: this is not a text file");
+    if (scanner.is_plain(text.substr(i))) {
+      if (character.bytes > 1)
+        throw fail(word_around(text, i) +
+                   " stands outside of quotes: put text in quotes; keys are made of a-z, 0-9, _ and -");
+      if (std::string_view(",=[]{}\n").find(text[i]) != std::string_view::npos) dots = 0;
+      if (text[i] == '.' && ++dots > kDeepestKey)
+        throw fail("a key of more than " + std::to_string(kDeepestKey) + " parts: no option is that deep");
+    }
+    column = text[i] == '\n' ? 1 : column + 1;
+    line += text[i] == '\n' ? 1 : 0;
+    i += character.bytes;
+  }
+}
 
 ConfigError syntax_error(std::string_view text, const std::string& file, size_t line, size_t column,
                          std::string_view description) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -180,15 +179,14 @@ void Vocabulary::check(const Table& table, const std::function<bool(std::string_
     // No key can be below a value, whoever else reads the table.
     if ((skip(name) && value_above(name) == nullptr) || is_table(name) || is_below_unknown(name)) continue;
     unknown.push_back(name);
-    problems.add(origin, format_problem(origin, "[" + name + "]", "", about_table(name)));
+    problems.add(origin, "[" + name + "]", "", about_table(name));
   }
   for (const auto& [key, entry] : table.entries) {
     if ((skip(key) && value_above(key) == nullptr) || is_key(key)) continue;
     // What stands in an unknown table is reported with it, unless there is more to say.
     if (is_below_unknown(key) && our_name_for_key(key).empty() && why_needless(key).empty()) continue;
     if (entry.origin.kept && was_of_another_plugin(key)) continue;
-    problems.add(entry.origin,
-                 format_problem(entry.origin, key, shown(entry.value), about_key(key, entry.value)));
+    problems.add(entry.origin, key, shown(entry.value), about_key(key, entry.value));
   }
 }
 

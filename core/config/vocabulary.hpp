@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/config/config.hpp"
-#include "core/config/document.hpp"
 #include "core/config/error.hpp"
+#include "core/config/sources.hpp"
 #include "pipeline.h"
 
 namespace pipeline::config {

@@ -1,7 +1,6 @@
 #include "core/json/strict_json.hpp"
 
 #include <cstdint>
-#include <string>
 #include <type_traits>
 #include <unordered_set>
 #include <utility>
@@ -38,14 +37,15 @@ class Builder {
   bool end_array() { return close(); }
 
   bool key(std::string& key) {
-    if (!is_new(key)) throw Error(context_ + ": key " + excerpt(json(key)) + " stands twice in one object");
+    if (!is_new(key))
+      throw JsonError(context_ + ": key " + excerpt(json(key)) + " stands twice in one object");
     key_ = std::move(key);
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
     if (dynamic_cast<const json::parse_error*>(&error) == nullptr)  // the only other one
-      throw Error(context_ + ": has a number that is out of range");
-    throw Error(context_ + ": not valid " + format_ + " at byte " + std::to_string(position));
+      throw JsonError(context_ + ": has a number that is out of range");
+    throw JsonError(context_ + ": not valid " + format_ + " at byte " + std::to_string(position));
   }
 
   Json take() { return std::move(all_); }
@@ -100,7 +100,7 @@ class Builder {
   bool close() { return open_.pop_back(), true; }
   void check_depth() const {
     if (open_.size() > kMaxDepth)
-      throw Error(context_ + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
+      throw JsonError(context_ + ": nested deeper than " + std::to_string(kMaxDepth) + " levels");
   }
 
   const std::string& context_;

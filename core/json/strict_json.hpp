@@ -9,13 +9,13 @@
 // JSON that comes from elsewhere: model files, tokenizer files, indexes.
 namespace pipeline::strict_json {
 
-class Error : public std::runtime_error {
+class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 // Parses JSON and also refuses what the library lets pass: a key that stands twice in one object, and deep
-// nesting. Throws Error with `context` (the file) and the byte or the cause.
+// nesting. Throws JsonError with `context` (the file) and the byte or the cause.
 nlohmann::json parse(std::string_view text, const std::string& context);
 
 // Parses as parse() does, with an object's keys in their order.

@@ -1,4 +1,4 @@
-#include "core/launch/device_monitor.hpp"
+#include "core/launch/devices.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -2,9 +2,13 @@
 // LibTorch nor the CUDA runtime.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/abi/pipeline.h"
@@ -65,5 +69,94 @@ bool has_bf16(const CudaDevice& device);
 
 std::string describe(pl_device device,
                      const Devices& devices);  // "cuda:0 (NVIDIA H100, 80 GB)", "cpu (AMD EPYC, 2 cores)"
+
+// The stream that orders all device work of this process. PL_STREAM_NONE for the CPU. For CUDA, the only
+// stream of this process and device: created at the first call, in the device's primary context, which
+// LibTorch and NCCL use as well, and valid until the process ends. It is non-blocking: it does not wait for
+// work on the legacy default stream, nor that for it. [main] Throws Error.
+pl_stream compute_stream(pl_device device);
+
+// Copies float32 and float64 scalars to the host.
+class ScalarReader {
+ public:
+  explicit ScalarReader(pl_stream stream);
+  ~ScalarReader();
+  ScalarReader(const ScalarReader&) = delete;
+  ScalarReader& operator=(const ScalarReader&) = delete;
+
+  // A slot in pinned memory.
+  struct Copy {
+    void* place = nullptr;
+    uint8_t bits = 64;
+  };
+  // Enqueues the copy on the stream; the scalar's memory may be reused in the stream's order. Throws Error.
+  Copy start(const pl_tensor& scalar);
+  // Returns the copied value and frees the slot. REQUIRES: the stream has passed the copy.
+  double finish(Copy copy);
+
+ private:
+  pl_stream stream_;
+  std::vector<void*> blocks_, free_;
+};
+
+// The value of a scalar in host memory.
+double scalar_on_host(const pl_tensor& scalar);
+
+// How busy an NVIDIA device is and how much of its memory is in use, as its driver counts: asked through NVML
+// (libnvidia-ml, where there is one) each second, on a thread of its own, so that no step waits for it.
+
+// Thread-safe.
+class DeviceMonitor {
+ public:
+  // `uuid`: of a CudaDevice, by which NVML knows it whatever CUDA_VISIBLE_DEVICES has made of its number.
+  explicit DeviceMonitor(const std::string& uuid);
+  ~DeviceMonitor();
+  DeviceMonitor(const DeviceMonitor&) = delete;
+  DeviceMonitor& operator=(const DeviceMonitor&) = delete;
+
+  // Why nothing is known; empty: it is.
+  const std::string& problem() const { return problem_; }
+
+  // Share of the time in which something ran on the device: the mean since the last call, or what was last
+  // known; nullopt: nothing is known yet.
+  std::optional<double> recent_utilisation();
+
+  struct Use {
+    std::optional<double> utilisation;  // the mean
+    uint64_t memory = 0;                // bytes, of all processes, at most
+  };
+  // Since the beginning; nullopt: nothing is known.
+  std::optional<Use> so_far();
+
+ private:
+  struct Library;
+  struct Mean {
+    double sum = 0;
+    uint64_t count = 0;
+
+    void add(double value) {
+      sum += value;
+      ++count;
+    }
+    std::optional<double> value() const {
+      return count > 0 ? std::optional(sum / static_cast<double>(count)) : std::nullopt;
+    }
+  };
+
+  void run();
+  void sample();
+
+  const Library* library_ = nullptr;
+  void* device_ = nullptr;
+  std::string problem_;
+  std::mutex mutex_;  // of what follows
+  std::condition_variable stop_;
+  bool stopped_ = false;
+  bool asked_ = false;
+  Mean all_, recent_;
+  std::optional<double> last_;
+  uint64_t memory_ = 0;
+  std::thread thread_;
+};
 
 }  // namespace pipeline::launch

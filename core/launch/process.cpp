@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -54,6 +53,29 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   ::_exit(kCannotStart);
 }
 
+const char* hint(int signal, uint64_t oom_kills_before) {
+  if (signal == SIGKILL && oom_kills() > oom_kills_before)
+    return " (the kernel's out-of-memory killer was at work meanwhile, see dmesg: the machine or its memory "
+           "limit is too small for the run)";
+  if (signal == SIGKILL)
+    return " (often the kernel's out-of-memory killer: see dmesg; or a limit of the batch system, or kill "
+           "-9)";
+  if (signal == SIGBUS) return " (often a disk or /dev/shm that is full)";
+  return "";
+}
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTSTP, SIGCHLD};
+struct sigaction previous[std::size(kSignals)], previous_pipe;
+volatile int write_end = -1;
+
+void on_signal(int signal) {
+  const int error = errno;
+  const char byte = static_cast<char>(signal);
+  // A full pipe holds thousands of signals: one more changes nothing.
+  [[maybe_unused]] const auto ignored = ::write(write_end, &byte, 1);
+  errno = error;
+}
+
 }  // namespace
 
 pid_t start_process(const ProcessArgs& args) {
@@ -89,21 +111,6 @@ std::vector<std::string> own_command() {
   return command;
 }
 
-namespace {
-
-const char* hint(int signal, uint64_t oom_kills_before) {
-  if (signal == SIGKILL && oom_kills() > oom_kills_before)
-    return " (the kernel's out-of-memory killer was at work meanwhile, see dmesg: the machine or its memory "
-           "limit is too small for the run)";
-  if (signal == SIGKILL)
-    return " (often the kernel's out-of-memory killer: see dmesg; or a limit of the batch system, or kill "
-           "-9)";
-  if (signal == SIGBUS) return " (often a disk or /dev/shm that is full)";
-  return "";
-}
-
-}  // namespace
-
 int code_of(Verdict verdict) {
   static constexpr int kCodes[] = {kExitFinished, kExitSaved,  kPeerFailed,
                                    kPeerRefused,  kExitConfig, kExitFailed};
@@ -137,22 +144,6 @@ std::string signal_name(int signal) {
   const char* name = ::sigabbrev_np(signal);
   return name != nullptr ? std::string("SIG") + name : fmt::format("signal {}", signal);
 }
-
-namespace {
-
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGTSTP, SIGCHLD};
-struct sigaction previous[std::size(kSignals)], previous_pipe;
-volatile int write_end = -1;
-
-void on_signal(int signal) {
-  const int error = errno;
-  const char byte = static_cast<char>(signal);
-  // A full pipe holds thousands of signals: one more changes nothing.
-  [[maybe_unused]] const auto ignored = ::write(write_end, &byte, 1);
-  errno = error;
-}
-
-}  // namespace
 
 SignalPipe::SignalPipe() {
   for (const Descriptor* end : {&pipe_.out, &pipe_.in}) ::fcntl(end->fd(), F_SETFL, O_NONBLOCK);

@@ -54,11 +54,51 @@ bool pmi_is_by_srun(const Variables& variables) {
          text(variables, "PMI_SIZE") == text(variables, "SLURM_STEP_NUM_TASKS");
 }
 
+// The variables that the program itself reads, and those that its libraries read and users ask about. Never
+// by prefix: some SLURM_ variables are secrets.
+constexpr std::string_view kListed =
+    " CUBLAS_WORKSPACE_CONFIG CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GOMP_SPINCOUNT "
+    "GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS "
+    "MPI_LOCALNRANKS MPI_LOCALRANKID NO_COLOR OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE "
+    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_num_nodes OMP_NUM_THREADS "
+    "OMP_WAIT_POLICY PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PIPELINE_PLUGIN_PATH PIPELINE_SUPERVISOR "
+    "PMIX_NAMESPACE PMI_RANK PMI_SIZE PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF RANK SLURM_JOB_ID "
+    "SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID SLURM_STEP_NODELIST "
+    "SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE TORCHELASTIC_RESTART_COUNT TORCHELASTIC_RUN_ID "
+    "TORCHELASTIC_USE_AGENT_STORE WORLD_SIZE ";
+
+bool is_listed(const std::string& name) {
+  return kListed.find(" " + name + " ") != kListed.npos || name.starts_with("NCCL_") ||
+         name.starts_with("TORCH_NCCL_");
+}
+
+template <class Integer>
+std::optional<Integer> whole_number(const Variables& variables, const std::string& name, Integer least) {
+  const std::optional<std::string> value = text(variables, name);
+  if (!value) return std::nullopt;
+  Integer number = 0;
+  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
+  if (error != std::errc() || end != value->data() + value->size() || number < least)
+    fail_config(
+        fmt::format("{}={} in the environment: must be a whole number of at least {}", name, *value, least));
+  return number;
+}
+
 }  // namespace
 
 void choose_port(World& world) {
   world.port = static_cast<uint16_t>(kFirstPort + fnv1a(world.run_id) % kPorts);
   world.port_tries = kTries;
+}
+
+void set_address(World& world, const Variables& variables,
+                 const std::function<std::string()>& on_several_hosts) {
+  const std::optional<std::string> given = text(variables, "MASTER_ADDR");
+  world.address = given ? *given : world.local_size == world.size ? "127.0.0.1" : on_several_hosts();
+  if (const auto port = port_number(variables, "MASTER_PORT"))
+    world.port = *port;
+  else
+    choose_port(world);
 }
 
 std::optional<RankEnv> find_rank_env(const Variables& variables) {
@@ -86,8 +126,8 @@ std::string hint_if_alone(const Variables& variables, const World& world) {
   if (world.launcher == "Slurm (srun)")
     return fmt::format(
         "{} in the environment: a shell in a step of so many tasks (srun --pty bash) is one of them, and "
-        "nobody starts the others: put srun before the command to start all, or unset SLURM_STEP_ID to "
-        "train without them",
+        "nobody starts the others: put srun before the command to start all, or unset SLURM_STEP_ID to train "
+        "without them",
         quote(variables, {"SLURM_STEP_NUM_TASKS"}));
   if (world.supervised || (world.launcher != "PyTorchJob" && world.launcher != "RANK and LOCAL_RANK"))
     return {};
@@ -96,40 +136,6 @@ std::string hint_if_alone(const Variables& variables, const World& world) {
       "MASTER_ADDR and MASTER_PORT",
       quote(variables, {"WORLD_SIZE"}));
 }
-
-namespace {
-
-// The variables that the program itself reads, and those that its libraries read and users ask about. Never
-// by prefix: some SLURM_ variables are secrets.
-constexpr std::string_view kListed =
-    " CUBLAS_WORKSPACE_CONFIG CUDA_DEVICE_ORDER CUDA_VISIBLE_DEVICES GLOO_SOCKET_IFNAME GOMP_SPINCOUNT "
-    "GROUP_RANK GROUP_WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT MKL_NUM_THREADS "
-    "MPI_LOCALNRANKS MPI_LOCALRANKID NO_COLOR OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE "
-    "OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_num_nodes "
-    "OMP_NUM_THREADS OMP_WAIT_POLICY PET_NNODES PET_NODE_RANK PET_NPROC_PER_NODE PIPELINE_PLUGIN_PATH "
-    "PIPELINE_SUPERVISOR PMIX_NAMESPACE PMI_RANK PMI_SIZE PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF RANK "
-    "SLURM_JOB_ID SLURM_LOCALID SLURM_NODEID SLURM_PROCID SLURM_RESTART_COUNT SLURM_STEP_ID "
-    "SLURM_STEP_NODELIST SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE TORCHELASTIC_RESTART_COUNT "
-    "TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE WORLD_SIZE ";
-
-bool is_listed(const std::string& name) {
-  return kListed.find(" " + name + " ") != kListed.npos || name.starts_with("NCCL_") ||
-         name.starts_with("TORCH_NCCL_");
-}
-
-template <class Integer>
-std::optional<Integer> whole_number(const Variables& variables, const std::string& name, Integer least) {
-  const std::optional<std::string> value = text(variables, name);
-  if (!value) return std::nullopt;
-  Integer number = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), number);
-  if (error != std::errc() || end != value->data() + value->size() || number < least)
-    fail_config(
-        fmt::format("{}={} in the environment: must be a whole number of at least {}", name, *value, least));
-  return number;
-}
-
-}  // namespace
 
 void fail_config(const std::string& message) { throw Error(PL_ERROR_CONFIG, message); }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -63,6 +64,9 @@ std::string hint_if_alone(const Variables& variables, const World& world);
 // Chooses a port for rank 0 if none was agreed on: sets World::port and port_tries. All processes of run
 // `run_id` compute the same one.
 void choose_port(World& world);
+// Sets where rank 0 listens: by MASTER_ADDR and MASTER_PORT where they are given.
+void set_address(World& world, const Variables& variables,
+                 const std::function<std::string()>& on_several_hosts);
 
 // What our supervisor passes to its children besides the common variables.
 inline constexpr const char* kSupervisor = "PIPELINE_SUPERVISOR";

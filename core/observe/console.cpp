@@ -9,7 +9,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/base/program.hpp"
 #include "core/base/thread.hpp"
 #include "core/base/utf8.hpp"
 #include "core/observe/format.hpp"

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <thread>
 
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 
 namespace pipeline::observe {
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/observe/append_file.hpp"
+#include "core/observe/json_lines.hpp"
 
 namespace pipeline::observe {
 

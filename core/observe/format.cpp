@@ -1,7 +1,6 @@
 #include "core/observe/format.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -5,13 +5,17 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <string_view>
 #include <system_error>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/file_lock.hpp"
 #include "core/base/files.hpp"
+#include "core/base/program.hpp"
 #include "core/json/strict_json.hpp"
 
 namespace pipeline::observe {
@@ -42,10 +46,10 @@ std::string with_quoted_words(const std::string& line) {
   return result;
 }
 
-// Throws strict_json::Error.
+// Throws strict_json::JsonError.
 Json parse_line(const std::string& line, const std::string& where) {
   Json object = strict_json::parse_ordered(with_quoted_words(line), where);
-  if (!object.is_object()) throw strict_json::Error(where + ": is no JSON object");
+  if (!object.is_object()) throw strict_json::JsonError(where + ": is no JSON object");
   return object;
 }
 
@@ -56,12 +60,53 @@ std::optional<uint64_t> integer_in(const std::string& line, const std::string& k
     const auto value = object.find(key);
     if (value == object.end() || !value->is_number_unsigned()) return std::nullopt;
     return value->get<uint64_t>();
-  } catch (const strict_json::Error&) {
+  } catch (const strict_json::JsonError&) {
     return std::nullopt;
   }
 }
 
 }  // namespace
+
+AppendFile::AppendFile(const std::filesystem::path& file)
+    : path_(file),
+      descriptor_(above_standard(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644))) {
+  if (descriptor_ < 0)
+    throw std::system_error(errno, std::generic_category(), "cannot open " + file.string());
+}
+
+AppendFile::~AppendFile() {
+  flush();
+  ::close(descriptor_);
+}
+
+bool AppendFile::is_still_there() const { return is_still(path_, descriptor_); }
+
+bool AppendFile::append(std::string_view record) {
+  buffer_ += record;
+  ++pending_;
+  return flush();
+}
+
+bool AppendFile::flush() {
+  if (buffer_.empty()) return true;
+  struct stat before {};
+  if (::fstat(descriptor_, &before) != 0) return error_ = errno, false;
+  for (size_t done = 0; done < buffer_.size();) {
+    const ssize_t wrote = ::write(descriptor_, buffer_.data() + done, buffer_.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      error_ = wrote < 0 ? errno : ENOSPC;
+      // Nothing can be done if this fails too; the next continued run drops the broken record.
+      [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, before.st_size);
+      return false;
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  buffer_.clear();
+  pending_ = 0;
+  error_ = 0;
+  return true;
+}
 
 Json json_of(double value) {
   if (std::isfinite(value)) return value;
@@ -102,7 +147,7 @@ size_t JsonLines::read(std::istream& in, const std::string& name, const Use& use
     Json object;
     try {
       object = parse_line(line, name + ":" + std::to_string(number));
-    } catch (const strict_json::Error& error) {
+    } catch (const strict_json::JsonError& error) {
       if (in.eof()) return number;  // it has no end
       throw Error(PL_ERROR_CONFIG, error.what());
     }

@@ -1,7 +1,6 @@
 #include "core/observe/log.hpp"
 
 #include <atomic>
-#include <memory>
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>

@@ -2,13 +2,13 @@
 // which thread. One file per rank, all on one clock, and one of all ranks together.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/types.h>
 
 namespace pipeline::observe {
 
@@ -51,5 +51,25 @@ struct TraceOfRank {
 void write_trace(const std::filesystem::path& path, const TraceOfRank& trace);
 // `ranks`: files that write_trace() made with the same origin.
 void merge_traces(const std::vector<std::filesystem::path>& ranks, const std::filesystem::path& path);
+
+// What a trace says in a few lines: the costliest operations, and how much communication was hidden.
+
+// All events of one name; those of collectives count by operation.
+struct TraceCost {
+  std::string name;
+  uint64_t calls = 0;
+  int64_t self = 0;  // nanoseconds, without what was called from within
+};
+
+struct TraceSummary {
+  std::vector<TraceCost> costs;  // the costliest first
+  bool has_operations = false;   // false: the costs are those of phases
+  int64_t communication = 0;     // nanoseconds in which at least one collective ran
+  int64_t hidden = 0;            // nanoseconds of these in which something was computed
+  bool at_most = false;          // the backend does not say when they ran: from call to wait
+};
+
+// `main_thread`: the one that trains. For a device, computing and communication are those of its kernels.
+TraceSummary summarize(const std::vector<TraceEvent>& events, int64_t main_thread);
 
 }  // namespace pipeline::observe

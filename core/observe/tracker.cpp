@@ -55,10 +55,9 @@ pid_t spawn(const Tracker::Service& service, int input, int output, int log) {
   ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&files);
   if (error != 0)
-    throw Error(
-        fmt::format("python3 cannot be started ({}), and {} needs its package {}: install them, "
-                    "with python3 on the PATH",
-                    std::strerror(error), service.name, service.key));
+    throw Error(fmt::format(
+        "python3 cannot be started ({}), and {} needs its package {}: install them, with python3 on the PATH",
+        std::strerror(error), service.name, service.key));
   return client;
 }
 

@@ -36,7 +36,7 @@ State Activity::now() const {
   return {phase_, step_, since.count(), moves_.load(std::memory_order_relaxed), {}};
 }
 
-Client::Client(const World& world, Options options)
+Client::Client(const World& world, PeersOptions options)
     : world_(world),
       options_(std::move(options)),
       waiting_for_(
@@ -119,7 +119,7 @@ void Client::check_size(std::string_view what, std::string_view channel, std::st
                             channel, body.size(), kMaxChannel, kMaxBody));
 }
 
-std::string Client::exchange(Exchange kind, std::string_view channel, std::string_view mine,
+std::string Client::exchange(Collective kind, std::string_view channel, std::string_view mine,
                              const Cancelled& cancelled) {
   check_size(name_of(kind), channel, mine);
   return ask(FrameType::exchange, static_cast<uint8_t>(kind), channel, mine, {}, cancelled)->body;

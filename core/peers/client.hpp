@@ -15,10 +15,8 @@
 #include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "core/peers/server.hpp"
-#include "core/peers/waiting.hpp"
 
 namespace pipeline::peers {
 
@@ -47,11 +45,11 @@ class Activity {
 // thread switch. When nobody waits, the background thread reads, and so learns of failures.
 class Client {
  public:
-  Client(const World& world, Options options);
+  Client(const World& world, PeersOptions options);
   ~Client();
 
   // Returns the reply to an exchange, packed if it has several parts.
-  std::string exchange(Exchange kind, std::string_view channel, std::string_view mine,
+  std::string exchange(Collective kind, std::string_view channel, std::string_view mine,
                        const Cancelled& cancelled = {});
   void put(std::string_view key, std::string_view value);
   std::optional<std::string> get(std::string_view key, Seconds timeout, const Cancelled& cancelled);
@@ -96,7 +94,7 @@ class Client {
 
   const Clock::time_point begun_ = Clock::now();
   const World world_;
-  const Options options_;
+  const PeersOptions options_;
   std::unique_ptr<Waiting> waiting_for_;  // until all are there
   std::unique_ptr<Server> server_;        // in rank 0; destroyed after the connection
   Socket socket_;

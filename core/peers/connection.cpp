@@ -1,4 +1,4 @@
-#include "core/peers/connection.hpp"
+#include "core/peers/server.hpp"
 
 #include <sys/socket.h>
 

@@ -13,7 +13,7 @@ std::string describe(const Failure& failure) {
   return fmt::format("rank {} (host {}): {}", failure.rank, failure.host, failure.what);
 }
 
-Peers::Peers(const World& world, Options options)
+Peers::Peers(const World& world, PeersOptions options)
     : rank_(world.rank),
       size_(static_cast<std::size_t>(world.size)),
       client_(std::make_unique<Client>(world, std::move(options))) {}
@@ -22,21 +22,21 @@ Peers::~Peers() = default;
 
 std::vector<std::string> Peers::all_gather(std::string_view channel, std::string_view mine,
                                            const std::function<bool()>& cancelled) {
-  return unpack(client_->exchange(Exchange::all_gather, channel, mine, cancelled), size_);
+  return unpack(client_->exchange(Collective::all_gather, channel, mine, cancelled), size_);
 }
 
 std::vector<std::string> Peers::gather(std::string_view channel, std::string_view mine) {
-  const std::string packed = client_->exchange(Exchange::gather, channel, mine);
+  const std::string packed = client_->exchange(Collective::gather, channel, mine);
   return rank_ == 0 ? unpack(packed, size_) : std::vector<std::string>();
 }
 
 std::string Peers::broadcast(std::string_view channel, std::string_view from_rank_0) {
   std::string given =
-      client_->exchange(Exchange::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
+      client_->exchange(Collective::broadcast, channel, rank_ == 0 ? from_rank_0 : std::string_view());
   return rank_ == 0 ? std::string(from_rank_0) : std::move(given);
 }
 
-void Peers::barrier(std::string_view channel) { client_->exchange(Exchange::barrier, channel, {}); }
+void Peers::barrier(std::string_view channel) { client_->exchange(Collective::barrier, channel, {}); }
 
 void Peers::put(std::string_view key, std::string_view value) { client_->put(key, value); }
 

@@ -33,7 +33,7 @@ struct Failure {
 // "rank 3 (host b): cannot read ...", for people.
 std::string describe(const Failure& failure);
 
-struct Options {
+struct PeersOptions {
   std::chrono::duration<double> timeout{300};  // of the rendezvous
   std::chrono::duration<double> stall{600};    // launch.stall_seconds; 0: never. The same on all ranks
   // Called while the constructor waits, on another thread, with what for, a whole line: where rank 0 is
@@ -59,7 +59,7 @@ class Peers {
  public:
   // Blocks until all ranks have joined. Throws Error: PL_ERROR_TIMEOUT says which ranks are missing, for
   // how long, and the remedies. A run of one process opens no port.
-  Peers(const World& world, Options options);
+  Peers(const World& world, PeersOptions options);
   ~Peers();  // calls leave(); returns within seconds, whatever the others do
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;

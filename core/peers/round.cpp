@@ -1,4 +1,4 @@
-#include "core/peers/round.hpp"
+#include "core/peers/server.hpp"
 
 #include <fmt/format.h>
 
@@ -11,21 +11,21 @@
 namespace pipeline::peers {
 namespace {
 
-std::string label(Exchange kind, const std::string& channel) {
+std::string label(Collective kind, const std::string& channel) {
   return fmt::format("{} of '{}'", name_of(kind), channel);
 }
 
 }  // namespace
 
-const char* name_of(Exchange kind) {
+const char* name_of(Collective kind) {
   switch (kind) {
-    case Exchange::all_gather:
+    case Collective::all_gather:
       return "all_gather";
-    case Exchange::gather:
+    case Collective::gather:
       return "gather";
-    case Exchange::broadcast:
+    case Collective::broadcast:
       return "broadcast";
-    case Exchange::barrier:
+    case Collective::barrier:
       return "barrier";
   }
   return "unknown exchange";
@@ -60,7 +60,7 @@ std::vector<std::string> unpack(std::string_view packed, std::size_t count) {
   return parts;
 }
 
-std::optional<std::vector<Bytes>> Rounds::add(int32_t rank, Exchange kind, const std::string& channel,
+std::optional<std::vector<Bytes>> Rounds::add(int32_t rank, Collective kind, const std::string& channel,
                                               std::string part) {
   auto [entry, is_new] = open_.try_emplace(channel, Round{kind, rank, {}, 0});
   Round& round = entry->second;
@@ -82,8 +82,8 @@ std::optional<std::vector<Bytes>> Rounds::add(int32_t rank, Exchange kind, const
 std::vector<Bytes> Rounds::replies(Round& round) const {
   static const Bytes kEmpty = std::make_shared<const std::string>();
   std::vector<Bytes> result(static_cast<std::size_t>(ranks_), kEmpty);
-  if (round.kind == Exchange::barrier) return result;
-  if (round.kind == Exchange::broadcast) {
+  if (round.kind == Collective::barrier) return result;
+  if (round.kind == Collective::broadcast) {
     const auto given = std::make_shared<const std::string>(std::move(*round.parts[0]));
     for (std::size_t rank = 1; rank < result.size(); ++rank) result[rank] = given;
     return result;
@@ -95,7 +95,7 @@ std::vector<Bytes> Rounds::replies(Round& round) const {
     throw Error(
         fmt::format("the ranks' parts of {} are {} bytes together, at most {} can be exchanged at once",
                     name_of(round.kind), all->size(), kMaxBody));
-  if (round.kind == Exchange::gather)
+  if (round.kind == Collective::gather)
     result[0] = all;
   else
     result.assign(result.size(), all);

@@ -257,7 +257,7 @@ void Server::on_exchange(Connection& connection, Frame frame) {
   watch_->moved(clock_.now());
   std::optional<std::vector<Bytes>> replies;
   try {
-    replies = rounds_.add(connection.rank(), static_cast<Exchange>(frame.detail), frame.channel,
+    replies = rounds_.add(connection.rank(), static_cast<Collective>(frame.detail), frame.channel,
                           std::move(frame.body));
   } catch (const Error& e) {
     return fail_run({{connection.rank(), connection.hello.host, e.what(), false}, e.code()}, &connection);

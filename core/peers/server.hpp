@@ -1,23 +1,150 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/socket.hpp"
 #include "core/base/world.hpp"
 #include "core/peers/background.hpp"
-#include "core/peers/connection.hpp"
-#include "core/peers/messages.hpp"
-#include "core/peers/rendezvous.hpp"
-#include "core/peers/round.hpp"
-#include "core/peers/stall_watch.hpp"
+#include "core/peers/frame.hpp"
+#include "core/peers/join.hpp"
 
 namespace pipeline::peers {
+
+// One exchange: the parts of all ranks on a channel, and what each rank gets in return.
+enum class Collective : uint8_t { all_gather = 1, gather, broadcast, barrier };
+const char* name_of(Collective kind);
+
+using Bytes = std::shared_ptr<const std::string>;
+
+// Packs several strings into one, and unpacks them. unpack throws Error (PL_ERROR_CORRUPT) unless `packed`
+// holds `count` strings.
+std::string pack(const std::vector<std::string>& parts);
+std::vector<std::string> unpack(std::string_view packed, std::size_t count);
+
+// The exchanges in progress, on the server.
+class Rounds {
+ public:
+  explicit Rounds(int32_t ranks) : ranks_(ranks) {}
+
+  // Adds a rank's part. Returns the bytes for each rank once all parts have arrived, nothing before. Throws
+  // Error if the rank is out of step with the others.
+  std::optional<std::vector<Bytes>> add(int32_t rank, Collective kind, const std::string& channel,
+                                        std::string part);
+
+  // The exchange in which a rank waits for the others: "barrier of 'evaluation'"; empty: none.
+  std::string waits_in(int32_t rank) const;
+  // An exchange that a rank has not joined yet; empty: none.
+  std::string waits_for(int32_t rank) const;
+
+ private:
+  struct Round {
+    Collective kind;
+    int32_t first;  // the rank that joined first
+    std::vector<std::optional<std::string>> parts;
+    int32_t count = 0;
+  };
+  std::vector<Bytes> replies(Round& round) const;
+
+  const int32_t ranks_;
+  std::map<std::string, Round, std::less<>> open_;
+};
+
+// Decides whether a run hangs: no progress on any rank for a while. Times are those of an AwakeClock.
+struct Stall {
+  int32_t rank;      // the first rank that the others seem to wait for
+  std::string what;  // "no progress for 42 s: rank 3 (host b) in data.load, step 118, for 42 s; ranks 0-2
+                     // wait in ..."
+};
+
+class StallWatch {
+ public:
+  // `stall` 0: never.
+  StallWatch(std::vector<std::string> hosts, Seconds stall);
+
+  void heard(int32_t rank, State state, Seconds now);
+  void moved(Seconds now) { moved_at_ = now; }  // progress other than what ranks report
+  void left(int32_t rank);
+
+  // `waits_in`: the exchange in which a rank waits, or empty.
+  std::optional<Stall> check(Seconds now, const std::function<std::string(int32_t)>& waits_in) const;
+
+  // "data.load, step 118": where a rank was when it was last heard from.
+  std::string last_seen(int32_t rank) const;
+
+ private:
+  struct Member {
+    State state;
+    Seconds heard_at{0};
+    bool left = false;
+  };
+  // A condition that several ranks may share.
+  struct Condition {
+    int suspicion;          // higher: more likely the cause
+    std::string key;        // equal for ranks in the same condition
+    std::string one, many;  // "waits in ...", "wait in ..."
+  };
+  Condition condition_of(const Member& member, Seconds now, const std::string& exchange) const;
+
+  const std::vector<std::string> hosts_;
+  const Seconds stall_;
+  std::vector<Member> members_;
+  Seconds moved_at_{0};
+};
+
+// The server's end of a connection. Never blocks.
+class Connection {
+ public:
+  Connection(Socket socket, std::string address, Clock::time_point since);
+
+  enum class Stage {
+    stranger,    // has sent nothing yet
+    challenged,  // has identified itself, and has yet to prove that it belongs to this run
+    invited,     // may be admitted
+    admitted,
+    leaving,  // has left, or was turned away: closed once everything is sent
+  };
+  Stage stage = Stage::stranger;
+  Hello hello;           // from `challenged` on; believed from `invited` on
+  std::string expected;  // its proof
+  FrameReader reader{kMaxStrangersBody};
+  Reachability reachability;
+  bool waits_for_room = false;  // wake the server when more can be sent
+
+  int fd() const { return socket_.fd(); }
+  int32_t rank() const { return hello.rank; }
+  const std::string& address() const { return address_; }
+  Clock::time_point since() const { return since_; }
+
+  void queue(std::string head, Bytes body = nullptr);
+  bool has_queue() const { return !queue_.empty(); }
+  void forget_queue();  // except a frame that has been sent in part
+  // Sends as much as the other end accepts; returns how much. If it is gone, reading will show it.
+  std::size_t flush();
+  void finish();  // the other end sees the end of the stream
+
+ private:
+  struct Outgoing {
+    std::string head;
+    Bytes body;  // may be null
+  };
+
+  Socket socket_;
+  const std::string address_;
+  const Clock::time_point since_;
+  std::deque<Outgoing> queue_;
+  std::size_t sent_ = 0;  // of the first in the queue
+};
 
 // The server to which all ranks connect: admits them, carries their exchanges, and decides what the failure
 // of the run is. Runs one thread in rank 0's process, which never waits for a rank: a slow rank has a

@@ -1,11 +1,11 @@
-#include "core/peers/stall_watch.hpp"
+#include "core/peers/server.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "core/peers/rendezvous.hpp"
+#include "core/peers/join.hpp"
 
 namespace pipeline::peers {
 namespace {

@@ -23,6 +23,12 @@ pl_backend_info info_of(const pl_communicator& communicator) {
   return info;
 }
 
+void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept {
+  using Time = std::chrono::steady_clock::time_point;  // CLOCK_MONOTONIC
+  static_cast<FlightRecord*>(user)->ran(
+      {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
+}
+
 }  // namespace
 
 Work::~Work() {
@@ -77,16 +83,6 @@ Communicator::~Communicator() {
 const Plugin& Communicator::plugin() const { return channel_->call.plugin(); }
 const FlightRecord& Communicator::record() const { return channel_->record; }
 
-namespace {
-
-void on_ran(void* user, uint64_t sequence, int64_t begin, int64_t end) noexcept {
-  using Time = std::chrono::steady_clock::time_point;  // CLOCK_MONOTONIC
-  static_cast<FlightRecord*>(user)->ran(
-      {sequence, Time(std::chrono::nanoseconds(begin)), Time(std::chrono::nanoseconds(end))});
-}
-
-}  // namespace
-
 void Communicator::observe(pl_collective_ran ran) {
   if (!channel_->api.observe) return;
   channel_->call.main("observe", [&]() -> pl_error* {
@@ -110,49 +106,43 @@ FlightRecord::Kept Communicator::stop_keeping_flights() {
 std::string Communicator::library() const { return std::string(pipeline::view(info_of(view_).library)); }
 std::string Communicator::transport() const { return std::string(pipeline::view(info_of(view_).transport)); }
 
-Work Communicator::all_reduce(const pl_buffer& in_out, std::uint32_t reduce) {
+// Starts a collective: `slot` of the forwarding table.
+template <auto slot>
+Work Communicator::start(const auto&... args) {
   pl_work* work = nullptr;
-  check(view_.api->all_reduce(view_.comm, &in_out, reduce, &work));
+  check((view_.api->*slot)(view_.comm, args..., &work));
   return Work(view_, work);
+}
+
+Work Communicator::all_reduce(const pl_buffer& in_out, std::uint32_t reduce) {
+  return start<&pl_backend_api::all_reduce>(&in_out, reduce);
 }
 
 Work Communicator::reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard,
                                   std::span<const std::uint64_t> counts, std::uint32_t reduce) {
-  pl_work* work = nullptr;
-  const std::uint64_t* each = counts_or_null(counts, view_.world_size, "reduce_scatter");
-  check(view_.api->reduce_scatter(view_.comm, &in, &out_shard, each, reduce, &work));
-  return Work(view_, work);
+  return start<&pl_backend_api::reduce_scatter>(
+      &in, &out_shard, counts_or_null(counts, view_.world_size, "reduce_scatter"), reduce);
 }
 
 Work Communicator::all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
                               std::span<const std::uint64_t> counts) {
-  pl_work* work = nullptr;
-  const std::uint64_t* each = counts_or_null(counts, view_.world_size, "all_gather");
-  check(view_.api->all_gather(view_.comm, &in_shard, &out_full, each, &work));
-  return Work(view_, work);
+  return start<&pl_backend_api::all_gather>(&in_shard, &out_full,
+                                            counts_or_null(counts, view_.world_size, "all_gather"));
 }
 
 Work Communicator::broadcast(const pl_buffer& in_out, std::int32_t root) {
-  pl_work* work = nullptr;
-  check(view_.api->broadcast(view_.comm, &in_out, root, &work));
-  return Work(view_, work);
+  return start<&pl_backend_api::broadcast>(&in_out, root);
 }
 
 Work Communicator::all_to_all(const pl_buffer& in, const pl_buffer& out,
                               std::span<const std::uint64_t> send_counts,
                               std::span<const std::uint64_t> receive_counts) {
-  pl_work* work = nullptr;
-  const std::uint64_t* send = counts_or_null(send_counts, view_.world_size, "all_to_all (send)");
-  const std::uint64_t* receive = counts_or_null(receive_counts, view_.world_size, "all_to_all (receive)");
-  check(view_.api->all_to_all(view_.comm, &in, &out, send, receive, &work));
-  return Work(view_, work);
+  return start<&pl_backend_api::all_to_all>(
+      &in, &out, counts_or_null(send_counts, view_.world_size, "all_to_all (send)"),
+      counts_or_null(receive_counts, view_.world_size, "all_to_all (receive)"));
 }
 
-Work Communicator::barrier() {
-  pl_work* work = nullptr;
-  check(view_.api->barrier(view_.comm, &work));
-  return Work(view_, work);
-}
+Work Communicator::barrier() { return start<&pl_backend_api::barrier>(); }
 
 void Communicator::abort(std::string_view reason) { view_.api->abort(view_.comm, to_pl(reason)); }
 

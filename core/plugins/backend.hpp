@@ -163,6 +163,8 @@ class Communicator {
   struct Channel;
 
  private:
+  template <auto slot>
+  Work start(const auto&... args);
   void observe(pl_collective_ran ran);  // nullptr: no more
 
   std::unique_ptr<Channel> channel_;

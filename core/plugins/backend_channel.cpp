@@ -124,14 +124,15 @@ void with_group(const Channel& self, const Call& call) {
   }
 }
 
-// Starts a collective: `start` calls the backend's slot. `full`: the larger buffer, `first`: of the call.
-template <class Start>
+// Starts a collective by the backend's `slot`. `full`: the larger buffer, `first`: of the call.
+template <auto slot>
 pl_error* forward(pl_comm* comm, const char* operation, const pl_buffer* full, const pl_buffer* first,
-                  pl_work** out, Start&& start) noexcept {
+                  pl_work** out, const auto&... args) noexcept {
   return guard([&] {
     Channel& self = channel(comm);
     const SerialCheck::Scope scope(self.serial, self.call.plugin().label(), operation);
-    with_group(self, [&] { self.call.any(operation, [&] { return start(self.api, self.comm); }); });
+    with_group(self,
+               [&] { self.call.any(operation, [&] { return (self.api.*slot)(self.comm, args..., out); }); });
     if (!*out)
       throw Error(fmt::format("{}: {} returned no error and no work", self.call.plugin().label(), operation));
     self.record.begin(operation, full, first, *out);
@@ -151,54 +152,46 @@ pl_error* info(pl_comm* comm, pl_backend_info* out) noexcept {
 }
 
 pl_error* all_reduce(pl_comm* comm, const pl_buffer* in_out, std::uint32_t reduce, pl_work** out) noexcept {
-  return forward(comm, "all_reduce", in_out, in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
-    return api.all_reduce(group, in_out, reduce, out);
-  });
+  return forward<&pl_backend_api::all_reduce>(comm, "all_reduce", in_out, in_out, out, in_out, reduce);
 }
 
 pl_error* reduce_scatter(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_shard,
                          const std::uint64_t* counts, std::uint32_t reduce, pl_work** out) noexcept {
-  return forward(comm, "reduce_scatter", in, in, out, [&](const pl_backend_api& api, pl_comm* group) {
-    return api.reduce_scatter(group, in, out_shard, counts, reduce, out);
-  });
+  return forward<&pl_backend_api::reduce_scatter>(comm, "reduce_scatter", in, in, out, in, out_shard, counts,
+                                                  reduce);
 }
 
 pl_error* all_gather(pl_comm* comm, const pl_buffer* in_shard, const pl_buffer* out_full,
                      const std::uint64_t* counts, pl_work** out) noexcept {
-  return forward(comm, "all_gather", out_full, in_shard, out, [&](const pl_backend_api& api, pl_comm* group) {
-    return api.all_gather(group, in_shard, out_full, counts, out);
-  });
+  return forward<&pl_backend_api::all_gather>(comm, "all_gather", out_full, in_shard, out, in_shard, out_full,
+                                              counts);
 }
 
 pl_error* broadcast(pl_comm* comm, const pl_buffer* in_out, std::int32_t root, pl_work** out) noexcept {
-  return forward(comm, "broadcast", in_out, in_out, out, [&](const pl_backend_api& api, pl_comm* group) {
-    return api.broadcast(group, in_out, root, out);
-  });
+  return forward<&pl_backend_api::broadcast>(comm, "broadcast", in_out, in_out, out, in_out, root);
 }
 
 pl_error* all_to_all(pl_comm* comm, const pl_buffer* in, const pl_buffer* out_buffer,
                      const std::uint64_t* send_counts, const std::uint64_t* receive_counts,
                      pl_work** out) noexcept {
-  return forward(comm, "all_to_all", in, in, out, [&](const pl_backend_api& api, pl_comm* group) {
-    return api.all_to_all(group, in, out_buffer, send_counts, receive_counts, out);
-  });
+  return forward<&pl_backend_api::all_to_all>(comm, "all_to_all", in, in, out, in, out_buffer, send_counts,
+                                              receive_counts);
 }
 
 pl_error* barrier(pl_comm* comm, pl_work** out) noexcept {
-  return forward(comm, "barrier", nullptr, nullptr, out,
-                 [&](const pl_backend_api& api, pl_comm* group) { return api.barrier(group, out); });
+  return forward<&pl_backend_api::barrier>(comm, "barrier", nullptr, nullptr, out);
 }
 
 // A failure says which collective it was.
-template <class Wait>
-pl_error* end_work(pl_comm* comm, pl_work* work, const char* slot, Wait&& call) noexcept {
+template <auto slot>
+pl_error* end_work(pl_comm* comm, const char* name, pl_work* work, const auto& how) noexcept {
   return guard([&] {
     Channel& self = channel(comm);
     const std::optional<Flight> flight = self.record.find(work);
     self.record.wait(work);
     bool failed = true;
     try {
-      self.call.any(slot, [&] { return call(self.api, self.comm); });
+      self.call.any(name, [&] { return (self.api.*slot)(self.comm, work, how); });
       failed = false;
     } catch (const Error& e) {
       self.record.end(work, failed);
@@ -211,14 +204,11 @@ pl_error* end_work(pl_comm* comm, pl_work* work, const char* slot, Wait&& call) 
 }
 
 pl_error* wait(pl_comm* comm, pl_work* work, pl_stream stream) noexcept {
-  return end_work(comm, work, "wait",
-                  [&](const pl_backend_api& api, pl_comm* group) { return api.wait(group, work, stream); });
+  return end_work<&pl_backend_api::wait>(comm, "wait", work, stream);
 }
 
 pl_error* wait_host(pl_comm* comm, pl_work* work, double timeout_seconds) noexcept {
-  return end_work(comm, work, "wait_host", [&](const pl_backend_api& api, pl_comm* group) {
-    return api.wait_host(group, work, timeout_seconds);
-  });
+  return end_work<&pl_backend_api::wait_host>(comm, "wait_host", work, timeout_seconds);
 }
 
 void abort(pl_comm* comm, pl_str reason) noexcept {

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <string_view>
-
 namespace pipeline::plugins {
 
 void require_known_flags(std::string_view what, std::uint32_t flags, std::uint32_t known) {
@@ -18,11 +15,10 @@ void raise_escaped(const Plugin& plugin, const char* slot, const char* what) {
 }
 
 void UserCode::end_child(const Plugin& plugin, const char* slot) {
-  fmt::print(
-      stderr,
-      "error: {}: a process that its slot '{}' has forked returned from it: the run is its parent's, so "
-      "it ends here; end it in the task, by _exit()\n",
-      plugin.label(), slot);
+  fmt::print(stderr,
+             "error: {}: a process that its slot '{}' has forked returned from it: the run is its parent's, "
+             "so it ends here; end it in the task, by _exit()\n",
+             plugin.label(), slot);
   std::fflush(stderr);
   ::_exit(1);
 }

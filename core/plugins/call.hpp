@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/base/error.hpp"
-#include "core/base/standard_streams.hpp"
+#include "core/base/program.hpp"
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 

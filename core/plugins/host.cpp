@@ -9,9 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 #include "core/config/settings.hpp"
 #include "core/peers/peers.hpp"
 #include "core/plugins/call.hpp"

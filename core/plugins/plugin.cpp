@@ -1,27 +1,73 @@
 #include "core/plugins/plugin.hpp"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <boost/dll/shared_library.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <list>
 #include <map>
 #include <memory>
 #include <utility>
 
+#include <dlfcn.h>
+#include <elf.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <boost/dll/shared_library.hpp>
+
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/call.hpp"
-#include "core/plugins/elf.hpp"
 #include "core/plugins/host.hpp"
 
 namespace fs = std::filesystem;
 
 namespace pipeline::plugins {
 namespace {
+
+template <class Struct>
+std::optional<Struct> read(std::istream& in, uint64_t offset) {
+  Struct value;
+  in.clear();
+  in.seekg(static_cast<std::streamoff>(offset));
+  in.read(reinterpret_cast<char*>(&value), sizeof value);
+  return in ? std::optional(value) : std::nullopt;
+}
+
+std::string machine_name(Elf64_Half machine) {
+  static constexpr std::pair<Elf64_Half, const char*> kNames[] = {
+      {EM_386, "x86 (32 bits)"}, {EM_X86_64, "x86-64"}, {EM_ARM, "ARM (32 bits)"}, {EM_AARCH64, "ARM64"},
+      {EM_PPC64, "POWER"},       {EM_S390, "s390x"},    {EM_RISCV, "RISC-V"}};
+  for (const auto& [code, name] : kNames)
+    if (code == machine) return name;
+  return fmt::format("machine {} of ELF", machine);
+}
+
+// "4d 5a 90 00 ('MZ..')"
+std::string first_bytes(std::istream& in) {
+  std::string hex, text;
+  in.clear();
+  in.seekg(0);
+  for (char c; text.size() < 8 && in.get(c);) {
+    hex += fmt::format("{:02x} ", static_cast<unsigned char>(c));
+    text += c >= ' ' && c <= '~' ? c : '.';
+  }
+  return fmt::format("{}('{}')", hex, text);
+}
+
+struct Parts {
+  uint64_t end;             // the file's size as the headers have it
+  bool is_program = false;  // and names who is to load it
+};
+Parts parts_of(std::istream& in, const Elf64_Ehdr& header) {
+  Parts parts{header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize};
+  for (uint64_t i = 0; i < header.e_phnum; ++i) {
+    const auto part = read<Elf64_Phdr>(in, header.e_phoff + i * header.e_phentsize);
+    if (part && part->p_type == PT_LOAD) parts.end = std::max(parts.end, part->p_offset + part->p_filesz);
+    if (part && part->p_type == PT_INTERP) parts.is_program = true;
+  }
+  return parts;
+}
 
 // All plugins of this process. Never destroyed: plugins stay loaded, and may still be called while statics
 // are taken down.
@@ -161,7 +207,57 @@ void check_runtime(std::string_view runtime) {
   }
 }
 
+template <class Is>
+const Plugin* newest_of_process(const Is& is) {
+  const auto& plugins = loaded().of_process;
+  const auto found = std::find_if(plugins.rbegin(), plugins.rend(), [&](const auto& p) { return is(*p); });
+  return found == plugins.rend() ? nullptr : found->get();
+}
+
+// Shuts one plugin down. The others follow, whatever it does.
+void shut_down(const Plugin& plugin, const pl_plugin& table) noexcept {
+  if (!table.shutdown) return;
+  try {
+    contain(plugin, "shutdown", [&] { table.shutdown(); });
+  } catch (...) {
+    say_exception(nullptr);
+  }
+}
+
 }  // namespace
+
+std::string elf_problem(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return fmt::format("cannot be read: {}", std::strerror(errno));
+  const uint64_t size = fs::file_size(file);
+  if (size == 0) return "is empty: build or copy it again";
+  std::string start(std::min<uint64_t>(size, SELFMAG * 2), '\0');
+  in.read(start.data(), static_cast<std::streamsize>(start.size()));
+  if (start == "!<arch>\n")
+    return "is a static library, must be a shared one: make it with pipeline_plugin(), or link it with "
+           "-shared";
+  if (!start.starts_with(std::string_view(ELFMAG, SELFMAG)))
+    return fmt::format("is no shared library of Linux (ELF): it begins with {}", first_bytes(in));
+  const auto header = read<Elf64_Ehdr>(in, 0);
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  const auto own = read<Elf64_Ehdr>(program, 0);
+  if (!own) return {};
+  if (!header) return fmt::format("is cut off: it has {} bytes; build or copy it again", size);
+  if (header->e_machine != own->e_machine || header->e_ident[EI_CLASS] != own->e_ident[EI_CLASS] ||
+      header->e_ident[EI_DATA] != own->e_ident[EI_DATA])
+    return fmt::format("was built for {}{}, this program for {}: build it on a machine of this kind",
+                       machine_name(header->e_machine),
+                       header->e_machine == own->e_machine ? " with another word size or byte order" : "",
+                       machine_name(own->e_machine));
+  const Parts parts = parts_of(in, *header);
+  if (header->e_type != ET_DYN || parts.is_program)
+    return fmt::format(
+        "is {}, must be a shared library: make it with pipeline_plugin(), or link it with -shared",
+        header->e_type == ET_REL ? "an object file" : "a program");
+  if (parts.end > size)
+    return fmt::format("is cut off: it has {} bytes of {} or more; build or copy it again", size, parts.end);
+  return {};
+}
 
 std::string trust_problem(const struct stat& file, uid_t user) {
   if (user != 0) return {};
@@ -216,17 +312,6 @@ const Plugin& Plugin::add(pl_plugin_entry_fn entry, const fs::path& file) {
   return *loaded().of_process.emplace_back(std::move(plugin));
 }
 
-namespace {
-
-template <class Is>
-const Plugin* newest_of_process(const Is& is) {
-  const auto& plugins = loaded().of_process;
-  const auto found = std::find_if(plugins.rbegin(), plugins.rend(), [&](const auto& p) { return is(*p); });
-  return found == plugins.rend() ? nullptr : found->get();
-}
-
-}  // namespace
-
 const Plugin* Plugin::in_process(Kind kind, std::string_view name) {
   return newest_of_process([&](const Plugin& p) { return p.kind() == kind && p.name() == name; });
 }
@@ -273,20 +358,6 @@ pl_runtime Plugin::runtime_extension() const {
   const void* table = query(PL_EXTENSION_RUNTIME);
   return table ? copy_and_extend<pl_runtime>(table) : pl_runtime{};
 }
-
-namespace {
-
-// Shuts one plugin down. The others follow, whatever it does.
-void shut_down(const Plugin& plugin, const pl_plugin& table) noexcept {
-  if (!table.shutdown) return;
-  try {
-    contain(plugin, "shutdown", [&] { table.shutdown(); });
-  } catch (...) {
-    say_exception(nullptr);
-  }
-}
-
-}  // namespace
 
 void shutdown_plugins() {
   std::vector<const Plugin*> order = std::exchange(loaded().order, {});

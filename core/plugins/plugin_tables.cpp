@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -127,27 +126,6 @@ std::string group_problem(Kind kind, const void* api, std::span<const char* cons
                      fmt::join(group, ", "), kind_name(kind));
 }
 
-}  // namespace
-
-std::string slot_problem(Kind kind, const void* api, uint32_t received) {
-  for (const Slot& slot : slots(kind)) {
-    if (!slot.required || has(api, slot)) continue;
-    if (received < slot.offset + sizeof(void*))
-      return fmt::format("its pl_{}_api has {} bytes, too short for the required slot '{}' (at byte {})",
-                         kind_name(kind), received, slot.name, slot.offset);
-    return fmt::format("the required slot '{}' of its pl_{}_api is NULL", slot.name, kind_name(kind));
-  }
-  std::span<const std::span<const char* const>> groups;
-  if (kind == Kind::kTask) groups = kTaskGroups;
-  if (kind == Kind::kStrategy) groups = kStrategyGroups;
-  if (kind == Kind::kOptimizer) groups = kOptimizerGroups;
-  for (const std::span<const char* const> group : groups)
-    if (std::string problem = group_problem(kind, api, group); !problem.empty()) return problem;
-  return {};
-}
-
-namespace {
-
 constexpr uint32_t kOptionFlags = PL_OPTION_REQUIRED | PL_OPTION_HAS_MINIMUM | PL_OPTION_HAS_MAXIMUM |
                                   PL_OPTION_ABOVE_MINIMUM | PL_OPTION_BELOW_MAXIMUM | PL_OPTION_MAY_CHANGE |
                                   PL_OPTION_OF_MODEL | PL_OPTION_FOLLOWS | PL_FLAGS_MAY_IGNORE;
@@ -236,6 +214,23 @@ void check_keys(std::vector<std::string> keys) {
 }
 
 }  // namespace
+
+std::string slot_problem(Kind kind, const void* api, uint32_t received) {
+  for (const Slot& slot : slots(kind)) {
+    if (!slot.required || has(api, slot)) continue;
+    if (received < slot.offset + sizeof(void*))
+      return fmt::format("its pl_{}_api has {} bytes, too short for the required slot '{}' (at byte {})",
+                         kind_name(kind), received, slot.name, slot.offset);
+    return fmt::format("the required slot '{}' of its pl_{}_api is NULL", slot.name, kind_name(kind));
+  }
+  std::span<const std::span<const char* const>> groups;
+  if (kind == Kind::kTask) groups = kTaskGroups;
+  if (kind == Kind::kStrategy) groups = kStrategyGroups;
+  if (kind == Kind::kOptimizer) groups = kOptimizerGroups;
+  for (const std::span<const char* const> group : groups)
+    if (std::string problem = group_problem(kind, api, group); !problem.empty()) return problem;
+  return {};
+}
 
 std::vector<pl_option> copy_options(const pl_plugin& table) {
   const std::string prefix = std::string(kind_name(static_cast<Kind>(table.kind))) + ".";

@@ -11,6 +11,7 @@
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
+#include "core/config/error.hpp"
 #include "core/config/explain.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
@@ -105,6 +106,18 @@ Listing describe(const fs::path& file, std::string_view kind_of_folder) {
   return listing;
 }
 
+constexpr const char* kVariable = "PIPELINE_PLUGIN_PATH";
+
+void add_named(std::vector<SearchFolder>& folders, const fs::path& path, const std::string& origin) {
+  std::error_code failure;
+  if (!fs::exists(from_start(path), failure))
+    throw Error(PL_ERROR_CONFIG, fmt::format("{} = {}: there is no such folder", origin, path.string()));
+  if (!fs::is_directory(from_start(path), failure))
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{} = {}: must be a folder that holds plugins (NAME.so)", origin, path.string()));
+  folders.push_back({from_start(path), origin});
+}
+
 }  // namespace
 
 const Plugin& Registry::find(Kind kind, std::string_view name) {
@@ -116,10 +129,9 @@ const Plugin& Registry::find(Kind kind, std::string_view name) {
   if (files.size() > 1) {
     std::string listed;
     for (const Candidate& each : files) listed += fmt::format("\n  {} ({})", each.file.string(), each.origin);
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}.plugin = \"{}\": {} files have this name, must be one; remove or rename the "
-                            "others, or leave out their folders:{}",
-                            kind_name(kind), name, files.size(), listed));
+    throw Error(PL_ERROR_CONFIG, fmt::format("{}.plugin = \"{}\": {} files have this name, must be one; "
+                                             "remove or rename the others, or leave out their folders:{}",
+                                             kind_name(kind), name, files.size(), listed));
   }
   const fs::path& file = files.front().file;
   const Plugin& plugin = Plugin::load(file);
@@ -212,22 +224,6 @@ std::vector<Listing> Registry::list() const {
   }
   return listings;
 }
-
-namespace {
-
-constexpr const char* kVariable = "PIPELINE_PLUGIN_PATH";
-
-void add_named(std::vector<SearchFolder>& folders, const fs::path& path, const std::string& origin) {
-  std::error_code failure;
-  if (!fs::exists(from_start(path), failure))
-    throw Error(PL_ERROR_CONFIG, fmt::format("{} = {}: there is no such folder", origin, path.string()));
-  if (!fs::is_directory(from_start(path), failure))
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{} = {}: must be a folder that holds plugins (NAME.so)", origin, path.string()));
-  folders.push_back({from_start(path), origin});
-}
-
-}  // namespace
 
 std::vector<SearchFolder> search_folders(const std::vector<SearchFolder>& given) {
   std::vector<SearchFolder> folders;

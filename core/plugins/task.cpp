@@ -1,14 +1,45 @@
 #include "core/plugins/task.hpp"
 
 #include <cmath>
-#include <span>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "core/base/abi_values.hpp"
 
+// The half of plugins::Task that is about parameters: read once, checked, initialised.
+
 namespace pipeline::plugins {
+namespace {
+
+constexpr uint32_t kMaxDimensions = 16;
+constexpr uint32_t kParameterFlags = PL_PARAMETER_TRAINABLE | PL_PARAMETER_DECAY | PL_PARAMETER_NEW |
+                                     PL_PARAMETER_DROPPABLE | PL_PARAMETER_HIDDEN_MATRIX |
+                                     PL_FLAGS_MAY_IGNORE;
+
+std::string parameter_problem(const pl_parameter& parameter) {
+  if (view(parameter.name).empty()) return "has no name";
+  if (parameter.ndim > kMaxDimensions)
+    return fmt::format("has {} dimensions, at most {} are possible", parameter.ndim, kMaxDimensions);
+  if (parameter.ndim > 0 && !parameter.shape)
+    return fmt::format("has {} dimensions and a NULL shape", parameter.ndim);
+  const std::span<const int64_t> shape(parameter.shape, parameter.ndim);
+  for (int64_t extent : shape)
+    if (extent < 1)
+      return fmt::format("has the shape ({}), all extents must be at least 1", fmt::join(shape, ", "));
+  if (parameter.flags & ~kParameterFlags)
+    return fmt::format("flags {:#x} has bits that are unknown", parameter.flags);
+  if ((parameter.flags & PL_PARAMETER_HIDDEN_MATRIX) && parameter.ndim != 2)
+    return fmt::format("is said to be a matrix, and has the shape ({})", fmt::join(shape, ", "));
+  if ((parameter.flags & PL_PARAMETER_TRAINABLE) &&
+      !(parameter.lr_multiplier > 0 && std::isfinite(parameter.lr_multiplier)))
+    return fmt::format("is trainable and its lr_multiplier is {}, must be above 0 (1 is normal)",
+                       parameter.lr_multiplier);
+  return {};
+}
+
+}  // namespace
 
 Task::Task(const Plugin& plugin, const pl_context& context, const pl_config* config)
     : api_(plugin.task()), call_(plugin, context) {
@@ -46,12 +77,10 @@ uint64_t Task::sample_count(uint32_t split) const {
   uint64_t count = 0;
   call_.main("sample_count", [&] { return api_.sample_count(self_, split, &count); });
   if (count == UINT64_MAX && split != PL_SPLIT_TRAIN)
-    throw Error(
-        PL_ERROR_UNSUPPORTED,
-        fmt::format(
-            "{}: sample_count of the {} split is UINT64_MAX (unbounded), must be a number of samples: "
-            "only training data may be unbounded",
-            call_.plugin().label(), split == PL_SPLIT_VAL ? "val" : "test"));
+    throw Error(PL_ERROR_UNSUPPORTED,
+                fmt::format("{}: sample_count of the {} split is UINT64_MAX (unbounded), must be a number of "
+                            "samples: only training data may be unbounded",
+                            call_.plugin().label(), split == PL_SPLIT_VAL ? "val" : "test"));
   return count;
 }
 
@@ -121,8 +150,8 @@ pl_tensor Task::make_room(uint64_t rows) {
   if (!is_there || !is_matrix || room.shape[0] != static_cast<int64_t>(rows) || room.shape[1] < 1) {
     const std::span shape(room.shape, room.data == nullptr ? 0u : static_cast<size_t>(room.ndim));
     throw Error(fmt::format(
-        "{}: begin ({}) gave ({}) of {} on device {}:{} as room for the outputs of {} samples: expected "
-        "({}, K), K > 0, of float32, contiguous, on {}:{}",
+        "{}: begin ({}) gave ({}) of {} on device {}:{} as room for the outputs of {} samples: expected ({}, "
+        "K), K > 0, of float32, contiguous, on {}:{}",
         call_.plugin().label(), PL_EXTENSION_GLOBAL_OUTPUTS, fmt::join(shape, ", "), dtype_name(room.dtype),
         room.device.type, room.device.id, rows, rows, device.type, device.id));
   }
@@ -161,6 +190,62 @@ void Task::bind(uint64_t index, const pl_tensor& value, const pl_tensor& grad) {
 
 void Task::set_unit_hooks(const pl_unit_hooks& hooks) {
   call_.main("set_unit_hooks", [&] { return api_.set_unit_hooks(self_, &hooks); });
+}
+
+uint64_t element_count(const pl_parameter& parameter) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < parameter.ndim; ++i) count *= static_cast<uint64_t>(parameter.shape[i]);
+  return count;
+}
+
+const std::vector<pl_parameter>& Task::parameters() {
+  if (!parameters_.empty()) return parameters_;
+  const uint64_t count = call_.main("parameter_count", [&] { return api_.parameter_count(self_); });
+  if (count == 0)
+    throw Error(call_.plugin().label() +
+                ": has no parameters, so there is nothing to train; parameter_count is read after open");
+  std::vector<pl_parameter> read;
+  std::set<std::string_view> names;
+  for (uint64_t i = 0; i < count; ++i) {
+    auto parameter = sized<pl_parameter>();
+    call_.main("parameter", [&] { return api_.parameter(self_, i, &parameter); });
+    parameter.struct_size = sizeof parameter;  // the stride of the array that strategies are given
+    std::string problem = parameter_problem(parameter);
+    if (problem.empty() && !names.insert(view(parameter.name)).second)
+      problem = "has the name of an earlier one";
+    if (!problem.empty())
+      throw Error(
+          fmt::format("{}: parameter {} '{}' {}", call_.plugin().label(), i, view(parameter.name), problem));
+    parameter.form = 0;
+    read.push_back(parameter);
+  }
+  return parameters_ = std::move(read);
+}
+
+uint64_t Task::keep_frozen_in_bfloat16() {
+  parameters();
+  uint64_t elements = 0;
+  for (pl_parameter& parameter : parameters_) {
+    if (parameter.flags & PL_PARAMETER_TRAINABLE || !(parameter.forms & PL_FORM_BFLOAT16)) continue;
+    parameter.form = PL_FORM_BFLOAT16;
+    elements += element_count(parameter);
+  }
+  return elements;
+}
+
+void Task::initialize(uint64_t index, std::span<float> out) {
+  const pl_parameter& parameter = parameters().at(index);
+  if (element_count(parameter) != out.size())
+    throw Error(fmt::format("initialize '{}': {} elements and room for {}", view(parameter.name),
+                            element_count(parameter), out.size()));
+  std::vector<int64_t> shape(parameter.shape, parameter.shape + parameter.ndim);
+  pl_tensor tensor{};
+  tensor.data = out.data();
+  tensor.device = {PL_DEVICE_CPU, 0};
+  tensor.ndim = static_cast<int32_t>(parameter.ndim);
+  tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
+  tensor.shape = shape.data();
+  call_.main("initialize", [&] { return api_.initialize(self_, index, &tensor); });
 }
 
 }  // namespace pipeline::plugins

@@ -111,7 +111,7 @@ std::string describe(const LossVerdict& verdict) {
 
 Comparison compare(std::vector<RunRecord> runs, double tolerance) {
   std::ranges::stable_sort(runs, {}, &RunRecord::made);
-  Comparison comparison{.tolerance = tolerance, .runs = std::move(runs), .verdicts = {}};
+  Comparison comparison{.tolerance = tolerance, .runs = std::move(runs)};
   for (size_t i = 0; i < comparison.runs.size(); ++i)
     comparison.verdicts.push_back(
         i == 0 ? LossVerdict{}
@@ -163,7 +163,7 @@ std::vector<Comparison::Difference> Comparison::differences() const {
       if (!is_place(key)) keys.insert(key);
   std::vector<Difference> result;
   for (const std::string& key : keys) {
-    Difference difference{.key = key, .values = {}};
+    Difference difference{.key = key};
     std::set<std::string> seen;
     for (const RunRecord& run : runs) {
       const auto found = run.options.find(key);

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/report/page.hpp"
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 
 namespace pipeline::report {
 namespace {

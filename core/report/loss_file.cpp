@@ -1,9 +1,8 @@
-#include "core/report/loss_file.hpp"
+#include "core/report/run_record.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <set>
 #include <span>
@@ -112,12 +111,11 @@ LossFile read_losses(const fs::path& file, std::string name) {
   });
   const auto steps = known(kSteps, keys), losses = known(kLosses, keys);
   if (steps.empty() || losses.empty())
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("{}: has no loss by step: needs JSON objects a line, or CSV with a header, with a step "
-                    "({}) and a loss ({}); the columns are: {}",
-                    file.string(), fmt::join(kSteps, ", "), fmt::join(kLosses, ", "),
-                    keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("{}: has no loss by step: needs JSON objects a line, or CSV with a header, with "
+                            "a step ({}) and a loss ({}); the columns are: {}",
+                            file.string(), fmt::join(kSteps, ", "), fmt::join(kLosses, ", "),
+                            keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))));
 
   const std::string loss(losses[0]);
   CurveReader reader(file.string(), std::string(steps[0]), loss);
@@ -137,13 +135,7 @@ LossFile read_losses(const fs::path& file, std::string name) {
     else
       left_out.add(line);
 
-  LossFile result{.run = {.name = std::move(name),
-                          .path = file,
-                          .training = reader.take(),
-                          .evaluations = {},
-                          .options = {},
-                          .summary = {},
-                          .finished = true},
+  LossFile result{.run = {.name = std::move(name), .path = file, .training = reader.take(), .finished = true},
                   .how_read = fmt::format("{}: the step is {}, the loss is {}", file.string(), chosen(steps),
                                           chosen(losses))};
   if (left_out.count > 0)

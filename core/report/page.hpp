@@ -3,11 +3,18 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/report/comparison.hpp"
+#include "core/report/run_record.hpp"
 
 namespace pipeline::report {
+
+// What tasks and verbs have left in a run's folder besides curves: tables, pages and pictures of evaluations
+// and predictions. Each {"title", "kind": "html" | "image" | "table", "content" or "rows" and "more"}. Files
+// that are too large for a page are left out.
+std::vector<nlohmann::ordered_json> panels_of(const RunRecord& run);
 
 // Curves of more steps are thinned to this many points.
 inline constexpr size_t kMostPoints = 2000;
@@ -33,5 +40,8 @@ struct Mark {
 // scale, and not over steps. `verdict`: what follows from them.
 std::string page_over(const RunRecord& run, const std::string& axis, const std::string& title,
                       const std::string& verdict, const std::vector<Mark>& marks);
+
+// The parts of a page that are built in: page/, and dygraphs, which draws the curves.
+extern const std::string_view kPage, kPageCss, kPageJs, kDygraphCss, kDygraphJs;
 
 }  // namespace pipeline::report

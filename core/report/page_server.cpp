@@ -1,4 +1,4 @@
-#include "core/report/page_server.hpp"
+#include "core/report/live_page.hpp"
 
 #include <fcntl.h>
 #include <sys/random.h>
@@ -31,6 +31,7 @@
 #include <boost/beast/http/write.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/hash.hpp"
 #include "core/base/thread.hpp"
 
 namespace pipeline::report {
@@ -56,14 +57,6 @@ std::string random_token() {
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
-}
-
-// Compares in a time that does not depend on where the two differ.
-bool same_token(std::string_view given, std::string_view token) {
-  unsigned char difference = given.size() == token.size() ? 0 : 1;
-  for (size_t i = 0; i < token.size(); ++i)
-    difference |= static_cast<unsigned char>((i < given.size() ? given[i] : 0) ^ token[i]);
-  return difference == 0;
 }
 
 // The value of `token` in the part of a target after '?'.
@@ -190,7 +183,7 @@ class PageServer::Server {
 
   void respond(const Client& client, error_code problem) {
     const auto& request = client->request.get();
-    Text text{.type = "text/plain", .text = nullptr};
+    Text text{.type = "text/plain"};
     const auto refuse = [&](http::status status, std::string why) {
       text = {.type = "text/plain", .text = std::make_shared<const std::string>(std::move(why) + "\n")};
       return status;
@@ -221,9 +214,10 @@ class PageServer::Server {
   std::string why_not_allowed(const http::request<http::empty_body>& request, std::string_view query) const {
     if (!token_.empty()) {
       if (!query.empty()) query.remove_prefix(1);
-      return same_token(token_in(query), token_) ? ""
-                                                 : "this needs the token that the run's console has shown: "
-                                                   "open the whole address that is there";
+      return same_in_constant_time(token_in(query), token_)
+                 ? ""
+                 : "this needs the token that the run's console has shown: open the whole address that is "
+                   "there";
     }
     const auto host = request[http::field::host];
     const std::string_view name = without_port({host.data(), host.size()});

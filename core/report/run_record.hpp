@@ -1,18 +1,58 @@
 // What a run left behind, read for comparing and showing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
-
-#include "core/report/curve.hpp"
+#include <nlohmann/json_fwd.hpp>
 
 namespace pipeline::report {
+
+// What a column has where a line does not have the figure, or null: a NaN that is told from those that were
+// computed.
+double missing();
+bool is_missing(double value);
+
+// Figures by step, as the lines of a file have them.
+struct Curve {
+  std::vector<uint64_t> steps;  // ascending
+  std::map<std::string, std::vector<double>> figures;
+
+  const std::vector<double>* find(const std::string& name) const;
+};
+
+// Makes a curve of lines, in whatever order their steps are. Throws Error (PL_ERROR_CONFIG) with file and
+// line for what cannot be read.
+class CurveReader {
+ public:
+  // `step`, `loss`: how these are called there.
+  CurveReader(std::string file, std::string step, std::string loss)
+      : file_(std::move(file)), step_(std::move(step)), loss_(std::move(loss)) {}
+
+  uint64_t step_of(size_t line, const nlohmann::ordered_json& object) const;
+  // Takes all that is a number. The loss must be one, where there is one.
+  void add(size_t line, const nlohmann::ordered_json& object);
+  // No step may have come twice.
+  Curve take();
+
+ private:
+  std::string file_, step_, loss_;
+  Curve curve_;
+  std::vector<size_t> lines_;  // of the steps
+};
+
+// metrics.jsonl or eval.jsonl of a run. A last line that is cut short does not count.
+Curve read_curve(const std::filesystem::path& file);
+
+// The object in a file of a run's folder. Throws Error (PL_ERROR_CONFIG) with the file for anything else.
+nlohmann::ordered_json read_object(const std::filesystem::path& file);
 
 struct RunRecord {
   std::string name;            // short, for legends
@@ -61,5 +101,41 @@ RunRecord read_run(const std::filesystem::path& folder, std::string name);
 std::vector<std::filesystem::path> find_stages(const std::filesystem::path& folder);
 // Returns find_stages(); throws Error where there are none.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
+
+// Losses by step, as another program has written them.
+struct LossFile {
+  RunRecord run;
+  std::string how_read;  // "theirs.csv: the step is iter, the loss train_loss"
+};
+
+// JSON objects a line, or CSV with a header. The step is the column `step`, `global_step`, `_step`, `iter` or
+// `iteration`, the loss `loss`, `train_loss`, `train/loss` or `training_loss`, the first that there is. A
+// line of JSON without a loss is of something else, such as an evaluation; one where it is empty, null or NaN
+// is of a loss that is no number, unless its step has one in another line. Throws Error with file and line
+// for what is none of this, or with the names of the columns where there is no step or no loss among them.
+LossFile read_losses(const std::filesystem::path& file, std::string name);
+
+// What has become of a run: for `status` and `ls`.
+
+// begun: by a process that is gone, before its first step. running: on this host; of a run on another host
+// that shares the folder it cannot be seen. stopped: by a signal, after it was saved. cut_off: it failed or
+// was killed; what was not saved will be done again. diverged: diverged.txt says how.
+enum class RunState { begun, running, finished, diverged, stopped, cut_off };
+
+RunState state_of(const std::filesystem::path& folder);
+
+// "step-00000100"; empty: there is none.
+std::string last_checkpoint(const std::filesystem::path& folder);
+
+// The folders of the runs and their stages in `folder`, itself included, by name.
+std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
+
+struct RunList {
+  std::string table;  // a line for each: state, step, loss, speed, last checkpoint, when it last wrote
+  std::vector<std::string> problems;  // of the runs whose state is "unreadable"
+};
+
+// `folders` as find_runs() gives them.
+RunList list_runs(const std::vector<std::filesystem::path>& folders);
 
 }  // namespace pipeline::report

@@ -1,4 +1,4 @@
-#include "core/report/run_state.hpp"
+#include "core/report/run_record.hpp"
 
 #include <sys/stat.h>
 
@@ -12,7 +12,6 @@
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
 #include "core/observe/format.hpp"
-#include "core/report/run_record.hpp"
 #include "core/report/table.hpp"
 
 namespace pipeline::report {

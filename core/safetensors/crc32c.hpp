@@ -15,7 +15,7 @@ uint32_t crc32c(uint32_t crc, std::span<const std::byte> data);
 // Always uses the table; for the test that both agree.
 uint32_t crc32c_portable(uint32_t crc, std::span<const std::byte> data);
 
-// Works for any file; reads it in pieces. Throws Error if it cannot be read.
+// Works for any file; reads it in pieces. Throws SafetensorsError if it cannot be read.
 uint32_t checksum_file(const std::string& path);
 
 }  // namespace pipeline::safetensors

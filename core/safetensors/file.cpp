@@ -12,7 +12,6 @@
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
 #include "core/json/strict_json.hpp"
-#include "core/safetensors/header.hpp"
 
 namespace pipeline::safetensors {
 namespace {
@@ -22,13 +21,29 @@ std::span<std::byte> map_file(const std::string& path) {
   if (!file) throw system_error(path + ": cannot be opened");
   struct stat status;
   if (::fstat(file.fd(), &status) != 0) throw system_error(path + ": cannot be examined");
-  if (!S_ISREG(status.st_mode)) throw Error(path + ": is not a regular file");
+  if (!S_ISREG(status.st_mode)) throw SafetensorsError(path + ": is not a regular file");
   const auto size = static_cast<size_t>(status.st_size);
-  if (size == 0) throw Error(path + ": is empty");
+  if (size == 0) throw SafetensorsError(path + ": is empty");
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (address == MAP_FAILED)
     throw system_error(path + ": cannot be mapped (" + std::to_string(size) + " bytes)");
   return {static_cast<std::byte*>(address), size};
+}
+
+using nlohmann::json;
+
+// An index comes with weights from elsewhere: it may name files beside it, never a path.
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
+         name.find('\0') == std::string::npos;
+}
+
+json parse_index(std::string_view text, const std::string& path) {
+  try {
+    return strict_json::parse(text, path);
+  } catch (const strict_json::JsonError& error) {
+    throw SafetensorsError(error.what());
+  }
 }
 
 }  // namespace
@@ -53,7 +68,8 @@ File File::open(const std::string& path) {
   file.image_ = {image.data(), Unmap{image.size()}};
   const std::string_view start(reinterpret_cast<const char*>(image.data()),
                                std::min(image.size(), foreign::kStart));
-  if (const std::string found = foreign::content(start); !found.empty()) throw Error(path + ": " + found);
+  if (const std::string found = foreign::content(start); !found.empty())
+    throw SafetensorsError(path + ": " + found);
   Header header = parse_header(image, path);
   file.metadata_ = std::move(header.metadata);
   for (TensorInfo& tensor : header.tensors) {
@@ -73,29 +89,9 @@ const TensorView* File::find(std::string_view name) const {
 
 const TensorView& File::at(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
-  throw Error(path_ + ": has no tensor \"" + std::string(name) + "\" among its " +
-              std::to_string(tensors_.size()));
+  throw SafetensorsError(path_ + ": has no tensor \"" + std::string(name) + "\" among its " +
+                         std::to_string(tensors_.size()));
 }
-
-namespace {
-
-using nlohmann::json;
-
-// An index comes with weights from elsewhere: it may name files beside it, never a path.
-bool is_plain_name(const std::string& name) {
-  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
-}
-
-json parse_index(std::string_view text, const std::string& path) {
-  try {
-    return strict_json::parse(text, path);
-  } catch (const strict_json::Error& error) {
-    throw Error(error.what());
-  }
-}
-
-}  // namespace
 
 Folder Folder::open(const std::string& folder, const std::string& name) {
   Folder result;
@@ -111,7 +107,7 @@ Folder Folder::open(const std::string& folder, const std::string& name) {
     result.open_shards((base / index).string());
   } else {
     const std::string found = foreign::folder(folder);
-    throw Error(folder + ": " + (found.empty() ? "has neither " + name + " nor " + index : found));
+    throw SafetensorsError(folder + ": " + (found.empty() ? "has neither " + name + " nor " + index : found));
   }
   return result;
 }
@@ -121,14 +117,14 @@ void Folder::open_shards(const std::string& index_path) {
   const std::unique_ptr<void, Unmap> owner(image.data(), Unmap{image.size()});
   const json index = parse_index({reinterpret_cast<const char*>(image.data()), image.size()}, index_path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
-    throw Error(index_path + ": must be an object with \"weight_map\", an object of file names");
+    throw SafetensorsError(index_path + ": must be an object with \"weight_map\", an object of file names");
 
   std::map<std::string, std::string> expected;  // tensor -> shard
   std::map<std::string, size_t> shards;         // shard -> index in files_
   for (const auto& [name, shard] : index["weight_map"].items()) {
     if (!shard.is_string() || !is_plain_name(shard.get_ref<const std::string&>()))
-      throw Error(index_path + ": weight_map[" + strict_json::excerpt(name) +
-                  "] = " + strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
+      throw SafetensorsError(index_path + ": weight_map[" + strict_json::excerpt(name) + "] = " +
+                             strict_json::excerpt(shard) + ": must be the name of a file in the same folder");
     expected.emplace(name, shard.get<std::string>());
     shards.emplace(shard.get<std::string>(), 0);
   }
@@ -138,17 +134,17 @@ void Folder::open_shards(const std::string& index_path) {
     for (const TensorView& tensor : files_.back().tensors()) {
       const auto mapped = expected.find(tensor.name);
       if (mapped == expected.end() || mapped->second != shard)
-        throw Error(files_.back().path() + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
-                    index_path + " maps it to " +
-                    (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
+        throw SafetensorsError(files_.back().path() + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
+                               index_path + " maps it to " +
+                               (mapped == expected.end() ? "no file" : strict_json::excerpt(mapped->second)));
     }
   }
   for (const auto& [name, shard] : expected) {
     const File& file = files_[shards.at(shard)];
     const TensorView* tensor = file.find(name);
     if (tensor == nullptr)
-      throw Error(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " + index_path +
-                  " maps to it");
+      throw SafetensorsError(file.path() + ": has no tensor " + strict_json::excerpt(name) + ", which " +
+                             index_path + " maps to it");
     index_.emplace(name, tensor);
   }
 }
@@ -166,8 +162,8 @@ const TensorView* Folder::find(std::string_view name) const {
 
 const TensorView& Folder::at(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
-  throw Error(path_ + ": has no tensor " + strict_json::excerpt(std::string(name)) + " among its " +
-              std::to_string(size()));
+  throw SafetensorsError(path_ + ": has no tensor " + strict_json::excerpt(std::string(name)) +
+                         " among its " + std::to_string(size()));
 }
 
 }  // namespace pipeline::safetensors

@@ -39,7 +39,7 @@ struct Unmap {  // of a file in memory
 // SIGBUS, as with any mapped file: write new files and rename them into place.
 class File {
  public:
-  // Throws Error unless the file is valid in every respect that parse_header() checks.
+  // Throws SafetensorsError unless the file is valid in every respect that parse_header() checks.
   static File open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -47,7 +47,7 @@ class File {
   const std::vector<TensorView>& tensors() const { return tensors_; }  // in the order of their data
 
   const TensorView* find(std::string_view name) const;  // nullptr if there is none
-  const TensorView& at(std::string_view name) const;    // throws Error if there is none
+  const TensorView& at(std::string_view name) const;    // throws SafetensorsError if there is none
 
  private:
   File() = default;
@@ -63,8 +63,8 @@ class File {
 // `model.safetensors.index.json`; or of another name. Immutable and safe for any thread.
 class Folder {
  public:
-  // Throws Error unless the files are valid and agree with the index: every tensor that it lists is in the
-  // file named for it, and every tensor in those files is listed with that file.
+  // Throws SafetensorsError unless the files are valid and agree with the index: every tensor that it lists
+  // is in the file named for it, and every tensor in those files is listed with that file.
   static Folder open(const std::string& folder, const std::string& name = "model.safetensors");
 
   const std::string& path() const { return path_; }
@@ -73,7 +73,7 @@ class Folder {
   std::vector<std::string> names() const;               // sorted
   size_t size() const { return index_.size(); }         // tensors
   const TensorView* find(std::string_view name) const;  // nullptr if there is none
-  const TensorView& at(std::string_view name) const;    // throws Error if there is none
+  const TensorView& at(std::string_view name) const;    // throws SafetensorsError if there is none
 
  private:
   void open_shards(const std::string& index_path);

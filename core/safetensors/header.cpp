@@ -38,20 +38,6 @@ constexpr bool table_matches_enum() {
 }
 static_assert(table_matches_enum());
 
-}  // namespace
-
-std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
-
-int dtype_bits(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).bits; }
-
-std::optional<Dtype> dtype_from_name(std::string_view name) {
-  for (const Entry& entry : kDtypes) {
-    if (entry.name == name) return entry.dtype;
-  }
-  return std::nullopt;
-}
-namespace {
-
 using nlohmann::json;
 
 constexpr uint64_t kLengthBytes = 8;
@@ -62,14 +48,14 @@ std::string range_string(uint64_t begin, uint64_t end) {
 
 const json& member(const json& object, const char* key, const std::string& context) {
   const auto found = object.find(key);
-  if (found == object.end()) throw Error(context + ": has no \"" + key + "\"");
+  if (found == object.end()) throw SafetensorsError(context + ": has no \"" + key + "\"");
   return *found;
 }
 
 std::vector<uint64_t> unsigned_list(const json& value, const char* key, const std::string& context) {
   const auto bad = [&] {
-    return Error(context + ": " + key + " = " + strict_json::excerpt(value) +
-                 ": must be a list of non-negative integers");
+    return SafetensorsError(context + ": " + key + " = " + strict_json::excerpt(value) +
+                            ": must be a list of non-negative integers");
   };
   if (!value.is_array()) throw bad();
   std::vector<uint64_t> numbers;
@@ -83,47 +69,52 @@ std::vector<uint64_t> unsigned_list(const json& value, const char* key, const st
 TensorInfo parse_tensor(const std::string& name, const json& value, const std::string& file) {
   const std::string context = file + ": tensor " + strict_json::excerpt(name);
   if (!value.is_object())
-    throw Error(context + ": is " + strict_json::excerpt(value) + ": must be an object");
+    throw SafetensorsError(context + ": is " + strict_json::excerpt(value) + ": must be an object");
   for (const auto& [key, ignored] : value.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets")
-      throw Error(context + ": unknown key " + strict_json::excerpt(key) +
-                  ": expected dtype, shape and data_offsets");
+      throw SafetensorsError(context + ": unknown key " + strict_json::excerpt(key) +
+                             ": expected dtype, shape and data_offsets");
   }
   const json& dtype_value = member(value, "dtype", context);
   const auto dtype =
       dtype_value.is_string() ? dtype_from_name(dtype_value.get_ref<const std::string&>()) : std::nullopt;
   if (!dtype)
-    throw Error(context + ": dtype = " + strict_json::excerpt(dtype_value) + ": not a dtype of the format");
+    throw SafetensorsError(context + ": dtype = " + strict_json::excerpt(dtype_value) +
+                           ": not a dtype of the format");
 
   TensorInfo info{name, *dtype, {}, 0, 0};
   for (const uint64_t dim : unsigned_list(member(value, "shape", context), "shape", context)) {
     if (dim > uint64_t{std::numeric_limits<int64_t>::max()})
-      throw Error(context + ": dimension " + std::to_string(dim) + ": larger than a signed 64-bit integer");
+      throw SafetensorsError(context + ": dimension " + std::to_string(dim) +
+                             ": larger than a signed 64-bit integer");
     info.shape.push_back(static_cast<int64_t>(dim));
   }
   const auto offsets = unsigned_list(member(value, "data_offsets", context), "data_offsets", context);
   if (offsets.size() != 2)
-    throw Error(context + ": data_offsets has " + std::to_string(offsets.size()) + " entries: must have 2");
+    throw SafetensorsError(context + ": data_offsets has " + std::to_string(offsets.size()) +
+                           " entries: must have 2");
   info.begin = offsets[0];
   info.end = offsets[1];
   if (info.begin > info.end)
-    throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " end before they begin");
+    throw SafetensorsError(context + ": data_offsets " + range_string(info.begin, info.end) +
+                           " end before they begin");
   const uint64_t expected = byte_size(info.dtype, info.shape, context);
   if (info.end - info.begin != expected)
-    throw Error(context + ": data_offsets " + range_string(info.begin, info.end) + " hold " +
-                std::to_string(info.end - info.begin) + " bytes, but " + std::string(dtype_name(info.dtype)) +
-                " of shape " + shape_string(info.shape) + " needs " + std::to_string(expected));
+    throw SafetensorsError(context + ": data_offsets " + range_string(info.begin, info.end) + " hold " +
+                           std::to_string(info.end - info.begin) + " bytes, but " +
+                           std::string(dtype_name(info.dtype)) + " of shape " + shape_string(info.shape) +
+                           " needs " + std::to_string(expected));
   return info;
 }
 
 Metadata parse_metadata(const json& value, const std::string& file) {
   const std::string context = file + ": __metadata__";
   if (!value.is_object())
-    throw Error(context + " = " + strict_json::excerpt(value) + ": must be an object of strings");
+    throw SafetensorsError(context + " = " + strict_json::excerpt(value) + ": must be an object of strings");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
     if (!text.is_string())
-      throw Error(context + "." + key + " = " + strict_json::excerpt(text) + ": must be a string");
+      throw SafetensorsError(context + "." + key + " = " + strict_json::excerpt(text) + ": must be a string");
     metadata.emplace(key, text.get<std::string>());
   }
   return metadata;
@@ -134,26 +125,27 @@ void check_tiling(const std::vector<TensorInfo>& tensors, uint64_t data_bytes, c
   uint64_t position = 0;
   for (const TensorInfo& tensor : tensors) {
     if (tensor.begin != position)
-      throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
-                  range_string(tensor.begin, tensor.end) +
-                  (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
-                  ": must begin at " + std::to_string(position));
+      throw SafetensorsError(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
+                             range_string(tensor.begin, tensor.end) +
+                             (tensor.begin < position ? " overlap the tensor before" : " leave a gap") +
+                             ": must begin at " + std::to_string(position));
     if (tensor.end > data_bytes)
-      throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
-                  range_string(tensor.begin, tensor.end) + " reach past the " + std::to_string(data_bytes) +
-                  " bytes of data in the file: is it cut short? Copy or download it again");
+      throw SafetensorsError(file + ": tensor " + strict_json::excerpt(tensor.name) + ": data_offsets " +
+                             range_string(tensor.begin, tensor.end) + " reach past the " +
+                             std::to_string(data_bytes) +
+                             " bytes of data in the file: is it cut short? Copy or download it again");
     position = tensor.end;
   }
   if (position != data_bytes)
-    throw Error(file + ": holds " + std::to_string(data_bytes) + " bytes of data, but its tensors only " +
-                std::to_string(position));
+    throw SafetensorsError(file + ": holds " + std::to_string(data_bytes) +
+                           " bytes of data, but its tensors only " + std::to_string(position));
 }
 
 json parse_object(std::string_view text, const std::string& file) {
   try {
     return strict_json::parse(text, file + ": header");
-  } catch (const strict_json::Error& error) {
-    throw Error(error.what());
+  } catch (const strict_json::JsonError& error) {
+    throw SafetensorsError(error.what());
   }
 }
 
@@ -165,9 +157,19 @@ uint64_t read_length(std::span<const std::byte> image) {
 
 }  // namespace
 
-Error system_error(const std::string& what) {
+std::string_view dtype_name(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).name; }
+
+int dtype_bits(Dtype dtype) { return kDtypes.at(static_cast<size_t>(dtype)).bits; }
+
+std::optional<Dtype> dtype_from_name(std::string_view name) {
+  for (const Entry& entry : kDtypes) {
+    if (entry.name == name) return entry.dtype;
+  }
+  return std::nullopt;
+}
+SafetensorsError system_error(const std::string& what) {
   const int code = errno;
-  return Error(what + ": " + std::strerror(code), code);
+  return SafetensorsError(what + ": " + std::strerror(code), code);
 }
 
 std::string shape_string(const Shape& shape) {
@@ -182,30 +184,33 @@ uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context) 
   bool overflow = false;
   for (const int64_t dim : shape) {
     if (dim < 0)
-      throw Error(context + ": shape " + shape_string(shape) + ": dimensions must not be negative");
+      throw SafetensorsError(context + ": shape " + shape_string(shape) +
+                             ": dimensions must not be negative");
     overflow |= __builtin_mul_overflow(bits, static_cast<uint64_t>(dim), &bits);
   }
-  if (overflow) throw Error(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
+  if (overflow)
+    throw SafetensorsError(context + ": shape " + shape_string(shape) + ": the size overflows 64 bits");
   if (bits % 8 != 0)
-    throw Error(context + ": " + std::string(dtype_name(dtype)) + " of shape " + shape_string(shape) +
-                " is no whole number of bytes");
+    throw SafetensorsError(context + ": " + std::string(dtype_name(dtype)) + " of shape " +
+                           shape_string(shape) + " is no whole number of bytes");
   return bits / 8;
 }
 
 Header parse_header(std::span<const std::byte> image, const std::string& file) {
   if (image.size() < kLengthBytes)
-    throw Error(file + ": is " + std::to_string(image.size()) +
-                " bytes long: too short for a safetensors file");
+    throw SafetensorsError(file + ": is " + std::to_string(image.size()) +
+                           " bytes long: too short for a safetensors file");
   const uint64_t length = read_length(image);
   if (length > kMaxHeaderBytes)
-    throw Error(file + ": header length = " + std::to_string(length) + ": must be at most " +
-                std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
+    throw SafetensorsError(file + ": header length = " + std::to_string(length) + ": must be at most " +
+                           std::to_string(kMaxHeaderBytes) + ": not a safetensors file?");
   if (length > image.size() - kLengthBytes)
-    throw Error(file + ": header length = " + std::to_string(length) + ", but the file has only " +
-                std::to_string(image.size() - kLengthBytes) +
-                " bytes after it: is it cut short? Copy or download it again");
+    throw SafetensorsError(file + ": header length = " + std::to_string(length) + ", but the file has only " +
+                           std::to_string(image.size() - kLengthBytes) +
+                           " bytes after it: is it cut short? Copy or download it again");
   const std::string_view text(reinterpret_cast<const char*>(image.data()) + kLengthBytes, length);
-  if (!text.starts_with('{')) throw Error(file + ": the header must begin with '{': not a safetensors file?");
+  if (!text.starts_with('{'))
+    throw SafetensorsError(file + ": the header must begin with '{': not a safetensors file?");
   const json object = parse_object(text, file);
 
   Header header;
@@ -228,7 +233,7 @@ uint64_t lay_out(std::vector<TensorInfo>& tensors, const std::string& file) {
   std::set<std::string_view> names;
   for (const TensorInfo& tensor : tensors)
     if (!names.insert(tensor.name).second)
-      throw Error(file + ": tensor " + strict_json::excerpt(tensor.name) + ": declared twice");
+      throw SafetensorsError(file + ": tensor " + strict_json::excerpt(tensor.name) + ": declared twice");
   std::stable_sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return dtype_bits(a.dtype) > dtype_bits(b.dtype);
   });
@@ -237,7 +242,7 @@ uint64_t lay_out(std::vector<TensorInfo>& tensors, const std::string& file) {
     const std::string context = file + ": tensor " + strict_json::excerpt(tensor.name);
     tensor.begin = position;
     if (__builtin_add_overflow(position, byte_size(tensor.dtype, tensor.shape, context), &position))
-      throw Error(context + ": the size of the file overflows 64 bits");
+      throw SafetensorsError(context + ": the size of the file overflows 64 bits");
     tensor.end = position;
   }
   return position;
@@ -253,14 +258,14 @@ std::string format_header(std::span<const TensorInfo> tensors, const Metadata& m
               "\",\"shape\":" + json(tensor.shape).dump() + ",\"data_offsets\":[" +
               std::to_string(tensor.begin) + "," + std::to_string(tensor.end) + "]},";
   } catch (const json::exception&) {  // the only one that dump() throws
-    throw Error(file + ": a tensor name or a metadata text is not valid UTF-8");
+    throw SafetensorsError(file + ": a tensor name or a metadata text is not valid UTF-8");
   }
   if (text.back() == ',') text.pop_back();
   text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeaderBytes)
-    throw Error(file + ": the header would be " + std::to_string(text.size()) +
-                " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
+    throw SafetensorsError(file + ": the header would be " + std::to_string(text.size()) +
+                           " bytes long: must be at most " + std::to_string(kMaxHeaderBytes));
   std::string prefix(kLengthBytes, '\0');
   for (size_t i = 0; i < kLengthBytes; ++i) prefix[i] = static_cast<char>(text.size() >> (8 * i) & 0xff);
   return prefix + text;

@@ -17,9 +17,9 @@
 namespace pipeline::safetensors {
 
 // Every failure of this library: which file, which tensor, the value seen, the value expected.
-class Error : public std::runtime_error {
+class SafetensorsError : public std::runtime_error {
  public:
-  explicit Error(const std::string& message, int os_error = 0)
+  explicit SafetensorsError(const std::string& message, int os_error = 0)
       : std::runtime_error(message), os_error_(os_error) {}
 
   // errno of the system call that failed (ENOSPC: disk full); 0 if the content is at fault.
@@ -29,8 +29,9 @@ class Error : public std::runtime_error {
   int os_error_;
 };
 
-// The Error "<what>: <text of errno>", which keeps errno. Call it before anything can change errno.
-Error system_error(const std::string& what);
+// The SafetensorsError "<what>: <text of errno>", which keeps errno. Call it before anything can change
+// errno.
+SafetensorsError system_error(const std::string& what);
 
 // Element types that the format knows. Sub-byte types are packed, least significant bits first.
 enum class Dtype : uint8_t {
@@ -81,20 +82,20 @@ struct Header {
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 // Parses and checks a whole file image (only its header is accessed). `file` names it in errors. Throws
-// Error for a length, JSON, name, dtype, shape or offset that the format does not allow: the tensors' data
-// must be contiguous, without gap or overlap, and end where the file ends.
+// SafetensorsError for a length, JSON, name, dtype, shape or offset that the format does not allow: the
+// tensors' data must be contiguous, without gap or overlap, and end where the file ends.
 Header parse_header(std::span<const std::byte> image, const std::string& file);
 
 // Puts tensors in the order of their data: by decreasing element size, so that each is aligned, then as
-// given. Sets their offsets and returns the size of all. Throws Error for two of one name.
+// given. Sets their offsets and returns the size of all. Throws SafetensorsError for two of one name.
 uint64_t lay_out(std::vector<TensorInfo>& tensors, const std::string& file);
 
 // Returns the first bytes of a file with these tensors, padded with spaces to a multiple of 8 bytes.
 std::string format_header(std::span<const TensorInfo> tensors, const Metadata& metadata,
                           const std::string& file);
 
-// Size of a tensor in bytes. Throws Error if a dimension is negative, or the size overflows or is not a
-// whole number of bytes.
+// Size of a tensor in bytes. Throws SafetensorsError if a dimension is negative, or the size overflows or is
+// not a whole number of bytes.
 uint64_t byte_size(Dtype dtype, const Shape& shape, const std::string& context);
 
 std::string shape_string(const Shape& shape);  // "[2, 3]"

@@ -1,7 +1,6 @@
 #include "core/safetensors/writer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <fcntl.h>
@@ -37,8 +36,8 @@ Writer::~Writer() {
 
 void Writer::declare(const std::string& name, Dtype dtype, const Shape& shape) {
   const std::string context = name_ + ": tensor " + strict_json::excerpt(name);
-  if (laid_out_) throw Error(context + ": declared after the layout was fixed");
-  if (name == "__metadata__") throw Error(context + ": this name is reserved by the format");
+  if (laid_out_) throw SafetensorsError(context + ": declared after the layout was fixed");
+  if (name == "__metadata__") throw SafetensorsError(context + ": this name is reserved by the format");
   byte_size(dtype, shape, context);                // throws for a shape that cannot be
   tensors_.push_back({name, dtype, shape, 0, 0});  // offsets: see layout()
 }
@@ -65,32 +64,32 @@ void Writer::skip_complete() {
 }
 
 void Writer::write(std::string_view name, std::span<const std::byte> piece) {
-  if (finished_) throw Error(name_ + ": written to after it was finished");
+  if (finished_) throw SafetensorsError(name_ + ": written to after it was finished");
   begin();
   if (piece.empty()) return;
   if (current_ == tensors_.size() || tensors_[current_].name != name)
-    throw Error(name_ + ": data of tensor " + strict_json::excerpt(std::string(name)) +
-                " written, expected " +
-                (current_ == tensors_.size() ? "none: all are complete"
-                                             : strict_json::excerpt(tensors_[current_].name)));
+    throw SafetensorsError(name_ + ": data of tensor " + strict_json::excerpt(std::string(name)) +
+                           " written, expected " +
+                           (current_ == tensors_.size() ? "none: all are complete"
+                                                        : strict_json::excerpt(tensors_[current_].name)));
   const TensorInfo& tensor = tensors_[current_];
   if (piece.size() > tensor.end - position_)
-    throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
-                std::to_string(position_ - tensor.begin + piece.size()) + " bytes written, expected " +
-                std::to_string(tensor.end - tensor.begin));
+    throw SafetensorsError(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": " +
+                           std::to_string(position_ - tensor.begin + piece.size()) +
+                           " bytes written, expected " + std::to_string(tensor.end - tensor.begin));
   append(piece);
   position_ += piece.size();
   skip_complete();
 }
 
 void Writer::finish() {
-  if (finished_) throw Error(name_ + ": finished twice");
+  if (finished_) throw SafetensorsError(name_ + ": finished twice");
   begin();
   if (current_ < tensors_.size()) {
     const TensorInfo& tensor = tensors_[current_];
-    throw Error(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": only " +
-                std::to_string(position_ - tensor.begin) + " of " +
-                std::to_string(tensor.end - tensor.begin) + " bytes were written");
+    throw SafetensorsError(name_ + ": tensor " + strict_json::excerpt(tensor.name) + ": only " +
+                           std::to_string(position_ - tensor.begin) + " of " +
+                           std::to_string(tensor.end - tensor.begin) + " bytes were written");
   }
   flush();
   if (options_.sync && ::fsync(file_.fd()) != 0) throw system_error(name_ + ": cannot be synced to disk");

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,7 +43,7 @@ class Writer {
   // Writes the next piece of `name`, which must be the first incomplete tensor of layout().
   void write(std::string_view name, std::span<const std::byte> piece);
 
-  // Completes the file. Throws Error when data is missing.
+  // Completes the file. Throws SafetensorsError when data is missing.
   void finish();
 
  private:

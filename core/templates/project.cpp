@@ -9,7 +9,6 @@
 
 #include "core/base/error.hpp"
 #include "core/base/files.hpp"
-#include "core/templates/sources.hpp"
 
 namespace fs = std::filesystem;
 
@@ -74,7 +73,6 @@ const std::vector<Template>& templates() {
        .name = "template",
        .config = "task_python.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,sharded:3 --processes 1,2",
        .about = ""},
       {.kind = Kind::kStrategy,
@@ -84,7 +82,6 @@ const std::vector<Template>& templates() {
        .name = "host_sgd",
        .config = "strategy.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,@NAME@",
        .about =
            "A strategy: every process holds all parameters in host memory, in float32, and updates them by\n"
@@ -125,7 +122,6 @@ const std::vector<Template>& templates() {
        .name = "sign_sgd",
        .config = "optimizer.toml",
        .components = "",
-       .arguments = "",
        .compared = "--strategies single,sharded:2 --processes 1,2",
        .about = "An update rule in C99, without LibTorch, for runs on the CPU: weights move along the sign "
                 "of the\n"
@@ -133,15 +129,11 @@ const std::vector<Template>& templates() {
       {.kind = Kind::kBackend,
        .language = "c++",
        .folder = "backends/",
-       .files = {"shm/plugin.cpp", "shm/pieces.cpp", "shm/rounds.cpp", "shm/segment.cpp", "common/call.cpp",
-                 "common/queue.cpp", "common/reduce.cpp", "common/signature.cpp", "shm/pieces.hpp",
-                 "shm/rounds.hpp", "shm/segment.hpp", "common/call.hpp", "common/queue.hpp",
-                 "common/queued_backend.hpp", "common/reduce.hpp", "common/signature.hpp",
-                 "common/transport.hpp"},
+       .files = {"shm/plugin.cpp", "shm/rounds.cpp", "common/call.cpp", "common/queue.cpp",
+                 "common/reduce.cpp", "shm/rounds.hpp", "common/call.hpp", "common/queue.hpp"},
        .name = "shm",
        .config = "backend.toml",
        .components = "",
-       .arguments = "",
        .compared = "--processes 1,2",
        .about =
            "A backend for the CPU processes of one host, through shared memory. `ShmTransport::run` in\n"
@@ -165,15 +157,14 @@ constexpr Taken kTaken[] = {
      "vlm",
      "a plugin of this name comes with pipeline"},
     {"alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool "
-     "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept "
-     "const consteval constexpr constinit const_cast continue decltype default delete do double "
-     "dynamic_cast else enum explicit export extern false float for friend goto if inline int long "
-     "mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public "
-     "reflexpr register reinterpret_cast requires restrict return short signed sizeof static "
-     "static_assert static_cast struct switch synchronized this thread_local throw true try typedef "
-     "typeid typename typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor "
-     "xor_eq as assert async await def del elif except finally from global import in is lambda nonlocal "
-     "pass raise with yield",
+     "break case catch char char8_t char16_t char32_t class co_await co_return co_yield compl concept const "
+     "consteval constexpr constinit const_cast continue decltype default delete do double dynamic_cast else "
+     "enum explicit export extern false float for friend goto if inline int long mutable namespace new "
+     "noexcept not not_eq nullptr operator or or_eq private protected public reflexpr register "
+     "reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct "
+     "switch synchronized this thread_local throw true try typedef typeid typename typeof typeof_unqual "
+     "union unsigned using virtual void volatile wchar_t while xor xor_eq as assert async await def del elif "
+     "except finally from global import in is lambda nonlocal pass raise with yield",
      "it is a reserved word of C, C++ or Python"},
     {"complex ctype errno fenv inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic "
      "stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,5 +31,8 @@ std::vector<File> make_project(plugins::Kind kind, std::string_view language, st
 // Writes the files into a new folder. Throws Error if there is such a folder or file already, and leaves
 // nothing behind if it cannot write.
 void write_project(const std::filesystem::path& folder, std::span<const File> files);
+
+// The files that are built in, by their path in this repository.
+const std::map<std::string_view, std::string_view>& sources();
 
 }  // namespace pipeline::templates

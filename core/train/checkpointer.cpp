@@ -156,9 +156,10 @@ bool Checkpointer::continue_changed(const checkpoint::Checkpoint& from) {
     if (!d.named) continue;
     if (d.key == "optimizer.momentum" && config::same_value(d.before, "0"))
       throw session_.config().error(
-          d.key, fmt::format("was 0 in {}, which has no momentum to go on from: leave it at 0, or start over "
-                             "with --fresh",
-                             from.path()));
+          d.key,
+          fmt::format(
+              "was 0 in {}, which has no momentum to go on from: leave it at 0, or start over with --fresh",
+              from.path()));
     changes_.push_back({contents.step, d.key, d.before, d.now});
   }
   require_same_numbers(from);
@@ -177,9 +178,9 @@ void Checkpointer::require_same_numbers(const checkpoint::Checkpoint& from) cons
   const uint64_t batch = session_.plan().global_batch;
   if (then.is_object() && then.value("global_batch", batch) != batch)
     log_.warning(
-        fmt::format("{}: its steps had {} samples, those on so many devices have {}: in this epoch "
-                    "samples are left out or repeated, and the number of steps is another; give "
-                    "train.global_batch, which is the same on any number of devices",
+        fmt::format("{}: its steps had {} samples, those on so many devices have {}: in this epoch samples "
+                    "are left out or repeated, and the number of steps is another; give train.global_batch, "
+                    "which is the same on any number of devices",
                     from.path(), then["global_batch"].dump(), batch));
   const nlohmann::json now = numeric_identity(session_);
   std::string changes;
@@ -200,10 +201,10 @@ void Checkpointer::tell_of_other_task(const checkpoint::Checkpoint& from) const 
   const auto then = nlohmann::json::parse(from.contents().identity_json, nullptr, false);
   const std::string before = then.is_object() ? then.value("task", "") : "", now = task_identity(session_);
   if (before.empty() || before == now) return;
-  log_.warning(fmt::format(
-      "{}: has changed since step {} of this run: task {} now, {} then. From here on the run is what it "
-      "says now; --fresh starts over",
-      session_.task_plugin().path().string(), from.contents().step, now, before));
+  log_.warning(
+      fmt::format("{}: has changed since step {} of this run: task {} now, {} then. From here on the run is "
+                  "what it says now; --fresh starts over",
+                  session_.task_plugin().path().string(), from.contents().step, now, before));
 }
 
 bool Checkpointer::due(uint64_t step) const {
@@ -275,9 +276,11 @@ void Checkpointer::require_finite(const std::string& weights) const {
   const std::vector<std::string> names =
       ruined_on_any_rank([&](const checkpoint::PieceVisitor& visit) { snapshot.pieces(visit); });
   if (!names.empty())
-    throw Error(PL_ERROR_CONFIG, fmt::format("{}: has values that are not finite, so nothing can be learnt: "
-                                             "{}: begin from other weights",
-                                             weights, observe::listed(names)));
+    throw Error(
+        PL_ERROR_CONFIG,
+        fmt::format(
+            "{}: has values that are not finite, so nothing can be learnt: {}: begin from other weights",
+            weights, observe::listed(names)));
 }
 
 std::vector<std::string> Checkpointer::save(const TrainState& state,

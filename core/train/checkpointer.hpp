@@ -2,13 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/checkpoint/store.hpp"
 #include "core/checkpoint/writer.hpp"
-#include "core/train/session/changes.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/train_state.hpp"

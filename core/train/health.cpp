@@ -1,4 +1,4 @@
-#include "core/train/health.hpp"
+#include "core/train/train_state.hpp"
 
 #include <cmath>
 #include <utility>
@@ -10,6 +10,26 @@
 #include "core/base/program.hpp"
 
 namespace pipeline::train {
+namespace {
+
+std::string advice(const Divergence& divergence, const config::Config& config, const std::string& precision) {
+  const double lr = config.options().optimizer.lr;
+  const config::TrainOptions& train = config.options().train;
+  std::string text =
+      divergence.last_good.empty()
+          ? fmt::format("start over with --fresh and a lower optimizer.lr (it was {:g})", lr)
+          : fmt::format("go on from there with --change optimizer.lr={:g} (it was {:g})", lr / 10, lr);
+  const bool by_value = train.clip_grad_value > 0;
+  const char* clip = by_value ? "train.clip_grad_value" : "train.clip_grad_norm";
+  text += fmt::format("; schedule.warmup_steps ({}) and {} ({}{}) help, too",
+                      config.show("schedule.warmup_steps"), clip, config.show(clip),
+                      (by_value ? train.clip_grad_value : train.clip_grad_norm) == 0 ? ", off" : "");
+  if (precision != "fp32")
+    text += fmt::format("; or start over with --fresh and another train.precision (it was {})", precision);
+  return text + "; or look at the data";
+}
+
+}  // namespace
 
 bool Health::is_sound(double loss) const {
   constexpr double kMost = 10;  // times the first one, or 1, as that may be next to nothing
@@ -56,36 +76,14 @@ void Health::load_state(const nlohmann::json& state) {
   }
 }
 
-namespace {
-
-std::string advice(const Divergence& divergence, const config::Config& config, const std::string& precision) {
-  const double lr = config.options().optimizer.lr;
-  const config::TrainOptions& train = config.options().train;
-  std::string text =
-      divergence.last_good.empty()
-          ? fmt::format("start over with --fresh and a lower optimizer.lr (it was {:g})", lr)
-          : fmt::format("go on from there with --change optimizer.lr={:g} (it was {:g})", lr / 10, lr);
-  const bool by_value = train.clip_grad_value > 0;
-  const char* clip = by_value ? "train.clip_grad_value" : "train.clip_grad_norm";
-  text += fmt::format("; schedule.warmup_steps ({}) and {} ({}{}) help, too",
-                      config.show("schedule.warmup_steps"), clip, config.show(clip),
-                      (by_value ? train.clip_grad_value : train.clip_grad_norm) == 0 ? ", off" : "");
-  if (precision != "fp32")
-    text += fmt::format("; or start over with --fresh and another train.precision (it was {})", precision);
-  return text + "; or look at the data";
-}
-
-}  // namespace
-
 std::string describe(const Divergence& divergence, const config::Config& config,
                      const std::string& precision) {
   const Health& health = divergence.health;
   std::vector<std::string> signs;
   if (health.skipped() > 0)
-    signs.push_back(
-        fmt::format("the gradient was not finite, and the update was skipped, in {} step{} in a "
-                    "row, from step {} on",
-                    health.skipped(), health.skipped() == 1 ? "" : "s", health.first_skipped()));
+    signs.push_back(fmt::format(
+        "the gradient was not finite, and the update was skipped, in {} step{} in a row, from step {} on",
+        health.skipped(), health.skipped() == 1 ? "" : "s", health.first_skipped()));
   if (!health.bad_evaluation().empty()) signs.push_back(health.bad_evaluation());
   signs.insert(signs.end(), divergence.signs.begin(), divergence.signs.end());
   std::string text = fmt::format("the run has diverged: {}", fmt::join(signs, "; "));

@@ -1,4 +1,4 @@
-#include "core/train/run_saver.hpp"
+#include "core/train/trainer.hpp"
 
 #include <cmath>
 #include <utility>
@@ -73,8 +73,7 @@ void RunSaver::end_without_saving(std::vector<std::string> signs) {
   session.log().console().status({});
   parts_.summarize_unfinished();
   session.processes().on_first("ending the run", [&] {
-    Divergence divergence{
-        .health = parts_.state.health, .signs = std::move(signs), .last_good = "", .set_aside = {}};
+    Divergence divergence{.health = parts_.state.health, .signs = std::move(signs)};
     checkpointer_.set_aside(parts_.state.step, divergence);
     const std::string text = describe(divergence, session.config(), session.precision().name);
     parts_.folder.mark_diverged(text);

@@ -6,11 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/base/monotonic_clock.hpp"
 #include "core/base/socket.hpp"
 #include "core/train/session/metrics.hpp"
-#include "core/train/telemetry/announce.hpp"
-#include "core/train/telemetry/memory.hpp"
+#include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--pipeline", type=os.path.abspath, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--model", choices=list(MODELS), default="llama", help="whose shape (llama)")
-    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="learn low-rank additions to all matrices, beside peft")
+    parser.add_argument("--lora", type=int, default=0, metavar="RANK", help="train LoRA of all matrices, beside peft")
     parser.add_argument("--generate", action="store_true", help="write answers instead of training")
     parser.add_argument("--new", type=int, default=64, help="--generate: tokens of each answer (64)")
     parser.add_argument("--batch", type=int, default=8, help="conversations at a time (8)")

@@ -1,7 +1,6 @@
 // What the suites over all backends share.
 #pragma once
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/backends/ranks.hpp"

@@ -112,8 +112,8 @@ class Membership {
   static thread_local Membership* current;
 
  private:
-  peers::Options options() {
-    peers::Options options;
+  peers::PeersOptions options() {
+    peers::PeersOptions options;
     options.stall = duration<double>(0);
     options.on_failure = [this](const peers::Failure& failure) {
       const std::lock_guard lock(mutex_);

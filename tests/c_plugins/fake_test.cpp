@@ -1,6 +1,5 @@
 // The fake backend: ranks as threads of this process. What holds here is asked of every backend.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>

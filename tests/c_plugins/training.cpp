@@ -1,6 +1,5 @@
 #include "tests/c_plugins/training.hpp"
 
-#include <cmath>
 #include <exception>
 
 #include "core/base/abi_values.hpp"

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/abi_values.hpp"

@@ -2,12 +2,10 @@
 #include "tests/c_plugins/training.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <test_paths.hpp>
 
 namespace pipeline::plugins {

@@ -1,5 +1,4 @@
 #include <barrier>
-#include <fstream>
 #include <thread>
 
 #include "core/checkpoint/store.hpp"

@@ -77,11 +77,10 @@ TEST_F(Differences, InWhatActsFromAStepOnAreAllowedWhereTheyAreNamed) {
   const Config set = load_with({"optimizer.lr=0.5"}, {}), named = load_with({}, {"optimizer.lr=0.5"});
   const pl_config task = set.plugin("task", task_options());
   const PluginConfig* plugins[] = {&task};
-  EXPECT_EQ(
-      problems_of([&] { require_resumable(before, "runs/x", set, plugins); }),
-      "--set optimizer.lr=0.5: was 1.0 in runs/x, and it must stay the same when a run is continued: write "
-      "1.0, or change it from here on with --change optimizer.lr=0.5, or begin another run from these "
-      "weights (train.init_from, and another run.dir), or start over with --fresh");
+  EXPECT_EQ(problems_of([&] { require_resumable(before, "runs/x", set, plugins); }),
+            "--set optimizer.lr=0.5: was 1.0 in runs/x, and it must stay the same when a run is continued: "
+            "write 1.0, or change it from here on with --change optimizer.lr=0.5, or begin another run from "
+            "these weights (train.init_from, and another run.dir), or start over with --fresh");
   const std::vector<Difference> allowed = require_resumable(before, "runs/x", named, plugins);
   ASSERT_EQ(allowed.size(), 1u);
   EXPECT_TRUE(allowed[0].named);
@@ -111,9 +110,9 @@ TEST_F(Differences, WhatDecidesTheRunFromItsBeginningCannotBeNamed) {
     EXPECT_TRUE(problem(key).ends_with(kRemedy)) << problem(key);
   EXPECT_EQ(problem("loader.workers=3"), "--change loader.workers=3: may change anyway: write --set");
   EXPECT_EQ(problem("optimizer.lrr=3"), "--change optimizer.lrr=3: unknown key: did you mean optimizer.lr?");
-  EXPECT_EQ(problem("optimizer.lr"),
-            "--change optimizer.lr: has no =: write --change KEY=VALUE, for example --change "
-            "train.max_steps=20");
+  EXPECT_EQ(
+      problem("optimizer.lr"),
+      "--change optimizer.lr: has no =: write --change KEY=VALUE, for example --change train.max_steps=20");
 }
 
 TEST_F(Differences, OfAValueThatIsGoneOrNew) {
@@ -123,15 +122,13 @@ TEST_F(Differences, OfAValueThatIsGoneOrNew) {
       "16\noptimizer.lr = 1\n");
   const pl_config task = config.plugin("task", task_options());
   const PluginConfig* plugins[] = {&task};
-  EXPECT_EQ(
-      problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
-      "train.global_batch: was 256 in runs/x, and it must stay the same when a "
-      "run is continued: write 256, or begin another run from these weights (train.init_from, and "
-      "another run.dir), or start over with --fresh\n"
-      "x.toml:4: train.batch_per_device = 16: was not set in runs/x, and it must stay the same when a "
-      "run is continued: remove "
-      "it, or begin another run from these weights (train.init_from, and another run.dir), or start over "
-      "with --fresh");
+  EXPECT_EQ(problems_of([&] { require_resumable(before, "runs/x", config, plugins); }),
+            "train.global_batch: was 256 in runs/x, and it must stay the same when a run is continued: write "
+            "256, or begin another run from these weights (train.init_from, and another run.dir), or start "
+            "over with --fresh\n"
+            "x.toml:4: train.batch_per_device = 16: was not set in runs/x, and it must stay the same when a "
+            "run is continued: remove it, or begin another run from these weights (train.init_from, and "
+            "another run.dir), or start over with --fresh");
 }
 
 // Another version of the task: an option that it no longer has, and one that it has with a default.

@@ -143,8 +143,7 @@ TEST_F(Load, SetRefusesWhatItCannotUnderstand) {
             "--set run.name=: has no value: write --set run.name=\"\" for an empty string");
   EXPECT_EQ(set_problem("plugins.paths=[a, b]"),
             "--set plugins.paths=[a, b]: the value is not valid TOML: check its quotes and brackets (a list "
-            "of strings is "
-            "[\"a\", \"b\"])");
+            "of strings is [\"a\", \"b\"])");
   EXPECT_EQ(set_problem("run.name=\"a"),
             "--set run.name=\"a: the value is not valid TOML: check its quotes and brackets (a list of "
             "strings is [\"a\", \"b\"])");
@@ -223,8 +222,7 @@ TEST_F(Load, ExtendsThatDoesNotWorkShowsTheChain) {
   write("sub/other.toml", "extends = '../x.toml'\n");
   EXPECT_EQ(problems("extends = 'base.toml'\n"),
             "sub/other.toml:1: extends = \"../x.toml\": the files extend each other in a circle: x.toml -> "
-            "base.toml -> "
-            "sub/other.toml -> x.toml");
+            "base.toml -> sub/other.toml -> x.toml");
   EXPECT_EQ(problems("extends = 'x.toml'\n"),
             "x.toml:1: extends = \"x.toml\": the files extend each other in a circle: x.toml -> x.toml");
   EXPECT_EQ(problems("\nextends = 'bose.toml'\n"),

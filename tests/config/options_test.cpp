@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "core/base/error.hpp"
-#include "core/config/document.hpp"
+#include "core/config/sources.hpp"
 #include "tests/config/plugin_options.hpp"
 
 namespace pipeline::config {
@@ -30,43 +31,15 @@ TEST(CoreOptions, ContradictNeitherThemselvesNorEachOther) {
 
 // Scripts and people rely on these names.
 TEST(CoreOptions, HaveTheSettledKeys) {
-  for (const char* key : {"run.name",
-                          "run.dir",
-                          "run.seed",
-                          "run.reproducible",
-                          "run.device",
-                          "task.plugin",
-                          "strategy.plugin",
-                          "backend.plugin",
-                          "optimizer.lr",
-                          "schedule.lr_scaling",
-                          "schedule.base_batch",
-                          "loader.workers",
-                          "loader.prefetch",
-                          "loader.pin_memory",
-                          "train.global_batch",
-                          "train.batch_per_device",
-                          "train.micro_batch",
-                          "train.accumulation_steps",
-                          "train.max_steps",
-                          "train.max_epochs",
-                          "train.max_seconds",
-                          "train.precision",
-                          "train.clip_grad_norm",
-                          "train.activation_checkpointing",
-                          "train.init_from",
-                          "evaluate.every",
-                          "checkpoint.every",
-                          "checkpoint.keep",
-                          "observe.log_level",
-                          "launch.processes",
-                          "launch.threads",
-                          "launch.max_restarts",
-                          "launch.stall_seconds",
-                          "plugins.paths",
-                          "stage.name",
-                          "stage.kind",
-                          "stage.init_from"})
+  std::istringstream keys(
+      "run.name run.dir run.seed run.reproducible run.device task.plugin strategy.plugin "
+      "backend.plugin optimizer.lr schedule.lr_scaling schedule.base_batch loader.workers "
+      "loader.prefetch loader.pin_memory train.global_batch train.batch_per_device train.micro_batch "
+      "train.accumulation_steps train.max_steps train.max_epochs train.max_seconds train.precision "
+      "train.clip_grad_norm train.activation_checkpointing train.init_from evaluate.every "
+      "checkpoint.every checkpoint.keep observe.log_level launch.processes launch.threads "
+      "launch.max_restarts launch.stall_seconds plugins.paths stage.name stage.kind stage.init_from");
+  for (std::string key; keys >> key;)
     EXPECT_TRUE(std::ranges::any_of(core_options(), [&](const pl_option& option) {
       return view(option.key) == key;
     })) << key;

@@ -60,8 +60,7 @@ TEST_F(PluginTable, ReportsAllMistakesAtOnce) {
             "decimal point\n"
             "x.toml:9: [task.dat]: unknown table: did you mean [task.data]?\n"
             "x.toml:12: task.data.batch_size = 3: unknown key: write train.global_batch (samples per "
-            "optimizer step over all devices) "
-            "or train.batch_per_device\n"
+            "optimizer step over all devices) or train.batch_per_device\n"
             "--set task.model.dropout=much: must be a number, is a string");
 }
 

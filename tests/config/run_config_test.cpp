@@ -146,11 +146,10 @@ TEST_F(RunConfig, ACopyIsAConfigurationLikeAnyOther) {
   keep("runs/x", "run.dir = 'runs/x'");
   fs::create_directory("configs");
   fs::copy_file("runs/x/config.toml", "configs/copy.toml");
-  EXPECT_EQ(
-      problems_of([&] { load_run("configs/copy.toml"); }),
-      "configs/copy.toml:1: started_in = \"../..\": counts in the folder of a run alone: name that folder "
-      "in place of the file, or remove this line from a copy: its paths are relative to where the program "
-      "is started");
+  EXPECT_EQ(problems_of([&] { load_run("configs/copy.toml"); }),
+            "configs/copy.toml:1: started_in = \"../..\": counts in the folder of a run alone: name that "
+            "folder in place of the file, or remove this line from a copy: its paths are relative to where "
+            "the program is started");
   std::ifstream file("runs/x/config.toml");
   const std::string kept(std::istreambuf_iterator<char>(file), {});
   write("configs/copy.toml", kept.substr(kept.find('\n')));
@@ -174,10 +173,9 @@ TEST_F(RunConfig, OfOneStageIsInTheRunsFolder) {
   EXPECT_FALSE(whole.is_of_one_stage());
   EXPECT_TRUE(one.is_of_one_stage());
   fs::rename("runs/x/b", "runs/x/c");
-  EXPECT_EQ(
-      problems_of([&] { load_run("runs/x/c"); }),
-      "runs/x/c/config.toml: is of the stage b, so its folder must be called that, and lie in the folder "
-      "of the run");
+  EXPECT_EQ(problems_of([&] { load_run("runs/x/c"); }),
+            "runs/x/c/config.toml: is of the stage b, so its folder must be called that, and lie in the "
+            "folder of the run");
 }
 
 TEST_F(RunConfig, AFolderThatIsNoRunIsNamed) {

@@ -104,10 +104,9 @@ TEST_F(Stages, MistakesAreNamed) {
             "of a folder");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\n[[stage]]\nname = 'a'\n"),
             "x.toml:5: stage.name = \"a\": is the name of the stage at x.toml:2, too: give each its own");
-  EXPECT_EQ(
-      problems(task + "[[stage]]\nname = 'a'\nkind = 'trane'\n"),
-      "x.toml:4: stage.kind = \"trane\": is not one of train, evaluate, predict, export or pool: did you "
-      "mean train?");
+  EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\nkind = 'trane'\n"),
+            "x.toml:4: stage.kind = \"trane\": is not one of train, evaluate, predict, export or pool: did "
+            "you mean train?");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\nmax_steps = 3\n"),
             "x.toml:4: stage.max_steps = 3: unknown key: did you mean train.max_steps?");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\n[stage.trian]\nx = 3\n"),
@@ -128,15 +127,13 @@ TEST_F(Stages, StartFromAnEarlierOne) {
   const std::string task = "task.plugin = 't'\n";
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\ninit_from = 'b'\n[[stage]]\nname = 'b'\n"),
             "x.toml:4: stage.init_from = \"b\": there is no stage of that name before this one: this is the "
-            "first; for a checkpoint "
-            "or a folder use train.init_from");
+            "first; for a checkpoint or a folder use train.init_from");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'pretrain'\n[[stage]]\nname = 'b'\ninit_from = 'pretrian'\n"),
             "x.toml:6: stage.init_from = \"pretrian\": there is no stage of that name before this one: did "
             "you mean pretrain?");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\n[[stage]]\nname = 'b'\ninit_from = 'models/gpt2'\n"),
             "x.toml:6: stage.init_from = \"models/gpt2\": there is no stage of that name before this one: "
-            "there is a; for a "
-            "checkpoint or a folder use train.init_from");
+            "there is a; for a checkpoint or a folder use train.init_from");
   EXPECT_EQ(problems(task + "[[stage]]\nname = 'a'\ninit_from = 'a'\n"),
             "x.toml:4: stage.init_from = \"a\": a stage cannot start from itself");
 }

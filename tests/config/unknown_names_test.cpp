@@ -1,5 +1,9 @@
 #include <algorithm>
+#include <sstream>
 
+#include <gmock/gmock.h>
+
+#include "core/config/error.hpp"
 #include "core/config/option.hpp"
 #include "core/config/suggest.hpp"
 #include "tests/config/config_files.hpp"
@@ -16,10 +20,9 @@ class UnknownNames : public ConfigFiles {
 };
 
 TEST_F(UnknownNames, WhatIsAlwaysOnNeedsNoKey) {
-  EXPECT_EQ(
-      problem("train.find_unused_parameters = true"),
-      "x.toml:2: train.find_unused_parameters = true: unknown key: leave it out: parameters that a step "
-      "does not use are always found, at no cost");
+  EXPECT_EQ(problem("train.find_unused_parameters = true"),
+            "x.toml:2: train.find_unused_parameters = true: unknown key: leave it out: parameters that a "
+            "step does not use are always found, at no cost");
   EXPECT_EQ(problem("optimizer.set_to_none = true"),
             "x.toml:2: optimizer.set_to_none = true: unknown key: leave it out: gradients are always "
             "cleared, at no cost: none is set to zero that the next one does not need");
@@ -37,10 +40,9 @@ TEST_F(UnknownNames, WhatIsNotThereIsAnsweredWithWhatIs) {
       EXPECT_NE(message.find("unknown key: leave it out: "), std::string::npos) << message;
       EXPECT_NE(message.find(ours), std::string::npos) << message;
     }
-  EXPECT_EQ(
-      problem("optimizer.kind = 'adamw_8bit'"),
-      "x.toml:2: optimizer.kind = \"adamw_8bit\": is not one of adamw, sgd or muon: write \"adamw\" with "
-      "optimizer.state_bits = 8");
+  EXPECT_EQ(problem("optimizer.kind = 'adamw_8bit'"),
+            "x.toml:2: optimizer.kind = \"adamw_8bit\": is not one of adamw, sgd or muon: write \"adamw\" "
+            "with optimizer.state_bits = 8");
   EXPECT_EQ(problem("optimizer.kind = 'adamw_torch'"),
             "x.toml:2: optimizer.kind = \"adamw_torch\": is not one of adamw, sgd or muon: write \"adamw\"");
 }
@@ -59,13 +61,10 @@ TEST_F(UnknownNames, MisspeltKeysAndTables) {
             "x.toml:2: [train.foo]: unknown table: [train] has no tables in it");
   EXPECT_EQ(problem("[zebra]"),
             "x.toml:2: [zebra]: unknown table: there is backend, checkpoint, evaluate, launch, loader, "
-            "observe, optimizer, "
-            "plugins, run, schedule, stage, strategy, task or train");
+            "observe, optimizer, plugins, run, schedule, stage, strategy, task or train");
   EXPECT_EQ(problem("[loader]\nzebra = 1"),
             "x.toml:3: loader.zebra = 1: unknown key: [loader] has workers, processes, prefetch, pin_memory, "
-            "shuffle, "
-            "group_by_length or "
-            "group_window");
+            "shuffle, group_by_length or group_window");
   EXPECT_EQ(problem("train.zebra = 1"),
             "x.toml:2: train.zebra = 1: unknown key: `pipeline explain` lists all keys");
 }
@@ -151,49 +150,28 @@ TEST_F(UnknownNames, QuotedKeysAreNotKeys) {
 
 TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
   // Another tool's key, in any table -> the key that the message must name.
-  const std::pair<const char*, const char*> names[] = {
-      {"epochs", "train.max_epochs"},
-      {"num_train_epochs", "train.max_epochs"},
-      {"batch_size", "train.global_batch"},
-      {"per_device_train_batch_size", "train.micro_batch"},
-      {"auto_find_batch_size", "train.micro_batch = \"auto\""},
-      {"train_micro_batch_size_per_gpu", "train.micro_batch"},
-      {"gradient_accumulation_steps", "train.accumulation_steps"},
-      {"accumulate_grad_batches", "train.accumulation_steps"},
-      {"num_workers", "loader.workers"},
-      {"dataloader_num_workers", "loader.workers"},
-      {"learning_rate", "optimizer.lr"},
-      {"max_grad_norm", "train.clip_grad_norm"},
-      {"gradient_clipping", "train.clip_grad_norm"},
-      {"gradient_clip_val", "train.clip_grad_norm"},
-      {"num_warmup_steps", "schedule.warmup_steps"},
-      {"lr_scheduler_type", "schedule.kind"},
-      {"fp16", "train.precision"},
-      {"bf16", "train.precision"},
-      {"mixed_precision", "train.precision"},
-      {"gradient_checkpointing", "train.activation_checkpointing"},
-      {"save_steps", "checkpoint.every"},
-      {"save_total_limit", "checkpoint.keep"},
-      {"eval_steps", "evaluate.every"},
-      {"logging_steps", "observe.log_every"},
-      {"metric_for_best_model", "evaluate.best_metric"},
-      {"output_dir", "run.dir"},
-      {"resume_from_checkpoint", "run.dir"},
-      {"devices", "launch.processes"},
-      {"num_nodes", "launch.processes"},
-      {"nproc_per_node", "launch.processes"},
-      {"model_name_or_path", "train.init_from"},
-      {"dist_backend", "backend.plugin"},
-      {"deepspeed", "strategy.plugin"},
-      {"max_seq_length", "task.chat.max_tokens"},
-      {"assistant_only_loss", "task.chat.learn"},
-      {"lora_r", "task.language.lora.rank"},
-      {"lora_alpha", "task.language.lora.alpha"},
-      {"target_modules", "task.language.lora.targets"},
-      {"report_to", "observe.wandb"},
-      {"dataset_text_field", "task.data.question_column"},
-  };
-  for (const auto& [theirs, ours] : names) {
+  std::istringstream names(R"(
+    auto_find_batch_size train.micro_batch
+    epochs train.max_epochs  num_train_epochs train.max_epochs  batch_size train.global_batch
+    per_device_train_batch_size train.micro_batch
+    train_micro_batch_size_per_gpu train.micro_batch
+    gradient_accumulation_steps train.accumulation_steps
+    accumulate_grad_batches train.accumulation_steps  num_workers loader.workers
+    dataloader_num_workers loader.workers  learning_rate optimizer.lr
+    max_grad_norm train.clip_grad_norm  gradient_clipping train.clip_grad_norm
+    gradient_clip_val train.clip_grad_norm  num_warmup_steps schedule.warmup_steps
+    lr_scheduler_type schedule.kind  fp16 train.precision  bf16 train.precision
+    mixed_precision train.precision  gradient_checkpointing train.activation_checkpointing
+    save_steps checkpoint.every  save_total_limit checkpoint.keep  eval_steps evaluate.every
+    logging_steps observe.log_every  metric_for_best_model evaluate.best_metric
+    output_dir run.dir  resume_from_checkpoint run.dir  devices launch.processes
+    num_nodes launch.processes  nproc_per_node launch.processes
+    model_name_or_path train.init_from  dist_backend backend.plugin  deepspeed strategy.plugin
+    max_seq_length task.chat.max_tokens  assistant_only_loss task.chat.learn
+    lora_r task.language.lora.rank  lora_alpha task.language.lora.alpha
+    target_modules task.language.lora.targets  report_to observe.wandb
+    dataset_text_field task.data.question_column)");
+  for (std::string theirs, ours; names >> theirs >> ours;) {
     // At the top, in a table where it does not belong, and in one that does not exist.
     for (const std::string& place : {std::string(), std::string("observe."), std::string("zebra.")}) {
       const std::string key = place + theirs;
@@ -201,6 +179,7 @@ TEST_F(UnknownNames, OfOtherToolsAreAnsweredWithOurs) {
       EXPECT_NE(message.find(key + " = 1: unknown key: write " + ours), std::string::npos) << message;
     }
   }
+  EXPECT_THAT(problem("auto_find_batch_size = 1"), testing::HasSubstr("write train.micro_batch = \"auto\""));
   EXPECT_EQ(problem("[zero_optimization]\nstage = 3"),
             "x.toml:2: [zero_optimization]: unknown table: write [strategy]\n"
             "x.toml:3: zero_optimization.stage = 3: unknown key: write strategy.plugin = \"sharded\" with "
@@ -220,68 +199,24 @@ TEST_F(UnknownNames, OfOtherToolsMayBeMisspelt) {
   EXPECT_EQ(
       problem("num_train_epohcs = 1"),
       "x.toml:2: num_train_epohcs = 1: unknown key: if num_train_epochs is meant, write train.max_epochs");
-  EXPECT_EQ(set_problem("optimizer.params.learning_rte=1"),
-            "--set optimizer.params.learning_rte=1: unknown key: if learning_rate is meant, write "
-            "optimizer.lr");
+  EXPECT_EQ(
+      set_problem("optimizer.params.learning_rte=1"),
+      "--set optimizer.params.learning_rte=1: unknown key: if learning_rate is meant, write optimizer.lr");
   EXPECT_EQ(problem("loader.worker = 1"),
             "x.toml:2: loader.worker = 1: unknown key: did you mean loader.workers?")
       << "ours first";
 }
 
 TEST_F(UnknownNames, EveryAnswerBeginsWithARealKey) {
-  for (const char* theirs : {"epochs",
-                             "max_iters",
-                             "time_limit",
-                             "batch_size",
-                             "train_batch_size",
-                             "local_batch_size",
-                             "grad_accum",
-                             "clip_grad",
-                             "amp",
-                             "init_scale",
-                             "scale_window",
-                             "recompute",
-                             "pretrained",
-                             "base_lr",
-                             "wd",
-                             "adam_beta1",
-                             "adam_beta2",
-                             "betas",
-                             "eps",
-                             "optim",
-                             "lr_schedule",
-                             "warmup",
-                             "warmup_ratio",
-                             "min_lr",
-                             "lr_decay_iters",
-                             "scale_lr",
-                             "num_workers",
-                             "prefetch_factor",
-                             "use_pinned_memory",
-                             "length_grouped",
-                             "manual_seed",
-                             "deterministic",
-                             "out_dir",
-                             "exp_name",
-                             "accelerator",
-                             "save_every",
-                             "max_to_keep",
-                             "save_best",
-                             "async_save",
-                             "monitor",
-                             "resume",
-                             "eval_every",
-                             "eval_iters",
-                             "log_interval",
-                             "verbose",
-                             "progress_bar",
-                             "gpus",
-                             "nnodes",
-                             "num_threads",
-                             "ddp_timeout",
-                             "fsdp",
-                             "ddp_backend",
-                             "plugin_dir"}) {
+  std::istringstream names(
+      "epochs max_iters time_limit batch_size train_batch_size local_batch_size grad_accum clip_grad "
+      "amp init_scale scale_window recompute pretrained base_lr wd adam_beta1 adam_beta2 betas eps "
+      "optim lr_schedule warmup warmup_ratio min_lr lr_decay_iters scale_lr num_workers "
+      "prefetch_factor use_pinned_memory length_grouped manual_seed deterministic out_dir exp_name "
+      "accelerator save_every max_to_keep save_best async_save monitor resume eval_every eval_iters "
+      "log_interval verbose progress_bar gpus nnodes num_threads ddp_timeout fsdp ddp_backend "
+      "plugin_dir");
+  for (std::string theirs; names >> theirs;) {
     const std::string answer(our_name_for_key(theirs));
     const std::string key = answer.substr(0, answer.find_first_of(" :,"));
     const auto options = core_options();
@@ -294,6 +229,40 @@ TEST_F(UnknownNames, EveryAnswerBeginsWithARealKey) {
 TEST_F(UnknownNames, NoNameOfOursIsTakenForOneOfTheirs) {
   for (const pl_option& option : core_options())
     EXPECT_EQ(our_name_for_key(view(option.key)), "") << view(option.key);
+}
+
+TEST(Suggest, EditDistanceCountsInsertionsDeletionsSubstitutionsAndSwaps) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("train", "trian"), 1u);
+  EXPECT_EQ(edit_distance("ca", "abc"), 3u);  // optimal string alignment; unrestricted it would be 2
+  EXPECT_EQ(edit_distance("max_steps", "MAX-Steps"), 0u);
+}
+
+TEST(Suggest, HugeNamesCostNothing) {
+  const std::string huge(1'000'000, 'x');
+  EXPECT_EQ(edit_distance(huge, huge), 0u);
+  EXPECT_EQ(edit_distance(huge, "x"), 1'000'000u);
+}
+
+TEST(Suggest, ClosestIsNearOrNothing) {
+  const std::vector<std::string> names{"max_steps", "max_epochs", "micro_batch", "lr"};
+  EXPECT_EQ(closest("max_step", names), "max_steps");
+  EXPECT_EQ(closest("maxsteps", names), "max_steps");
+  EXPECT_EQ(closest("mxa_epochs", names), "max_epochs");
+  EXPECT_EQ(closest("workers", names), "");
+  EXPECT_EQ(closest("lx", names), "");  // two letters: any would fit
+  EXPECT_EQ(closest("LR", names), "lr");
+  EXPECT_EQ(closest("", names), "");
+}
+
+TEST(Suggest, AlternativesReadAsASentence) {
+  EXPECT_EQ(alternatives(std::vector<std::string>{}), "");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a"}), "a");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a", "b"}), "a or b");
+  EXPECT_EQ(alternatives(std::vector<std::string>{"a", "b", "c"}), "a, b or c");
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 // check-plugin notices what it is there to notice.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include <gmock/gmock.h>
 #include <test_paths.hpp>
 
 #include "core/base/error.hpp"
@@ -14,8 +16,8 @@
 namespace pipeline::plugins {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
 using Tell = std::function<void(const std::string& line)>;
 
 std::filesystem::path zoo(const std::string& name) {
@@ -97,10 +99,9 @@ TEST(CheckPlugin, NoticesAnExceptionThatLeavesDestroy) {
 
 TEST(CheckPlugin, NoticesWrongRowsOfAPrediction) {
   const std::string rows = "a prediction has one row for each sample";
-  EXPECT_EQ(
-      failure(check_zoo("rows_twice"), rows),
-      "task rows_twice: predict gave sample 0 more than one row, must give each of the 3 samples of its "
-      "batch one");
+  EXPECT_EQ(failure(check_zoo("rows_twice"), rows),
+            "task rows_twice: predict gave sample 0 more than one row, must give each of the 3 samples of "
+            "its batch one");
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  ok   " + rows + "\n"));
 }
 
@@ -117,10 +118,9 @@ TEST(CheckPlugin, NoticesOutputsThatAreNotThoseOfTraining) {
   const std::string outputs = "outputs for the loss of a step are those of its training";
   EXPECT_THAT(check_zoo("outputs_right").text, HasSubstr("  ok   " + outputs + "\n"));
   EXPECT_THAT(check_zoo("rows_right").text, HasSubstr("  skip " + outputs));
-  EXPECT_THAT(
-      failure(check_zoo("outputs_nowhere"), outputs),
-      HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected (2, "
-                "K), K > 0"));
+  EXPECT_THAT(failure(check_zoo("outputs_nowhere"), outputs),
+              HasSubstr("gave (2, 0) of float32 on device 1:0 as room for the outputs of 2 samples: expected "
+                        "(2, K), K > 0"));
   EXPECT_EQ(failure(check_zoo("outputs_new"), outputs),
             "the same batch and seed gave other outputs the second time");
   EXPECT_THAT(
@@ -135,10 +135,9 @@ TEST(CheckPlugin, NoticesWhatAnUpdateRuleMayNotDo) {
   EXPECT_TRUE(check_zoo("rule_right").passed());
   EXPECT_THAT(check_zoo("rule_scaled").text, HasSubstr("  ok   " + scale + "\n"));
   EXPECT_THAT(check_zoo("rule_of_matrices").text, HasSubstr("  ok   " + matrix + "\n"));
-  EXPECT_EQ(
-      failure(check_zoo("rule_of_value"), changes),
-      "optimizer rule_of_value: info: its state 'value': must be made of a-z, 0-9 and _, occur once, and be "
-      "neither value, ema nor step");
+  EXPECT_EQ(failure(check_zoo("rule_of_value"), changes),
+            "optimizer rule_of_value: info: its state 'value': must be made of a-z, 0-9 and _, occur once, "
+            "and be neither value, ema nor step");
   EXPECT_EQ(failure(check_zoo("rule_of_length"), cut),
             "an update in three runs gives other bits than in one: it may not depend on where a run ends");
   EXPECT_EQ(failure(check_zoo("rule_throws"), changes), "optimizer rule_throws: nothing works today");
@@ -184,6 +183,55 @@ TEST(Elf, ListsWhatIsExported) {
   EXPECT_THROW(exported_symbols(zoo / "not_elf.so"), Error);
   EXPECT_THROW(exported_symbols(zoo / "empty.so"), Error);
 }
+
+// Every plugin of the product keeps the promises of pipeline.h, and so do the frozen ones, those in C that
+// `pipeline new` copies, and the fake backend. configs/NAME.toml configures a plugin that needs options.
+
+std::vector<fs::path> built_plugins() {
+  const fs::path build(PIPELINE_BUILD_DIR), tests = build / "tests/plugins";
+  std::vector<fs::path> found{tests / "tasks/linear_regression.so", tests / "strategies/plain_sgd.so",
+                              tests / "backends/fake.so", tests / "optimizers/sign_sgd.so"};
+  for (const char* on_torch : {"optimizers/signum.so", "tasks/pairs.so"})
+    if (fs::exists(tests / on_torch)) found.push_back(tests / on_torch);
+  for (const char* root : {"lib/pipeline/plugins", "tests/frozen_plugins"}) {
+    for (const char* kind : {"tasks", "strategies", "backends"}) {
+      const fs::path folder = build / root / kind;
+      if (!fs::is_directory(folder)) continue;
+      for (const auto& file : fs::directory_iterator(folder))
+        if (file.path().extension() == ".so") found.push_back(file.path());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string test_name(const fs::path& file) {
+  std::string name = fs::relative(file, PIPELINE_BUILD_DIR).replace_extension().string();
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+class Conformance : public ::testing::TestWithParam<fs::path> {};
+
+TEST_P(Conformance, KeepsItsPromises) {
+  CheckArgs args;
+  args.plugin = GetParam();
+  const fs::path folder = fs::path(PIPELINE_SOURCE_DIR) / "tests/conformance";
+  const fs::path config = folder / "configs" / (args.plugin.stem().string() + ".toml");
+  if (fs::exists(config)) {
+    args.config = config.string();
+    fs::current_path(folder);  // relative paths in it start here
+  }
+  const CheckReport report = check_plugin(args);
+  EXPECT_TRUE(report.passed()) << report.text;
+  EXPECT_GT(report.checks.size(), 6u) << report.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Built, Conformance, ::testing::ValuesIn(built_plugins()),
+                         [](const ::testing::TestParamInfo<fs::path>& tested) {
+                           return test_name(tested.param);
+                         });
 
 }  // namespace
 }  // namespace pipeline::plugins

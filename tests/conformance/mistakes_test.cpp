@@ -1,7 +1,6 @@
 // check-plugin finds each mistake of mistakes.c, and says what it is.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <test_paths.hpp>

@@ -27,21 +27,16 @@ class EmulatedRuns : public SameRunOf<JobT> {
     ::unsetenv("FAKE_CUDA_GIB");
   }
 
-  static std::vector<std::string> sets(std::vector<std::string> values) {
-    std::vector<std::string> words;
-    for (std::string& value : values) words.insert(words.end(), {"--set", std::move(value)});
-    return words;
-  }
-  void run(const std::string& dir, std::vector<std::string> values) {
+  void run(const std::string& dir, Words values) {
     values.push_back("run.dir=" + dir);
-    const Result result = this->call("run", sets(std::move(values)));
+    const Result result = this->call("run", values);
     ASSERT_EQ(result.code, 0) << dir << "\n" << result.out << result.err;
   }
   // Norms may be missing: with float16 the first steps are skipped until the scale of the loss is found.
   std::vector<double> losses_alone(const std::string& dir) const {
     std::vector<double> values;
-    for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl")))
-      values.push_back(nlohmann::json::parse(line)["loss"]);
+    for (const auto& line : read_json_lines(this->path(dir + "/metrics.jsonl")))
+      values.push_back(line["loss"]);
     return values;
   }
   // How often the host waited for the device, by what it called.
@@ -87,7 +82,7 @@ TYPED_TEST(EmulatedRuns, LearnAsOnTheCpu) {
   constexpr bool predicts = !requires { requires !TypeParam::kPredicts; };
   for (const char* verb : {"evaluate", "predict", "export"}) {
     if (!predicts && std::string(verb) == "predict") continue;
-    auto words = this->sets({"run.device=cuda", "train.precision=fp32", "run.dir=fp32"});
+    auto words = Words{"run.device=cuda", "train.precision=fp32", "run.dir=fp32"};
     if (std::string(verb) == "evaluate") words.insert(words.end(), {"--split", "val"});
     const Result result = this->call(verb, words);
     EXPECT_EQ(result.code, 0) << verb << "\n" << result.out << result.err;
@@ -106,24 +101,22 @@ TYPED_TEST(EmulatedRuns, WaitOnceAStep) {
 class EmulatedRun : public EmulatedRuns<SmallJob> {};
 
 TEST_F(EmulatedRun, ADeviceForEachProcessIsNotThere) {
-  const Result result = call("run", sets({"run.device=cuda", "launch.processes=2"}));
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("2 processes on this host need a CUDA device each, and there is 1"));
+  EXPECT_THAT(call("run", {"run.device=cuda", "launch.processes=2"}).ended(2).err,
+              HasSubstr("2 processes on this host need a CUDA device each, and there is 1"));
 }
 
 TEST_F(EmulatedRun, SaysWhatThereWasTooLittleMemoryFor) {
   ::setenv("FAKE_CUDA_GIB", "1", 1);
-  const Result result =
-      call("run",
-           sets({"run.device=cuda", "task.language.hidden_size=2048", "task.language.num_hidden_layers=24"}));
+  const Result result = call(
+      "run", {"run.device=cuda", "task.language.hidden_size=2048", "task.language.num_hidden_layers=24"});
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, HasSubstr("CUDA out of memory"));
 }
 
 TEST_F(EmulatedRun, GoesToTheCpuWhereTheDeviceIsHidden) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  const Result result = call("run", sets({"run.device=auto"}));
-  const Result asked = call("run", sets({"run.device=cuda", "run.dir=asked"}));
+  const Result result = call("run", {"run.device=auto"});
+  const Result asked = call("run", {"run.device=cuda", "run.dir=asked"});
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("device     cpu"));

@@ -62,22 +62,6 @@ pl_stream device_stream() {
   return {PL_STREAM_DEVICE, 0, stream.native_handle()};
 }
 
-at::Tensor values(at::IntArrayRef shape, double phase) {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return at::sin(at::arange(count, at::kDouble) * 0.7 + phase).mul(1.4).to(at::kFloat).view(shape);
-}
-
-void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
-                  const std::string& what) {
-  ASSERT_TRUE(actual.defined() && expected.defined()) << what;
-  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-  const at::Tensor wanted = expected.to(at::kDouble).cpu();
-  const double size = wanted.norm().item<double>();
-  const double difference = (actual.cpu().to(at::kDouble) - wanted).norm().item<double>();
-  EXPECT_LE(difference, tolerance * (size + 1e-12)) << what << ": of norm " << size;
-}
-
 double InPlace::tolerance() const {
   if (type() == at::kFloat) return 4e-6;
   return type() == at::kHalf ? 2e-3 : 1.5e-2;

@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/models/transformer/gradients.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::tests {
 
 using transformer::Dropout;
+using transformer::testing::expect_close;
+using transformer::testing::values;
 using Tensors = std::vector<at::Tensor>;
 
 struct Place {
@@ -26,9 +29,6 @@ std::string name_of(const ::testing::TestParamInfo<Place>& place);
 const std::string& no_device();
 // A stream on it, as a run has one: not the default stream.
 pl_stream device_stream();
-
-// Deterministic, different everywhere, about N(0, 1) in size; float32 on the CPU.
-at::Tensor values(at::IntArrayRef shape, double phase);
 
 // A test that runs in each place.
 class InPlace : public ::testing::TestWithParam<Place> {
@@ -54,9 +54,6 @@ class InPlace : public ::testing::TestWithParam<Place> {
   using Function = std::function<at::Tensor(const Tensors& leaves, at::ScalarType compute)>;
   void expect_same(const Tensors& inputs, const Function& f, double factor = 1);
 };
-
-void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
-                  const std::string& what);
 
 #define PIPELINE_ON_CUDA \
   Place{at::kCUDA, at::kFloat}, Place{at::kCUDA, at::kBFloat16}, Place { at::kCUDA, at::kHalf }

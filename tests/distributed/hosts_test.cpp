@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/distributed/hosts.hpp"
@@ -75,8 +74,7 @@ TEST_F(TwoHosts, ARankThatIsKilledEndsBoth) {
   wait_for_four("a");
   ::kill(runs_.ranks().at(3), SIGKILL);
   EXPECT_LT(seconds_until([&] { return runs_.ranks().empty(); }), 15);
-  const Result here = first->wait(), there = second->wait();
-  EXPECT_EQ(here.code, 1);
+  const Result here = first->wait().ended(1), there = second->wait();
   EXPECT_EQ(there.code, 1);
   EXPECT_THAT(there.err, AllOf(HasSubstr("error: rank 3 on host n2 "), HasSubstr("was killed by SIGKILL")));
   EXPECT_THAT(here.err, HasSubstr("rank 3 (host n2")) << "host 1 says where to look";
@@ -134,9 +132,7 @@ TEST_F(TwoHosts, ASignalToOneSavesOnBoth) {
   wait_for_four("a");
   second->signal(SIGTERM);
   EXPECT_EQ(first->wait().code, 75);
-  const Result there = second->wait();
-  EXPECT_EQ(there.code, 75);
-  EXPECT_THAT(there.err, HasSubstr("stopped by a signal: run the same command again"));
+  EXPECT_THAT(second->wait().ended(75).err, HasSubstr("stopped by a signal: run the same command again"));
 }
 
 TEST_F(TwoHosts, AHostThatVanishesEndsTheOther) {
@@ -145,8 +141,7 @@ TEST_F(TwoHosts, AHostThatVanishesEndsTheOther) {
   wait_for_four("a");
   hosts_->unplug(2);
   EXPECT_LT(seconds_until([&] { return runs_.ranks().empty(); }), 30);
-  const Result here = first->wait();
-  EXPECT_EQ(here.code, 1);
+  const Result here = first->wait().ended(1);
   EXPECT_THAT(here.err, HasSubstr("(host n2")) << here.err;
   EXPECT_EQ(second->wait().code, 1);
 }
@@ -157,8 +152,7 @@ TEST_F(TwoHosts, APortThatAFirewallBlocksEndsWithinTheTimeout) {
   const Words more = {"--set", "launch.rendezvous_seconds=5"};
   const auto first = start(by_hand(1, runs_.short_run("a") + more)),
              second = start(by_hand(2, runs_.short_run("a") + more));
-  const Result here = first->wait(), there = second->wait();
-  EXPECT_EQ(here.code, 1);
+  const Result here = first->wait().ended(1), there = second->wait();
   EXPECT_EQ(there.code, 1);
   EXPECT_THAT(here.err, testing::ContainsRegex("rank(s)? 2")) << "who is missing";
   EXPECT_THAT(there.err, AllOf(HasSubstr("n1:29500"), HasSubstr("firewall")));
@@ -202,8 +196,7 @@ TEST_F(TwoHosts, TorchrunGoesOnWithFewerProcesses) {
   second->signal(SIGKILL);
   const auto ranks = runs_.ranks();
   for (const int rank : {2, 3}) ::kill(ranks.at(rank), SIGKILL);
-  const Result result = first->wait();
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  first->wait().ended(0);
   EXPECT_THAT(runs_.log("a"), AllOf(HasSubstr("processes  4, started by torchrun; "),
                                     HasSubstr("processes  2, started by torchrun; ")));
   EXPECT_EQ(runs_.curve("a").substr(0, runs_.expected().size()), runs_.expected());
@@ -218,8 +211,7 @@ TEST_F(TwoHosts, OpenMpi) {
            1);
   ::setenv("PROCESSES", "4", 1);
   ::setenv("HOSTS", "n1:2,n2:2", 1);
-  const Result result = start(hosts_->on(1, by_script("mpirun", runs_.short_run("a"))))->wait();
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  start(hosts_->on(1, by_script("mpirun", runs_.short_run("a"))))->wait().ended(0);
   EXPECT_EQ(runs_.curve("a"), runs_.expected());
   EXPECT_THAT(
       runs_.log("a"),
@@ -234,8 +226,8 @@ TEST_F(TwoHosts, OpenMpiWithoutRankZeroOnItsOwnHostAsksForTheAddress) {
                                                 "--mca", "plm_rsh_agent", remote_shell(hosts, 3), "--host",
                                                 "n2:1,n3:1", "-np", "2", PIPELINE_EXECUTABLE} +
                                               runs_.short_run("a")))
-                            ->wait();
-  EXPECT_EQ(result.code, 2) << result.err;
+                            ->wait()
+                            .ended(2);
   EXPECT_THAT(result.err, HasSubstr("mpirun -x MASTER_ADDR="));
 }
 

@@ -3,7 +3,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "tests/distributed/runs.hpp"
@@ -19,8 +18,7 @@ class Launchers : public testing::Test {
  protected:
   // The run's losses are those of one process, and its log says how it was started.
   void expect_same(const Words& command, const std::string& name, const std::string& launcher) {
-    const Result result = Process(command, runs_.path(".")).wait();
-    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    Process(command, runs_.path(".")).wait().ended(0);
     EXPECT_EQ(runs_.curve(name), runs_.expected());
     EXPECT_THAT(runs_.log(name), HasSubstr("started by " + launcher + ";"));
   }
@@ -43,8 +41,7 @@ const char* const kLost = "error: rank 1 .* was lost";
 TEST_F(Launchers, OurOwn) {
   const Words two = {"--set", "launch.processes=2"};
   expect_same(Words{PIPELINE_EXECUTABLE} + runs_.short_run("a") + two, "a", "pipeline");
-  const Result killed = kill_rank_1(Words{PIPELINE_EXECUTABLE} + runs_.endless_run("b") + two, "b");
-  EXPECT_EQ(killed.code, 1);
+  const Result killed = kill_rank_1(Words{PIPELINE_EXECUTABLE} + runs_.endless_run("b") + two, "b").ended(1);
   EXPECT_THAT(killed.err, testing::StartsWith("error: rank 1 on host "));
   EXPECT_THAT(killed.err, AllOf(HasSubstr("was killed by SIGKILL"), HasSubstr("logs/rank-1.log:\n  | ")));
 }
@@ -56,9 +53,7 @@ TEST_F(Launchers, OurOwnStartsAgainWhereItStopped) {
                   runs_.path("."));
   ASSERT_TRUE(eventually([&] { return runs_.has_checkpoint("a"); }));
   ::kill(runs_.ranks().at(0), SIGKILL);
-  const Result result = process.wait();
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("restart 1 of 1"));
+  EXPECT_THAT(process.wait().ended(0).err, HasSubstr("restart 1 of 1"));
   const std::string curve = runs_.curve("a");
   EXPECT_EQ(std::count(curve.begin(), curve.end(), '\n'), 600) << "every step once";
   EXPECT_EQ(curve.substr(0, runs_.expected().size()), runs_.expected());
@@ -96,8 +91,7 @@ TEST_F(Launchers, TorchrunStartsAgainWhereItStopped) {
                   runs_.path("."));
   ASSERT_TRUE(eventually([&] { return runs_.has_checkpoint("a"); }));
   ::kill(runs_.ranks().at(0), SIGKILL);
-  const Result result = process.wait();
-  EXPECT_EQ(result.code, 0) << result.err;
+  process.wait().ended(0);
   EXPECT_EQ(runs_.curve("a").substr(0, runs_.expected().size()), runs_.expected());
   EXPECT_THAT(runs_.log("a"), testing::ContainsRegex("continued from .*step-")) << "in spite of --fresh";
   EXPECT_FALSE(std::filesystem::exists(runs_.path("a.1")));

@@ -51,11 +51,6 @@ int rank_of(const std::map<std::string, std::string>& variables) {
 
 }  // namespace
 
-Words operator+(Words left, const Words& right) {
-  left.insert(left.end(), right.begin(), right.end());
-  return left;
-}
-
 Runs::Runs() {
   write_text(path("run.toml"), kConfig);
   // Not the test plugins, and not the runner's own place among processes.

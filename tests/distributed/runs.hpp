@@ -13,10 +13,6 @@
 
 namespace pipeline::tests {
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words left, const Words& right);
-
 // A folder with `run.toml`; processes of the run work in it.
 class Runs {
  public:

@@ -2,8 +2,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <test_paths.hpp>
 
 #include "tests/distributed/hosts.hpp"
@@ -106,9 +104,9 @@ TEST_F(Slurm, StartsRanksOnTwoHosts) {
 }
 
 TEST_F(Slurm, OneTaskOnEachHostStartsTheRanksItself) {
-  const Result result = on_first(Words{"srun", "-N2", "-n2", PIPELINE_EXECUTABLE} + runs_.short_run("a") +
-                                 Words{"--set", "launch.processes=2"});
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  on_first(Words{"srun", "-N2", "-n2", PIPELINE_EXECUTABLE} + runs_.short_run("a") +
+           Words{"--set", "launch.processes=2"})
+      .ended(0);
   EXPECT_EQ(runs_.curve("a"), runs_.expected());
   EXPECT_THAT(runs_.log("a"), HasSubstr("processes  4, started by Slurm (srun); "));
 }
@@ -149,9 +147,9 @@ TEST_F(Slurm, AJobThatIsToldToSaveGoesBackIntoTheQueue) {
 }
 
 TEST_F(Slurm, InAnAllocationWithoutSrunItIsAlone) {
-  const Result result = on_first(Words{"salloc", "-N2", "-n4", PIPELINE_EXECUTABLE} + runs_.short_run("a") +
-                                 Words{"--set", "backend.plugin=auto"});
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  on_first(Words{"salloc", "-N2", "-n4", PIPELINE_EXECUTABLE} + runs_.short_run("a") +
+           Words{"--set", "backend.plugin=auto"})
+      .ended(0);
   EXPECT_EQ(runs_.curve("a"), runs_.expected());
   EXPECT_EQ(runs_.log("a").find("Slurm (srun)"), std::string::npos);
 }

@@ -12,8 +12,6 @@
 
 namespace pipeline::tests {
 
-using Words = std::vector<std::string>;
-
 inline const std::filesystem::path kRoot = PIPELINE_SOURCE_DIR;
 
 // docs/*.md, relative to the root.

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/docs/document.hpp"
@@ -78,9 +77,7 @@ TEST(OwnTextGuide, ItsSmallJobRunsAsWritten) {
   std::string script;
   for (const std::string& block : blocks(text.substr(begin, end - begin), "sh")) script += block;
   const Checkout checkout(text);
-  const Result result = checkout.run_script(script);
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("40 training, 8 validation"));
+  EXPECT_THAT(checkout.run_script(script).ended(0).out, HasSubstr("40 training, 8 validation"));
   EXPECT_TRUE(fs::exists(checkout.path() / "my-text-gpt2/model.safetensors"));
 }
 
@@ -140,9 +137,10 @@ TEST(TroubleshootingGuide, QuotesMessagesOfTheSources) {
 
 TEST(TroubleshootingGuide, ARunThatDivergesSaysSo) {
   const Checkout checkout("");
-  const Result result = checkout.run({"run", "configs/template.toml", "--set", "optimizer.lr=1e30", "--set",
-                                      "optimizer.kind=sgd", "--set", "train.max_nonfinite_steps=2"});
-  EXPECT_EQ(result.code, 2) << result.err;
+  const Result result = checkout
+                            .run({"run", "configs/template.toml", "--set", "optimizer.lr=1e30", "--set",
+                                  "optimizer.kind=sgd", "--set", "train.max_nonfinite_steps=2"})
+                            .ended(2);
   EXPECT_THAT(result.out + result.err,
               HasSubstr("the gradient is not finite; the update was skipped. Samples: "));
   EXPECT_THAT(result.err, HasSubstr("the run has diverged: the gradient was not finite"));

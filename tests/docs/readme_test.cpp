@@ -4,10 +4,8 @@
 #include <regex>
 #include <set>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/docs/document.hpp"
 
@@ -41,12 +39,10 @@ void expect_accepted(const Checkout& checkout, const Words& command) {
   static const std::set<std::string> kOnRuns{"run", "evaluate", "predict", "export", "compare", "report",
                                              "csv", "ls",       "status",  "plan",   "find-lr", "chat"};
   if (!kOnRuns.contains(verb)) {
-    const Result result = checkout.run(command);
-    EXPECT_EQ(result.code, 0) << result.err;
+    checkout.run(command).ended(0);
     return;
   }
-  const Result help = checkout.run({verb, "--help"});
-  ASSERT_EQ(help.code, 0) << help.err;
+  const Result help = checkout.run({verb, "--help"}).ended(0);
   Words check = {"check"};
   for (size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
@@ -72,8 +68,7 @@ void expect_accepted(const Checkout& checkout, const Words& command) {
   if (check.size() == 1 && !needs_file) return;  // it works on folders
   static std::set<Words> accepted;
   if (!accepted.insert(check).second) return;
-  const Result result = checkout.run(check);
-  EXPECT_EQ(result.code, 0) << result.err;
+  checkout.run(check).ended(0);
 }
 
 class Readme : public testing::TestWithParam<std::string> {
@@ -157,15 +152,13 @@ TEST(CppGuide, QuotesTheTemplateAsItIs) {
 }
 
 TEST(ConfigsReadme, IsWhatExplainPrints) {
-  const Result printed = Checkout("").run({"explain", "--readme", "configs"});
-  ASSERT_EQ(printed.code, 0) << printed.err;
+  const Result printed = Checkout("").run({"explain", "--readme", "configs"}).ended(0);
   EXPECT_EQ(read_text(kRoot / "configs/README.md"), printed.out)
       << "options or configurations have changed: pipeline explain --readme configs > configs/README.md";
 }
 
 TEST(ConfigsSchema, IsWhatExplainPrints) {
-  const Result printed = Checkout("").run({"explain", "--schema"});
-  ASSERT_EQ(printed.code, 0) << printed.err;
+  const Result printed = Checkout("").run({"explain", "--schema"}).ended(0);
   EXPECT_TRUE(read_text(kRoot / "configs/pipeline.schema.json") == printed.out)
       << "options have changed: pipeline explain --schema > configs/pipeline.schema.json";
 }

@@ -1,10 +1,9 @@
-// Low-rank additions as a user has them: learnt from a folder, exported as PEFT's, and begun with again.
+// LoRA as a user has it: trained from a folder, exported as PEFT's, and begun with again.
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/safetensors/file.hpp"
@@ -57,11 +56,11 @@ class Adapters : public testing::Test, public Job {
     std::string training = kShortTraining;
     training.insert(training.find("global_batch"), "init_from = \"base/export\"\n");
     write_text(path("train.toml"), std::string(kTask) + kAdapter + training);
-    EXPECT_EQ(pipeline({"run", "base.toml", "--set", "run.dir=base"}, folder()).code, 0);
-    EXPECT_EQ(pipeline({"export", "base.toml", "--set", "run.dir=base"}, folder()).code, 0);
+    EXPECT_EQ(pipeline({"run", "base.toml", "run.dir=base"}).code, 0);
+    EXPECT_EQ(pipeline({"export", "base.toml", "run.dir=base"}).code, 0);
   }
   double loss_of(const std::string& run) const {
-    return json::parse(read_lines(path(run + "/eval.jsonl")).back())["loss"].get<double>();
+    return read_json_lines(path(run + "/eval.jsonl")).back()["loss"].get<double>();
   }
   static std::string bytes(const safetensors::TensorView& tensor) {
     return {reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size()};
@@ -69,11 +68,9 @@ class Adapters : public testing::Test, public Job {
 };
 
 TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  const Result exported = call("export", {"--checkpoint", "last"});
-  ASSERT_EQ(exported.code, 0) << exported.err;
-  const json config = json::parse(read_text(path("run/export/adapter_config.json")));
+  const Result run = call("run").ended(0);
+  call("export", {"--checkpoint", "last"}).ended(0);
+  const json config = read_json(path("run/export/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], "base/export");
   EXPECT_EQ(config["r"], 4);
   EXPECT_EQ(config["use_rslora"], true);
@@ -89,94 +86,78 @@ TEST_F(Adapters, AreExportedAsPeftsOrMergedAndBegunWithAgain) {
   ASSERT_EQ(
       call("predict", {"--prompt", "What follows 7?", "--checkpoint", "last", "--output", "run.csv"}).code,
       0);
-  const Result predicted = pipeline({"predict", "run/export", "--prompt", "What follows 7?", "--set",
-                                     "task.generate.max_tokens=6", "--output", "adapter.csv"},
-                                    folder());
-  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  pipeline({"predict", "run/export", "--prompt", "What follows 7?", "task.generate.max_tokens=6", "--output",
+            "adapter.csv"})
+      .ended(0);
   EXPECT_EQ(read_lines(path("adapter.csv")), read_lines(path("run.csv")));
-  ASSERT_EQ(pipeline({"evaluate", "run/export", "--set", "task.data.test=train.jsonl", "--set",
-                      "task.generate.max_tokens=6", "--output", "adapter.json"},
-                     folder())
+  ASSERT_EQ(pipeline({"evaluate", "run/export", "task.data.test=train.jsonl", "task.generate.max_tokens=6",
+                      "--output", "adapter.json"})
                 .code,
             0);
-  EXPECT_EQ(json::parse(read_text(path("adapter.json")))["checkpoint"],
+  EXPECT_EQ(read_json(path("adapter.json"))["checkpoint"],
             "base/export, with task.language.lora.init_from = run/export");
   fs::copy(path("run/export"), path("lost"));
   json lost = config;
   lost["base_model_name_or_path"] = "somebody/model";
   write_text(path("lost/adapter_config.json"), lost.dump());
-  EXPECT_THAT(pipeline({"chat", "lost"}, folder()).err,
+  EXPECT_THAT(pipeline({"chat", "lost"}).err,
               HasSubstr("base_model_name_or_path = \"somebody/model\": is no folder of a model here"));
 
-  // Merged, what has no addition is the base's to the bit.
+  // Merged, what has no LoRA is the base's to the bit.
   ASSERT_EQ(
-      call("export", {"--checkpoint", "last", "--output", "whole", "--set", "task.language.lora.merge=true"})
-          .code,
-      0);
+      call("export", {"--checkpoint", "last", "--output", "whole", "task.language.lora.merge=true"}).code, 0);
   const auto base = safetensors::Folder::open(path("base/export").string()),
              whole = safetensors::Folder::open(path("whole").string());
   ASSERT_EQ(whole.names(), base.names());
   ASSERT_FALSE(base.names().empty());
   for (const std::string& name : base.names()) {
-    const bool has_addition = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
-    EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_addition) << name;
+    const bool has_lora = name.find("q_proj") != name.npos || name.find("layers.1.mlp") != name.npos;
+    EXPECT_EQ(bytes(whole.at(name)) != bytes(base.at(name)), has_lora) << name;
   }
 
-  // All options of the additions follow the folder.
+  // All options of LoRA follow the folder.
   std::string without = read_text(path("train.toml"));
   without.erase(without.find("[task.language.lora]"),
                 without.find("[optimizer]") - without.find("[task.language.lora]"));
   write_text(path("train.toml"), without);
-  const Result again =
-      call("run", {"--set", "run.dir=again", "--set", "task.language.lora.init_from=run/export", "--set",
-                   "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const Result again = call("run", {"run.dir=again", "task.language.lora.init_from=run/export",
+                                    "optimizer.lr=0.0", "train.max_steps=1"})
+                           .ended(0);
   EXPECT_EQ(loss_of("again"), loss_of("run"));
   // The options follow, too, where the start is another run of ours.
-  const Result next = call("run", {"--set", "run.dir=next", "--set", "train.init_from=run", "--set",
-                                   "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(next.code, 0) << next.out << next.err;
+  const Result next =
+      call("run", {"run.dir=next", "train.init_from=run", "optimizer.lr=0.0", "train.max_steps=1"}).ended(0);
   EXPECT_EQ(loss_of("next"), loss_of("run"));
-  EXPECT_THAT(call("run", {"--set", "run.dir=less", "--set", "train.init_from=run", "--set",
-                           "task.language.lora.rank=2"})
-                  .err,
+  EXPECT_THAT(call("run", {"run.dir=less", "train.init_from=run", "task.language.lora.rank=2"}).err,
               HasSubstr("task.language.lora.rank is 4 there, and 2 here: leave it out, so that it follows"));
-  const Result other = call("run", {"--set", "run.dir=other", "--set", "train.init_from=whole", "--set",
-                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(other.code, 0) << other.out << other.err;
+  const Result other =
+      call("run", {"run.dir=other", "train.init_from=whole", "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
   EXPECT_NEAR(loss_of("other"), loss_of("run"), 1e-5);
 }
 
 TEST_F(Adapters, HaveTheSameBitsUnderEveryStrategyAndAfterAKill) {
-  ASSERT_EQ(call("run").code, 0);
-  const std::vector<std::string> sharded{"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
-                                         "--set", "launch.processes=2"};
-  std::vector<std::string> command{"run", "train.toml", "--set", "run.dir=killed"};
-  command.insert(command.end(), sharded.begin(), sharded.end());
-  Process process(pipeline_command(command), folder());
+  call("run").ended(0);
+  const Words sharded{"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"};
+  Process process = start("run", sharded + Words{"run.dir=killed"});
   ASSERT_TRUE(eventually([&] { return fs::exists(path("killed/checkpoints/step-00000005")); }));
   process.signal(SIGKILL);
   process.wait();
-  ASSERT_EQ(
-      call("run", {"--set", "run.dir=killed", "--set", "strategy.plugin=ddp", "--set", "launch.processes=2"})
-          .code,
-      0);
+  call("run", {"run.dir=killed", "strategy.plugin=ddp", "launch.processes=2"}).ended(0);
   EXPECT_EQ(curve("killed"), curve("run"));
 }
 
 TEST_F(Adapters, OfAnotherModelAreNamed) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
-  ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
+  call("run", {"train.max_steps=1"}).ended(0);
+  call("export", {"--checkpoint", "last"}).ended(0);
   const auto told = [&](const std::string& key, const json& value) {
-    json config = json::parse(read_text(path("run/export/adapter_config.json")));
+    json config = read_json(path("run/export/adapter_config.json"));
     config[key] = value;
     fs::create_directories(path("changed"));
     fs::copy_file(path("run/export/adapter_model.safetensors"), path("changed/adapter_model.safetensors"),
                   fs::copy_options::overwrite_existing);
     write_text(path("changed/adapter_config.json"), config.dump());
-    const Result result =
-        call("check", {"--set", "run.dir=new", "--set", "task.language.lora.init_from=changed"});
-    EXPECT_EQ(result.code, 2) << result.out;
+    const Result result = call("check", {"run.dir=new", "task.language.lora.init_from=changed"}).ended(2);
     return result.out + result.err;
   };
   EXPECT_THAT(told("use_dora", true), HasSubstr("adapter_config.json: use_dora = true"));
@@ -187,58 +168,48 @@ TEST_F(Adapters, OfAnotherModelAreNamed) {
   fs::create_directories(path("model"));
   write_text(path("model/config.json"), "{}");
   const auto begun = [&](const std::string& folder) {
-    return call("check", {"--set", "run.dir=new", "--set", "task.language.lora.init_from=" + folder}).err;
+    return call("check", {"run.dir=new", "task.language.lora.init_from=" + folder}).err;
   };
   EXPECT_THAT(begun("model"),
               HasSubstr("is no PEFT adapter: it has no adapter_config.json; a model's folder"));
   EXPECT_THAT(begun("run"), HasSubstr("of a run name what `pipeline export` writes"));
   for (const char* verb : {"check", "run"})  // base.toml names no folder that says what the model is
     EXPECT_THAT(
-        pipeline({verb, "base.toml", "--set", "run.dir=other", "--set",
-                  "task.language.lora.init_from=run/export", "--set", "task.language.intermediate_size=80"},
-                 folder())
+        pipeline({verb, "base.toml", "run.dir=other", "task.language.lora.init_from=run/export",
+                  "task.language.intermediate_size=80"})
             .err,
-        HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another "
-                  "model, or not whole"))
+        HasSubstr("down_proj.lora_A.weight is [4, 64], must be [4, 80]: the adapter is for another model, or "
+                  "not whole"))
         << verb;
   fs::remove(path("changed/adapter_model.safetensors"));
   EXPECT_THAT(begun("changed"), HasSubstr("adapter_model.safetensors: is not there"));
   EXPECT_THAT(call("evaluate", {"--checkpoint", "run/export"}).err,
               HasSubstr("--checkpoint run/export: is a PEFT"));
-  const Result base = call("check", {"--set", "run.dir=new", "--set", "train.init_from=run/export"});
+  const Result base = call("check", {"run.dir=new", "train.init_from=run/export"});
   EXPECT_NE(base.code, 0);
   EXPECT_THAT(base.err, HasSubstr("is a LoRA adapter, without the model that it is for"));
-  const Result pattern = call("check", {"--set", R"(task.language.lora.targets=["c_attn"])"});
-  EXPECT_EQ(pattern.code, 2);
-  EXPECT_THAT(pattern.err,
+  EXPECT_THAT(call("check", {R"(task.language.lora.targets=["c_attn"])"}).ended(2).err,
               HasSubstr("task.language.lora.targets=[\"c_attn\"]: has \"c_attn\", which is no matrix"));
 }
 
-// Modules that are trained as a whole are exported with the additions, and come back.
+// Modules that are trained as a whole are exported with LoRA, and come back.
 TEST_F(Adapters, HaveWholeModulesBesideThem) {
-  const auto with = [](std::vector<std::string> more, const char* modules) {
-    more.insert(more.end(), {"--set", std::string("task.language.lora.modules_to_save=") + modules});
-    return more;
+  const auto with = [](const Words& more, const char* modules) {
+    return more + Words{std::string("task.language.lora.modules_to_save=") + modules};
   };
   const char* const kMost = R"(["embed_tokens", "layers.0.mlp.*", "norm"])";
-  const Result run = call("run", with({}, kMost));
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  ASSERT_EQ(call("export", with({"--checkpoint", "last"}, kMost)).code, 0);
-  const json config = json::parse(read_text(path("run/export/adapter_config.json")));
+  const Result run = call("run", with({}, kMost)).ended(0);
+  call("export", with({"--checkpoint", "last"}, kMost)).ended(0);
+  const json config = read_json(path("run/export/adapter_config.json"));
   EXPECT_THAT(config["modules_to_save"],
               ElementsAre("model.embed_tokens", "model.layers.0.mlp.down_proj",
                           "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj", "model.norm"));
   EXPECT_EQ(config["ensure_weight_tying"], true);
-  const std::vector<std::string> one_step{"--set", "task.language.lora.init_from=run/export",
-                                          "--set", "optimizer.lr=0.0",
-                                          "--set", "train.max_steps=1"};
-  const auto begin = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.end(), one_step.begin(), one_step.end());
-    more.insert(more.end(), {"--set", "run.dir=" + dir});
-    return call("run", more);
+  const Words one_step{"task.language.lora.init_from=run/export", "optimizer.lr=0.0", "train.max_steps=1"};
+  const auto begin = [&](const std::string& dir, const Words& more) {
+    return call("run", more + one_step + Words{"run.dir=" + dir});
   };
-  const Result again = begin("again", {});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const Result again = begin("again", {}).ended(0);
   EXPECT_EQ(loss_of("again"), loss_of("run"));
   EXPECT_THAT(begin("less", with({}, "[\"norm\"]")).err,
               HasSubstr("is frozen here: lora.modules_to_save must name it, or be left out"));
@@ -248,13 +219,13 @@ TEST_F(Adapters, HaveWholeModulesBesideThem) {
   EXPECT_THAT(begin("untied", {}).err, HasSubstr("ensure_weight_tying = false: must be true"));
 
   const auto refused = [&](const char* modules) {
-    return call("run", with({"--set", "run.dir=refused"}, modules)).err;
+    return call("run", with({"run.dir=refused"}, modules)).err;
   };
   EXPECT_THAT(refused("[\"q_proj\"]"), HasSubstr("a part of model.layers.0.self_attn.q_proj and 2 more"));
-  EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, to which lora.targets makes"));
+  EXPECT_THAT(refused("[\"mlp.*\"]"), HasSubstr("model.layers.1.mlp.gate_proj, which lora.targets trains"));
   EXPECT_THAT(refused("[\"lm_head\"]"), HasSubstr("no module that can be trained as a whole"));
-  EXPECT_THAT(call("run", {"--set", "run.dir=refused", "--set", "task.language.lora.rank=0"}).err,
-              HasSubstr("is of no use without additions: set rank, too"));
+  EXPECT_THAT(call("run", {"run.dir=refused", "task.language.lora.rank=0"}).err,
+              HasSubstr("is of no use without LoRA: set rank, too"));
 }
 
 // Published folders are padded: an adapter's embedding has all rows, or PEFT would not take it.
@@ -263,7 +234,7 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
   fs::create_directory(path("padded"));
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
     fs::copy_file(path("base/export") / name, path("padded") / name);
-  json config = json::parse(read_text(path("base/export/config.json")));
+  json config = read_json(path("base/export/config.json"));
   config["vocab_size"] = config["vocab_size"].get<int64_t>() + 3;
   write_text(path("padded/config.json"), config.dump());
   const auto base = safetensors::Folder::open(path("base/export").string());
@@ -283,12 +254,10 @@ TEST_F(Adapters, OfAnEmbeddingWithMoreRowsThanTokensHaveThemAll) {
     }
     writer.finish();
   }
-  const std::vector<std::string> options{"--set", "run.dir=padded-run",
-                                         "--set", "train.init_from=padded",
-                                         "--set", R"(task.language.lora.modules_to_save=["embed_tokens"])"};
-  const Result run = call("run", options);
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  ASSERT_EQ(call("export", options).code, 0);
+  const Words options{"run.dir=padded-run", "train.init_from=padded",
+                      R"(task.language.lora.modules_to_save=["embed_tokens"])"};
+  const Result run = call("run", options).ended(0);
+  call("export", options).ended(0);
   const auto file = safetensors::File::open(path("padded-run/export/adapter_model.safetensors").string());
   for (const char* name : {kEmbedding, "lm_head.weight"}) {
     const auto& table = file.at(std::string("base_model.model.") + name);
@@ -323,55 +292,45 @@ TEST_F(Adapters, MayHaveABaseInBfloat16) {
     }
     writer.finish();
   }
-  ASSERT_EQ(call("run", {"--set", "train.init_from=rounded"}).code, 0);
+  call("run", {"train.init_from=rounded"}).ended(0);
 
-  const std::vector<std::string> narrow{"--set", "train.frozen_precision=bf16"};
-  const auto with = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.end(), narrow.begin(), narrow.end());
-    more.insert(more.end(), {"--set", "run.dir=" + dir});
-    return more;
+  const auto with = [&](const std::string& dir, const Words& more) {
+    return more + Words{"train.frozen_precision=bf16", "run.dir=" + dir};
   };
-  const Result one = call("run", with("one", {}));
-  ASSERT_EQ(one.code, 0) << one.out << one.err;
+  const Result one = call("run", with("one", {})).ended(0);
   EXPECT_THAT(one.out + one.err, HasSubstr(" frozen in bf16"));
   EXPECT_EQ(curve("one"), curve("run"));
   EXPECT_EQ(loss_of("one"), loss_of("run"));
-  EXPECT_EQ(json::parse(read_text(path("one/model.json")))["dtypes"]["frozen"], "bf16");
+  EXPECT_EQ(read_json(path("one/model.json"))["dtypes"]["frozen"], "bf16");
 
-  const std::vector<std::string> two{"--set", "launch.processes=2"};
-  const auto on_two = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.end(), two.begin(), two.end());
-    const Result result = call("run", with(dir, more));
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  const Words two{"launch.processes=2"};
+  const auto on_two = [&](const std::string& dir, const Words& more) {
+    call("run", with(dir, more + two)).ended(0);
     EXPECT_EQ(curve(dir), curve("run"));
     EXPECT_EQ(loss_of(dir), loss_of("run"));
   };
-  on_two("ddp", {"--set", "strategy.plugin=ddp"});
+  on_two("ddp", {"strategy.plugin=ddp"});
   const auto stage = [](const char* number) {
-    return std::vector<std::string>{"--set", "strategy.plugin=sharded", "--set",
-                                    std::string("strategy.zero_stage=") + number};
+    return Words{"strategy.plugin=sharded", std::string("strategy.zero_stage=") + number};
   };
   on_two("sharded2", stage("2"));
-  ASSERT_EQ(call("run", with("sharded3", {"--set", "train.max_steps=7"})).code, 0);
+  call("run", with("sharded3", {"train.max_steps=7"})).ended(0);
   on_two("sharded3", stage("3"));
 
   // Figures afterwards, and what is exported, are of the weights that were trained with.
   const Result evaluated =
       call("evaluate", with("one", {"--checkpoint", "last", "--split", "val", "--output", "val.json"}));
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  EXPECT_NEAR(json::parse(read_text(path("val.json")))["figures"]["loss"].get<double>(), loss_of("run"),
-              1e-6);
-  ASSERT_EQ(call("export", with("one", {"--checkpoint", "last", "--output", "whole", "--set",
-                                        "task.language.lora.merge=true"}))
+  EXPECT_NEAR(read_json(path("val.json"))["figures"]["loss"].get<double>(), loss_of("run"), 1e-6);
+  ASSERT_EQ(call("export",
+                 with("one", {"--checkpoint", "last", "--output", "whole", "task.language.lora.merge=true"}))
                 .code,
             0);
   const auto whole = safetensors::Folder::open(path("whole").string());
   EXPECT_EQ(bytes(whole.at("model.embed_tokens.weight")), rounded("model.embed_tokens.weight"));
   EXPECT_EQ(bytes(whole.at("model.norm.weight")), bytes(base.at("model.norm.weight")));
 
-  const Result all = pipeline(
-      {"run", "base.toml", "--set", "run.dir=all", "--set", "train.frozen_precision=bf16"}, folder());
-  EXPECT_EQ(all.code, 2);
+  const Result all = pipeline({"run", "base.toml", "run.dir=all", "train.frozen_precision=bf16"}).ended(2);
   EXPECT_THAT(all.err, HasSubstr("--set train.frozen_precision=bf16: task chat"));
   EXPECT_THAT(all.err, HasSubstr("has no frozen weights that may be kept so"));
 }

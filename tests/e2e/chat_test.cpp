@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -57,10 +56,9 @@ class Chat : public testing::Test, public Job {
 };
 
 TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
-  const Result run = call("run", {"--set", "evaluate.at_start=true"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", {"evaluate.at_start=true"}).ended(0);
   EXPECT_THAT(run.out, HasSubstr("evaluation before training:  loss "));
-  EXPECT_EQ(nlohmann::json::parse(read_lines(path("run/eval.jsonl")).front())["step"], 0);
+  EXPECT_EQ(read_json_lines(path("run/eval.jsonl")).front()["step"], 0);
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("40 training, 8 validation, 8 test conversations"), HasSubstr("written: ")));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 12u);
@@ -68,51 +66,47 @@ TEST_F(Chat, TrainsEvaluatesPredictsTalksAndExports) {
   for (const auto& entry : fs::directory_iterator(path("cache")))
     kept += entry.path().extension() == ".tokens";
   EXPECT_EQ(kept, 3u);
-  const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).back());
+  const auto figures = read_json_lines(path("run/eval.jsonl")).back();
   EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
 
-  const Result evaluated = call("evaluate", {"--split", "test"});
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  call("evaluate", {"--split", "test"}).ended(0);
   EXPECT_THAT(read_text(path("run/evaluation-test-files/answers.html")), HasSubstr("What follows 100?"));
-  ASSERT_EQ(call("predict").code, 0);
+  call("predict").ended(0);
   EXPECT_THAT(read_lines(path("run/submission.csv")), testing::SizeIs(9));
-  ASSERT_EQ(call("predict", {"--prompt", "What follows 7?", "--system", "Be brief."}).code, 0);
+  call("predict", {"--prompt", "What follows 7?", "--system", "Be brief."}).ended(0);
   EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("prompt,What follows 7?,"));
-  ASSERT_EQ(call("predict", {"--show", "mask", "--output", "mask.csv"}).code, 0);
+  call("predict", {"--show", "mask", "--output", "mask.csv"}).ended(0);
   EXPECT_THAT(
       read_text(path("mask.csv")),
       HasSubstr("question: What follows 101?\nanswer:⟦ 102<|endoftext|>⟧question: What follows 102?\n"));
 
   // What a checkpoint brings needs neither the files that it was trained on nor the template's name.
-  ASSERT_EQ(call("export", {"--output", "exported"}).code, 0);
+  call("export", {"--output", "exported"}).ended(0);
   EXPECT_THAT(read_text(path("exported/chat_template.jinja")), HasSubstr("question: "));
   fs::rename(path("train.jsonl"), path("gone.jsonl"));
   fs::remove_all(path("cache"));
-  const Result from_folder =
-      pipeline({"predict", "exported", "--set", "run.device=cpu", "--set", "task.generate.max_tokens=6",
-                "--set", "task.chat.max_tokens=120", "--prompt", "What follows 7?", "--system", "Be brief.",
-                "--output", "a.csv"},
-               folder());
-  ASSERT_EQ(from_folder.code, 0) << from_folder.out << from_folder.err;
+  pipeline({"predict", "exported", "run.device=cpu", "task.generate.max_tokens=6", "task.chat.max_tokens=120",
+            "--prompt", "What follows 7?", "--system", "Be brief.", "--output", "a.csv"})
+      .ended(0);
   EXPECT_EQ(read_text(path("a.csv")), read_text(path("run/asked.csv")));
-  EXPECT_EQ(call("evaluate", {"--checkpoint", "exported", "--output", "of-folder.json"}).code, 0);
+  call("evaluate", {"--checkpoint", "exported", "--output", "of-folder.json"}).ended(0);
 }
 
 TEST_F(Chat, HasTheSameBitsUnderEveryStrategyAndAfterAKill) {
-  ASSERT_EQ(call("run").code, 0);
+  call("run").ended(0);
   const auto single = curve("run");
   ASSERT_EQ(single.size(), 12u);
   for (const char* strategy : {"ddp", "sharded"}) {
-    const Result run = call("run", {"--set", std::string("strategy.plugin=") + strategy, "--set",
-                                    "launch.processes=2", "--set", std::string("run.dir=") + strategy});
-    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    call("run", {std::string("strategy.plugin=") + strategy, "launch.processes=2",
+                 std::string("run.dir=") + strategy})
+        .ended(0);
     EXPECT_EQ(curve(strategy), single) << strategy;
   }
-  Process process(pipeline_command({"run", "train.toml", "--set", "run.dir=killed"}), folder());
+  Process process = start("run", {"run.dir=killed"});
   ASSERT_TRUE(eventually([&] { return fs::exists(path("killed/checkpoints/step-00000005")); }));
   process.signal(SIGKILL);
   process.wait();
-  ASSERT_EQ(call("run", {"--set", "run.dir=killed"}).code, 0);
+  call("run", {"run.dir=killed"}).ended(0);
   EXPECT_EQ(curve("killed"), single);
 }
 
@@ -126,23 +120,17 @@ TEST_F(Chat, UnusableInputIsNamed) {
           "\n"
           R"({"image":"a.png","messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})"
           "\n");
-  const Result run = call("run", {"--set", "train.max_steps=1"});
-  ASSERT_EQ(run.code, 0) << run.err;
+  const Result run = call("run", {"train.max_steps=1"}).ended(0);
   EXPECT_THAT(run.err + run.out,
               AllOf(HasSubstr("3 of 5 records of val.jsonl are not used:"),
                     HasSubstr("1: a turn of \"critic\", must be \"user\" or"),
                     HasSubstr("1: no turn of the assistant; the first is record 4, line 4"),
                     HasSubstr("1: a picture, which this task does not see: the task vlm does")));
 
-  const auto error_of = [&](std::vector<std::string> sets) {
-    for (auto at = sets.begin(); at != sets.end(); at += 2) at = sets.insert(at, "--set");
-    const Result refused = call("run", sets);
-    EXPECT_EQ(refused.code, 2) << refused.out;
-    return refused.err;
-  };
+  const auto error_of = [&](const Words& sets) { return call("run", sets).ended(2).err; };
   EXPECT_THAT(error_of({"run.dir=a", "task.chat.template=chat.jinj"}),
               HasSubstr("a template is auto, plain, simple, vicuna, chatml, llama3, or a file"));
-  EXPECT_EQ(call("check", {"--set", "run.dir=a", "--set", "task.chat.template=chat.jinj"}).err,
+  EXPECT_EQ(call("check", {"run.dir=a", "task.chat.template=chat.jinj"}).err,
             error_of({"run.dir=a", "task.chat.template=chat.jinj"}));
   EXPECT_THAT(error_of({"run.dir=b", "task.chat.template=chatml"}),
               HasSubstr("needs the special token <|im_start|>, which this tokenizer does not have"));
@@ -155,29 +143,24 @@ TEST_F(Chat, UnusableInputIsNamed) {
   // A template may refuse conversations: these records are counted, with the template's words.
   write_text(path("strict.jinja"),
              "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system turns') }}{% "
-             "endif %}{{ "
-             "m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}");
-  const Result strict = call("run", {"--set", "run.dir=f", "--set", "task.chat.template=strict.jinja",
-                                     "--set", "train.max_steps=1"});
-  EXPECT_EQ(strict.code, 0) << strict.err;
+             "endif %}{{ m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}");
+  const Result strict =
+      call("run", {"run.dir=f", "task.chat.template=strict.jinja", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(strict.err + strict.out, AllOf(HasSubstr("14 of 40 records of train.jsonl are not used:"),
                                              HasSubstr("it refuses the conversation: no system turns")));
 }
 
 // Nothing can be computed of these weights, greedily and otherwise.
 TEST_F(Chat, ARuinedModelGivesNoAnswers) {
-  const Result run =
-      call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e20", "--set", "train.max_steps=1",
-                   "--set", "evaluate.every=0", "--set", "evaluate.at_end=false"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  call("run", {"optimizer.kind=sgd", "optimizer.lr=1e20", "train.max_steps=1", "evaluate.every=0",
+               "evaluate.at_end=false"})
+      .ended(0);
   for (const char* method : {"greedy", "sample", "beam"}) {
-    const Result result = call("predict", {"--set", std::string("task.generate.method=") + method});
-    EXPECT_EQ(result.code, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr("sample \"c100\": answer is nan, must be a number")) << method;
+    EXPECT_THAT(call("predict", {std::string("task.generate.method=") + method}).ended(2).err,
+                HasSubstr("sample \"c100\": answer is nan, must be a number"))
+        << method;
   }
-  const Result evaluated = call("evaluate");
-  EXPECT_EQ(evaluated.code, 2) << evaluated.out;
-  EXPECT_THAT(evaluated.err, HasSubstr("loss is nan, must be a number"));
+  EXPECT_THAT(call("evaluate").ended(2).err, HasSubstr("loss is nan, must be a number"));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/small_job.hpp"
 
@@ -15,19 +14,15 @@ using testing::HasSubstr;
 
 class Compare : public testing::Test, public SmallJob {
  protected:
-  Result compare(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), "compare");
-    return pipeline(std::move(arguments), folder());
-  }
+  Result compare(const Words& arguments) const { return pipeline(Words{"compare"} + arguments); }
 };
 
 TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   write_text(path("train.toml"), config());
-  const std::vector<std::string> arguments{"train.toml",  "--strategies", "single,ddp,sharded:2",
-                                           "--processes", "1,2",          "--tolerance",
-                                           "0",           "--rounds",     "2"};
-  const Result result = compare(arguments);
-  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  const Words arguments{"train.toml",  "--strategies", "single,ddp,sharded:2",
+                        "--processes", "1,2",          "--tolerance",
+                        "0",           "--rounds",     "2"};
+  const Result result = compare(arguments).ended(0);
   EXPECT_THAT(result.out, HasSubstr("round 1/2, sharded2-2: at step"));
   EXPECT_THAT(result.out, testing::ContainsRegex("sharded2-2 +12 .* equal to the bit in 12 steps"));
   EXPECT_THAT(result.out,
@@ -41,53 +36,46 @@ TEST_F(Compare, RunsWhatHasNotRunAndSaysWhetherItIsTheSame) {
   EXPECT_EQ(fs::last_write_time(path("run-compare/sharded2-2/metrics.jsonl")), written);
 
   // Folders of runs can be compared, and losses from elsewhere.
-  const Result folders = compare({"run-compare/single-1", "run-compare/sharded2-2", "--output", "two.html"});
-  EXPECT_EQ(folders.code, 0) << folders.err;
+  compare({"run-compare/single-1", "run-compare/sharded2-2", "--output", "two.html"}).ended(0);
   EXPECT_TRUE(fs::exists(path("two.html")));
   std::string csv = "step,loss\n";
-  for (const std::string& line : read_lines(path("run-compare/sharded2-2/metrics.jsonl"))) {
-    const auto json = nlohmann::json::parse(line);
+  for (const auto& json : read_json_lines(path("run-compare/sharded2-2/metrics.jsonl"))) {
     csv += json["step"].dump() + "," + json["loss"].dump() + "\n";
   }
   write_text(path("theirs.csv"), csv);
   EXPECT_THAT(compare({"run-compare/single-1", "--against", "theirs.csv"}).out,
               HasSubstr("equal to the bit in 12 steps"));
-  const Result one = compare({"train.toml", "--against", "theirs.csv", "--rounds", "1"});
-  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  const Result one = compare({"train.toml", "--against", "theirs.csv", "--rounds", "1"}).ended(0);
   EXPECT_THAT(one.out, testing::ContainsRegex("\ntrain +12 .* equal to the bit in 12 steps"));
   write_text(path("theirs.csv"), csv + "13,1\n" + "14,2\n");
   EXPECT_EQ(compare({"run-compare/single-1", "--against", "theirs.csv"}).code, 0)
       << "steps of one alone do not count";
   write_text(path("theirs.csv"), "step,loss\n1,1\n2,1\n");
-  const Result other = compare({"run-compare/single-1", "--against", "theirs.csv"});
-  EXPECT_EQ(other.code, 1);
+  const Result other = compare({"run-compare/single-1", "--against", "theirs.csv"}).ended(1);
   EXPECT_THAT(other.out, HasSubstr("theirs.csv: the step is step, the loss is loss\n"));
   EXPECT_THAT(other.out, HasSubstr("The losses are NOT the same"));
 
   // The configuration that a run keeps finds the data from anywhere.
-  const Result evaluated = pipeline({"evaluate", ".", "--split", "val"}, path("run-compare/single-1"));
-  EXPECT_EQ(evaluated.code, 0) << evaluated.err;
+  tests::pipeline({"evaluate", ".", "--split", "val"}, path("run-compare/single-1")).ended(0);
   EXPECT_TRUE(fs::exists(path("run-compare/single-1/evaluation-val.json")));
   for (const char* const verb : {"check", "run"})
-    EXPECT_EQ(pipeline({verb, "../single-1"}, path("run-compare/sharded2-2")).code, 0) << verb;
+    EXPECT_EQ(tests::pipeline({verb, "../single-1"}, path("run-compare/sharded2-2")).code, 0) << verb;
 
-  ASSERT_EQ(pipeline({"report", "run-compare/sharded2-2"}, folder()).code, 0);
+  pipeline({"report", "run-compare/sharded2-2"}).ended(0);
   EXPECT_THAT(read_text(path("run-compare/sharded2-2/report.html")), HasSubstr("\"strategy\":\"sharded\""));
 }
 
 TEST_F(Compare, ASignalSavesAndTheSameCommandGoesOn) {
   write_text(path("train.toml"), config());
-  const std::vector<std::string> arguments{"compare",  "train.toml", "--strategies", "single,ddp",
-                                           "--rounds", "1",          "--set",        "train.max_steps=300"};
+  const Words arguments{"compare",  "train.toml", "--strategies",       "single,ddp",
+                        "--rounds", "1",          "train.max_steps=300"};
   Process running(pipeline_command(arguments), folder());
   ASSERT_TRUE(eventually([&] { return read_lines(path("run-compare/single/metrics.jsonl")).size() > 3; }));
   running.signal(SIGINT);
-  const Result stopped = running.wait();
-  EXPECT_EQ(stopped.code, 75) << stopped.out << stopped.err;
-  EXPECT_THAT(stopped.out, HasSubstr("the same command goes on from here"));
+  EXPECT_THAT(running.wait().ended(75).out, HasSubstr("the same command goes on from here"));
   const size_t done = read_lines(path("run-compare/single/metrics.jsonl")).size();
   EXPECT_LT(done, 300u);
-  EXPECT_EQ(pipeline(arguments, folder()).code, 0);
+  EXPECT_EQ(pipeline(arguments).code, 0);
   EXPECT_EQ(read_lines(path("run-compare/single/metrics.jsonl")).size(), 300u);
 }
 
@@ -101,15 +89,14 @@ TEST_F(Compare, WrongInputIsNamed) {
   EXPECT_THAT(compare({"train.toml", "other/train.toml"}).err,
               HasSubstr("train.toml and other/train.toml: two runs would be called train: "));
   const Result failed =
-      compare({"train.toml", "--strategies", "single,ddp,unknown", "--set", "train.max_steps=2"});
-  EXPECT_EQ(failed.code, 1);
+      compare({"train.toml", "--strategies", "single,ddp,unknown", "train.max_steps=2"}).ended(1);
   EXPECT_THAT(failed.out, HasSubstr("unknown: exited with code 2")) << failed.out;
   EXPECT_THAT(failed.out, testing::ContainsRegex("\nunknown  .* FAILED: exited with code 2; see "))
       << failed.out;
   EXPECT_THAT(failed.out, HasSubstr("relative).\nFailed: unknown.\n")) << failed.out;
   EXPECT_THAT(read_text(path("run-compare/compare.html")), HasSubstr("FAILED: exited with code 2"));
   EXPECT_THAT(failed.out, HasSubstr("equal to the bit in 2 steps")) << "the others are compared all the same";
-  EXPECT_EQ(pipeline({"report", "train.toml"}, folder()).code, 2);
+  EXPECT_EQ(call("report").code, 2);
 }
 
 }  // namespace

@@ -41,8 +41,7 @@ every = 3
 
 // The two plugins fail where the stream is not the run's; the metric is the loss.
 TEST_F(DeviceStream, IsTheRunsAndItsMetricsAreThoseOfTheirStep) {
-  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"}).ended(0);
   EXPECT_THAT(run.out, HasSubstr("cuda:0 (fake device"));
   const auto lines = read_lines(path("run/metrics.jsonl"));
   ASSERT_EQ(lines.size(), 7u);
@@ -54,9 +53,9 @@ TEST_F(DeviceStream, IsTheRunsAndItsMetricsAreThoseOfTheirStep) {
 }
 
 TEST_F(DeviceStream, UnusedMemoryIsReturnedEverySoManySteps) {
-  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
-                                  "observe.empty_cache_every=3"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins",
+                                  "observe.empty_cache_every=3"})
+                         .ended(0);
   size_t times = 0;
   for (size_t at = 0; (at = run.out.find("cache is emptied", at)) != std::string::npos; ++at) ++times;
   EXPECT_EQ(times, 2u) << run.out;  // after steps 3 and 6 of 7
@@ -66,14 +65,14 @@ TEST_F(DeviceStream, UnusedMemoryIsReturnedEverySoManySteps) {
 TEST_F(DeviceStream, ItsUtilisationIsRecordedWhereThereIsNvml) {
   ::setenv("LD_LIBRARY_PATH", PIPELINE_BUILD_DIR "/tests/fake_cuda:" PIPELINE_BUILD_DIR "/tests/fake_nvml",
            1);
-  const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
-                                  "train.max_steps=unset", "--set", "train.max_seconds=1.5", "--set",
-                                  "schedule.kind=constant", "--set", "evaluate.every=0"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run =
+      call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "train.max_steps=unset",
+                   "train.max_seconds=1.5", "schedule.kind=constant", "evaluate.every=0"})
+          .ended(0);
   const auto lines = read_lines(path("run/metrics.jsonl"));
   EXPECT_FALSE(nlohmann::json::parse(lines.front()).contains("device_utilisation"));
   EXPECT_EQ(nlohmann::json::parse(lines.back())["device_utilisation"], 0.6) << "known after a second";
-  const auto rank = nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0];
+  const auto rank = read_json(path("run/summary.json"))["ranks"][0];
   EXPECT_EQ(rank["device_utilisation"], 0.6);
   EXPECT_EQ(rank["driver_memory"], 640 << 20);
   EXPECT_THAT(run.out, HasSubstr("  busy 60%"));
@@ -83,34 +82,30 @@ TEST_F(DeviceStream, WithoutNvmlNothingIsSaid) {
   const Result run = call("run", {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins"});
   EXPECT_THAT(run.out, Not(HasSubstr("busy")));
   EXPECT_THAT(run.out + run.err, Not(HasSubstr("warning")));
-  EXPECT_FALSE(
-      nlohmann::json::parse(read_text(path("run/summary.json")))["ranks"][0].contains("driver_memory"));
+  EXPECT_FALSE(read_json(path("run/summary.json"))["ranks"][0].contains("driver_memory"));
 }
 
 // Another process has half of the fake device's 1 GiB, and a sample takes 16 MiB (device_memory.c): 16
 // samples fit, 32 would leave nothing.
 class AutoMicroBatch : public DeviceStream {
  protected:
-  Result run(std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins", "--set",
-                             "train.global_batch=64", "--set", "train.micro_batch=auto"});
-    return call("run", more);
+  Result run(const Words& more = {}) const {
+    return call("run", more + Words{"--plugin-path", PIPELINE_BUILD_DIR "/tests/device_plugins",
+                                    "train.global_batch=64", "train.micro_batch=auto"});
   }
 };
 
 TEST_F(AutoMicroBatch, IsTheLargestThatFitsAndIsKept) {
-  const Result first = run();
-  ASSERT_EQ(first.code, 0) << first.out << first.err;
+  const Result first = run().ended(0);
   EXPECT_THAT(first.out, HasSubstr("micro-batch 16, found for \"auto\""));
   EXPECT_THAT(first.out, HasSubstr("and 32 would take "));
   EXPECT_THAT(first.out, HasSubstr("for the same run elsewhere write train.micro_batch = 16\n"));
   EXPECT_THAT(first.out, HasSubstr("64 samples = micro-batch 16 x 4 accumulation steps"));
   EXPECT_THAT(read_text(path("run/config.toml")),
               testing::ContainsRegex("micro_batch = 16 +# --set train.micro_batch=auto \\(auto\\)"));
-  EXPECT_EQ(nlohmann::json::parse(read_text(path("run/summary.json")))["micro_batch"], 16);
+  EXPECT_EQ(read_json(path("run/summary.json"))["micro_batch"], 16);
 
-  const Result longer = run({"--set", "train.max_steps=9"});
-  EXPECT_EQ(longer.code, 0) << longer.err;
+  const Result longer = run({"train.max_steps=9"}).ended(0);
   EXPECT_THAT(longer.out, Not(HasSubstr("found for")));
   EXPECT_THAT(longer.out, HasSubstr("micro-batch 16 x 4"));
 }

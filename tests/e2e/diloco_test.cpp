@@ -33,11 +33,8 @@ class DilocoJob : public Job {
 
 class Diloco : public SameRunOf<DilocoJob> {
  protected:
-  Result run(const std::string& dir, std::vector<std::string> sets = {}) const {
-    std::vector<std::string> arguments;
-    sets.push_back("run.dir=" + dir);
-    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
-    return call("run", arguments);
+  Result run(const std::string& dir, const Words& sets = {}) const {
+    return call("run", sets + Words{"run.dir=" + dir});
   }
   std::vector<nlohmann::json> evaluations(const std::string& dir) const {
     std::vector<nlohmann::json> lines;
@@ -50,19 +47,17 @@ class Diloco : public SameRunOf<DilocoJob> {
 };
 
 TEST_F(Diloco, SaysWhatItsLossesAreAndGoesOnBetweenTwoOuterSteps) {
-  const Result whole = run("whole");
-  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  const Result whole = run("whole").ended(0);
   EXPECT_THAT(whole.out + whole.err, HasSubstr("DiLoCo: 2 process(es), joined every 4 updates"));
   EXPECT_THAT(whole.out + whole.err, HasSubstr("run.reproducible = true holds for 2 process(es)"));
-  for (const char* steps : {"train.max_steps=6", "train.max_steps=12"})
-    ASSERT_EQ(run("parts", {steps}).code, 0);
+  for (const char* steps : {"train.max_steps=6", "train.max_steps=12"}) run("parts", {steps}).ended(0);
   EXPECT_EQ(curve("parts"), curve("whole"));
   EXPECT_EQ(evaluations("parts"), evaluations("whole"));
   const std::string parameters = exported("whole");
   EXPECT_EQ(exported("parts"), parameters);
   for (const char* backend : {"backend.plugin=gloo", "backend.plugin=shm"}) {
     const std::string dir = std::string(backend).substr(15);
-    ASSERT_EQ(run(dir, {backend}).code, 0);
+    run(dir, {backend}).ended(0);
     EXPECT_EQ(curve(dir), curve("whole"));
     EXPECT_EQ(exported(dir), parameters);
   }
@@ -71,11 +66,10 @@ TEST_F(Diloco, SaysWhatItsLossesAreAndGoesOnBetweenTwoOuterSteps) {
 // 50 samples for steps of 8 in micro-batches of 2: the seventh has 2, all of them the first process's. 24
 // samples in a micro-batch of 32: the second process never has one.
 TEST_F(Diloco, TakesShortSteps) {
-  for (const auto& [dir, sets] : std::map<std::string, std::vector<std::string>>{
+  for (const auto& [dir, sets] : std::map<std::string, Words>{
            {"short", {"task.samples=50", "train.max_steps=21"}},
            {"few", {"task.samples=24", "train.global_batch=64", "train.micro_batch=32"}}}) {
-    const Result result = run(dir, sets);
-    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    const Result result = run(dir, sets).ended(0);
     EXPECT_THAT(result.out + result.err, Not(HasSubstr("not finite")));
     std::vector<double> losses;
     for (const std::string& line : read_lines(path(dir + "/metrics.jsonl"))) {
@@ -89,35 +83,29 @@ TEST_F(Diloco, TakesShortSteps) {
 }
 
 TEST_F(Diloco, GoesOnAfterAKill) {
-  const std::vector<std::string> sets{"train.max_steps=300", "evaluate.every=0", "checkpoint.every=5"};
-  ASSERT_EQ(run("undisturbed", sets).code, 0);
-  std::vector<std::string> arguments{"run", "train.toml", "--set", "run.dir=killed"};
-  for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+  const Words sets{"train.max_steps=300", "evaluate.every=0", "checkpoint.every=5"};
+  run("undisturbed", sets).ended(0);
   const auto steps = [&] { return read_lines(path("killed/metrics.jsonl")).size(); };
-  Process first(pipeline_command(arguments), folder());
+  Process first = start("run", sets + Words{"run.dir=killed"});
   ASSERT_TRUE(eventually([&] { return steps() > 10 || !first.is_running(); }));
   const std::vector<pid_t> ranks = first.children();
   ASSERT_EQ(ranks.size(), 2u) << first.wait().err;
   ::kill(ranks[1], SIGKILL);
   EXPECT_EQ(first.wait().code, 1);
   ASSERT_LT(steps(), 300u) << "the run was over before the kill: make it longer";
-  const Result second = run("killed", sets);
-  ASSERT_EQ(second.code, 0) << second.out << second.err;
+  const Result second = run("killed", sets).ended(0);
   EXPECT_THAT(second.out + second.err, HasSubstr("continued from killed/checkpoints/step-"));
   EXPECT_EQ(curve("killed"), curve("undisturbed"));
   EXPECT_EQ(exported("killed"), exported("undisturbed"));
 }
 
 TEST_F(Diloco, GoesOnWithAsManyProcessesOnlyAndOthersBeginWithItsWeights) {
-  ASSERT_EQ(run("run").code, 0);
-  const Result one = run("run", {"launch.processes=1", "train.max_steps=14"});
-  EXPECT_EQ(one.code, 2) << one.out << one.err;
-  EXPECT_THAT(one.err,
+  run("run").ended(0);
+  EXPECT_THAT(run("run", {"launch.processes=1", "train.max_steps=14"}).ended(2).err,
               HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved"));
-  const Result ddp = run("run", {"strategy.plugin=ddp", "strategy.sync_steps=4", "train.max_steps=14"});
-  EXPECT_EQ(ddp.code, 2) << ddp.out << ddp.err;
-  const Result next = run("next", {"launch.processes=1", "train.init_from=run", "train.max_steps=2"});
-  EXPECT_EQ(next.code, 0) << next.out << next.err;
+  run("run", {"strategy.plugin=ddp", "strategy.sync_steps=4", "train.max_steps=14"}).ended(2);
+  const Result next =
+      run("next", {"launch.processes=1", "train.init_from=run", "train.max_steps=2"}).ended(0);
   EXPECT_THAT(next.out + next.err, HasSubstr("weights from run/checkpoints/step-"));
 }
 

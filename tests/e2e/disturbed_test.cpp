@@ -1,11 +1,9 @@
 // What others do to a run, or to a verb's output: another process that writes there, a folder that is
 // removed, a limit of memory, a task that hangs. Each ends in an error that says it, and none in exit code 0.
-#include <csignal>
 #include <filesystem>
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 #include <test_paths.hpp>
 
@@ -23,17 +21,7 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kConfig = R"([run]
-dir = "run"
-device = "cpu"
-[task]
-plugin = "linear_regression"
-[strategy]
-plugin = "plain_sgd"
-[optimizer]
-kind = "sgd"
-lr = 0.05
-[train]
+const std::string kConfig = linear_run() + R"([train]
 global_batch = 16
 micro_batch = 4
 max_steps = 20
@@ -45,14 +33,13 @@ class Disturbed : public testing::Test, public Job {
  protected:
   Disturbed() { write_text(path("train.toml"), kConfig); }
 
-  std::vector<std::string> command(const std::string& verb, std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {verb, "train.toml"});
-    return pipeline_command(std::move(more));
+  Words command(const std::string& verb, const Words& more = {}) const {
+    return pipeline_command(Words{verb, "train.toml"} + more);
   }
   // The end of a long run to which this is done when it has a checkpoint.
   Result disturbed(const std::function<void()>& what) const {
     fs::remove_all(path("run"));
-    Process process(command("run", {"--set", "train.max_steps=10000000"}), folder());
+    Process process(command("run", {"train.max_steps=10000000"}), folder());
     EXPECT_TRUE(
         eventually([&] { return is_there("run/checkpoints/step-00000005") || !process.is_running(); }));
     what();
@@ -62,7 +49,7 @@ class Disturbed : public testing::Test, public Job {
 };
 
 TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
-  ASSERT_EQ(call("run").code, 0);
+  call("run").ended(0);
   const struct {
     std::string verb, output, place;
     bool is_folder;
@@ -77,7 +64,7 @@ TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
   const std::string other = "process " + std::to_string(::getpid()) + " on " + host_name() +
                             " writes there: wait for it, stop it, or choose another ";
   for (const auto& [verb, output, place, is_folder] : cases) {
-    std::vector<std::string> more;
+    Words more;
     if (!output.empty()) more = {"--output", output};
     {
       const OutputLock lock(path(place), path(place), "");
@@ -95,15 +82,14 @@ TEST_F(Disturbed, TwoProcessesAtOneOutputAreRefusedByEveryVerbThatNeedsIt) {
 }
 
 TEST_F(Disturbed, TwoPredictionsWithOneOutputAreNeverMixed) {
-  ASSERT_EQ(call("run", {"--set", "checkpoint.keep=10"}).code, 0);
+  call("run", {"checkpoint.keep=10"}).ended(0);
   const std::string kFirst = "run/checkpoints/step-00000005";
   const auto arguments = [](const std::string& checkpoint, const std::string& output) {
-    return std::vector<std::string>{
-        "--checkpoint",         checkpoint, "--output", output, "--set", "train.micro_batch=1", "--set",
-        "train.global_batch=16"};
+    return Words{"--checkpoint",         checkpoint, "--output", output, "train.micro_batch=1",
+                 "train.global_batch=16"};
   };
-  ASSERT_EQ(call("predict", arguments(kFirst, "a.csv")).code, 0);
-  ASSERT_EQ(call("predict", arguments("last", "b.csv")).code, 0);
+  call("predict", arguments(kFirst, "a.csv")).ended(0);
+  call("predict", arguments("last", "b.csv")).ended(0);
   const std::string texts[] = {read_text(path("a.csv")), read_text(path("b.csv"))};
   ASSERT_NE(texts[0], texts[1]);
   Process first(command("predict", arguments(kFirst, "both.csv")), folder()),
@@ -120,8 +106,7 @@ TEST_F(Disturbed, TwoPredictionsWithOneOutputAreNeverMixed) {
 
 TEST_F(Disturbed, ARunWhoseFilesAreTakenAwayFailsAndSaysWhatIsLost) {
   const auto expect = [&](const std::function<void()>& what, const auto& error) {
-    const Result result = disturbed(what);
-    EXPECT_EQ(result.code, 1) << result.out;
+    const Result result = disturbed(what).ended(1);
     EXPECT_THAT(result.err, error);
     EXPECT_THAT(result.out, Not(HasSubstr("done: ")));
   };
@@ -147,9 +132,9 @@ TEST_F(Disturbed, ARunWhoseFilesAreTakenAwayFailsAndSaysWhatIsLost) {
 }
 
 TEST_F(Disturbed, OneProcessThatHangsEndsAndSaysWhere) {
-  const Result result = call("run", {"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
-                                     "task.plugin=stuck", "--set", "launch.stall_seconds=5"});
-  EXPECT_EQ(result.code, 1) << result.out;
+  const Result result = call("run", {"plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]",
+                                     "task.plugin=stuck", "launch.stall_seconds=5"})
+                            .ended(1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("error: no progress for "), HasSubstr(" in training, step 1"),
                                 HasSubstr("hangs here, in training, step 1:\n  threads: main waits")));
 }
@@ -163,10 +148,9 @@ TEST_F(Disturbed, WithoutMemoryItSaysSoWhereverThatIs) {
   int failures = 0;
   for (int kib = 60'000; kib <= 460'000; kib += 40'000) {
     fs::remove_all(path("run"));
-    const auto limited = [&](std::vector<std::string> words) {
-      words.insert(words.begin(),
-                   {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
-      return Process(words, folder()).wait();
+    const auto limited = [&](const Words& words) {
+      const Words shell{"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"};
+      return Process(shell + words, folder()).wait();
     };
     // Where not even its libraries have room, the loader has the word.
     if (limited(pipeline_command({"--version"})).code != 0) continue;

@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/small_job.hpp"
 
@@ -26,12 +25,10 @@ using Clock = std::chrono::steady_clock;
 class Faults : public testing::Test, public SmallJob {
  protected:
   // The command of the run in the folder "run", which is long enough to be interrupted.
-  std::vector<std::string> command(std::vector<std::string> sets) const {
-    std::vector<std::string> arguments{"run", "train.toml"};
-    sets.insert(sets.begin(), {"train.max_steps=300", "evaluate.every=0", "checkpoint.every=4",
-                               "checkpoint.keep=2", "launch.processes=3"});
-    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
-    return pipeline_command(arguments);
+  Words command(const Words& sets) const {
+    return pipeline_command(Words{"run", "train.toml", "train.max_steps=300", "evaluate.every=0",
+                                  "checkpoint.every=4", "checkpoint.keep=2", "launch.processes=3"} +
+                            sets);
   }
   size_t steps() const { return read_lines(path("run/metrics.jsonl")).size(); }
   // Three ranks that have trained for some steps.
@@ -41,10 +38,9 @@ class Faults : public testing::Test, public SmallJob {
            run.is_running();
   }
   // The curve of a run without any fault, in one process.
-  std::vector<std::string> undisturbed() const {
-    const Result run = call("run", {"--set", "run.dir=undisturbed", "--set", "train.max_steps=300", "--set",
-                                    "evaluate.every=0", "--set", "checkpoint.every=0"});
-    EXPECT_EQ(run.code, 0) << run.err;
+  Words undisturbed() const {
+    call("run", {"run.dir=undisturbed", "train.max_steps=300", "evaluate.every=0", "checkpoint.every=0"})
+        .ended(0);
     return curve("undisturbed");
   }
   void expect_seconds_since(Clock::time_point start, double most) const {
@@ -99,8 +95,7 @@ TEST_F(Faults, AKilledRankEndsTheRunAndTheSameCommandGoesOn) {
     EXPECT_THAT(result.err, AllOf(HasSubstr("was killed by SIGKILL"),
                                   HasSubstr("the end of run/logs/rank-" + std::to_string(which) + ".log")));
   }
-  const Result run = Process(command({"launch.processes=2"}), folder()).wait();
-  EXPECT_EQ(run.code, 0) << run.err;
+  const Result run = Process(command({"launch.processes=2"}), folder()).wait().ended(0);
   EXPECT_EQ(curve("run"), undisturbed());
 }
 
@@ -108,8 +103,7 @@ TEST_F(Faults, TheErrorOfOneRankIsTheOnlyOneThatIsTold) {
   Process run(command({"train.max_steps=100000", "checkpoint.every=0"}), folder());
   ASSERT_TRUE(trains(run));
   ::kill(run.children().at(1), SIGABRT);
-  const Result result = run.wait();
-  EXPECT_EQ(result.code, 1);
+  const Result result = run.wait().ended(1);
   EXPECT_THAT(result.err, testing::StartsWith("error: rank 1 on host "));
   EXPECT_THAT(result.err, HasSubstr("SIGABRT"));
   EXPECT_EQ(result.err.find("error: ", 1), std::string::npos) << result.err;
@@ -121,8 +115,7 @@ TEST_F(Faults, StartsAgainByItself) {
   ::kill(run.children().at(1), SIGKILL);
   ASSERT_TRUE(eventually(
       [&] { return run.output().find("continued from run/checkpoints/step-") != std::string::npos; }));
-  const Result result = run.wait();
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run.wait().ended(0);
   EXPECT_THAT(result.out + result.err, HasSubstr("restart 1 of 2"));
   EXPECT_EQ(curve("run"), undisturbed());
 }
@@ -136,12 +129,9 @@ TEST_F(Faults, ASignalToTheCommandOrToAnyRankSavesOnAll) {
       run.signal(SIGTERM);
     else
       ::kill(run.children().at(static_cast<size_t>(which)), SIGUSR1);
-    const Result result = run.wait();
-    EXPECT_EQ(result.code, 75) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("saving at step"));
+    EXPECT_THAT(run.wait().ended(75).out, HasSubstr("saving at step"));
   }
-  const Result run = Process(command({}), folder()).wait();
-  EXPECT_EQ(run.code, 0) << run.err;
+  const Result run = Process(command({}), folder()).wait().ended(0);
   EXPECT_EQ(curve("run"), undisturbed());
 }
 
@@ -183,8 +173,7 @@ TEST_F(Faults, StrangersAtTheMeetingPortKeepNoCheckpointFromBeingWritten) {
                  << limit.rlim_max;
   limit.rlim_cur = std::max(limit.rlim_cur, kFiles);
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
-  std::vector<std::string> words =
-      command({"train.max_steps=100000", "checkpoint.every=1", "checkpoint.keep=1"});
+  Words words = command({"train.max_steps=100000", "checkpoint.every=1", "checkpoint.keep=1"});
   words.insert(words.begin(), {"/bin/sh", "-c", "ulimit -S -n 1024 && exec \"$@\"", "sh"});
   Process run(words, folder());
   ASSERT_TRUE(trains(run)) << run.wait().err;
@@ -194,9 +183,7 @@ TEST_F(Faults, StrangersAtTheMeetingPortKeepNoCheckpointFromBeingWritten) {
   const size_t before = steps();
   EXPECT_TRUE(eventually([&] { return steps() > before + 20 || !run.is_running(); }));
   run.signal(SIGTERM);
-  const Result result = run.wait();
-  EXPECT_EQ(result.code, 75) << result.err;
-  EXPECT_THAT(result.out, testing::Not(HasSubstr("no checkpoint was written")));
+  EXPECT_THAT(run.wait().ended(75).out, testing::Not(HasSubstr("no checkpoint was written")));
 }
 
 TEST_F(Faults, NoProcessOutlivesTheCommand) {

@@ -36,7 +36,7 @@ class PairsJob : public Job {
 
 using GlobalLoss = SameRunOf<PairsJob>;
 
-using Sets = std::vector<std::string>;
+using Sets = Words;
 
 TEST_F(GlobalLoss, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
   train({"single", 1});
@@ -54,7 +54,7 @@ TEST_F(GlobalLoss, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
 }
 
 TEST_F(GlobalLoss, StaysCloseInTheFastMode) {
-  const Sets fast{"--set", "run.reproducible=false", "--set", "launch.threads=1"};
+  const Sets fast{"run.reproducible=false", "launch.threads=1"};
   train({"single", 1}, fast);
   for (const Arrangement& arrangement : {Arrangement{"ddp", 3}, Arrangement{"sharded1", 4},
                                          Arrangement{"sharded2", 3}, Arrangement{"sharded3", 3}}) {
@@ -66,7 +66,7 @@ TEST_F(GlobalLoss, StaysCloseInTheFastMode) {
 // Dropout is off: its masks belong to micro-batches.
 TEST_F(GlobalLoss, DoesNotDependOnTheMicroBatch) {
   const auto with = [](int micro_batch) {
-    return Sets{"--set", "task.dropout=0", "--set", "train.micro_batch=" + std::to_string(micro_batch)};
+    return Sets{"task.dropout=0", "train.micro_batch=" + std::to_string(micro_batch)};
   };
   train({"single", 1}, with(16), "whole");
   for (const int micro_batch : {8, 4, 1}) {
@@ -82,7 +82,7 @@ TEST_F(GlobalLoss, DoesNotDependOnTheMicroBatch) {
 
 TEST_F(GlobalLoss, IsTheSameWhenActivationsAreComputedAgain) {
   train({"single", 1});
-  const Sets again{"--set", "train.activation_checkpointing=true"};
+  const Sets again{"train.activation_checkpointing=true"};
   train({"single", 1}, again, "again");
   train({"sharded3", 2}, again, "again_sharded");
   EXPECT_EQ(curve("again"), curve("single_1"));
@@ -93,7 +93,7 @@ TEST_F(GlobalLoss, GoesOnWithAnyStrategyAndNumberOfProcesses) {
   train({"single", 1});
   const std::vector<Arrangement> chain{{"ddp", 4}, {"sharded2", 2}, {"single", 1}, {"sharded3", 4}};
   for (size_t i = 0; i < chain.size(); ++i)
-    train(chain[i], {"--set", "train.max_steps=" + std::to_string((i + 1) * 3)}, "chain");
+    train(chain[i], {"train.max_steps=" + std::to_string((i + 1) * 3)}, "chain");
   EXPECT_EQ(curve("chain"), curve("single_1"));
   EXPECT_EQ(exported("chain"), exported("single_1"));
 }
@@ -102,27 +102,21 @@ TEST_F(GlobalLoss, GoesOnWithAnyStrategyAndNumberOfProcesses) {
 TEST_F(GlobalLoss, EvaluatesTheSameOnAnyNumberOfProcesses) {
   train({"single", 1});
   const auto evaluated = [&](const char* processes) {
-    const Result run = call(
-        "evaluate", {"--set", "run.dir=single_1", "--set", std::string("launch.processes=") + processes});
-    EXPECT_EQ(run.code, 0) << run.out << run.err;
-    return nlohmann::json::parse(read_text(path("single_1/evaluation-test.json")))["figures"].dump();
+    call("evaluate", {"run.dir=single_1", std::string("launch.processes=") + processes}).ended(0);
+    return read_json(path("single_1/evaluation-test.json"))["figures"].dump();
   };
   EXPECT_EQ(evaluated("1"), evaluated("4"));
 }
 
 TEST_F(GlobalLoss, IsPlannedAndFindsItsMicroBatch) {
-  const Result plan = call("plan");
-  EXPECT_EQ(plan.code, 0) << plan.out << plan.err;
-  train({"sharded3", 2}, {"--set", "train.micro_batch=auto"}, "auto");
-  const Result rates = call("find-lr", {"--steps", "12"});
-  EXPECT_EQ(rates.code, 0) << rates.out << rates.err;
+  call("plan").ended(0);
+  train({"sharded3", 2}, {"train.micro_batch=auto"}, "auto");
+  call("find-lr", {"--steps", "12"}).ended(0);
 }
 
 TEST_F(GlobalLoss, SaysWhatIsWrongWithOutputsAndLosses) {
   const auto said = [&](const char* oddity) {
-    const Result run = call("run", {"--set", std::string("task.oddity=") + oddity, "--fresh"});
-    EXPECT_EQ(run.code, 1);
-    return run.err;
+    return call("run", {std::string("task.oddity=") + oddity, "--fresh"}).ended(1).err;
   };
   EXPECT_NE(said("room").find("outputs() returned shape (2, 16), expected (2, 17)"), std::string::npos);
   EXPECT_NE(said("losses").find("global_loss() returned shape (), expected (16)"), std::string::npos);

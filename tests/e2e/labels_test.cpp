@@ -7,7 +7,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/safetensors/file.hpp"
 #include "tests/e2e/protein_job.hpp"
@@ -39,7 +38,7 @@ std::vector<std::string> fields_of(const std::string& line) {
 }
 
 double figure(const fs::path& run, const char* name) {
-  return json::parse(read_text(run / "evaluation-test.json"))["figures"][name].get<double>();
+  return read_json(run / "evaluation-test.json")["figures"][name].get<double>();
 }
 
 // A deep mutational scan by a formula: mutants of one protein, and how stable each is, some 20 of mean 50.
@@ -94,40 +93,28 @@ esm2 = { num_layers = 2, hidden_dim = 16, num_heads = 2 }
     return std::sqrt((squares - sum * sum / count) / (count - 1));
   }
 
-  static std::vector<std::string> words(std::vector<std::string> settings) {
-    std::vector<std::string> all;
-    for (std::string& setting : settings) all.insert(all.end(), {"--set", std::move(setting)});
-    return all;
-  }
-
   std::vector<double> learnt_;
 };
 
-const std::vector<std::string> kStability{"task.objective=regression", "task.label.column=stability"};
-const std::vector<std::string> kPlace{"task.objective=classification", "task.label.column=place"};
-const std::vector<std::string> kSites{"task.objective=classification", "task.label.column=sites",
-                                      "task.label.per=residue"};
+const Words kStability{"task.objective=regression", "task.label.column=stability"};
+const Words kPlace{"task.objective=classification", "task.label.column=place"};
+const Words kSites{"task.objective=classification", "task.label.column=sites", "task.label.per=residue"};
 
 TEST_F(Labels, NumbersOfAScanAreLearnt) {
-  std::vector<std::string> settings = words(kStability);
-  for (const std::string more : {"train.max_steps=150", "evaluate.every=50", "optimizer.lr=5e-3"})
-    settings.insert(settings.end(), {"--set", more});
-  const Result trained = call("run", settings);
-  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  const Words settings = kStability + Words{"train.max_steps=150", "evaluate.every=50", "optimizer.lr=5e-3"};
+  const Result trained = call("run", settings).ended(0);
   EXPECT_THAT(
       trained.out,
-      AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), "
-                      "odd (\"high\" in column \"stability\" is no number, or too large a one)"),
+      AllOf(HasSubstr("left out   2 sequences without a label: none (nothing in column \"stability\"), odd "
+                      "(\"high\" in column \"stability\" is no number, or too large a one)"),
             HasSubstr("labels     numbers, learnt as (number - "), HasSubstr("  spearman 0.")));
   EXPECT_THAT(read_text(path("run/splits.csv")), HasSubstr("odd,,,no label,37\n"));
-  const Result evaluated = call("evaluate", settings);
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  EXPECT_THAT(evaluated.out, HasSubstr("(the training data's mean: "));
+  EXPECT_THAT(call("evaluate", settings).ended(0).out, HasSubstr("(the training data's mean: "));
   EXPECT_GT(figure(path("run"), "spearman_low"), 0.5);
   EXPECT_LT(figure(path("run"), "rmse"), 0.8 * figure(path("run"), "mean_rmse"));
   EXPECT_NEAR(figure(path("run"), "loss"), std::pow(figure(path("run"), "rmse") / deviation(), 2), 1e-4);
 
-  ASSERT_EQ(call("predict", settings).code, 0);
+  call("predict", settings).ended(0);
   const auto lines = read_lines(path("run/submission.csv"));
   EXPECT_EQ(lines.front(), "id,residues,known,prediction,label");
   ASSERT_EQ(lines.size(), 1u + kMutants / 5);
@@ -139,21 +126,19 @@ TEST_F(Labels, NumbersOfAScanAreLearnt) {
   EXPECT_NEAR(std::sqrt(error), figure(path("run"), "rmse"), 1e-3);
 
   // An exported folder has numbers as they are, and the run that begins with it the same figures.
-  ASSERT_EQ(call("export", settings).code, 0);
-  const json config = json::parse(read_text(path("run/export/config.json")));
+  call("export", settings).ended(0);
+  const json config = read_json(path("run/export/config.json"));
   EXPECT_EQ(config["architectures"], json({"EsmForSequenceClassification"}));
   EXPECT_EQ(config["problem_type"], "regression");
   write_text(path("some.fasta"), ">m0\n" + fields_of(read_lines(path("scan.csv")).at(1)).at(1) + "\n");
-  const Result folder = pipeline({"predict", "run/export", "--set", "task.test_path=some.fasta", "--set",
-                                  "task.plugin=protein", "--set", "run.device=cpu", "--output", "folder.csv"},
-                                 this->folder());
-  ASSERT_EQ(folder.code, 0) << folder.err;
+  const Result folder = pipeline({"predict", "run/export", "task.test_path=some.fasta", "task.plugin=protein",
+                                  "run.device=cpu", "--output", "folder.csv"})
+                            .ended(0);
   // A folder does not say what it was trained with.
-  const Result judged = pipeline(
-      {"evaluate", "run/export", "--set", "task.test_path=scan.csv", "--set", "task.label.column=stability",
-       "--set", "task.plugin=protein", "--set", "run.device=cpu", "--set", "run.cache_dir=cache"},
-      this->folder());
-  ASSERT_EQ(judged.code, 0) << judged.err;
+  const Result judged =
+      pipeline({"evaluate", "run/export", "task.test_path=scan.csv", "task.label.column=stability",
+                "task.plugin=protein", "run.device=cpu", "run.cache_dir=cache"})
+          .ended(0);
   EXPECT_THAT(judged.out, AllOf(HasSubstr("Spearman 0."), Not(HasSubstr("the training data's mean"))));
   EXPECT_NEAR(std::stod(fields_of(read_lines(path("folder.csv")).at(1)).at(3)),
               std::stod(fields_of(lines.at(1)).at(3)), 1e-3);
@@ -171,11 +156,9 @@ TEST_F(Labels, WhatIsSmallBesideTheMeanIsNotLost) {
     table += "\n";
   }
   write_text(path("far.csv"), table);
-  std::vector<std::string> near = words(kStability), far = near;
-  far.insert(far.end(), {"--set", "task.sequences=far.csv", "--set", "run.dir=far"});
-  for (const auto& settings : {near, far}) {
-    ASSERT_EQ(call("run", settings).code, 0);
-    ASSERT_EQ(call("evaluate", settings).code, 0);
+  for (const auto& settings : {kStability, kStability + Words{"task.sequences=far.csv", "run.dir=far"}}) {
+    call("run", settings).ended(0);
+    call("evaluate", settings).ended(0);
   }
   EXPECT_NEAR(figure(path("far"), "spearman"), figure(path("run"), "spearman"), 1e-3);
   EXPECT_NEAR(figure(path("far"), "rmse") * 100, figure(path("run"), "rmse"), 1e-2);
@@ -185,34 +168,23 @@ TEST_F(Labels, WhatIsSmallBesideTheMeanIsNotLost) {
 TEST_F(Labels, AreLearntAlikeOnAnyNumberOfProcesses) {
   for (const auto& [name, settings] : {std::pair("numbers", kStability), {"sites", kSites}}) {
     const std::string run = name, three = run + "-three", chain = run + "-chain";
-    std::vector<std::string> one = words(settings);
-    one.insert(one.end(), {"--set", "run.dir=" + run, "--set", "task.esm2.hidden_dropout=0.1"});
-    const Result first = call("run", one);
-    ASSERT_EQ(first.code, 0) << first.out << first.err;
-    std::vector<std::string> on_three = one;
-    on_three.insert(on_three.end(), {"--set", "run.dir=" + three, "--set", "launch.processes=3", "--set",
-                                     "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
-                                     "backend.plugin=shm"});
-    ASSERT_EQ(call("run", on_three).code, 0);
+    const Words one = settings + Words{"run.dir=" + run, "task.esm2.hidden_dropout=0.1"};
+    call("run", one).ended(0);
+    const Words on_three = one + Words{"run.dir=" + three, "launch.processes=3", "strategy.plugin=sharded",
+                                       "strategy.zero_stage=3", "backend.plugin=shm"};
+    call("run", on_three).ended(0);
     EXPECT_EQ(curve(three), curve(run));
-    std::vector<std::string> begun = one, continued = on_three;
-    begun.insert(begun.end(), {"--set", "run.dir=" + chain, "--set", "train.max_steps=5"});
-    continued.insert(continued.end(), {"--set", "run.dir=" + chain});
-    ASSERT_EQ(call("run", begun).code, 0);
-    ASSERT_EQ(call("run", continued).code, 0);
+    call("run", one + Words{"run.dir=" + chain, "train.max_steps=5"}).ended(0);
+    call("run", on_three + Words{"run.dir=" + chain}).ended(0);
     EXPECT_EQ(curve(chain), curve(run));
-    for (const std::string& dir : {run, three}) {
-      std::vector<std::string> where = one;
-      where.insert(where.end(), {"--set", "run.dir=" + dir});
-      ASSERT_EQ(call("evaluate", where).code, 0);
-    }
-    EXPECT_EQ(json::parse(read_text(path(three + "/evaluation-test.json")))["figures"],
-              json::parse(read_text(path(run + "/evaluation-test.json")))["figures"]);
+    for (const std::string& dir : {run, three}) call("evaluate", one + Words{"run.dir=" + dir}).ended(0);
+    EXPECT_EQ(read_json(path(three + "/evaluation-test.json"))["figures"],
+              read_json(path(run + "/evaluation-test.json"))["figures"]);
   }
 }
 
 TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
-  ASSERT_EQ(call("run").code, 0);
+  call("run").ended(0);
   const auto tensors = [&](const std::string& folder) {
     std::map<std::string, std::string> values;
     const auto files = safetensors::Folder::open(path(folder).string());
@@ -222,15 +194,10 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
     }
     return values;
   };
-  const auto learn = [&](const std::string& run, std::vector<std::string> more) {
-    std::vector<std::string> settings = words(kPlace);
-    settings.insert(settings.end(), {"--set", "run.dir=" + run, "--set", "train.init_from=run"});
-    const std::vector<std::string> others = words(std::move(more));
-    settings.insert(settings.end(), others.begin(), others.end());
-    const Result trained = call("run", settings);
-    EXPECT_EQ(trained.code, 0) << trained.out << trained.err;
-    const Result exported = call("export", settings);
-    EXPECT_EQ(exported.code, 0) << exported.err;
+  const auto learn = [&](const std::string& run, const Words& more) {
+    const Words settings = kPlace + Words{"run.dir=" + run, "train.init_from=run"} + more;
+    const Result trained = call("run", settings).ended(0);
+    call("export", settings).ended(0);
     return trained.out;
   };
   EXPECT_THAT(learn("frozen", {"task.freeze=[\"esm.*\"]"}),
@@ -245,55 +212,39 @@ TEST_F(Labels, APretrainedModelLearnsThemAsAWholeOrInParts) {
   auto without = held_out("run");
   without.erase("none"), without.erase("odd");
   EXPECT_EQ(held_out("frozen"), without) << "what has no label changes nothing for the others";
-  ASSERT_EQ(call("export", {"--output", "base"}).code, 0);
+  call("export", {"--output", "base"}).ended(0);
   const auto base = tensors("base");
   ASSERT_GT(tensors("frozen/export").size(), 10u);
   for (const auto& [name, value] : tensors("frozen/export")) {
     if (name.starts_with("classifier.")) continue;
     EXPECT_EQ(value, base.at(name)) << name;
   }
-  const json config = json::parse(read_text(path("frozen/export/config.json")));
+  const json config = read_json(path("frozen/export/config.json"));
   EXPECT_EQ(config["id2label"], json({{"0", "cytosol"}, {"1", "membrane"}}));
 
-  // Low-rank additions are exported with the head, as PEFT's folder to the model that was pretrained.
+  // LoRA is exported with the head, as PEFT's folder to the model that was pretrained.
   learn("lora", {"task.esm2.lora.rank=2", "task.esm2.lora.base_model=base"});
-  const json adapter = json::parse(read_text(path("lora/export/adapter_config.json")));
+  const json adapter = read_json(path("lora/export/adapter_config.json"));
   EXPECT_THAT(adapter["modules_to_save"], ElementsAre("classifier.dense", "classifier.out_proj"));
-  const auto predicted = [&](std::vector<std::string> command, const std::string& output) {
-    command.insert(command.end(), {"--output", output});
-    const Result result = pipeline(std::move(command), folder());
-    EXPECT_EQ(result.code, 0) << result.err;
+  const auto predicted = [&](const Words& more, const std::string& output) {
+    call("predict", kPlace + more + Words{"--output", output}).ended(0);
     return read_lines(path(output));
   };
-  std::vector<std::string> by_run{"predict", "train.toml", "--set", "run.dir=lora"},
-      by_adapter{"predict", "train.toml", "--checkpoint",
-                 "base",    "--set",      "task.esm2.lora.init_from=lora/export"};
-  for (auto* const command : {&by_run, &by_adapter}) {
-    const auto settings = words(kPlace);
-    command->insert(command->end(), settings.begin(), settings.end());
-  }
-  by_run.insert(by_run.end(), {"--set", "task.esm2.lora.rank=2"});
-  EXPECT_EQ(predicted(by_adapter, "adapter.csv"), predicted(by_run, "lora.csv"));
+  EXPECT_EQ(predicted({"--checkpoint", "base", "task.esm2.lora.init_from=lora/export"}, "adapter.csv"),
+            predicted({"run.dir=lora", "task.esm2.lora.rank=2"}, "lora.csv"));
 
   // What was not trained is not predicted.
-  std::vector<std::string> untrained{"predict", "train.toml", "--checkpoint", "base"};
-  const auto settings = words(kPlace);
-  untrained.insert(untrained.end(), settings.begin(), settings.end());
-  const Result refused = pipeline(untrained, folder());
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err,
+  EXPECT_THAT(call("predict", kPlace + Words{"--checkpoint", "base"}).ended(2).err,
               HasSubstr("needs a head for labels, which base does not have: train one with train.init_from"));
 }
 
 TEST_F(Labels, HeadsComeBackWithAdapters) {
   for (const std::string model : {"esm2", "esmc"}) {
     const std::string sizes = "task.esmc={ num_layers = 2, hidden_dim = 16, num_heads = 2 }";
-    const auto with = [&](std::vector<std::string> command, std::vector<std::string> settings) {
+    const auto with = [&](const Words& command, Words settings) {
       settings.push_back("task.model=" + model);
       if (model == "esmc") settings.push_back(sizes);
-      for (const std::string& word : words(std::move(settings))) command.push_back(word);
-      const Result result = pipeline(std::move(command), folder());
-      EXPECT_EQ(result.code, 0) << result.out << result.err;
+      pipeline(command + settings).ended(0);
     };
     if (model == "esmc") {
       std::string text = read_text(path("train.toml"));
@@ -320,11 +271,9 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
       // The adapter's folder alone says model, labels and classes.
       const std::string letters = fields_of(read_lines(path("scan.csv")).at(1)).at(1);
       write_text(path("one.fasta"), ">m0\n" + letters + "\n");
-      const Result alone =
-          pipeline({"predict", run + "/export", "--set", "task.test_path=one.fasta", "--set",
-                    "task.plugin=protein", "--set", "run.device=cpu", "--output", run + "-alone.csv"},
-                   folder());
-      ASSERT_EQ(alone.code, 0) << alone.err;
+      const Result alone = pipeline({"predict", run + "/export", "task.test_path=one.fasta",
+                                     "task.plugin=protein", "run.device=cpu", "--output", run + "-alone.csv"})
+                               .ended(0);
       const auto ours = read_lines(path(run + ".csv")), again = read_lines(path(run + "-again.csv"));
       ASSERT_EQ(ours.size(), again.size());
       const auto expect_same = [&, is_text = name == std::string("sites")](const std::string& a,
@@ -343,11 +292,7 @@ TEST_F(Labels, HeadsComeBackWithAdapters) {
 }
 
 TEST_F(Labels, WhatCannotBeIsRefusedByName) {
-  const auto problem = [&](std::vector<std::string> settings) {
-    const Result result = call("run", words(std::move(settings)));
-    EXPECT_EQ(result.code, 2) << result.out;
-    return result.err;
-  };
+  const auto problem = [&](Words settings) { return call("run", settings).ended(2).err; };
   EXPECT_THAT(problem({"task.objective=regression"}),
               HasSubstr("none of 242 sequences has a label (task.label): there is no column \"label\" "
                         "(task.label.column)"));
@@ -363,14 +308,14 @@ TEST_F(Labels, WhatCannotBeIsRefusedByName) {
               HasSubstr("needs task.objective = \"classification\" and task.label.per = \"residue\""));
   EXPECT_THAT(problem({"task.objective=classification", "task.label.column=split"}),
               HasSubstr("is the column of task.data.split_column: labels need one of their own"));
-  std::vector<std::string> frozen = kPlace;
+  Words frozen = kPlace;
   frozen.emplace_back("task.freeze=[\"encoder.*\"]");
   EXPECT_THAT(problem(frozen),
               HasSubstr("\"encoder.*\" matches no parameter; there are classifier.*, esm.*"));
-  std::vector<std::string> twice = kPlace;
+  Words twice = kPlace;
   twice.emplace_back("task.label.classes=[\"cytosol\", \"membrane\", \"cytosol\"]");
   EXPECT_THAT(problem(twice), HasSubstr("has \"cytosol\" twice"));
-  std::vector<std::string> named = kPlace;
+  Words named = kPlace;
   named.emplace_back("task.label.classes=[\"cytosol\", \"nucleus\"]");
   EXPECT_THAT(problem(named),
               HasSubstr("the data has also \"membrane\", and the model \"cytosol\", \"nucleus\""));
@@ -379,13 +324,11 @@ TEST_F(Labels, WhatCannotBeIsRefusedByName) {
 class StructureLabels : public testing::Test, public SmallEsm2Job {};
 
 TEST_F(StructureLabels, SecondaryStructureIsThatOfTheBackbone) {
-  const std::vector<std::string> settings{"--set", "task.objective=classification",
-                                          "--set", "task.label.per=residue",
-                                          "--set", "task.label.source=secondary_structure"};
-  const Result trained = call("run", settings);
-  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
-  ASSERT_EQ(call("evaluate", settings).code, 0);
-  ASSERT_EQ(call("predict", settings).code, 0);
+  const Words settings{"task.objective=classification", "task.label.per=residue",
+                       "task.label.source=secondary_structure"};
+  call("run", settings).ended(0);
+  call("evaluate", settings).ended(0);
+  call("predict", settings).ended(0);
   const auto lines = read_lines(path("run/submission-files/labels.csv"));
   EXPECT_EQ(lines.front(), "id,chain,number,insertion,residue,prediction,p_H,p_E,p_C,label");
   std::map<std::string, std::string> right;  // the helices are ideal ones
@@ -402,22 +345,17 @@ TEST_F(StructureLabels, SecondaryStructureIsThatOfTheBackbone) {
 }
 
 TEST_F(StructureLabels, ContactsAreLearntAlikeEverywhereAndDrawn) {
-  const std::vector<std::string> settings{"--set", "task.objective=contacts", "--set",
-                                          "task.data.max_residues=512"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), settings.begin(), settings.end());
-    return more;
-  };
-  const Result trained = call("run", settings);
-  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
-  const Result three = call("run", with({"--set", "run.dir=three", "--set", "launch.processes=3", "--set",
-                                         "strategy.plugin=sharded", "--set", "backend.plugin=shm"}));
-  ASSERT_EQ(three.code, 0) << three.out << three.err;
+  const Words settings{"task.objective=contacts", "task.data.max_residues=512"};
+  const auto with = [&](const Words& more) { return settings + more; };
+  call("run", settings).ended(0);
+  const Result three =
+      call("run",
+           with({"run.dir=three", "launch.processes=3", "strategy.plugin=sharded", "backend.plugin=shm"}))
+          .ended(0);
   EXPECT_EQ(curve("three"), curve("run"));
-  const Result evaluated = call("evaluate", settings);
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  EXPECT_THAT(evaluated.out, HasSubstr("precision of the likeliest pairs at least 6 apart: L "));
-  ASSERT_EQ(call("predict", settings).code, 0);
+  EXPECT_THAT(call("evaluate", settings).ended(0).out,
+              HasSubstr("precision of the likeliest pairs at least 6 apart: L "));
+  call("predict", settings).ended(0);
   const auto lines = read_lines(path("run/submission-files/contacts.csv"));
   EXPECT_EQ(
       lines.front(),
@@ -436,25 +374,20 @@ TEST_F(StructureLabels, ContactsAreLearntAlikeEverywhereAndDrawn) {
   EXPECT_EQ(pictures, read_lines(path("run/submission.csv")).size() - 1);
   // A sequence has no backbone, and its contacts can be predicted all the same.
   write_text(path("some.fasta"), ">one\nMKTAYIAKQRQISFVKSHFSRQLEERLG\n");
-  const Result sequence =
-      call("predict", with({"--set", "task.test_path=some.fasta", "--output", "fasta.csv"}));
-  ASSERT_EQ(sequence.code, 0) << sequence.err;
+  call("predict", with({"task.test_path=some.fasta", "--output", "fasta.csv"})).ended(0);
   EXPECT_TRUE(read_lines(path("fasta-files/contacts.csv")).back().ends_with(","));
 }
 
 // Nothing can be computed of these weights, in any kind of label and report.
 TEST_F(Labels, OfARuinedModelAreAnErrorWithSampleAndColumn) {
-  for (std::vector<std::string> label : {kStability, kPlace, kSites}) {
+  for (Words label : {kStability, kPlace, kSites}) {
     label.insert(label.end(), {"run.dir=" + label.at(1) + std::to_string(label.size()), "optimizer.kind=sgd",
                                "optimizer.lr=1e30"});
-    std::vector<std::string> one_step = label;
-    one_step.insert(one_step.end(), {"train.max_steps=1", "evaluate.every=0", "evaluate.at_end=false"});
-    const Result run = call("run", words(one_step));
-    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    call("run", label + Words{"train.max_steps=1", "evaluate.every=0", "evaluate.at_end=false"}).ended(0);
     for (const char* verb : {"evaluate", "predict"}) {
-      const Result result = call(verb, words(label));
-      EXPECT_EQ(result.code, 2) << result.out;
-      EXPECT_THAT(result.err, HasSubstr("sample \"m0\": prediction is nan, must be a number")) << verb;
+      EXPECT_THAT(call(verb, label).ended(2).err,
+                  HasSubstr("sample \"m0\": prediction is nan, must be a number"))
+          << verb;
     }
   }
 }

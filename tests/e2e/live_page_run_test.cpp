@@ -2,7 +2,6 @@
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/job.hpp"
 #include "tests/support/http.hpp"
@@ -27,18 +26,8 @@ class LivePage : public testing::Test {
     return output.substr(begin, output.find('\n', begin) - begin);
   }
 
-  static constexpr const char* kConfig = R"([run]
-dir = "run"
-device = "cpu"
-[observe]
+  const std::string kConfig = linear_run() + R"([observe]
 serve = "127.0.0.1:0"
-[task]
-plugin = "linear_regression"
-[strategy]
-plugin = "plain_sgd"
-[optimizer]
-kind = "sgd"
-lr = 0.05
 [schedule]
 kind = "constant"
 [train]
@@ -49,7 +38,7 @@ micro_batch = 1
 };
 
 TEST_F(LivePage, FollowsARunThroughItsStages) {
-  write_text(job_.path("train.toml"), std::string(kConfig) + R"([[stage]]
+  write_text(job_.path("train.toml"), kConfig + R"([[stage]]
 name = "first"
 train.max_seconds = 8
 [[stage]]
@@ -85,9 +74,9 @@ train.max_steps = 1000000000
 }
 
 TEST_F(LivePage, OfAnyOtherAddressHasATokenWhichOnlyTheConsoleHas) {
-  Process run(pipeline_command({"run", "train.toml", "--set", "train.max_steps=1000000000", "--set",
-                                "observe.serve=0.0.0.0:0"}),
-              job_.folder());
+  Process run(
+      pipeline_command({"run", "train.toml", "train.max_steps=1000000000", "observe.serve=0.0.0.0:0"}),
+      job_.folder());
   const std::string url = url_of(run), token = url.substr(url.find("/?token="));
   EXPECT_THAT(request(port_of(url), "GET /"), testing::StartsWith("HTTP/1.1 403 "));
   const std::string page = request(port_of(url), "GET " + token);
@@ -105,9 +94,7 @@ TEST_F(LivePage, OfAnyOtherAddressHasATokenWhichOnlyTheConsoleHas) {
 }
 
 TEST_F(LivePage, WhoseTokenNobodyWouldSeeIsNotServed) {
-  const Result result = job_.call("run", {"--set", "train.max_steps=2", "--set", "observe.serve=0.0.0.0:0",
-                                          "--set", "observe.console=off"});
-  EXPECT_EQ(result.code, 0) << result.err;
+  job_.call("run", {"train.max_steps=2", "observe.serve=0.0.0.0:0", "observe.console=off"}).ended(0);
   EXPECT_THAT(read_text(job_.path("run/train.log")),
               HasSubstr("only the console shows the token that a page at this address needs"));
 }
@@ -116,9 +103,7 @@ TEST_F(LivePage, WhichCannotBeHadEndsNoRun) {
   const Socket other = listen_at(resolve("127.0.0.1", 0).addresses.at(0));
   Address taken{.length = sizeof(sockaddr_storage)};
   ASSERT_EQ(::getsockname(other.fd(), taken.get(), &taken.length), 0);
-  const Result result =
-      job_.call("run", {"--set", "train.max_steps=2", "--set", "observe.serve=" + to_text(taken)});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = job_.call("run", {"train.max_steps=2", "observe.serve=" + to_text(taken)}).ended(0);
   EXPECT_THAT(result.out,
               ContainsRegex("warning: observe.serve = \"127.0.0.1:[0-9]+\": the port is in use by process "
                             "[0-9]+ .*: the run goes on without its page; choose another"));
@@ -127,14 +112,11 @@ TEST_F(LivePage, WhichCannotBeHadEndsNoRun) {
 
 TEST_F(LivePage, WhatIsNoAddressIsNamedBeforeTheRun) {
   for (const char* const verb : {"run", "check"})
-    EXPECT_THAT(job_.call(verb, {"--set", "observe.serve=localhost"}).err,
+    EXPECT_THAT(job_.call(verb, {"observe.serve=localhost"}).err,
                 HasSubstr("--set observe.serve=localhost: must be HOST:PORT, such as 127.0.0.1:8080"))
         << verb;
-  write_text(job_.path("train.toml"),
-             std::string(kConfig) + "[[stage]]\nname = \"first\"\nobserve.serve = \"[::1]:1\"\n");
-  const Result result = job_.call("check");
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err,
+  write_text(job_.path("train.toml"), kConfig + "[[stage]]\nname = \"first\"\nobserve.serve = \"[::1]:1\"\n");
+  EXPECT_THAT(job_.call("check").ended(2).err,
               HasSubstr("must be the same for all stages: set it in the file's own [observe] table"));
 }
 

@@ -65,19 +65,15 @@ TEST_F(MixedTurns, StepMetricsAndFiguresOfRecordsAreTheSameOnAllProcesses) {
 }
 
 TEST_F(MixedTurns, ParametersThatNeverHaveAGradientAreNamed) {
-  for (const std::vector<std::string>& set :
-       {std::vector<std::string>{"strategy.plugin=single"},
-        {"strategy.plugin=ddp", "launch.processes=2"},
-        {"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"}}) {
-    std::vector<std::string> more{"--set", "run.dir=" + set[0]};
-    for (const std::string& one : set) more.insert(more.end(), {"--set", one});
-    const Result used = call("run", more);
-    EXPECT_EQ(used.code, 0) << used.out << used.err;
+  for (const Words& set : {Words{"strategy.plugin=single"},
+                           {"strategy.plugin=ddp", "launch.processes=2"},
+                           {"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"}}) {
+    Words more = Words{"run.dir=" + set[0]} + set;
+    const Result used = call("run", more).ended(0);
     EXPECT_THAT(used.out + used.err, Not(HasSubstr("no gradient")));
-    more[1] += "-unused";
-    more.insert(more.end(), {"--set", "task.pictures=false"});
-    const Result unused = call("run", more);
-    EXPECT_EQ(unused.code, 0) << unused.out << unused.err;
+    more[0] += "-unused";
+    more.push_back("task.pictures=false");
+    const Result unused = call("run", more).ended(0);
     EXPECT_THAT(unused.out + unused.err,
                 HasSubstr("4 of 8 trainable parameters had no gradient in 12 steps"));
     EXPECT_THAT(unused.out + unused.err,
@@ -87,19 +83,15 @@ TEST_F(MixedTurns, ParametersThatNeverHaveAGradientAreNamed) {
 
 TEST_F(MixedTurns, AStageMayAddParametersAndALaterOneLeaveThemOut) {
   train({"single", 1}, {}, "plain");
-  const Result with =
-      call("run", {"--set", "run.dir=with", "--set", "train.init_from=plain", "--set", "task.adapter=true"});
-  ASSERT_EQ(with.code, 0) << with.out << with.err;
+  const Result with = call("run", {"run.dir=with", "train.init_from=plain", "task.adapter=true"}).ended(0);
   EXPECT_THAT(with.out, HasSubstr("2 parameter(s): adapter.weight, adapter.bias"));
   EXPECT_THAT(with.out, HasSubstr("new, not in "));
-  const Result back = call("run", {"--set", "run.dir=back", "--set", "train.init_from=with"});
-  ASSERT_EQ(back.code, 0) << back.out << back.err;
+  const Result back = call("run", {"run.dir=back", "train.init_from=with"}).ended(0);
   EXPECT_THAT(back.out, HasSubstr("left out of "));
   EXPECT_THAT(back.out, HasSubstr("2 parameter(s): adapter.weight, adapter.bias"));
   // A run's own checkpoint, and one that is only used, must have it all.
-  const Result evaluated = call("evaluate", {"--set", "run.dir=plain", "--set", "task.adapter=true"});
-  EXPECT_EQ(evaluated.code, 2) << evaluated.out << evaluated.err;
-  EXPECT_THAT(evaluated.err, HasSubstr("missing: adapter.weight [8, 8]"));
+  EXPECT_THAT(call("evaluate", {"run.dir=plain", "task.adapter=true"}).ended(2).err,
+              HasSubstr("missing: adapter.weight [8, 8]"));
 }
 
 }  // namespace

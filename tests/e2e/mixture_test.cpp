@@ -2,7 +2,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/same_run.hpp"
@@ -56,8 +55,7 @@ class MixtureJob : public Job {
   // The value of this key for every step, as written; "-" where it has none.
   std::vector<std::string> values(const std::string& run, const std::string& key) const {
     std::vector<std::string> all;
-    for (const std::string& line : read_lines(path(run + "/metrics.jsonl"))) {
-      const json step = json::parse(line);
+    for (const auto& step : read_json_lines(path(run + "/metrics.jsonl"))) {
       all.push_back(step.contains(key) ? step[key].dump() : "-");
     }
     return all;
@@ -71,7 +69,7 @@ TEST_F(MixtureRun, HasTheSameSamplesWhereverItIsContinued) {
   train({"single", 1});
   for (const Arrangement& next : {Arrangement{"ddp", 2}, Arrangement{"sharded3", 2}}) {
     const std::string dir = "stopped_" + next.name();
-    train({"single", 1}, {"--set", "train.max_steps=5"}, dir);
+    train({"single", 1}, {"train.max_steps=5"}, dir);
     train(next, {"--change", "train.max_steps=12"}, dir);
     EXPECT_EQ(curve(dir), curve("single_1"));
     for (const char* key : {"loss/facts", "loss/sums", "samples/facts", "samples/sums"})
@@ -80,13 +78,11 @@ TEST_F(MixtureRun, HasTheSameSamplesWhereverItIsContinued) {
 }
 
 TEST_F(MixtureRun, TellsOfEachSource) {
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run").ended(0);
   EXPECT_THAT(run.out + run.err,
               HasSubstr("sums: 33 of 55 samples of an epoch (60.0%), its 12 records 2.75 times each"));
   double facts = 0, sums = 0;
-  for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
-    const json step = json::parse(line);
+  for (const auto& step : read_json_lines(path("run/metrics.jsonl"))) {
     const double of_facts = step.value("samples/facts", 0.0), of_sums = step.value("samples/sums", 0.0);
     EXPECT_EQ(of_facts + of_sums, step["samples"].get<double>());
     facts += of_facts;
@@ -100,14 +96,13 @@ TEST_F(MixtureRun, TellsOfEachSource) {
   }
   EXPECT_GT(facts, 0);
   EXPECT_NEAR(sums / (facts + sums), 0.6, 0.06);
-  const Result predicted = call("predict");
-  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  call("predict").ended(0);
   EXPECT_THAT(read_text(path("run/submission.csv")), HasSubstr("2.jsonl:23,"));
 }
 
 // A step of one sample has one source, whose loss is the step's.
 TEST_F(MixtureRun, ALossOfASourceIsThatOfItsSamples) {
-  ASSERT_EQ(call("run", {"--set", "train.global_batch=1", "--set", "train.micro_batch=1"}).code, 0);
+  call("run", {"train.global_batch=1", "train.micro_batch=1"}).ended(0);
   std::map<std::string, int> steps;
   for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
     const json step = json::parse(line);
@@ -120,13 +115,9 @@ TEST_F(MixtureRun, ALossOfASourceIsThatOfItsSamples) {
 }
 
 TEST_F(MixtureRun, ALossOfASourceHasNoTerms) {
-  ASSERT_EQ(call("run", {"--set", "train.global_batch=1", "--set", "train.micro_batch=1", "--set",
-                         "task.loss.z_loss=0.01"})
-                .code,
-            0);
+  call("run", {"train.global_batch=1", "train.micro_batch=1", "task.loss.z_loss=0.01"}).ended(0);
   ASSERT_FALSE(read_lines(path("run/metrics.jsonl")).empty());
-  for (const std::string& line : read_lines(path("run/metrics.jsonl"))) {
-    const json step = json::parse(line);
+  for (const auto& step : read_json_lines(path("run/metrics.jsonl"))) {
     const double plain = step["cross_entropy"];
     EXPECT_NEAR(step[step.contains("loss/facts") ? "loss/facts" : "loss/sums"].get<double>(), plain, 1e-6);
     EXPECT_GT(step["loss"].get<double>(), plain + 0.1);
@@ -141,11 +132,9 @@ TEST_F(MixtureRun, MistakesAreNamed) {
     write_text(path("train.toml"), text.replace(at, from.size(), to));
     return call("check").err;
   };
-  EXPECT_THAT(
-      problem("weight = 1.5\n", ""),
-      HasSubstr(
-          "train.toml:18: [[task.data.source]] number 2 lacks weight, unlike number 1: all must have the "
-          "same keys"));
+  EXPECT_THAT(problem("weight = 1.5\n", ""),
+              HasSubstr("train.toml:18: [[task.data.source]] number 2 lacks weight, unlike number 1: all "
+                        "must have the same keys"));
   EXPECT_THAT(problem("weight = 1.5", "weight = 0"), HasSubstr("element 2 out of range: must be above 0"));
   EXPECT_THAT(problem("weight = 1.5", "weight = \"a\""), HasSubstr("task.data.source.weight"));
   EXPECT_THAT(problem("name = \"sums\"", "name = \"facts\""), HasSubstr("two sources are called \"facts\""));

@@ -6,7 +6,6 @@
 #include <string>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/small_job.hpp"
@@ -27,11 +26,8 @@ std::vector<std::string> entries(const fs::path& folder) {
 
 class Plan : public testing::Test, public SmallJob {
  protected:
-  json planned(std::vector<std::string> more) const {
-    more.emplace_back("--json");
-    const Result result = call("plan", std::move(more));
-    EXPECT_EQ(result.code, 0) << result.err;
-    return json::parse(result.out);
+  json planned(const Words& more) const {
+    return json::parse(call("plan", more + Words{"--json"}).ended(0).out);
   }
   static json row(const json& plan, const std::string& strategy) {
     for (const json& one : plan["strategies"])
@@ -43,19 +39,20 @@ class Plan : public testing::Test, public SmallJob {
 
 // The model's 7 million parameters have a state that is not lost in what a process takes anyway.
 TEST_F(Plan, PredictsThePeakOfARun) {
-  std::vector<std::string> larger;
-  for (const char* set :
-       {"run.reproducible=false", "task.language.num_hidden_layers=4", "task.language.num_attention_heads=4",
-        "task.language.hidden_size=384", "train.max_steps=3", "evaluate.every=0", "evaluate.at_end=false",
-        "checkpoint.every=0"})
-    larger.insert(larger.end(), {"--set", set});
+  const Words larger{"run.reproducible=false",
+                     "task.language.num_hidden_layers=4",
+                     "task.language.num_attention_heads=4",
+                     "task.language.hidden_size=384",
+                     "train.max_steps=3",
+                     "evaluate.every=0",
+                     "evaluate.at_end=false",
+                     "checkpoint.every=0"};
   const json plan = planned(larger);
   const json memory = row(plan, "single")["memory"];
-  const Result run = call("run", larger);
-  ASSERT_EQ(run.code, 0) << run.err;
+  const Result run = call("run", larger).ended(0);
   EXPECT_THAT(run.out,
               testing::ContainsRegex("memory +[0-9.]+ [MG]B at most; predicted in the first 3 steps: "));
-  const json rank = json::parse(read_text(path("run/summary.json")))["ranks"][0];
+  const json rank = read_json(path("run/summary.json"))["ranks"][0];
   const double measured = rank["host_memory"];
   EXPECT_NEAR(rank["predicted_memory"].get<double>() / measured, 1, 0.1);
   EXPECT_NEAR(memory["peak"].get<double>() / measured, 1, 0.1) << memory;
@@ -72,17 +69,24 @@ TEST_F(Plan, PredictsThePeakOfLongSamplesToCome) {
   for (int i = 0; i < 88; ++i)
     pairs += R"({"document":")" + std::string(i < 80 ? 20 : 90, 'a') + R"(","summary":"b"})" + "\n";
   write_text(path("train.jsonl"), pairs);
-  std::vector<std::string> sets;
-  for (const char* set :
-       {"run.reproducible=false", "task.language.num_hidden_layers=8", "task.language.num_attention_heads=4",
-        "task.language.hidden_size=256", "task.language.max_position_embeddings=128",
-        "task.sequence.max_tokens=128", "task.tokenizer.vocab_size=257", "train.global_batch=8",
-        "train.micro_batch=8", "train.max_steps=11", "loader.shuffle=false", "loader.group_by_length=false",
-        "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"})
-    sets.insert(sets.end(), {"--set", set});
+  const Words sets{"run.reproducible=false",
+                   "task.language.num_hidden_layers=8",
+                   "task.language.num_attention_heads=4",
+                   "task.language.hidden_size=256",
+                   "task.language.max_position_embeddings=128",
+                   "task.sequence.max_tokens=128",
+                   "task.tokenizer.vocab_size=257",
+                   "train.global_batch=8",
+                   "train.micro_batch=8",
+                   "train.max_steps=11",
+                   "loader.shuffle=false",
+                   "loader.group_by_length=false",
+                   "evaluate.every=0",
+                   "evaluate.at_end=false",
+                   "checkpoint.every=0"};
   const json plan = planned(sets);
-  ASSERT_EQ(call("run", sets).code, 0);
-  const json rank = json::parse(read_text(path("run/summary.json")))["ranks"][0];
+  call("run", sets).ended(0);
+  const json rank = read_json(path("run/summary.json"))["ranks"][0];
   const double measured = rank["host_memory"], planned_peak = row(plan, "single")["memory"]["peak"];
   EXPECT_NEAR(rank["predicted_memory"].get<double>() / measured, 1, 0.1);
   EXPECT_NEAR(planned_peak / measured, 1, 0.1);
@@ -120,51 +124,43 @@ TEST_F(Plan, AsksEveryStrategyAndLeavesNothing) {
 
 TEST_F(Plan, HasFewerSamplesThanAStepTakes) {
   write_text(path("train.jsonl"), small_pairs(0, 5));
-  const json plan = planned({"--set", "train.global_batch=64", "--set", "train.micro_batch=4"});
+  const json plan = planned({"train.global_batch=64", "train.micro_batch=4"});
   EXPECT_EQ(plan["measured"]["micro_batch"], 4);
   EXPECT_TRUE(row(plan, "single")["configured"]);
 }
 
 TEST_F(Plan, SaysWhatAnAutomaticMicroBatchWouldBe) {
-  const json plan = planned({"--processes", "2", "--set", "train.micro_batch=auto"});
+  const json plan = planned({"--processes", "2", "train.micro_batch=auto"});
   EXPECT_EQ(row(plan, "single")["micro_batch"], 8);
   EXPECT_EQ(row(plan, "ddp")["micro_batch"], 4);
   EXPECT_EQ(row(plan, "ddp")["accumulation_steps"], 1);
-  const Result compared = call("compare", {"--processes", "1,2", "--set", "train.micro_batch=auto"});
-  EXPECT_EQ(compared.code, 2);
-  EXPECT_THAT(compared.err, HasSubstr("write a number to compare with"));
+  EXPECT_THAT(call("compare", {"--processes", "1,2", "train.micro_batch=auto"}).ended(2).err,
+              HasSubstr("write a number to compare with"));
 }
 
 TEST_F(Plan, WrongInputIsNamed) {
-  const Result device = call("plan", {"--device", "H1000"});
-  EXPECT_EQ(device.code, 2);
+  const Result device = call("plan", {"--device", "H1000"}).ended(2);
   EXPECT_THAT(device.err, HasSubstr("--device H1000: there are no figures of such a device: use one of T4,"));
-  EXPECT_EQ(call("plan", {"--processes", "0"}).code, 2);
-  const Result text = call("plan", {"--processes", "16"});
-  EXPECT_EQ(text.code, 2);
-  EXPECT_THAT(text.err, HasSubstr("8 samples in micro-batches of 2 are 4 for 16 devices"));
+  call("plan", {"--processes", "0"}).ended(2);
+  EXPECT_THAT(call("plan", {"--processes", "16"}).ended(2).err,
+              HasSubstr("8 samples in micro-batches of 2 are 4 for 16 devices"));
 }
 
 TEST_F(Plan, FindLrDrawsTheCurveAndSuggestsARate) {
-  const Result result = call("find-lr", {"--steps", "40", "--start", "1e-5", "--end", "1"});
-  ASSERT_EQ(result.code, 0) << result.err;
+  const Result result = call("find-lr", {"--steps", "40", "--start", "1e-5", "--end", "1"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("suggestion: optimizer.lr = "));
-  EXPECT_EQ(entries(path("run-find-lr")),
-            (std::vector<std::string>{"find-lr.html", "points.csv", "points.json"}));
+  EXPECT_EQ(entries(path("run-find-lr")), (Words{"find-lr.html", "points.csv", "points.json"}));
   EXPECT_FALSE(fs::exists(path("run")));
-  const json found = json::parse(read_text(path("run-find-lr/points.json")));
+  const json found = read_json(path("run-find-lr/points.json"));
   EXPECT_NEAR(found["points"][0]["loss"].get<double>(), std::log(300), 0.5) << "a fresh model knows nothing";
   EXPECT_GT(found["steepest"].get<double>(), 1e-5);
   EXPECT_LT(found["steepest"].get<double>(), 0.3);
   EXPECT_EQ(read_lines(path("run-find-lr/points.csv")).size(), found["points"].size() + 1);
   EXPECT_THAT(read_text(path("run-find-lr/find-lr.html")), HasSubstr("\"axis\":\"learning_rate\""));
-
-  const Result backwards = call("find-lr", {"--start", "1", "--end", "1e-3"});
-  EXPECT_EQ(backwards.code, 2);
-  EXPECT_THAT(backwards.err, HasSubstr("so the end must be larger"));
-  const Result nowhere = call("find-lr", {"--output", "train.toml/x"});
-  EXPECT_EQ(nowhere.code, 2) << nowhere.out;
-  EXPECT_THAT(nowhere.err, HasSubstr("choose another --output"));
+  EXPECT_THAT(call("find-lr", {"--start", "1", "--end", "1e-3"}).ended(2).err,
+              HasSubstr("so the end must be larger"));
+  EXPECT_THAT(call("find-lr", {"--output", "train.toml/x"}).ended(2).err,
+              HasSubstr("choose another --output"));
 }
 
 TEST_F(Plan, ASignalStopsFindLr) {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -38,7 +37,7 @@ struct RankTrace {
 std::map<std::string, RankTrace> ranks_of(const fs::path& file) {
   std::map<int64_t, std::string> names;
   std::map<std::string, RankTrace> ranks;
-  const json trace = json::parse(read_text(file));
+  const json trace = read_json(file);
   for (const json& event : trace["traceEvents"])
     if (event["name"] == "process_name") names[event["pid"]] = event["args"]["name"];
   for (const json& event : trace["traceEvents"]) ranks[names.at(event["pid"])].events.push_back(event);
@@ -57,16 +56,7 @@ std::vector<std::string> rows(const std::string& out) {
 class ProfileTest : public testing::Test {
  protected:
   ProfileTest() {
-    write_text(job_.path("train.toml"), R"([run]
-device = "cpu"
-[task]
-plugin = "linear_regression"
-[strategy]
-plugin = "plain_sgd"
-[optimizer]
-kind = "sgd"
-lr = 0.05
-[train]
+    write_text(job_.path("train.toml"), linear_run() + R"([train]
 global_batch = 8
 micro_batch = 2
 max_steps = 8
@@ -89,18 +79,16 @@ at_end = false
 )");
   }
   Result run(const std::string& file, const std::string& folder, const std::string& steps,
-             std::vector<std::string> more = {}) const {
-    more.insert(more.begin(),
-                {"run", file, "--set", "run.dir=" + folder, "--set", "observe.profile=\"" + steps + "\""});
-    return pipeline(std::move(more), job_.folder());
+             const Words& more = {}) const {
+    const Words run{"run", file, "run.dir=" + folder, "observe.profile=\"" + steps + "\""};
+    return pipeline(run + more, job_.folder());
   }
 
   Job job_;
 };
 
 TEST_F(ProfileTest, HasBothRanksOnOneClockWithOperationsPhasesAndCollectives) {
-  const Result result = run("sine.toml", "run", "3-5");
-  ASSERT_EQ(result.code, 0) << result.err;
+  const Result result = run("sine.toml", "run", "3-5").ended(0);
   EXPECT_EQ(result.err, "");
   EXPECT_THAT(result.out, HasSubstr("profile    steps 3 to 5: run/profile/trace.json"));
   EXPECT_EQ(rows(result.out).size(), 10u) << result.out;
@@ -152,16 +140,14 @@ TEST_F(ProfileTest, HasBothRanksOnOneClockWithOperationsPhasesAndCollectives) {
   EXPECT_EQ(ranks_of(job_.path("run/profile/rank1.json")).count("rank 1"), 1u);
 
   // The bits do not change.
-  ASSERT_EQ(run("sine.toml", "without", "").code, 0);
+  run("sine.toml", "without", "").ended(0);
   EXPECT_EQ(job_.curve("run"), job_.curve("without"));
   EXPECT_FALSE(fs::exists(job_.path("without/profile")));
 }
 
 // What sharded gathers in one step is waited for in the next, also in the first and the last one recorded.
 TEST_F(ProfileTest, CollectivesSayWhatTheyAreForAndBeginWithTheRecording) {
-  const Result result =
-      run("sine.toml", "run", "3-5", {"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=2"});
-  ASSERT_EQ(result.code, 0) << result.err;
+  run("sine.toml", "run", "3-5", {"strategy.plugin=sharded", "strategy.zero_stage=2"}).ended(0);
   const auto ranks = ranks_of(job_.path("run/profile/trace.json"));
   for (const char* name : {"rank 0", "rank 1"}) {
     std::map<std::string, size_t> collectives;
@@ -180,8 +166,7 @@ TEST_F(ProfileTest, CollectivesSayWhatTheyAreForAndBeginWithTheRecording) {
 }
 
 TEST_F(ProfileTest, AnEvaluationEndsTheRecordingAndIsInNoFigure) {
-  const Result result = run("sine.toml", "run", "3-6", {"--set", "evaluate.every=4"});
-  ASSERT_EQ(result.code, 0) << result.err;
+  const Result result = run("sine.toml", "run", "3-6", {"evaluate.every=4"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("profile    steps 3 to 4: "));
   EXPECT_THAT(result.out, HasSubstr("profile    ends with step 4, not 6: an evaluation followed"));
   const auto ranks = ranks_of(job_.path("run/profile/trace.json"));
@@ -190,11 +175,9 @@ TEST_F(ProfileTest, AnEvaluationEndsTheRecordingAndIsInNoFigure) {
 }
 
 TEST_F(ProfileTest, PluginsWithoutAProfilerHaveTheirPhasesRecorded) {
-  const Result result = run("train.toml", "run", "3-5");
-  ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out,
-              HasSubstr("profile    without operations: neither task linear_regression nor strategy "
-                        "plain_sgd records them"));
+  const Result result = run("train.toml", "run", "3-5").ended(0);
+  EXPECT_THAT(result.out, HasSubstr("profile    without operations: neither task linear_regression nor "
+                                    "strategy plain_sgd records them"));
   EXPECT_THAT(result.out, HasSubstr("  forward and backward"));
   EXPECT_THAT(result.out, Not(HasSubstr("communication")));
   EXPECT_FALSE(ranks_of(job_.path("run/profile/trace.json")).at("rank 0").find("step", "step 5").is_null());
@@ -216,44 +199,37 @@ TEST_F(ProfileTest, WrongStepsAreNamed) {
 
 // Nothing that goes wrong with a profile ends a run.
 TEST_F(ProfileTest, AFolderThatCannotBeWrittenIsAWarning) {
-  ASSERT_EQ(run("train.toml", "run", "", {"--set", "train.max_steps=2"}).code, 0);
+  run("train.toml", "run", "", {"train.max_steps=2"}).ended(0);
   write_text(job_.path("run/profile"), "in the way");
-  const Result result = run("train.toml", "run", "3-5");
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run("train.toml", "run", "3-5").ended(0);
   EXPECT_THAT(result.out, HasSubstr("warning: profile of rank 0: "));
   EXPECT_THAT(result.out, HasSubstr("step 8/8"));
 }
 
 TEST_F(ProfileTest, ARunThatEndsOrBeginsAmongTheStepsHasThoseThatItMade) {
-  const Result ended = run("train.toml", "run", "7-20");
-  ASSERT_EQ(ended.code, 0) << ended.err;
+  const Result ended = run("train.toml", "run", "7-20").ended(0);
   EXPECT_THAT(ended.out, HasSubstr("profile    steps 7 to 8:"));
   EXPECT_THAT(ended.out, HasSubstr("profile    ends with step 8, not 20: "));
-  const Result begun = run("train.toml", "run", "7-20", {"--set", "train.max_steps=30"});
-  ASSERT_EQ(begun.code, 0) << begun.err;
-  EXPECT_THAT(begun.out, HasSubstr("profile    steps 9 to 20:"));
+  EXPECT_THAT(run("train.toml", "run", "7-20", {"train.max_steps=30"}).ended(0).out,
+              HasSubstr("profile    steps 9 to 20:"));
   const Result early = run("train.toml", "short", "900000-900001",
-                           {"--set", "train.max_steps=unset", "--set", "train.max_seconds=0.1", "--set",
-                            "schedule.kind=constant"});
-  ASSERT_EQ(early.code, 0) << early.err;
+                           {"train.max_steps=unset", "train.max_seconds=0.1", "schedule.kind=constant"})
+                           .ended(0);
   EXPECT_THAT(early.out, HasSubstr("profile = \"900000-900001\" has no effect: the run ends after step "));
-  const Result past = run("train.toml", "run", "7-20", {"--set", "train.max_steps=32"});
-  ASSERT_EQ(past.code, 0) << past.err;
-  EXPECT_THAT(past.out, HasSubstr("this run continues with step 31: nothing is recorded"));
+  EXPECT_THAT(run("train.toml", "run", "7-20", {"train.max_steps=32"}).ended(0).out,
+              HasSubstr("this run continues with step 31: nothing is recorded"));
 }
 
 TEST_F(ProfileTest, ASignalLeavesWhatWasRecorded) {
-  Process process(pipeline_command({"run", "sine.toml", "--set", "launch.processes=1", "--set", "run.dir=run",
-                                    "--set", "train.global_batch=1024", "--set", "train.micro_batch=256",
-                                    "--set", "task.width=16384", "--set", "train.max_steps=1000", "--set",
-                                    "observe.profile=\"2-100\""}),
+  Process process(pipeline_command({"run", "sine.toml", "launch.processes=1", "run.dir=run",
+                                    "train.global_batch=1024", "train.micro_batch=256", "task.width=16384",
+                                    "train.max_steps=1000", "observe.profile=\"2-100\""}),
                   job_.folder());
   ASSERT_TRUE(eventually([&] {
     return fs::exists(job_.path("run/metrics.jsonl")) && !read_lines(job_.path("run/metrics.jsonl")).empty();
   }));
   process.signal(SIGTERM);
-  const Result result = process.wait();
-  EXPECT_EQ(result.code, 75) << result.err;
+  const Result result = process.wait().ended(75);
   EXPECT_THAT(result.out, HasSubstr("profile    steps 2 to"));
   EXPECT_THAT(result.out, Not(HasSubstr("profile    steps 2 to 100")));
   EXPECT_EQ(ranks_of(job_.path("run/profile/trace.json")).count("rank 0"), 1u);

@@ -24,7 +24,7 @@ std::filesystem::path temporary_file() {
 
 }  // namespace
 
-Process::Process(std::vector<std::string> arguments, const std::filesystem::path& working_dir)
+Process::Process(Words arguments, const std::filesystem::path& working_dir)
     : out_(temporary_file()), err_(temporary_file()) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -76,14 +76,25 @@ Result Process::wait() {
           .err = read_text(err_)};
 }
 
-std::vector<std::string> pipeline_command(std::vector<std::string> arguments) {
+Words pipeline_command(const Words& arguments) {
   ::setenv("PIPELINE_PLUGIN_PATH", PIPELINE_BUILD_DIR "/tests/plugins", 1);
-  arguments.insert(arguments.begin(), PIPELINE_EXECUTABLE);
-  return arguments;
+  Words command{PIPELINE_EXECUTABLE};
+  for (const std::string& argument : arguments) {
+    const bool is_set = argument.find('=') != std::string::npos && !argument.starts_with("--");
+    if (is_set && command.back() != "--set" && command.back() != "--change") command.push_back("--set");
+    command.push_back(argument);
+  }
+  return command;
 }
 
-Result pipeline(std::vector<std::string> arguments, const std::filesystem::path& working_dir) {
-  return Process(pipeline_command(std::move(arguments)), working_dir).wait();
+Result pipeline(const Words& arguments, const std::filesystem::path& working_dir) {
+  return Process(pipeline_command(arguments), working_dir).wait();
+}
+
+const Result& Result::ended(int expected, const char* file, int line) const {
+  if (code == expected) return *this;
+  throw std::runtime_error(std::string(file) + ":" + std::to_string(line) + ": ended with " +
+                           std::to_string(code) + ":\n" + out + err);
 }
 
 std::string read_text(const std::filesystem::path& file) {

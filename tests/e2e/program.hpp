@@ -11,16 +11,26 @@
 
 namespace pipeline::tests {
 
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words left, const Words& right) {
+  left.insert(left.end(), right.begin(), right.end());
+  return left;
+}
+
 struct Result {
   int code = -1;  // exit code, or 128 + signal
   std::string out;
   std::string err;
+
+  // This result. Throws, with what was printed, if the code is another one.
+  const Result& ended(int expected, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const;
 };
 
 // A started process; killed if it is still there when this object goes.
 class Process {
  public:
-  explicit Process(std::vector<std::string> arguments, const std::filesystem::path& working_dir = ".");
+  explicit Process(Words arguments, const std::filesystem::path& working_dir = ".");
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -37,9 +47,10 @@ class Process {
   std::filesystem::path out_, err_;
 };
 
-// `pipeline ARGUMENTS...` with the test plugins on its path.
-Result pipeline(std::vector<std::string> arguments, const std::filesystem::path& working_dir = ".");
-std::vector<std::string> pipeline_command(std::vector<std::string> arguments);
+// `pipeline ARGUMENTS...` with the test plugins on its path. An argument KEY=VALUE stands for --set
+// KEY=VALUE.
+Result pipeline(const Words& arguments, const std::filesystem::path& working_dir = ".");
+Words pipeline_command(const Words& arguments);
 
 std::string read_text(const std::filesystem::path& file);
 std::vector<std::string> read_lines(const std::filesystem::path& file);

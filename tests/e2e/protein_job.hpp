@@ -44,7 +44,7 @@ split = { folds = 4 }
 
 // The backbone of an ideal helix (Pauling 1951: 100 degrees and 1.5 Å a residue) with this sequence of
 // three-letter names.
-inline std::string helix(const std::vector<std::string>& names, char chain, double shift = 0) {
+inline std::string helix(const Words& names, char chain, double shift = 0) {
   struct Place {
     const char* atom;
     double radius, angle, rise;  // Å, degrees, Å
@@ -66,11 +66,11 @@ inline std::string helix(const std::vector<std::string>& names, char chain, doub
   return text + "TER\n";
 }
 
-inline std::vector<std::string> made_up_sequence(int length, uint64_t seed) {
+inline Words made_up_sequence(int length, uint64_t seed) {
   static constexpr const char* kNames[] = {"ALA", "CYS", "ASP", "GLU", "PHE", "GLY", "HIS",
                                            "ILE", "LYS", "LEU", "MSE", "ASN", "PRO", "GLN",
                                            "ARG", "SER", "THR", "VAL", "TRP", "TYR"};
-  std::vector<std::string> names;
+  Words names;
   for (int i = 0; i < length; ++i) {
     seed = seed * 6364136223846793005ULL + 1442695040888963407ULL;
     names.emplace_back(kNames[(seed >> 33) % 20]);

@@ -4,7 +4,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/protein_job.hpp"
 #include "tests/e2e/same_run.hpp"
@@ -20,8 +19,7 @@ using testing::StartsWith;
 class Protein : public testing::Test, public SmallProteinJob {};
 
 TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run").ended(0);
   EXPECT_THAT(run.out, HasSubstr("structures 24 in "));
   EXPECT_THAT(run.out, HasSubstr("ignored 1 file: .txt 1"));
   EXPECT_THAT(run.out + run.err, HasSubstr("broken.pdb"));
@@ -31,17 +29,14 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   EXPECT_NEAR(first["loss"].get<double>(), std::log(20), 0.3) << "a fresh model knows nothing";
   EXPECT_EQ(first["padding"].get<double>(), 0);
   EXPECT_GT(first["mfu"].get<double>(), 0);
-
-  const Result evaluated = call("evaluate");
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  EXPECT_THAT(evaluated.out, HasSubstr("95% intervals over"));
-  const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")))["figures"];
+  EXPECT_THAT(call("evaluate").ended(0).out, HasSubstr("95% intervals over"));
+  const auto figures = read_json(path("run/evaluation-test.json"))["figures"];
   EXPECT_NEAR(figures["perplexity"].get<double>(), std::exp(figures["loss"].get<double>()), 1e-9);
   EXPECT_LE(figures["accuracy_low"].get<double>(), figures["accuracy"].get<double>());
   EXPECT_GE(figures["accuracy_high"].get<double>(), figures["accuracy"].get<double>());
   EXPECT_THAT(read_text(path("run/evaluation-test-files/confusion.svg")), StartsWith("<svg "));
 
-  ASSERT_EQ(call("predict").code, 0);
+  call("predict").ended(0);
   const auto rows = read_lines(path("run/submission.csv"));
   ASSERT_GE(rows.size(), 3u);
   EXPECT_EQ(rows[0], "id,residues,known,recovery,perplexity,entropy");
@@ -55,179 +50,156 @@ TEST_F(Protein, TrainsEvaluatesPredictsAndExports) {
   EXPECT_EQ(read_lines(path("run/submission-files/" + file + "-mutations.csv")).size(), residues.size());
   EXPECT_THAT(read_text(path("run/submission-files/" + file + "-mutations.svg")), StartsWith("<svg "));
 
-  ASSERT_EQ(call("export").code, 0);
+  call("export").ended(0);
   // The exported folder is a start like any other.
-  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
-                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
-  EXPECT_LT(nlohmann::json::parse(read_lines(path("again/metrics.jsonl")).front())["loss"].get<double>(),
+  const Result again =
+      call("run", {"run.dir=again", "train.init_from=run/export", "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
+  EXPECT_LT(read_json_lines(path("again/metrics.jsonl")).front()["loss"].get<double>(),
             first["loss"].get<double>());
 }
 
 class Esm2 : public testing::Test, public SmallEsm2Job {};
 
 TEST_F(Esm2, TrainsOnTheSameData) {
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(),
-              std::log(33), 0.5);
-  ASSERT_EQ(call("evaluate").code, 0);
-  ASSERT_EQ(call("export").code, 0);
+  const Result run = call("run").ended(0);
+  EXPECT_NEAR(read_json_lines(path("run/metrics.jsonl")).front()["loss"].get<double>(), std::log(33), 0.5);
+  call("evaluate").ended(0);
+  call("export").ended(0);
   for (const char* file : {"config.json", "model.safetensors", "vocab.txt"})
     EXPECT_TRUE(fs::exists(path("run/export") / file)) << file;
 
   // The folder says which model it is, and of what sizes.
   write_text(path("train.toml"), protein_config(""));
-  const Result again = call(
-      "run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const Result again =
+      call("run", {"run.dir=again", "train.init_from=run/export", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(again.out, HasSubstr("from run/export/config.json: task.model = \"esm2\", "));
   EXPECT_THAT(again.out, HasSubstr("task.esm2.hidden_dim = 16"));
-  // Additions to it are a PEFT adapter, which another run begins with.
-  const Result adapted =
-      call("run", {"--set", "run.dir=adapted", "--set", "train.init_from=run/export", "--set",
-                   "task.esm2.lora.rank=2", "--set", "task.esm2.lora.dropout=0.1"});
-  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
-  ASSERT_EQ(call("export", {"--set", "run.dir=adapted", "--checkpoint", "last"}).code, 0);
-  const auto config = nlohmann::json::parse(read_text(path("adapted/export/adapter_config.json")));
+  // LoRA of it is a PEFT adapter, which another run begins with.
+  const Result adapted = call("run", {"run.dir=adapted", "train.init_from=run/export",
+                                      "task.esm2.lora.rank=2", "task.esm2.lora.dropout=0.1"})
+                             .ended(0);
+  call("export", {"run.dir=adapted", "--checkpoint", "last"}).ended(0);
+  const auto config = read_json(path("adapted/export/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], "run/export");
   EXPECT_THAT(config["target_modules"], testing::ElementsAre("query", "value"));
-  const Result begun = call("run", {"--set", "run.dir=begun", "--set", "train.init_from=run/export", "--set",
-                                    "task.esm2.lora.init_from=adapted/export", "--set", "optimizer.lr=0.0",
-                                    "--set", "train.max_steps=1"});
-  ASSERT_EQ(begun.code, 0) << begun.out << begun.err;
+  const Result begun =
+      call("run", {"run.dir=begun", "train.init_from=run/export", "task.esm2.lora.init_from=adapted/export",
+                   "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
   const auto loss_of = [&](const std::string& dir) {
-    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+    return read_json_lines(path(dir + "/eval.jsonl")).back()["loss"].get<double>();
   };
   EXPECT_EQ(loss_of("begun"), loss_of("adapted"));
-  const Result other = call("check", {"--set", "run.dir=other", "--set", "train.init_from=run/export",
-                                      "--set", "task.model=encoder-decoder"});
+  const Result other =
+      call("check", {"run.dir=other", "train.init_from=run/export", "task.model=encoder-decoder"});
   EXPECT_THAT(other.err, HasSubstr("--set task.model=encoder-decoder: run/export/config.json has \"esm2\""));
 }
 
 class Esmc : public testing::Test, public SmallEsmcJob {};
 
 TEST_F(Esmc, TrainsIsAdaptedAndItsFolderNeedsNoTraining) {
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run").ended(0);
   const auto lines = read_lines(path("run/metrics.jsonl"));
   EXPECT_NEAR(nlohmann::json::parse(lines.front())["loss"].get<double>(), std::log(64), 0.5);
   EXPECT_LT(nlohmann::json::parse(lines.back())["loss"], nlohmann::json::parse(lines.front())["loss"]);
-  ASSERT_EQ(call("export", {"--output", "model"}).code, 0);
+  call("export", {"--output", "model"}).ended(0);
   for (const char* file : {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"})
     EXPECT_TRUE(fs::exists(path("model") / file)) << file;
   const std::string weights = read_text(path("model/model.safetensors"));
 
   // The folder stands for the whole configuration.
-  const auto use = [&](const std::string& verb, std::vector<std::string> more) {
-    more.insert(more.begin(), {"--set", "run.device=cpu", "--set", "run.cache_dir=cache"});
-    more.insert(more.begin(),
-                {verb, "model", "--set", "task.plugin=protein"});  // tests have others of its kind
-    return pipeline(more, folder());
+  const auto use = [&](const std::string& verb, const Words& more) {  // tests have others of its kind
+    const Words model{verb, "model", "task.plugin=protein", "run.device=cpu", "run.cache_dir=cache"};
+    return pipeline(model + more);
   };
-  const std::vector<std::string> data{"--set", "task.test_path=structures", "--set",
-                                      "task.data.min_residues=10"};
-  const Result evaluated = use("evaluate", data);
-  ASSERT_EQ(evaluated.code, 0) << evaluated.out << evaluated.err;
-  EXPECT_THAT(evaluated.out, HasSubstr("task protein of model"));
-  const Result predicted = use("predict", data);
-  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  const Words data{"task.test_path=structures", "task.data.min_residues=10"};
+  EXPECT_THAT(use("evaluate", data).ended(0).out, HasSubstr("task protein of model"));
+  use("predict", data).ended(0);
   ASSERT_EQ(use("export", {"--output", "again"}).code, 0);
   EXPECT_EQ(read_text(path("again/model.safetensors")), weights);
   EXPECT_EQ(read_text(path("again/tokenizer.json")), read_text(path("model/tokenizer.json")));
 
-  // Additions to it are a PEFT adapter, which another run begins with.
+  // LoRA of it is a PEFT adapter, which another run begins with.
   write_text(path("train.toml"), protein_config(""));
-  const Result adapted =
-      call("run", {"--set", "run.dir=adapted", "--set", "train.init_from=model", "--set",
-                   "task.esmc.lora.rank=2", "--set", "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"});
-  ASSERT_EQ(adapted.code, 0) << adapted.out << adapted.err;
+  const Result adapted = call("run", {"run.dir=adapted", "train.init_from=model", "task.esmc.lora.rank=2",
+                                      "task.esmc.lora.targets=[\"q_proj\", \"mlp.*\"]"})
+                             .ended(0);
   EXPECT_THAT(adapted.out, HasSubstr("from model/config.json: task.model = \"esmc\", "));
   EXPECT_THAT(adapted.out, HasSubstr("task.esmc.intermediate_dim = 40"));
-  ASSERT_EQ(call("export", {"--set", "run.dir=adapted", "--checkpoint", "last"}).code, 0);
-  const auto config = nlohmann::json::parse(read_text(path("adapted/export/adapter_config.json")));
+  call("export", {"run.dir=adapted", "--checkpoint", "last"}).ended(0);
+  const auto config = read_json(path("adapted/export/adapter_config.json"));
   EXPECT_EQ(config["base_model_name_or_path"], "model");
   EXPECT_THAT(config["target_modules"],
               testing::UnorderedElementsAre("q_proj", "gate_proj", "up_proj", "down_proj"));
-  const Result begun = call("run", {"--set", "run.dir=begun", "--set", "train.init_from=model", "--set",
-                                    "task.esmc.lora.init_from=adapted/export", "--set", "optimizer.lr=0.0",
-                                    "--set", "train.max_steps=1"});
-  ASSERT_EQ(begun.code, 0) << begun.out << begun.err;
+  const Result begun =
+      call("run", {"run.dir=begun", "train.init_from=model", "task.esmc.lora.init_from=adapted/export",
+                   "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
   const auto loss_of = [&](const std::string& dir) {
-    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+    return read_json_lines(path(dir + "/eval.jsonl")).back()["loss"].get<double>();
   };
   EXPECT_EQ(loss_of("begun"), loss_of("adapted"));
-  const Result other =
-      call("check", {"--set", "run.dir=other", "--set", "train.init_from=model", "--set", "task.model=esm2"});
+  const Result other = call("check", {"run.dir=other", "train.init_from=model", "task.model=esm2"});
   EXPECT_THAT(other.err, HasSubstr("--set task.model=esm2: model/config.json has \"esmc\""));
 }
 
-void expect_low_precision_learns_alike(const Job& job, const std::vector<std::string>& options) {
+void expect_low_precision_learns_alike(const Job& job, const Words& options) {
   const auto in = [&](const std::string& precision, const std::string& verb) {
-    std::vector<std::string> all = options;
-    all.insert(all.end(), {"--set", "run.dir=" + precision, "--set", "train.precision=" + precision});
-    return job.call(verb, all);
+    return job.call(verb, options + Words{"run.dir=" + precision, "train.precision=" + precision});
   };
   std::vector<double> losses;
   for (const std::string precision : {"fp32", "bf16"}) {
     const Result run = in(precision, "run");
     ASSERT_EQ(run.code, 0) << precision << run.out << run.err;
-    losses.push_back(
-        nlohmann::json::parse(read_lines(job.path(precision + "/metrics.jsonl")).back())["loss"]);
+    losses.push_back(read_json_lines(job.path(precision + "/metrics.jsonl")).back()["loss"]);
   }
   EXPECT_NEAR(losses[1] / losses[0], 1, 0.03);
   EXPECT_EQ(in("bf16", "evaluate").code, 0);
 }
 
 TEST_F(Protein, LearnsAlikeInLowPrecision) {
-  expect_low_precision_learns_alike(*this, {"--set", "task.distogram=0.3"});
+  expect_low_precision_learns_alike(*this, {"task.distogram=0.3"});
 }
 TEST_F(Esm2, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
 TEST_F(Esmc, LearnsAlikeInLowPrecision) { expect_low_precision_learns_alike(*this, {}); }
 
 TEST_F(Protein, OptionsOfTheOtherModelAreRefused) {
-  const Result structure = call("check", {"--set", "task.model=esm2"});
-  EXPECT_EQ(structure.code, 2);
-  EXPECT_THAT(structure.err, HasSubstr("hidden_dim = 16: is of no use with task.model = \"esm2\""));
-  const Result sequence = call("check", {"--set", "task.esm2.num_layers=3"});
-  EXPECT_EQ(sequence.code, 2);
-  EXPECT_THAT(sequence.err, HasSubstr("task.esm2.num_layers=3: is of no use without task.model"));
-  const Result other = call("check", {"--set", "task.esmc.num_layers=3"});
-  EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("task.esmc.num_layers=3: is of no use without task.model = \"esmc\""));
+  EXPECT_THAT(call("check", {"task.model=esm2"}).ended(2).err,
+              HasSubstr("hidden_dim = 16: is of no use with task.model = \"esm2\""));
+  EXPECT_THAT(call("check", {"task.esm2.num_layers=3"}).ended(2).err,
+              HasSubstr("task.esm2.num_layers=3: is of no use without task.model"));
+  EXPECT_THAT(call("check", {"task.esmc.num_layers=3"}).ended(2).err,
+              HasSubstr("task.esmc.num_layers=3: is of no use without task.model = \"esmc\""));
 }
 
 TEST_F(Protein, APathThatIsNotThereIsNamedWithItsKey) {
-  const Result run = call("run", {"--set", "task.pdb_path=nowhere"});
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr("task.pdb_path=nowhere: there is no such folder or file"));
+  EXPECT_THAT(call("run", {"task.pdb_path=nowhere"}).ended(2).err,
+              HasSubstr("task.pdb_path=nowhere: there is no such folder or file"));
 }
 
 TEST_F(Protein, FoldsBeyondTheClustersAreSaidToBeEmpty) {
-  const Result run = call("run", {"--set", "task.split.folds=500", "--set", "train.max_steps=1"});
-  EXPECT_EQ(run.code, 0) << run.err;
+  const Result run = call("run", {"task.split.folds=500", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(run.out, HasSubstr("warning: task.split.folds = 500: there are only "));
-  const Result empty = call(
-      "run", {"--set", "task.split.folds=500", "--set", "task.split.fold=400", "--set", "run.dir=empty"});
-  EXPECT_EQ(empty.code, 2) << empty.out;
+  const Result empty = call("run", {"task.split.folds=500", "task.split.fold=400", "run.dir=empty"}).ended(2);
   EXPECT_THAT(empty.err, HasSubstr("task protein has no validation data"));
 }
 
 TEST_F(Protein, HiddenDistancesArePredictedByOption) {
-  const Result run = call("run", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure", "--set",
-                                  "task.data.crop=spatial", "--set", "task.mask.span=3"});
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", {"task.distogram=0.3", "task.data.unit=structure", "task.data.crop=spatial",
+                                  "task.mask.span=3"})
+                         .ended(0);
   EXPECT_THAT(run.out, HasSubstr(" structures of "));
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).front())["loss"].get<double>(),
+  EXPECT_NEAR(read_json_lines(path("run/metrics.jsonl")).front()["loss"].get<double>(),
               std::log(20) + 0.3 * std::log(32), 0.3);
-  const auto figures = nlohmann::json::parse(read_lines(path("run/eval.jsonl")).front());
+  const auto figures = read_json_lines(path("run/eval.jsonl")).front();
   EXPECT_LT(figures["distance_loss"].get<double>(), std::log(32))
       << "in these helices half of the distances are far";
-  ASSERT_EQ(call("predict", {"--set", "task.distogram=0.3", "--set", "task.data.unit=structure"}).code, 0);
+  call("predict", {"task.distogram=0.3", "task.data.unit=structure"}).ended(0);
 }
 
 TEST_F(Protein, StructuresAreParsedOnceAndChangesAreNoticed) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
+  call("run", {"train.max_steps=2"}).ended(0);
   const auto cache = [&] {
     for (const auto& entry : fs::directory_iterator(path("cache")))
       if (entry.path().extension() == ".cache") return read_text(entry.path());
@@ -235,23 +207,21 @@ TEST_F(Protein, StructuresAreParsedOnceAndChangesAreNoticed) {
   };
   const std::string parsed = cache();
   EXPECT_GT(parsed.size(), 24u * 24 * 48) << "48 bytes a residue";
-  ASSERT_EQ(call("evaluate").code, 0);
+  call("evaluate").ended(0);
   EXPECT_EQ(cache(), parsed) << "nothing was parsed again";
   write_text(path("structures/new.pdb"), helix(made_up_sequence(40, 999), 'A') + "END\n");
-  const Result changed = call("run", {"--set", "train.max_steps=4"});
+  const Result changed = call("run", {"train.max_steps=4"});
   EXPECT_NE(changed.code, 0) << "the run went on with other data";
   EXPECT_THAT(changed.err, HasSubstr("the data is not what this run began with"));
   EXPECT_GT(cache().size(), parsed.size());
   fs::remove(path("structures/new.pdb"));
-  EXPECT_EQ(call("run", {"--set", "train.max_steps=4"}).code, 0);
+  call("run", {"train.max_steps=4"}).ended(0);
 }
 
 TEST_F(Protein, StructuresAndCacheMayBeInOneFolder) {
-  const std::vector<std::string> together{"--set", "task.cache_dir=structures"};
-  const Result first = call("run", together);
-  ASSERT_EQ(first.code, 0) << first.out << first.err;
-  const Result second = call("evaluate", together);
-  ASSERT_EQ(second.code, 0) << second.err;
+  const Words together{"task.cache_dir=structures"};
+  call("run", together).ended(0);
+  const Result second = call("evaluate", together).ended(0);
   EXPECT_THAT(second.out, HasSubstr("structures 24 in "));
   EXPECT_THAT(second.out, HasSubstr("ignored 1 file: .txt 1"));
 }
@@ -260,11 +230,10 @@ TEST_F(Protein, TooManyUnusableFilesStopTheRunWithTheTable) {
   for (int i = 0; i < 30; ++i)
     write_text(path("structures/bad" + std::to_string(i) + ".pdb"),
                i % 2 == 0 ? "" : "HEADER nothing\nEND\n");
-  const Result run = call("run");
-  EXPECT_EQ(run.code, 2) << run.out;
+  const Result run = call("run").ended(2);
   EXPECT_THAT(run.err, HasSubstr("bad1.pdb"));
   EXPECT_THAT(run.err, HasSubstr("and 11 more"));
-  EXPECT_EQ(call("run", {"--set", "task.data.max_unusable=0.9", "--set", "train.max_steps=1"}).code, 0);
+  call("run", {"task.data.max_unusable=0.9", "train.max_steps=1"}).ended(0);
 }
 
 // Two folds, and their evaluations added up.
@@ -285,17 +254,13 @@ class ProteinPool : public Protein {
     return "[[stage]]\nname = \"learn" + name + split +  //
            "[[stage]]\nname = \"test" + name + "kind = \"evaluate\"\ninit_from = \"learn" + name + split;
   }
-  Result run(std::vector<std::string> more = {}) const {
-    more.insert(more.end(), {"--set", "train.max_steps=3"});
-    return call("run", more);
-  }
+  Result run(const Words& more = {}) const { return call("run", more + Words{"train.max_steps=3"}); }
   nlohmann::json evaluation_of(const std::string& stage) const {
-    return nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test.json")));
+    return read_json(path("run/" + stage + "/evaluation-test.json"));
   }
   // [sum, weight]
   std::pair<double, double> loss_of(const std::string& stage) const {
-    const auto sums =
-        nlohmann::json::parse(read_text(path("run/" + stage + "/evaluation-test-files/sums.json")));
+    const auto sums = read_json(path("run/" + stage + "/evaluation-test-files/sums.json"));
     for (const auto& value : sums["values"])
       if (value[0] == "" && value[1] == "loss") return {value[2], value[3]};
     throw std::runtime_error(stage + " has no loss");
@@ -303,8 +268,7 @@ class ProteinPool : public Protein {
 };
 
 TEST_F(ProteinPool, AddsUpItsParts) {
-  const Result whole = run();
-  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+  run().ended(0);
   const auto a = loss_of("test-0"), b = loss_of("test-1");
   EXPECT_NE(a.second, b.second) << "parts of one size would say nothing of their weights";
   const auto first_part = evaluation_of("test-0"), second_part = evaluation_of("test-1"),
@@ -318,21 +282,19 @@ TEST_F(ProteinPool, AddsUpItsParts) {
   fs::rename(path("structures"), path("elsewhere"));
   const std::string before = read_text(path("run/all/evaluation-test.json"));
   fs::remove(path("run/all/finished.txt"));
-  const Result alone = run({"--stage", "all"});
-  ASSERT_EQ(alone.code, 0) << alone.out << alone.err;
+  const Result alone = run({"--stage", "all"}).ended(0);
   EXPECT_THAT(alone.out, HasSubstr("samples of 2 evaluations"));
   EXPECT_EQ(read_text(path("run/all/evaluation-test.json")), before);
   EXPECT_THAT(alone.out, Not(HasSubstr("other options")));
-  const Result changed = run({"--stage", "all", "--set", "task.mask_ratio=0.2"});
+  const Result changed = run({"--stage", "all", "task.mask_ratio=0.2"});
   EXPECT_THAT(changed.out, HasSubstr("run/all was made with other options or evaluations: repeating it"));
-  EXPECT_THAT(changed.out, HasSubstr("warning: run/test-0 was made with other options than the stage "
-                                     "'test-0' has now (task.mask_ratio was 0.15 and is 0.2): "
-                                     "run that stage again"));
+  EXPECT_THAT(changed.out,
+              HasSubstr("warning: run/test-0 was made with other options than the stage 'test-0' has now "
+                        "(task.mask_ratio was 0.15 and is 0.2): run that stage again"));
 
   const fs::path sums = path("run/test-1/evaluation-test-files/sums.json");
   write_text(sums, read_text(sums).substr(1));
-  const Result damaged = run({"--stage", "all"});
-  EXPECT_EQ(damaged.code, 1);
+  const Result damaged = run({"--stage", "all"}).ended(1);
   EXPECT_THAT(damaged.err, HasSubstr("run/test-1/evaluation-test-files/sums.json: not valid JSON"));
   EXPECT_THAT(damaged.err, HasSubstr("run the stage 'test-1' again, with --stage test-1 --fresh"));
   fs::remove(path("run/test-1/finished.txt"));
@@ -344,8 +306,7 @@ TEST_F(ProteinPool, AddsUpItsParts) {
 
 TEST_F(ProteinPool, CountsNoPartTwice) {
   write_text(path("train.toml"), config() + part(0, 1) + part(1, 1) + kAll);
-  const Result twice = run();
-  EXPECT_EQ(twice.code, 2) << twice.out;
+  const Result twice = run().ended(2);
   EXPECT_THAT(twice.err,
               HasSubstr("run/test-0/evaluation-test.json and run/test-1/evaluation-test.json both scored "));
   EXPECT_THAT(twice.err, HasSubstr("each part of the data may count only once"));
@@ -381,25 +342,22 @@ class OwnTestData : public Protein {
     fs::create_directories(path("mine"));
     write_text(path("mine/other.pdb"), helix(made_up_sequence(40, 777), 'Q') + "END\n");
   }
-  const std::vector<std::string> mine{"--set", "task.test_path=mine"};
+  const Words mine{"task.test_path=mine"};
 };
 
 TEST_F(OwnTestData, ChangesNothingOfTheTraining) {
-  ASSERT_EQ(call("run", {"--set", "run.dir=without"}).code, 0);
-  const Result with =
-      call("run", {"--set", "run.dir=with", "--set", "task.test_path=mine", "--set", "train.max_steps=6"});
-  ASSERT_EQ(with.code, 0) << with.err;
+  call("run", {"run.dir=without"}).ended(0);
+  const Result with = call("run", {"run.dir=with", "task.test_path=mine", "train.max_steps=6"}).ended(0);
   EXPECT_THAT(with.out, HasSubstr("the test part of task.pdb_path is held out all the same"));
-  ASSERT_EQ(call("run", {"--set", "run.dir=with"}).code, 0) << "it may be set and unset in the middle";
+  ASSERT_EQ(call("run", {"run.dir=with"}).code, 0) << "it may be set and unset in the middle";
   EXPECT_EQ(curve("with"), curve("without"));
 }
 
 TEST_F(OwnTestData, ThatIsNotThereIsAnErrorForEveryPurposeThatReadsData) {
-  const std::vector<std::string> nowhere{"--set", "task.test_path=nowhere"};
-  const Result run = call("run", nowhere);
-  EXPECT_EQ(run.code, 2);
+  const Words nowhere{"task.test_path=nowhere"};
+  const Result run = call("run", nowhere).ended(2);
   EXPECT_THAT(run.err, HasSubstr("task.test_path=nowhere: there is no such folder or file"));
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  call("run", {"train.max_steps=1"}).ended(0);
   for (const char* verb : {"evaluate", "predict"}) {
     const Result used = call(verb, nowhere);
     EXPECT_EQ(used.code, 2) << verb;
@@ -408,10 +366,10 @@ TEST_F(OwnTestData, ThatIsNotThereIsAnErrorForEveryPurposeThatReadsData) {
 }
 
 TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
+  call("run", {"train.max_steps=2"}).ended(0);
   std::set<std::string> held_out;  // structures of one chain, and those that are not learnt from
   for (const char* split : {"val", "test"}) {
-    ASSERT_EQ(call("predict", {"--split", split}).code, 0);
+    call("predict", {"--split", split}).ended(0);
     for (const std::string& row : read_lines(path("run/submission.csv")))
       held_out.insert(row.substr(0, row.find('_')));
   }
@@ -426,8 +384,7 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
         path("structures/" + name + (fs::exists(path("structures/" + name + ".pdb")) ? ".pdb" : ".ent")));
   };
   write_text(path("mine/held_out.pdb"), file_of(first_of(true)));
-  const Result unknown = call("evaluate", mine);
-  ASSERT_EQ(unknown.code, 0) << unknown.err;
+  const Result unknown = call("evaluate", mine).ended(0);
   EXPECT_THAT(unknown.out + unknown.err, Not(HasSubstr("are training data")))
       << "one is new, the other was held out";
 
@@ -436,8 +393,7 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
   for (size_t at = 0; (at = moved.find("  1.00 20.00", at)) != std::string::npos; ++at)
     moved[at - 1] = moved[at - 1] == '9' ? '0' : static_cast<char>(moved[at - 1] + 1);
   write_text(path("mine/relative.pdb"), moved);
-  const Result known = call("evaluate", mine);
-  ASSERT_EQ(known.code, 0) << known.err;
+  const Result known = call("evaluate", mine).ended(0);
   EXPECT_THAT(known.out + known.err, HasSubstr("samples of task.test_path 1 are training data (renamed_A), "
                                                "and 1 are like some that are (relative_A)"));
 
@@ -456,20 +412,16 @@ TEST_F(OwnTestData, OnlyAddsFiguresAndWhatWasLearntFromIsCounted) {
 class WhatWasLearntFrom : public Protein {
  protected:
   WhatWasLearntFrom() { learn("run", {}); }
-  void learn(const std::string& run, std::vector<std::string> more) {
-    more.insert(more.end(), {"--set", "run.dir=" + run, "--set", "train.max_steps=1"});
-    const Result result = call("run", more);
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  void learn(const std::string& run, const Words& more) {
+    call("run", more + Words{"run.dir=" + run, "train.max_steps=1"}).ended(0);
   }
-  void expect_refusal(const std::vector<std::string>& more, const std::string& what) {
-    const Result result = call("evaluate", more);
-    EXPECT_EQ(result.code, 2) << result.out << result.err;
+  void expect_refusal(const Words& more, const std::string& what) {
+    const Result result = call("evaluate", more).ended(2);
     EXPECT_THAT(result.err, testing::ContainsRegex(what));
     EXPECT_THAT(result.err, HasSubstr("task.test_path"));
   }
-  void expect_figures(const std::vector<std::string>& more) {
-    const Result result = call("evaluate", more);
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
+  void expect_figures(const Words& more) {
+    const Result result = call("evaluate", more).ended(0);
     EXPECT_THAT(result.out + result.err, Not(HasSubstr("were training data")));
   }
 };
@@ -477,11 +429,11 @@ class WhatWasLearntFrom : public Protein {
 TEST_F(WhatWasLearntFrom, IsNoTestDataUnderOtherFolds) {
   expect_figures({});
   expect_figures({"--split", "val"});
-  expect_refusal({"--set", "task.split.fold=2"},
+  expect_refusal({"task.split.fold=2"},
                  "of the [0-9]+ samples of the test split [1-9][0-9]* were training data of these weights");
-  expect_refusal({"--set", "task.split.fold=1"},
+  expect_refusal({"task.split.fold=1"},
                  "of the test split 0 were training data .* and [1-9][0-9]* more were validation data");
-  expect_refusal({"--set", "task.split.fold=1", "--split", "val"},
+  expect_refusal({"task.split.fold=1", "--split", "val"},
                  "of the validation split [1-9][0-9]* were training data");
 }
 
@@ -490,35 +442,32 @@ TEST_F(WhatWasLearntFrom, IsNoTestDataInAFolderThatHasGrown) {
     write_text(path("structures/new" + std::to_string(i) + ".pdb"),
                helix(made_up_sequence(70 + 10 * i, 900 + static_cast<uint64_t>(i)), 'A') + "END\n");
   expect_refusal({}, "of the [0-9]+ samples of the test split [0-9]+ were training data");
-  const Result predicted = call("predict");
-  EXPECT_EQ(predicted.code, 0) << predicted.err;
+  const Result predicted = call("predict").ended(0);
   EXPECT_THAT(predicted.out + predicted.err, HasSubstr("predictions for them say little about new proteins"));
 }
 
 TEST_F(WhatWasLearntFrom, IsNoTestDataAsPartsOfStructuresOrUnderOtherNames) {
-  expect_refusal({"--set", "task.data.unit=structure", "--set", "task.split.fold=3"}, "were training data");
+  expect_refusal({"task.data.unit=structure", "task.split.fold=3"}, "were training data");
   fs::rename(path("structures"), path("moved"));
   fs::rename(path("moved/p1.ent"), path("moved/renamed.pdb"));
-  expect_refusal({"--set", "task.pdb_path=moved", "--set", "task.split.fold=2"}, "were training data");
+  expect_refusal({"task.pdb_path=moved", "task.split.fold=2"}, "were training data");
 }
 
 TEST_F(WhatWasLearntFrom, AddsUpOverTrainingsThatBeginWithEachOther) {
-  learn("second", {"--set", "task.split.fold=2", "--set", "train.init_from=run"});
-  expect_refusal({"--set", "run.dir=second", "--set", "task.split.fold=2"}, "were training data");
-  ASSERT_EQ(call("export").code, 0);
-  const Result third = call("run", {"--set", "task.split.fold=2", "--set", "train.init_from=run/export",
-                                    "--set", "run.dir=third", "--set", "train.max_steps=1"});
-  ASSERT_EQ(third.code, 0) << third.err;
-  expect_refusal({"--set", "run.dir=third", "--set", "task.split.fold=2"}, "were training data");
+  learn("second", {"task.split.fold=2", "train.init_from=run"});
+  expect_refusal({"run.dir=second", "task.split.fold=2"}, "were training data");
+  call("export").ended(0);
+  const Result third =
+      call("run", {"task.split.fold=2", "train.init_from=run/export", "run.dir=third", "train.max_steps=1"})
+          .ended(0);
+  expect_refusal({"run.dir=third", "task.split.fold=2"}, "were training data");
 }
 
 TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {
-  const Result run = call("run", {"--set", "task.data.min_residues=40", "--set", "train.max_steps=1"});
-  ASSERT_EQ(run.code, 0) << run.err;
+  const Result run = call("run", {"task.data.min_residues=40", "train.max_steps=1"}).ended(0);
   EXPECT_THAT(run.out, HasSubstr("left out   10 chains of 269 residues, which have fewer than "
                                  "task.data.min_residues (40) known ones"));
-  const Result none = call("run", {"--set", "task.data.min_residues=1000", "--set", "run.dir=other"});
-  EXPECT_EQ(none.code, 2);
+  const Result none = call("run", {"task.data.min_residues=1000", "run.dir=other"}).ended(2);
   EXPECT_THAT(none.err, testing::ContainsRegex("task.pdb_path = .*structures: no sample is left without 28 "
                                                "chains of 1484 residues, which have fewer than"));
   EXPECT_THAT(none.err, HasSubstr("fewer than task.data.min_residues (1000) known ones"));
@@ -527,7 +476,7 @@ TEST_F(Protein, SamplesThatAreTooShortAreCountedInTheLog) {
 // Two structures whose samples have one name, two whose files would have, and a dimer of which each chain
 // lacks residues of the other.
 TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  call("run", {"train.max_steps=1"}).ended(0);
   fs::create_directories(path("mine/x"));
   const auto structure = [&](const std::string& name, uint64_t seed, char chain) {
     write_text(path("mine/" + name), helix(made_up_sequence(30, seed), chain) + "END\n");
@@ -536,8 +485,7 @@ TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
   structure("1abc_A.pdb", 1002, ' ');
   structure("x/y.pdb", 1003, 'A');
   structure("x-y.pdb", 1004, 'A');
-  const Result predicted = call("predict", {"--set", "task.test_path=mine"});
-  ASSERT_EQ(predicted.code, 0) << predicted.err;
+  call("predict", {"task.test_path=mine"}).ended(0);
   std::set<std::string> ids, contents;
   for (const std::string& row : read_lines(path("run/submission.csv")))
     ids.insert(row.substr(0, row.find(',')));
@@ -548,9 +496,9 @@ TEST_F(Protein, EverySampleHasFilesOfItsOwn) {
 }
 
 TEST_F(Protein, PredictionsDoNotDependOnNeighboursInTheFolder) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
+  call("run", {"train.max_steps=1"}).ended(0);
   const auto table = [&](const std::string& folder) {
-    EXPECT_EQ(call("predict", {"--set", "task.test_path=" + folder, "--output", folder + ".csv"}).code, 0);
+    call("predict", {"task.test_path=" + folder, "--output", folder + ".csv"}).ended(0);
     return read_text(path(folder + "-files/wanted_A-residues.csv"));
   };
   for (const char* folder : {"alone", "among"}) {
@@ -570,12 +518,10 @@ TEST_F(Protein, CopiesOfAChainInAStructureAreScoredTogether) {
     write_text(path("structures/dimer" + std::to_string(i) + ".pdb"),
                helix(sequence, 'A') + helix(ragged, 'B', 20) + "END\n");
   }
-  const std::vector<std::string> whole{"--set", "task.data.unit=structure", "--set",
-                                       "task.data.max_residues=128"};
-  ASSERT_EQ(call("run", {whole[0], whole[1], whole[2], whole[3], "--set", "train.max_steps=2"}).code, 0);
-  const Result evaluated = call("evaluate", whole);
-  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
-  ASSERT_EQ(call("predict", whole).code, 0);
+  const Words whole{"task.data.unit=structure", "task.data.max_residues=128"};
+  call("run", whole + Words{"train.max_steps=2"}).ended(0);
+  call("evaluate", whole).ended(0);
+  call("predict", whole).ended(0);
   int dimers = 0;
   for (const std::string& row : read_lines(path("run/submission.csv")))
     if (row.starts_with("dimer")) {
@@ -588,18 +534,15 @@ TEST_F(Protein, CopiesOfAChainInAStructureAreScoredTogether) {
 }
 
 TEST_F(Protein, NoMoreMaskingsThanResidues) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
-  ASSERT_EQ(call("predict", {"--set", "task.predict.maskings=1000000000"}).code, 0)
+  call("run", {"train.max_steps=1"}).ended(0);
+  ASSERT_EQ(call("predict", {"task.predict.maskings=1000000000"}).code, 0)
       << "a pass for each residue, and no more";
-  const Result tiny = call("check", {"--set", "task.mask_ratio=1e-7"});
-  EXPECT_EQ(tiny.code, 2);
-  EXPECT_THAT(tiny.err, HasSubstr("task.mask_ratio"));
+  EXPECT_THAT(call("check", {"task.mask_ratio=1e-7"}).ended(2).err, HasSubstr("task.mask_ratio"));
 }
 
 TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
-  const std::vector<std::string> beyond{"--set", "task.split.exact_up_to=5", "--set", "train.max_steps=1"};
-  const Result none = call("run", beyond);
-  ASSERT_EQ(none.code, 0) << none.err;
+  const Words beyond{"task.split.exact_up_to=5", "train.max_steps=1"};
+  const Result none = call("run", beyond).ended(0);
   EXPECT_THAT(none.out, HasSubstr("28 distinct sequences, more than task.split.exact_up_to (5), compared by "
                                   "prefilter: relatives below 40% identity may be missed"));
   EXPECT_THAT(none.out, HasSubstr("every chain of the test and validation parts was aligned with those of "
@@ -620,11 +563,10 @@ TEST_F(Protein, BeyondTheExactComparisonPartsAreStillAlignedWithEachOther) {
     for (size_t k = 0; k < sequence.size(); k += 2) sequence[k] = noise[k];
     write("other");
   }
-  const Result missed = call("run", {beyond[0], beyond[1], beyond[2], beyond[3], "--set", "run.dir=missed"});
-  ASSERT_EQ(missed.code, 0) << missed.err;
-  EXPECT_THAT(missed.out, testing::ContainsRegex(
-                              "each other; [1-9][0-9]* clusters similar to training data are used for "
-                              "training, too, and [1-9][0-9]* of validation similar to test are in test"));
+  EXPECT_THAT(
+      call("run", beyond + Words{"run.dir=missed"}).ended(0).out,
+      testing::ContainsRegex("each other; [1-9][0-9]* clusters similar to training data are used for "
+                             "training, too, and [1-9][0-9]* of validation similar to test are in test"));
 }
 
 using ProteinSameRun = SameRunOf<SmallProteinJob>;
@@ -641,19 +583,18 @@ TEST_F(ProteinSameRun, HasTheSameBitsUnderOtherStrategiesAndContinued) {
   }
   train({"sharded2", 3});
   expect_close("sharded2_3", losses("single_1"), 1e-6);
-  train({"sharded3", 2}, {"--set", "train.max_steps=5"}, "chain");
+  train({"sharded3", 2}, {"train.max_steps=5"}, "chain");
   train({"single", 1}, {}, "chain");
   EXPECT_EQ(curve("chain"), curve("single_1"));
 }
 
 TEST_F(ProteinSameRun, EvaluatesAlikeOnAnyNumberOfProcesses) {
-  train({"single", 1}, {"--set", "train.max_steps=2"}, "run");
+  train({"single", 1}, {"train.max_steps=2"}, "run");
   std::vector<std::string> figures;
   for (const int processes : {1, 2, 3}) {
-    const Result run = call("evaluate", {"--set", "launch.processes=" + std::to_string(processes), "--set",
-                                         "strategy.plugin=auto"});
-    ASSERT_EQ(run.code, 0) << run.err;
-    figures.push_back(nlohmann::json::parse(read_text(path("run/evaluation-test.json")))["figures"].dump());
+    const Result run =
+        call("evaluate", {"launch.processes=" + std::to_string(processes), "strategy.plugin=auto"}).ended(0);
+    figures.push_back(read_json(path("run/evaluation-test.json"))["figures"].dump());
   }
   EXPECT_EQ(figures[1], figures[0]);
   EXPECT_EQ(figures[2], figures[0]);

@@ -26,9 +26,8 @@ constexpr size_t kSteps = 90 * kKills<JobT>;
 template <class JobT>
 class RandomKills : public testing::Test, public JobT {
  protected:
-  Result train(const std::string& dir, std::vector<std::string> more) const {
-    more.insert(more.end(), {"--set", "run.dir=" + dir, "--set", "evaluate.every=500"});
-    return this->call("run", more);
+  Result train(const std::string& dir, const Words& more) const {
+    return this->call("run", more + Words{"run.dir=" + dir, "evaluate.every=500"});
   }
 };
 
@@ -37,13 +36,10 @@ TYPED_TEST_SUITE(RandomKills, Jobs, JobNames);
 TYPED_TEST(RandomKills, LeaveNoTrace) {
   write_text(this->path("train.toml"), this->config() + "keep = 2\n[launch]\nmax_restarts = 1000\n");
   const std::string max_steps = "train.max_steps=" + std::to_string(kSteps<TypeParam>);
-  ASSERT_EQ(this->train("undisturbed", {"--set", max_steps}).code, 0);
+  ASSERT_EQ(this->train("undisturbed", {max_steps}).code, 0);
 
-  std::vector<std::string> arguments{"run", "train.toml"};
-  for (const std::string set : {"run.dir=killed", "evaluate.every=500", max_steps.c_str(),
-                                kProcesses<TypeParam>, "strategy.plugin=sharded", "checkpoint.every=10"})
-    arguments.insert(arguments.end(), {"--set", set});
-  Process run(pipeline_command(arguments), this->folder());
+  Process run = this->start("run", {"run.dir=killed", "evaluate.every=500", max_steps, kProcesses<TypeParam>,
+                                    "strategy.plugin=sharded", "checkpoint.every=10"});
   std::mt19937 random(4);  // the moments differ from run to run all the same
   const auto steps = [&] { return read_lines(this->path("killed/metrics.jsonl")).size(); };
   int kills = 0;

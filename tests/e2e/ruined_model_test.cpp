@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/e2e/jobs.hpp"
 
@@ -19,14 +18,12 @@ class RuinedModel : public testing::Test, public JobT {
  protected:
   // Ruins the weights by one step that is far too large.
   void SetUp() override {
-    const Result run = this->call(
-        "run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=1",
-                "--set", "evaluate.every=0", "--set", "evaluate.at_end=false"});
-    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    this->call("run", {"optimizer.kind=sgd", "optimizer.lr=1e30", "train.max_steps=1", "evaluate.every=0",
+                       "evaluate.at_end=false"})
+        .ended(0);
   }
-  void expect_error(const std::string& verb, const std::vector<std::string>& more, const std::string& error) {
-    const Result result = this->call(verb, more);
-    EXPECT_EQ(result.code, 2) << result.out;
+  void expect_error(const std::string& verb, const Words& more, const std::string& error) {
+    const Result result = this->call(verb, more).ended(2);
     EXPECT_THAT(result.err, AllOf(HasSubstr(error), HasSubstr(" is nan, must be a number"))) << result.out;
   }
 };
@@ -39,10 +36,9 @@ TYPED_TEST(RuinedModel, IsNotEvaluated) {
 // Reports of a run that evaluates itself, and of a test of rates: all JSON is valid, and what was computed
 // and is no number is named.
 TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
-  const Result run =
-      this->call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
-                         "train.max_steps=1", "--set", "evaluate.every=0", "--set", "run.dir=bad"});
-  EXPECT_EQ(run.code, 2) << run.out;
+  const Result run = this->call("run", {"optimizer.kind=sgd", "optimizer.lr=1e30", "train.max_steps=1",
+                                        "evaluate.every=0", "run.dir=bad"})
+                         .ended(2);
   EXPECT_THAT(run.out, HasSubstr("  loss nan"));
   EXPECT_THAT(run.err, HasSubstr("the run has diverged: the evaluation after step 1 gave loss nan"));
   EXPECT_THAT(pipeline({"ls", "."}, this->folder()).out, HasSubstr("  diverged  1 "));
@@ -59,9 +55,9 @@ TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
   EXPECT_EQ(pipeline({"csv", "bad"}, this->folder()).code, 0);
   EXPECT_THAT(read_text(this->path("bad/eval.csv")), HasSubstr(",NaN"));
 
-  const Result rates = this->call(
-      "find-lr", {"--start", "1e29", "--end", "1e30", "--steps", "5", "--set", "optimizer.kind=sgd"});
-  EXPECT_EQ(rates.code, 0) << rates.err;
+  const Result rates =
+      this->call("find-lr", {"--start", "1e29", "--end", "1e30", "--steps", "5", "optimizer.kind=sgd"})
+          .ended(0);
   EXPECT_THAT(rates.out, HasSubstr("no rate is suggested"));
   size_t files = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(this->folder())) {
@@ -79,14 +75,13 @@ TYPED_TEST(RuinedModel, IsNamedByEveryReport) {
 using OfSummaries = RuinedModel<SmallJob>;
 TEST_F(OfSummaries, WritesNone) {
   for (const char* method : {"greedy", "sample", "beam"})
-    expect_error("predict", {"--set", std::string("task.generate.method=") + method},
-                 "sample \"x1\": summary");
+    expect_error("predict", {std::string("task.generate.method=") + method}, "sample \"x1\": summary");
 }
 
 using OfProteins = RuinedModel<SmallEsm2Job>;
 TEST_F(OfProteins, GivesNoScores) {
   expect_error("predict", {}, "sample \"");
-  expect_error("predict", {"--set", "task.predict.what=[\"embeddings\"]"}, ": embedding");
+  expect_error("predict", {"task.predict.what=[\"embeddings\"]"}, ": embedding");
 }
 
 using OfPictures = RuinedModel<SmallVlmJob>;

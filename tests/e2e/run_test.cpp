@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
@@ -19,18 +18,7 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr const char* kConfig = R"([run]
-dir = "run"
-device = "cpu"
-reproducible = true
-[task]
-plugin = "linear_regression"
-[strategy]
-plugin = "plain_sgd"
-[optimizer]
-kind = "sgd"
-lr = 0.05
-[train]
+const std::string kConfig = linear_run("reproducible = true\n") + R"([train]
 global_batch = 16
 micro_batch = 4
 max_steps = 60
@@ -44,11 +32,8 @@ class Run : public testing::Test, public Job {
  protected:
   Run() { write_text(path("train.toml"), kConfig); }
 
-  Result run(std::vector<std::string> more = {}) const { return call("run", std::move(more)); }
-  Process start(std::vector<std::string> more = {}) const {
-    more.insert(more.begin(), {"run", "train.toml"});
-    return Process(pipeline_command(std::move(more)), folder());
-  }
+  Result run(const Words& more = {}) const { return call("run", more); }
+  Process start(const Words& more = {}) const { return Job::start("run", more); }
   std::string state(const std::string& run, int step) const {
     char name[32];
     std::snprintf(name, sizeof name, "step-%08d", step);
@@ -66,14 +51,12 @@ class Run : public testing::Test, public Job {
 
 TEST_F(Run, ATaskMayChangeTheFolderCloseTheStreamsAndFork) {
   const auto run_to = [&](const char* plugin, const char* steps, const char* folder) {
-    return run({"--set", "schedule.kind=constant", "--set", std::string("task.plugin=") + plugin, "--set",
-                std::string("train.max_steps=") + steps, "--set", std::string("run.dir=") + folder});
+    return run({"schedule.kind=constant", std::string("task.plugin=") + plugin,
+                std::string("train.max_steps=") + steps, std::string("run.dir=") + folder});
   };
   ASSERT_EQ(run_to("linear_regression", "60", "still").code, 0);
   ASSERT_EQ(run_to("restless_regression", "30", "run").code, 0);
-  const Result result = run_to("restless_regression", "60", "run");
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("done: run\n"));
+  EXPECT_THAT(run_to("restless_regression", "60", "run").ended(0).out, HasSubstr("done: run\n"));
   EXPECT_EQ(curve("run"), curve("still"));
   EXPECT_EQ(state("run", 60), state("still", 60));
   EXPECT_TRUE(fs::exists(path("run/summary.json")));
@@ -87,8 +70,7 @@ TEST_F(Run, StreamsThatAreClosedFromTheStartAreNoFilesOfTheRun) {
 }
 
 TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
-  const Result result = run();
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  const Result result = run().ended(0);
   for (const char* text :
        {"linear_regression", "plain_sgd", "16 samples = micro-batch 4 x 4 accumulation steps x 1 device",
         "fp32", "step 60/60", "evaluation after step 60"})
@@ -105,7 +87,7 @@ TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
     EXPECT_TRUE(first.contains(key)) << key;
   EXPECT_LT(last["loss"].get<double>(), first["loss"].get<double>() / 10);
   EXPECT_EQ(read_lines(path("run/eval.jsonl")).size(), 3u);
-  const auto model = nlohmann::json::parse(read_text(path("run/model.json")));
+  const auto model = read_json(path("run/model.json"));
   EXPECT_EQ(model["parameters"]["total"], model["parameters"]["trainable"]);
 }
 
@@ -113,17 +95,15 @@ TEST_F(Run, TrainsAndLeavesAWholeRunFolder) {
 // stopped.
 TEST_F(Run, AStrategyInPlainCAndOneOverLibTorchContinueEachOther) {
   const auto train = [&](const std::string& dir, const std::string& strategy, const std::string& steps) {
-    return run({"--set", "run.dir=" + dir, "--set", "strategy.plugin=" + strategy, "--set",
-                "train.max_steps=" + steps, "--set", "run.reproducible=false", "--set",
-                "optimizer.momentum=0.9", "--set", "schedule.kind=constant", "--set",
-                "schedule.warmup_steps=0", "--set", "optimizer.lr=0.005"});
+    return run({"run.dir=" + dir, "strategy.plugin=" + strategy, "train.max_steps=" + steps,
+                "run.reproducible=false", "optimizer.momentum=0.9", "schedule.kind=constant",
+                "schedule.warmup_steps=0", "optimizer.lr=0.005"});
   };
   ASSERT_EQ(train("alone", "plain_sgd", "30").code, 0);
   ASSERT_EQ(train("in_turns", "plain_sgd", "10").code, 0);
   for (const auto& [strategy, steps] : {std::pair("single", "20"), std::pair("plain_sgd", "30")}) {
-    const Result result = train("in_turns", strategy, steps);
-    ASSERT_EQ(result.code, 0) << result.err;
-    EXPECT_THAT(result.out, HasSubstr("continued from in_turns/checkpoints/step-000000"));
+    EXPECT_THAT(train("in_turns", strategy, steps).ended(0).out,
+                HasSubstr("continued from in_turns/checkpoints/step-000000"));
   }
   const auto alone = read_lines(path("alone/metrics.jsonl")),
              turns = read_lines(path("in_turns/metrics.jsonl"));
@@ -136,33 +116,27 @@ TEST_F(Run, AStrategyInPlainCAndOneOverLibTorchContinueEachOther) {
 }
 
 TEST_F(Run, AShortTryOfAConfigWithALongWarmUpRunsAndSaysSo) {
-  const Result result = run({"--set", "schedule.warmup_steps=50", "--set", "train.max_steps=20"});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("warning: the run ends before the learning rate is warmed up"));
-  const auto last = nlohmann::json::parse(read_lines(path("run/metrics.jsonl")).back());
+  EXPECT_THAT(run({"schedule.warmup_steps=50", "train.max_steps=20"}).ended(0).out,
+              HasSubstr("warning: the run ends before the learning rate is warmed up"));
+  const auto last = read_json_lines(path("run/metrics.jsonl")).back();
   EXPECT_DOUBLE_EQ(last["learning_rate"].get<double>(), 0.05 * 20 / 50);
 }
 
 TEST_F(Run, TheSameCommandAgainDoesNothing) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   const std::string before = read_text(path("run/metrics.jsonl"));
-  const Result again = run();
-  EXPECT_EQ(again.code, 0);
-  EXPECT_THAT(again.out, HasSubstr("is already finished: nothing to do"));
+  EXPECT_THAT(run().ended(0).out, HasSubstr("is already finished: nothing to do"));
   EXPECT_EQ(read_text(path("run/metrics.jsonl")), before);
 }
 
 TEST_F(Run, AContinuedRunEqualsAnUninterruptedOneToTheBit) {
-  ASSERT_EQ(run({"--set", "run.dir=whole"}).code, 0);
+  run({"run.dir=whole"}).ended(0);
   // The schedule must be that of the whole run, so the first part ends by a signal-like cut: fewer steps,
   // constant rate.
-  ASSERT_EQ(run({"--set", "run.dir=whole-constant", "--set", "schedule.kind=constant"}).code, 0);
-  ASSERT_EQ(
-      run({"--set", "run.dir=parts", "--set", "schedule.kind=constant", "--set", "train.max_steps=23"}).code,
-      0);
-  const Result second = run({"--set", "run.dir=parts", "--set", "schedule.kind=constant"});
-  ASSERT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(second.out, HasSubstr("continued from parts/checkpoints/step-00000023"));
+  run({"run.dir=whole-constant", "schedule.kind=constant"}).ended(0);
+  run({"run.dir=parts", "schedule.kind=constant", "train.max_steps=23"}).ended(0);
+  EXPECT_THAT(run({"run.dir=parts", "schedule.kind=constant"}).ended(0).out,
+              HasSubstr("continued from parts/checkpoints/step-00000023"));
   EXPECT_EQ(curve("parts"), curve("whole-constant"));
   EXPECT_EQ(state("parts", 60), state("whole-constant", 60));
   EXPECT_NE(state("parts", 60), state("whole", 60))
@@ -170,11 +144,8 @@ TEST_F(Run, AContinuedRunEqualsAnUninterruptedOneToTheBit) {
 }
 
 TEST_F(Run, AKilledRunGoesOnExactly) {
-  ASSERT_EQ(
-      run({"--set", "run.dir=whole", "--set", "train.max_steps=3000", "--set", "checkpoint.every=200"}).code,
-      0);
-  const std::vector<std::string> options{"--set", "run.dir=killed",      "--set", "train.max_steps=3000",
-                                         "--set", "checkpoint.every=200"};
+  run({"run.dir=whole", "train.max_steps=3000", "checkpoint.every=200"}).ended(0);
+  const Words options{"run.dir=killed", "train.max_steps=3000", "checkpoint.every=200"};
   for (int kill = 1; kill <= 3; ++kill) {
     Process process = start(options);
     const size_t lines = kill * 600u;
@@ -186,7 +157,7 @@ TEST_F(Run, AKilledRunGoesOnExactly) {
     process.signal(SIGKILL);
     process.wait();
   }
-  ASSERT_EQ(run(options).code, 0);
+  run(options).ended(0);
   EXPECT_EQ(curve("killed"), curve("whole"));
   EXPECT_EQ(state("killed", 3000), state("whole", 3000));
 }
@@ -194,14 +165,11 @@ TEST_F(Run, AKilledRunGoesOnExactly) {
 TEST_F(Run, ASignalSavesAndLeavesWith75) {
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     const std::string dir = "signal-" + std::to_string(signal);
-    const std::vector<std::string> options{"--set", "run.dir=" + dir,     "--set", "train.max_steps=200000",
-                                           "--set", "checkpoint.every=0", "--set", "evaluate.every=0"};
+    const Words options{"run.dir=" + dir, "train.max_steps=200000", "checkpoint.every=0", "evaluate.every=0"};
     Process process = start(options);
     ASSERT_TRUE(eventually([&] { return read_lines(path(dir + "/metrics.jsonl")).size() > 20; }));
     process.signal(signal);
-    const Result result = process.wait();
-    EXPECT_EQ(result.code, 75) << result.out << result.err;
-    EXPECT_THAT(result.out, HasSubstr("saving at step"));
+    EXPECT_THAT(process.wait().ended(75).out, HasSubstr("saving at step"));
     const auto saved = checkpoints(dir);
     ASSERT_EQ(saved.size(), 1u);
     EXPECT_EQ(std::stoul(saved[0].substr(5)), read_lines(path(dir + "/metrics.jsonl")).size());
@@ -209,7 +177,7 @@ TEST_F(Run, ASignalSavesAndLeavesWith75) {
 }
 
 TEST_F(Run, AConsoleThatGoesAwayDoesNotEndTheRun) {
-  std::vector<std::string> command = pipeline_command({"run", "train.toml"});
+  Words command = pipeline_command({"run", "train.toml"});
   command.insert(command.begin(), {"/bin/bash", "-c", "set -o pipefail; \"$@\" | true", "bash"});
   EXPECT_EQ(Process(command, folder()).wait().code, 0);
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 60u);
@@ -217,7 +185,7 @@ TEST_F(Run, AConsoleThatGoesAwayDoesNotEndTheRun) {
 
 TEST_F(Run, ASecondSignalLeavesAtOnce) {
   // A task's `prepare` or a long step cannot be cut short; two signals together are as good as that.
-  Process process = start({"--set", "train.max_steps=200000"});
+  Process process = start({"train.max_steps=200000"});
   ASSERT_TRUE(eventually([&] { return read_lines(path("run/metrics.jsonl")).size() > 20; }));
   process.signal(SIGSTOP);
   process.signal(SIGINT);
@@ -229,45 +197,39 @@ TEST_F(Run, ASecondSignalLeavesAtOnce) {
 }
 
 TEST_F(Run, AnotherOptionThatDecidesTheResultIsRefused) {
-  ASSERT_EQ(run().code, 0);
-  const Result result = run({"--set", "optimizer.lr=0.06"});
-  EXPECT_EQ(result.code, 2);
+  run().ended(0);
+  const Result result = run({"optimizer.lr=0.06"}).ended(2);
   EXPECT_THAT(result.err, HasSubstr("optimizer.lr"));
   EXPECT_THAT(result.err, HasSubstr("0.05"));
   EXPECT_THAT(result.err, HasSubstr("0.06"));
 }
 
 TEST_F(Run, AChangedRunGoesOnExactly) {
-  const auto train = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.begin(), {"--set", "run.dir=" + dir, "--set", "schedule.kind=constant", "--set",
-                               "checkpoint.every=0", "--set", "evaluate.every=0"});
-    return more;
+  const auto train = [&](const std::string& dir, const Words& more) {
+    return Words{"run.dir=" + dir, "schedule.kind=constant", "checkpoint.every=0", "evaluate.every=0"} + more;
   };
-  const std::vector<std::string> named{"--change", "optimizer.lr=0.02", "--set", "train.max_steps=3000"};
-  for (const char* dir : {"whole", "killed"})
-    ASSERT_EQ(run(train(dir, {"--set", "train.max_steps=20"})).code, 0);
-  const Result whole = run(train("whole", named));
-  ASSERT_EQ(whole.code, 0) << whole.err;
+  const Words named{"--change", "optimizer.lr=0.02", "train.max_steps=3000"};
+  for (const char* dir : {"whole", "killed"}) run(train(dir, {"train.max_steps=20"})).ended(0);
+  const Result whole = run(train("whole", named)).ended(0);
   EXPECT_THAT(whole.out, HasSubstr("changed after step 20: optimizer.lr = 0.02 (was 0.05)"));
   Process process = start(train("killed", named));
   EXPECT_TRUE(eventually([&] { return read_lines(path("killed/metrics.jsonl")).size() > 200; }));
   process.signal(SIGKILL);
   process.wait();
   // No checkpoint was due before, and the command no longer names what was changed.
-  const Result unnamed = run(train("killed", {"--set", "train.max_steps=3000"}));
-  ASSERT_EQ(unnamed.code, 0) << unnamed.err;
-  EXPECT_THAT(unnamed.out, HasSubstr("optimizer.lr = 0.02, as changed after step 20 (train.toml:11: 0.05;"));
+  EXPECT_THAT(run(train("killed", {"train.max_steps=3000"})).ended(0).out,
+              HasSubstr("optimizer.lr = 0.02, as changed after step 20 (train.toml:11: 0.05;"));
   EXPECT_EQ(curve("killed"), curve("whole"));
   EXPECT_EQ(state("killed", 3000), state("whole", 3000));
-  EXPECT_EQ(nlohmann::json::parse(read_text(path("killed/changes.json"))).dump(),
+  EXPECT_EQ(read_json(path("killed/changes.json")).dump(),
             R"([{"before":"0.05","key":"optimizer.lr","now":"0.02","step":20}])");
   EXPECT_EQ(run(train("killed", named)).code, 0) << "named again it is nothing new";
-  EXPECT_EQ(run(train("killed", {"--set", "train.max_steps=3001", "--set", "optimizer.lr=0.03"})).code, 2);
+  EXPECT_EQ(run(train("killed", {"train.max_steps=3001", "optimizer.lr=0.03"})).code, 2);
 }
 
 // --change in the first launch, which ends before a checkpoint, and for a stage that is yet to begin.
 TEST_F(Run, AChangeFromTheBeginningStaysInForce) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 train.max_steps = 1000000
@@ -276,73 +238,64 @@ name = "second"
 init_from = "first"
 train.max_steps = 3
 )");
-  const std::vector<std::string> as_ever{"--set", "checkpoint.every=0", "--set", "evaluate.every=0"};
-  std::vector<std::string> named = as_ever;
-  named.insert(named.end(), {"--change", "optimizer.lr=0.02", "--change", "stage.second.optimizer.lr=0.03"});
-  Process process = start(named);
+  const Words as_ever{"checkpoint.every=0", "evaluate.every=0"};
+  Process process =
+      start(as_ever + Words{"--change", "optimizer.lr=0.02", "--change", "stage.second.optimizer.lr=0.03"});
   EXPECT_TRUE(eventually([&] { return !read_lines(path("run/first/metrics.jsonl")).empty(); }));
   process.signal(SIGKILL);
   process.wait();
   for (int launch = 0; launch < 2; ++launch) {  // without a checkpoint, and with one
-    std::vector<std::string> unnamed = as_ever;
-    unnamed.insert(unnamed.end(), {"--set", "stage.first.train.max_steps=" + std::to_string(5 + launch)});
-    const Result result = run(unnamed);
-    ASSERT_EQ(result.code, 0) << result.err;
+    const Result result =
+        run(as_ever + Words{"stage.first.train.max_steps=" + std::to_string(5 + launch)}).ended(0);
     EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.02, as changed after step 0 (train.toml:11: 0.05;"));
     if (launch > 0) break;
     EXPECT_THAT(result.out, HasSubstr("optimizer.lr = 0.03, as changed after step 0 (train.toml:11: 0.05;"));
   }
   for (const auto& [stage, rate] : {std::pair("first", "0.02"), std::pair("second", "0.03")})
-    EXPECT_EQ(nlohmann::json::parse(read_text(path("run") / stage / "changes.json")).dump(),
+    EXPECT_EQ(read_json(path("run") / stage / "changes.json").dump(),
               R"([{"before":"0.05","key":"optimizer.lr","now":")" + std::string(rate) + R"(","step":0}])");
 }
 
 TEST_F(Run, ADivergedRunFailsAndKeepsItsLastGoodCheckpoint) {
-  const std::vector<std::string> each{"--set", "checkpoint.every=1", "--set", "checkpoint.keep=1"};
-  const auto train = [&](std::vector<std::string> more) {
-    more.insert(more.end(), each.begin(), each.end());
-    return run(more);
-  };
-  ASSERT_EQ(train({"--set", "train.max_steps=30"}).code, 0);
-  const Result result = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=1e30"});
-  EXPECT_EQ(result.code, 2);
+  const Words each{"checkpoint.every=1", "checkpoint.keep=1"};
+  const auto train = [&](const Words& more) { return run(more + each); };
+  ASSERT_EQ(train({"train.max_steps=30"}).code, 0);
+  const Result result = train({"train.max_steps=36", "--change", "optimizer.lr=1e30"}).ended(2);
   EXPECT_THAT(result.out, Not(HasSubstr("loss -nan")));
   for (const char* text : {"the update was skipped, in 4 steps in a row, from step 33 on",
                            "the evaluation after step 36 gave loss nan", ", in step 32\n",
                            "last good checkpoint: run/checkpoints/step-00000030\n"})
     EXPECT_THAT(result.err, HasSubstr(text));
-  EXPECT_EQ(checkpoints("run"), (std::vector<std::string>{"diverged-step-00000032", "step-00000030"}));
+  EXPECT_EQ(checkpoints("run"), (Words{"diverged-step-00000032", "step-00000030"}));
   EXPECT_FALSE(fs::exists(path("run/finished.txt")));
-  const Result again = train({"--set", "train.max_steps=36"});
-  EXPECT_EQ(again.code, 2);
+  const Result again = train({"train.max_steps=36"}).ended(2);
   EXPECT_THAT(again.err, HasSubstr("in an earlier launch the run has diverged: the gradient was not finite"));
-  const Result cured = train({"--set", "train.max_steps=36", "--change", "optimizer.lr=0.01"});
-  EXPECT_EQ(cured.code, 0) << cured.err;
+  train({"train.max_steps=36", "--change", "optimizer.lr=0.01"}).ended(0);
   EXPECT_TRUE(fs::exists(path("run/finished.txt")));
   EXPECT_FALSE(fs::exists(path("run/diverged.txt")));
 
-  const Result bounded = run({"--fresh", "--set", "optimizer.lr=1e30", "--set", "train.max_steps=3000",
-                              "--set", "train.max_nonfinite_steps=5", "--set", "launch.max_restarts=2"});
-  EXPECT_EQ(bounded.code, 2);
-  EXPECT_THAT(bounded.err, HasSubstr("in 5 steps in a row, from step 3 on; train.max_nonfinite_steps = 5 "
-                                     "ends the run here\n"));
+  const Result bounded = run({"--fresh", "optimizer.lr=1e30", "train.max_steps=3000",
+                              "train.max_nonfinite_steps=5", "launch.max_restarts=2"})
+                             .ended(2);
+  EXPECT_THAT(
+      bounded.err,
+      HasSubstr("in 5 steps in a row, from step 3 on; train.max_nonfinite_steps = 5 ends the run here\n"));
   EXPECT_THAT(bounded.err, Not(HasSubstr("restart"))) << "it would end so again";
   EXPECT_THAT(bounded.err, HasSubstr("start over with --fresh and a lower optimizer.lr (it was 1e+30)"));
 }
 
 // The last update ruins the weights, so that no loss tells.
 TEST_F(Run, WeightsThatAreNotFiniteAreNotSaved) {
-  const Result result =
-      run({"--set", "optimizer.lr=1e40", "--set", "train.clip_grad_norm=0", "--set", "train.max_steps=1",
-           "--set", "evaluate.at_end=false", "--set", "schedule.kind=constant"});
-  EXPECT_EQ(result.code, 2) << result.out;
+  const Result result = run({"optimizer.lr=1e40", "train.clip_grad_norm=0", "train.max_steps=1",
+                             "evaluate.at_end=false", "schedule.kind=constant"})
+                            .ended(2);
   EXPECT_THAT(result.err, HasSubstr("the run has diverged: after step 1 weights are not finite: "));
   EXPECT_THAT(result.err, HasSubstr("last good checkpoint: none\n"));
   EXPECT_TRUE(checkpoints("run").empty());
 }
 
 TEST_F(Run, AStageAfterADivergedOneDoesNotBegin) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 train.max_steps = 5
@@ -352,45 +305,40 @@ name = "second"
 init_from = "first"
 )");
   EXPECT_EQ(run().code, 2);
-  const Result second = run({"--stage", "second"});
-  EXPECT_EQ(second.code, 2);
+  const Result second = run({"--stage", "second"}).ended(2);
   EXPECT_THAT(second.err, HasSubstr("run/first did not come to its end: the run has diverged"));
   EXPECT_FALSE(fs::exists(path("run/second/metrics.jsonl")));
 }
 
 TEST_F(Run, FreshMovesTheOldRunAside) {
-  ASSERT_EQ(run().code, 0);
-  const Result result = run({"--fresh", "--set", "optimizer.lr=0.06"});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("the old run was moved aside to run.1"));
+  run().ended(0);
+  EXPECT_THAT(run({"--fresh", "optimizer.lr=0.06"}).ended(0).out,
+              HasSubstr("the old run was moved aside to run.1"));
   EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
 }
 
 TEST_F(Run, AFreshRunThatCannotBeginCostsNothing) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   const std::string before = state("run", 60);
   for (const char* mistake : {"task.model.features=0", "train.init_from=nowhere", "train.precision=fp8",
                               "evaluate.best_metric=typo"}) {
-    const Result result = run({"--fresh", "--set", mistake});
+    const Result result = run({"--fresh", mistake});
     EXPECT_EQ(result.code, 2) << mistake << result.out;
     EXPECT_EQ(state("run", 60), before) << mistake;
     EXPECT_FALSE(fs::exists(path("run.1"))) << mistake;
   }
-  EXPECT_THAT(run({"--fresh", "--set", "evaluate.best_metric=typo"}).out,
+  EXPECT_THAT(run({"--fresh", "evaluate.best_metric=typo"}).out,
               HasSubstr("nothing was started, so the old run is back in run"));
   EXPECT_THAT(run().out, HasSubstr("is already finished"));
 }
 
 TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   fs::remove_all(path("run/checkpoints"));
   fs::create_directory(path("run/checkpoints"));
   write_text(path("run/checkpoints/.DS_Store"), "a stranger");
-  const Result same = run();
-  EXPECT_EQ(same.code, 0) << same.err;
-  EXPECT_THAT(same.out, HasSubstr("warning: its checkpoints are gone from run/checkpoints"));
-  const Result longer = run({"--set", "train.max_steps=80"});
-  EXPECT_EQ(longer.code, 2) << longer.out;
+  EXPECT_THAT(run().ended(0).out, HasSubstr("warning: its checkpoints are gone from run/checkpoints"));
+  const Result longer = run({"train.max_steps=80"}).ended(2);
   EXPECT_THAT(
       longer.err,
       HasSubstr(
@@ -399,35 +347,31 @@ TEST_F(Run, AFinishedRunWithoutItsCheckpointsIsAnError) {
 }
 
 TEST_F(Run, DamagedRecordsAreNamed) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   write_text(path("run/metrics.jsonl"), "garbage\n" + read_text(path("run/metrics.jsonl")));
-  const Result result = run({"--set", "train.max_steps=62"});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run({"train.max_steps=62"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("run/metrics.jsonl: 1 unreadable line was dropped"));
   EXPECT_EQ(read_lines(path("run/metrics.jsonl")).size(), 62u);
   EXPECT_THAT(result.out, Not(HasSubstr("what was recorded")));
 
   fs::remove(path("run/metrics.jsonl"));
-  EXPECT_THAT(run({"--set", "train.max_steps=64"}).out,
+  EXPECT_THAT(run({"train.max_steps=64"}).out,
               HasSubstr("run/metrics.jsonl: has no step 62, after which the run goes on: what was recorded"));
 }
 
 TEST_F(Run, AnEndThatIsPassedAlreadyIsNamed) {
-  ASSERT_EQ(run().code, 0);
-  const Result result = run({"--set", "train.max_steps=50"});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out,
+  run().ended(0);
+  EXPECT_THAT(run({"train.max_steps=50"}).ended(0).out,
               HasSubstr("run is already at step 60, past the end of training at step 50: nothing to train"));
 }
 
 TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
-  ASSERT_EQ(run({"--set", "run.dir=whole", "--set", "schedule.kind=constant"}).code, 0);
-  ASSERT_EQ(run({"--set", "schedule.kind=constant", "--set", "train.max_steps=45"}).code, 0);
+  run({"run.dir=whole", "schedule.kind=constant"}).ended(0);
+  run({"schedule.kind=constant", "train.max_steps=45"}).ended(0);
   // Kept are 30, 40 (the best of the evaluations) and 45.
   const fs::path newest = path("run/checkpoints/step-00000045/state-00000-of-00001.safetensors");
   fs::resize_file(newest, fs::file_size(newest) - 3);
-  const Result result = run({"--set", "schedule.kind=constant"});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run({"schedule.kind=constant"}).ended(0);
   EXPECT_THAT(result.out,
               HasSubstr("run/checkpoints/step-00000045 is not used: state-00000-of-00001.safetensors: has "));
   EXPECT_THAT(result.out, HasSubstr("continued from run/checkpoints/step-00000040"));
@@ -435,11 +379,10 @@ TEST_F(Run, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
 }
 
 TEST_F(Run, WhereAllCheckpointsAreDamagedNothingIsStartedOverUnasked) {
-  ASSERT_EQ(run({"--set", "train.max_steps=10"}).code, 0);
+  run({"train.max_steps=10"}).ended(0);
   const std::string before = read_text(path("run/metrics.jsonl"));
   fs::resize_file(path("run/checkpoints/step-00000010/state-00000-of-00001.safetensors"), 10);
-  const Result result = run();
-  EXPECT_EQ(result.code, 1);
+  const Result result = run().ended(1);
   EXPECT_THAT(result.err, HasSubstr("none of its 1 checkpoint can be used"));
   EXPECT_THAT(result.err, HasSubstr("--fresh"));
   EXPECT_EQ(read_text(path("run/metrics.jsonl")), before);
@@ -447,56 +390,47 @@ TEST_F(Run, WhereAllCheckpointsAreDamagedNothingIsStartedOverUnasked) {
 }
 
 TEST_F(Run, ARunThatWasLengthenedAndKilledIsNotFinished) {
-  ASSERT_EQ(run({"--set", "train.max_steps=20"}).code, 0);
-  Process process = start({"--set", "train.max_steps=200000"});
+  run({"train.max_steps=20"}).ended(0);
+  Process process = start({"train.max_steps=200000"});
   ASSERT_TRUE(eventually([&] { return read_lines(path("run/metrics.jsonl")).size() > 30; }));
   process.signal(SIGKILL);
   process.wait();
-  EXPECT_THAT(run({"--set", "train.max_steps=20"}).out, Not(HasSubstr("already finished")));
+  EXPECT_THAT(run({"train.max_steps=20"}).out, Not(HasSubstr("already finished")));
 }
 
 TEST_F(Run, ATrailingSlashOfRunDirMakesNoDifference) {
-  ASSERT_EQ(run({"--set", "run.dir=run/", "--set", "train.max_steps=5"}).code, 0);
-  const Result fresh = run({"--set", "run.dir=run/", "--set", "train.max_steps=5", "--fresh"});
-  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  run({"run.dir=run/", "train.max_steps=5"}).ended(0);
+  run({"run.dir=run/", "train.max_steps=5", "--fresh"}).ended(0);
   EXPECT_TRUE(fs::exists(path("run.1/metrics.jsonl")));
 }
 
 TEST_F(Run, WhatCannotBeEvaluatedIsSaidBeforeTraining) {
-  const Result figure = run({"--set", "evaluate.best_metric=rougeL"});
-  EXPECT_EQ(figure.code, 2);
+  const Result figure = run({"evaluate.best_metric=rougeL"}).ended(2);
   EXPECT_THAT(figure.err, HasSubstr("evaluate.best_metric=rougeL: task linear_regression has no such figure; "
                                     "it has loss, mean_absolute_error"));
-  const Result split = run({"--set", "task.data.val_samples=0", "--set", "run.dir=other"});
-  EXPECT_EQ(split.code, 2);
-  EXPECT_THAT(split.err, HasSubstr("evaluate.every = 20: task linear_regression has no validation data"));
-  const Result none =
-      run({"--set", "task.data.val_samples=0", "--set", "run.dir=none", "--set", "evaluate.every=0"});
-  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(run({"task.data.val_samples=0", "run.dir=other"}).ended(2).err,
+              HasSubstr("evaluate.every = 20: task linear_regression has no validation data"));
+  const Result none = run({"task.data.val_samples=0", "run.dir=none", "evaluate.every=0"}).ended(0);
   EXPECT_THAT(none.out, HasSubstr("there is no validation data"));
 }
 
 TEST_F(Run, SettingsWithoutEffectAreNamed) {
-  const Result result =
-      run({"--set", "optimizer.beta1=0.8", "--set", "loader.group_window=4", "--set", "train.max_steps=2"});
-  EXPECT_EQ(result.code, 0) << result.err;
+  const Result result = run({"optimizer.beta1=0.8", "loader.group_window=4", "train.max_steps=2"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("optimizer.beta1 = 0.8 has no effect: optimizer.kind is \"sgd\""));
   EXPECT_THAT(result.out,
               HasSubstr("loader.group_window = 4 has no effect: loader.group_by_length is false"));
 }
 
 TEST_F(Run, TwoProcessesInOneFolderAreRefused) {
-  Process process = start({"--set", "train.max_steps=200000"});
+  Process process = start({"train.max_steps=200000"});
   ASSERT_TRUE(eventually([&] { return fs::exists(path("run/metrics.jsonl")); }));
-  const Result second = run();
-  EXPECT_EQ(second.code, 2);
-  EXPECT_THAT(second.err, HasSubstr("is in use by process"));
+  EXPECT_THAT(run().ended(2).err, HasSubstr("is in use by process"));
   process.signal(SIGKILL);
 }
 
 TEST_F(Run, AccumulationDoesNotChangeTheCurve) {
-  ASSERT_EQ(run({"--set", "run.dir=a", "--set", "train.micro_batch=16"}).code, 0);
-  ASSERT_EQ(run({"--set", "run.dir=b", "--set", "train.micro_batch=1"}).code, 0);
+  run({"run.dir=a", "train.micro_batch=16"}).ended(0);
+  run({"run.dir=b", "train.micro_batch=1"}).ended(0);
   const auto a = read_lines(path("a/metrics.jsonl")), b = read_lines(path("b/metrics.jsonl"));
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -506,39 +440,33 @@ TEST_F(Run, AccumulationDoesNotChangeTheCurve) {
 }
 
 TEST_F(Run, EvaluatePredictAndExport) {
-  ASSERT_EQ(run().code, 0);
-  const Result evaluate = pipeline({"evaluate", "train.toml"}, folder());
-  EXPECT_EQ(evaluate.code, 0) << evaluate.err;
+  run().ended(0);
+  const Result evaluate = call("evaluate").ended(0);
   EXPECT_THAT(evaluate.out, HasSubstr("\nprocesses  1; this is rank 0"));
-  const auto figures = nlohmann::json::parse(read_text(path("run/evaluation-test.json")));
+  const auto figures = read_json(path("run/evaluation-test.json"));
   EXPECT_TRUE(figures["figures"].contains("loss"));
-  const Result predict =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "answers.csv"}, folder());
+  const Result predict = call("predict", {"--checkpoint", "last", "--output", "answers.csv"});
   EXPECT_EQ(predict.code, 0) << predict.err;
   const auto rows = read_lines(path("answers.csv"));
   ASSERT_GT(rows.size(), 2u);
   EXPECT_THAT(rows[0], testing::StartsWith("id,"));
   EXPECT_THAT(rows[1], testing::StartsWith("point-0,"));
-  const Result twice =
-      pipeline({"predict", "train.toml", "--checkpoint", "last", "--output", "again.csv"}, folder());
+  const Result twice = call("predict", {"--checkpoint", "last", "--output", "again.csv"});
   EXPECT_EQ(twice.code, 0);
   EXPECT_EQ(read_text(path("again.csv")), read_text(path("answers.csv")));
-  const Result other =
-      pipeline({"evaluate", "train.toml", "--set", "run.dir=other", "--checkpoint", "run"}, folder());
-  EXPECT_EQ(other.code, 0) << other.err;
+  const Result other = call("evaluate", {"run.dir=other", "--checkpoint", "run"}).ended(0);
   EXPECT_TRUE(fs::exists(path("other/evaluation-test.json")));
-  EXPECT_EQ(run({"--set", "run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
-  const Result nowhere = pipeline({"evaluate", "train.toml", "--output", "train.toml/x.json"}, folder());
-  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_EQ(run({"run.dir=other"}).code, 0) << "a verb's folder can be trained in later";
+  const Result nowhere = call("evaluate", {"--output", "train.toml/x.json"}).ended(2);
   EXPECT_THAT(nowhere.err, HasSubstr("train.toml"));
 }
 
 TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   fs::create_directory(path("one"));
   for (const char* verb : {"predict", "evaluate", "export"}) {
     const auto at = [&](const std::string& output) {
-      const Result result = pipeline({verb, "train.toml", "--output", output}, folder());
+      const Result result = pipeline({verb, "train.toml", "--output", output});
       EXPECT_EQ(result.code, 2) << verb << result.out << result.err;
       EXPECT_THAT(result.out, Not(HasSubstr("linear_regression of run/checkpoints")))
           << "no weights are loaded for nothing";
@@ -561,7 +489,7 @@ TEST_F(Run, APlaceThatCannotTakeTheResultsIsNamedBeforeTheWork) {
 }
 
 TEST_F(Run, ACopyOfARunIsPooledWithoutADoubtAndWithOtherOptionsTheyAreNamed) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "learn"
 [[stage]]
@@ -572,28 +500,24 @@ init_from = "learn"
 name = "all"
 kind = "pool"
 )");
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   fs::copy(path("run"), path("copy"), fs::copy_options::recursive);
   write_text(path("train.toml"), "# one more line\n" + read_text(path("train.toml")));
-  const Result copy = run({"--set", "run.dir=copy", "--stage", "all"});
-  EXPECT_EQ(copy.code, 0) << copy.err;
+  const Result copy = run({"run.dir=copy", "--stage", "all"}).ended(0);
   EXPECT_THAT(copy.out, HasSubstr("pooled "));
   EXPECT_THAT(copy.out, Not(HasSubstr("other options than")));
-  const Result other = run({"--set", "run.dir=copy", "--stage", "all", "--set", "task.data.noise=0.5"});
-  EXPECT_EQ(other.code, 0) << other.err;
+  const Result other = run({"run.dir=copy", "--stage", "all", "task.data.noise=0.5"}).ended(0);
   EXPECT_THAT(other.out, HasSubstr("copy/test was made with other options than the stage 'test' has now "
-                                   "(task.data.noise was 0.0 and is 0.5): run "
-                                   "that stage again"));
+                                   "(task.data.noise was 0.0 and is 0.5): run that stage again"));
 }
 
 // Predictions with a file a sample, of test sets of several sizes.
 class SideFilesOfRuns : public Run {
  protected:
-  std::vector<std::string> command(int samples, int processes = 1) const {
-    return {"predict", "train.toml",
-            "--set",   "task.predict.files=true",
-            "--set",   "task.data.test_samples=" + std::to_string(samples),
-            "--set",   "launch.processes=" + std::to_string(processes)};
+  Words command(int samples, int processes = 1) const {
+    return {"predict", "train.toml", "task.predict.files=true",
+            "task.data.test_samples=" + std::to_string(samples),
+            "launch.processes=" + std::to_string(processes)};
   }
   // The side files of submission.csv, without what the core keeps of them.
   std::vector<std::string> files() const {
@@ -604,15 +528,14 @@ class SideFilesOfRuns : public Run {
     return names;
   }
   // The side files of the first `samples` samples.
-  static std::vector<std::string> files_of(int samples) {
+  static Words files_of(int samples) {
     std::vector<std::string> names;
     for (int i = 0; i < samples; ++i) names.push_back("point-" + std::to_string(i) + ".txt");
     std::sort(names.begin(), names.end());
     return names;
   }
   void predict(int samples, int processes = 1) const {
-    const Result result = pipeline(command(samples, processes), folder());
-    ASSERT_EQ(result.code, 0) << result.out << result.err;
+    pipeline(command(samples, processes)).ended(0);
     EXPECT_EQ(read_lines(path("run/submission.csv")).size(), samples + 1u);
     EXPECT_EQ(files(), files_of(samples));
   }
@@ -631,36 +554,34 @@ class SideFilesOfRuns : public Run {
 };
 
 TEST_F(SideFilesOfRuns, OfAnEarlierPredictionDoNotStayBesideTheNewOnes) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   predict(37);
   predict(9);
   predict(21, 3);
   predict(6, 2);
   write_text(path("run/submission-files/notes.txt"), "mine");
-  EXPECT_EQ(pipeline(command(3), folder()).code, 0);
+  EXPECT_EQ(pipeline(command(3)).code, 0);
   EXPECT_EQ(read_text(path("run/submission-files/notes.txt")), "mine");
   fs::remove(path("run/submission-files/notes.txt"));
   EXPECT_EQ(files(), files_of(3));
 }
 
 TEST_F(SideFilesOfRuns, OfAKilledPredictionStayForItAloneToGoOn) {
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   predict(9);
   constexpr int kMany = 3000;
   kill_prediction(kMany);
   EXPECT_EQ(read_lines(path("run/submission.csv")).size(), 10u) << "it was killed in time";
   const auto after_kill = files();
   EXPECT_GT(after_kill.size(), 3u);
-  const Result goes_on = pipeline(command(kMany), folder());
-  EXPECT_EQ(goes_on.code, 0) << goes_on.err;
-  EXPECT_THAT(goes_on.out, HasSubstr("by an earlier process"));
+  EXPECT_THAT(pipeline(command(kMany)).ended(0).out, HasSubstr("by an earlier process"));
   EXPECT_EQ(files(), files_of(kMany));
   kill_prediction(kMany - 1);
   predict(12);  // with other data
 }
 
 TEST_F(Run, StagesRunInOrderAndOnce) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 train.max_steps = 20
@@ -673,51 +594,40 @@ name = "figures"
 kind = "evaluate"
 init_from = "second"
 )");
-  const Result result = run();
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("weights from run/first/checkpoints/step-00000020"));
+  EXPECT_THAT(run().ended(0).out, HasSubstr("weights from run/first/checkpoints/step-00000020"));
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-test.json")));
-  const double first_end = nlohmann::json::parse(read_lines(path("run/first/metrics.jsonl")).back())["loss"];
-  const double second_start =
-      nlohmann::json::parse(read_lines(path("run/second/metrics.jsonl")).front())["loss"];
+  const double first_end = read_json_lines(path("run/first/metrics.jsonl")).back()["loss"];
+  const double second_start = read_json_lines(path("run/second/metrics.jsonl")).front()["loss"];
   EXPECT_LT(second_start, 2 * first_end + 0.1);
-  const Result again = run();
-  EXPECT_EQ(again.code, 0);
+  const Result again = run().ended(0);
   EXPECT_THAT(again.out, Not(HasSubstr("step 1/")));
   EXPECT_THAT(again.out, HasSubstr("run/figures is already finished"));
-  const Result changed = run({"--change", "optimizer.lr=0.01"});
-  EXPECT_EQ(changed.code, 0) << changed.err;
+  const Result changed = run({"--change", "optimizer.lr=0.01"}).ended(0);
   EXPECT_THAT(changed.out, HasSubstr("--change optimizer.lr=0.01 has no effect: no step is left to do"));
   EXPECT_THAT(changed.out, HasSubstr("run/figures is already finished"));
 
-  const Result by_folder = pipeline({"run", ".."}, path("run/second"));
-  EXPECT_EQ(by_folder.code, 0) << by_folder.err;
+  const Result by_folder = tests::pipeline({"run", ".."}, path("run/second")).ended(0);
   EXPECT_THAT(by_folder.out, HasSubstr("run/second is already finished"));
   EXPECT_THAT(by_folder.out, HasSubstr("run/figures is already finished"));
-  const Result stage = pipeline({"run", "run/first"}, folder());
-  EXPECT_EQ(stage.code, 0) << stage.err;
+  const Result stage = pipeline({"run", "run/first"}).ended(0);
   EXPECT_THAT(stage.out, HasSubstr("run/first is already finished"));
   EXPECT_THAT(stage.out, Not(HasSubstr("run/second")));
-
-  const Result other_split = run({"--set", "evaluate.split=val"});
-  EXPECT_EQ(other_split.code, 0) << other_split.err;
-  EXPECT_THAT(other_split.out, HasSubstr("run/figures was made with other options or weights: repeating it"));
+  EXPECT_THAT(run({"evaluate.split=val"}).ended(0).out,
+              HasSubstr("run/figures was made with other options or weights: repeating it"));
   EXPECT_TRUE(fs::exists(path("run/figures/evaluation-val.json")));
-  const Result longer = run({"--set", "stage.first.train.max_steps=30"});
-  EXPECT_EQ(longer.code, 0) << longer.err;
+  const Result longer = run({"stage.first.train.max_steps=30"}).ended(0);
   EXPECT_THAT(
       longer.out,
       testing::ContainsRegex(
           "run/second began from run/first/checkpoints/step-00000020 \\(manifest [0-9a-f]{8}\\), and now "
           "that would be run/first/checkpoints/step-00000030 \\(manifest [0-9a-f]{8}\\): train it again"));
-  EXPECT_EQ(run({"--stage", "second", "--fresh", "--set", "optimizer.lr=0.01"}).code, 0);
-  const Result figures = run({"--stage", "figures"});
-  EXPECT_EQ(figures.code, 0) << figures.err;
-  EXPECT_THAT(figures.out, HasSubstr("repeating it")) << "other weights under the name that they had before";
+  EXPECT_EQ(run({"--stage", "second", "--fresh", "optimizer.lr=0.01"}).code, 0);
+  EXPECT_THAT(run({"--stage", "figures"}).ended(0).out, HasSubstr("repeating it"))
+      << "other weights under the name that they had before";
 }
 
 TEST_F(Run, ALaunchThatIsRefusedLeavesTheRunAsItIs) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 [[stage]]
@@ -725,21 +635,20 @@ name = "second"
 init_from = "first"
 train.max_steps = 10
 )");
-  ASSERT_EQ(run().code, 0);
+  run().ended(0);
   const std::string before = read_text(path("run/config.toml"));
   for (const char* refused : {"optimizer.lr=0.06", "stage.second.optimizer.lr=0.06"}) {
-    const Result result = run({"--set", refused, "--set", "stage.first.train.max_steps=80"});
-    EXPECT_EQ(result.code, 2);
-    EXPECT_THAT(result.err, HasSubstr("optimizer.lr=0.06: was 0.05 in run/"));
+    EXPECT_THAT(run({refused, "stage.first.train.max_steps=80"}).ended(2).err,
+                HasSubstr("optimizer.lr=0.06: was 0.05 in run/"));
   }
   write_text(path("run/second/diverged.txt"), "the run has diverged");
-  EXPECT_EQ(run({"--set", "stage.second.train.max_steps=20"}).code, 2);
+  EXPECT_EQ(run({"stage.second.train.max_steps=20"}).code, 2);
   EXPECT_EQ(read_text(path("run/config.toml")), before);
   EXPECT_EQ(read_lines(path("run/first/metrics.jsonl")).size(), 60u) << "nothing was trained";
 }
 
 TEST_F(Run, AMistakeInALaterStageShowsBeforeTheFirstTrains) {
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 [[stage]]
@@ -747,17 +656,15 @@ name = "second"
 init_from = "first"
 task.model.featurez = 2
 )");
-  const Result result = run();
-  EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("featurez"));
+  EXPECT_THAT(run().ended(2).err, HasSubstr("featurez"));
   EXPECT_FALSE(fs::exists(path("run/first/metrics.jsonl")));
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "second"
 init_from = "nowhere"
 )");
   EXPECT_THAT(run().err, HasSubstr("nowhere"));
-  write_text(path("train.toml"), std::string(kConfig) + R"(
+  write_text(path("train.toml"), kConfig + R"(
 [[stage]]
 name = "first"
 [[stage]]
@@ -765,46 +672,43 @@ name = "second"
 kind = "evaluate"
 )");
   for (const char* verb : {"check", "run"}) {
-    const Result without = pipeline({verb, "train.toml"}, folder());
-    EXPECT_EQ(without.code, 2) << without.out;
-    EXPECT_THAT(without.err, HasSubstr("stage.init_from: stage 'second' (kind evaluate) needs weights"));
+    EXPECT_THAT(pipeline({verb, "train.toml"}).ended(2).err,
+                HasSubstr("stage.init_from: stage 'second' (kind evaluate) needs weights"));
   }
   EXPECT_FALSE(fs::exists(path("run")));
 }
 
 TEST_F(Run, WrongInputIsNamedWithExitCode2) {
-  const auto problem = [&](std::vector<std::string> arguments) {
-    const Result result = run(std::move(arguments));
-    EXPECT_EQ(result.code, 2);
+  const auto problem = [&](Words arguments) {
+    const Result result = run(std::move(arguments)).ended(2);
     EXPECT_EQ(result.out, "");
     return result.err;
   };
-  EXPECT_EQ(problem({"--set", "train.max_stepz=3"}),
+  EXPECT_EQ(problem({"train.max_stepz=3"}),
             "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n");
-  EXPECT_EQ(problem({"--set", "train.max_stepz=3", "--set", "task.model.featurez=3", "--set", "tsk.x=1"}),
+  EXPECT_EQ(problem({"train.max_stepz=3", "task.model.featurez=3", "tsk.x=1"}),
             "error: --set train.max_stepz=3: unknown key: did you mean train.max_steps?\n"
             "error: --set tsk.x=1: unknown table: did you mean [task]?\n"
             "error: --set task.model.featurez=3: unknown key: did you mean task.model.features?\n");
-  EXPECT_THAT(problem({"--set", "strategy.plugin=plain_sdg"}),
-              HasSubstr("error: --set strategy.plugin=plain_sdg: no strategy of this name; did you mean "
-                        "\"plain_sgd\"?"));
-  EXPECT_THAT(problem({"--set", "train.global_batch=12", "--set", "train.micro_batch=8"}),
+  EXPECT_THAT(
+      problem({"strategy.plugin=plain_sdg"}),
+      HasSubstr(
+          "error: --set strategy.plugin=plain_sdg: no strategy of this name; did you mean \"plain_sgd\"?"));
+  EXPECT_THAT(problem({"train.global_batch=12", "train.micro_batch=8"}),
               HasSubstr("use train.micro_batch = 6 or 12"));
-  EXPECT_THAT(problem({"--set", "run.device=cuda"}), HasSubstr("run.device"));
+  EXPECT_THAT(problem({"run.device=cuda"}), HasSubstr("run.device"));
   EXPECT_EQ(problem({"--set"}),
             "error: pipeline run: --set: 1 required KEY=VALUE missing: see pipeline run --help\n");
   EXPECT_THAT(problem({"--nodes", "2"}), HasSubstr("--node-rank"));
-  EXPECT_THAT(problem({"--set", "train.global_batch=4", "--set", "launch.processes=2"}),
-              HasSubstr("train.micro_batch = 2"));
-  EXPECT_THAT(problem({"--set", "strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage=3: unknown key"));
-  EXPECT_THAT(problem({"--set", "backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
-  EXPECT_THAT(problem({"--set", "train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
-  EXPECT_THAT(problem({"--set", "run.dir=\"\"", "--set", "run.name=.."}),
-              HasSubstr("run.name=..: must be a plain name"));
+  EXPECT_THAT(problem({"train.global_batch=4", "launch.processes=2"}), HasSubstr("train.micro_batch = 2"));
+  EXPECT_THAT(problem({"strategy.zero_stage=3"}), HasSubstr("strategy.zero_stage=3: unknown key"));
+  EXPECT_THAT(problem({"backend.timeout_secnds=5"}), HasSubstr("backend.timeout_secnds"));
+  EXPECT_THAT(problem({"train.max_steps=unset"}), HasSubstr("nothing says when training ends"));
+  EXPECT_THAT(problem({"run.dir=\"\"", "run.name=.."}), HasSubstr("run.name=..: must be a plain name"));
   const std::string long_name(250, 'x');
-  EXPECT_THAT(problem({"--set", "run.dir=" + long_name}),
+  EXPECT_THAT(problem({"run.dir=" + long_name}),
               HasSubstr(long_name + ": its name has 250 bytes: must have at most 213"));
-  EXPECT_THAT(problem({"--set", "run.dir=" + long_name + long_name + "/run"}),
+  EXPECT_THAT(problem({"run.dir=" + long_name + long_name + "/run"}),
               HasSubstr("a folder's name has 500 bytes: must have at most 255"));
   EXPECT_THAT(problem({"--nonsense"}), HasSubstr("--nonsense"));
   EXPECT_EQ(
@@ -814,16 +718,12 @@ TEST_F(Run, WrongInputIsNamedWithExitCode2) {
   EXPECT_FALSE(fs::exists(path("run"))) << "no folder is made for a run that cannot begin";
   EXPECT_EQ(pipeline({"status", std::string(300, 'x')}).err,
             "error: " + std::string(300, 'x') + ": there is no such folder\n");
-  const Result verb = pipeline({"rnu"});
-  EXPECT_EQ(verb.code, 2);
-  EXPECT_THAT(verb.err, HasSubstr("did you mean 'run'?"));
+  EXPECT_THAT(pipeline({"rnu"}).ended(2).err, HasSubstr("did you mean 'run'?"));
 }
 
 TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
-  const auto answer = [&](const std::vector<std::string>& words) {
-    const Result result = pipeline(words, folder());
-    EXPECT_EQ(result.code, 2) << words[0] << result.out;
-    return result.err;
+  const auto answer = [&](const Words& words) {
+    return Process(pipeline_command({}) + words, folder()).wait().ended(2).err;
   };
   for (const auto& [verb, ours] : {std::pair{"train", "run"},
                                    {"fit", "run"},
@@ -834,7 +734,7 @@ TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
   EXPECT_THAT(answer({"train.toml"}), HasSubstr("a verb comes first: pipeline run train.toml"));
 
   const std::string takes = "pipeline takes settings as --set ";
-  for (const auto& [words, ours] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+  for (const auto& [words, ours] : std::vector<std::pair<Words, std::string>>{
            {{"--max_steps", "3"}, takes + "train.max_steps=3\n"},
            {{"--max-steps=3"}, takes + "train.max_steps=3\n"},
            {{"train.max_steps=3"}, takes + "train.max_steps=3\n"},
@@ -854,13 +754,11 @@ TEST_F(Run, VerbsAndOptionsOfOtherToolsAreTranslated) {
            {{"--plug", "x"}, "did you mean --plugin-path?\n"},
            {{"--freesh"}, "did you mean --fresh?\n"}}) {
     const std::string option = words[0].substr(0, words[0].find('='));
-    std::vector<std::string> all{"run", "train.toml"};
-    all.insert(all.end(), words.begin(), words.end());
-    EXPECT_THAT(answer(all), HasSubstr("error: " + option + ": " + ours));
+    EXPECT_THAT(answer(Words{"run", "train.toml"} + words), HasSubstr("error: " + option + ": " + ours));
   }
-  EXPECT_EQ(answer({"--max_steps", "3"}), "error: --max_steps: " + takes +
-                                              "train.max_steps=3; a verb and the file come first: pipeline "
-                                              "run FILE.toml\n");
+  EXPECT_EQ(answer({"--max_steps", "3"}),
+            "error: --max_steps: " + takes +
+                "train.max_steps=3; a verb and the file come first: pipeline run FILE.toml\n");
   EXPECT_EQ(answer({"report", "run", "--max_steps", "3"}),
             "error: --max_steps: unknown option; `pipeline report --help` lists them\n");
   EXPECT_THAT(answer({"predict", "--config", "train.toml"}), HasSubstr("the file comes without an option"));
@@ -871,31 +769,23 @@ TEST_F(Run, AnInheritedStartIsTakenBackByTheEmptyString) {
   base.insert(base.find("max_steps"), "init_from = \"pretrained\"\n");
   write_text(path("base.toml"), base);
   write_text(path("train.toml"), "extends = \"base.toml\"\n");
-  const Result inherited = run();
-  EXPECT_EQ(inherited.code, 2) << inherited.out;
-  EXPECT_THAT(inherited.err, HasSubstr("there is no folder pretrained"));
-  const Result unset = run({"--set", "train.init_from=unset"});
-  EXPECT_EQ(unset.code, 2) << unset.out;
+  EXPECT_THAT(run().ended(2).err, HasSubstr("there is no folder pretrained"));
+  const Result unset = run({"train.init_from=unset"}).ended(2);
   EXPECT_EQ(unset.err,
             "error: --set train.init_from=unset: there is no folder unset: to start from fresh weights write "
             "\"\"\n");
-  const Result taken_back = run({"--set", "train.init_from=\"\"", "--set", "train.max_steps=1"});
-  EXPECT_EQ(taken_back.code, 0) << taken_back.err;
-  EXPECT_THAT(taken_back.out, HasSubstr("fresh weights (run.seed 0)"));
+  EXPECT_THAT(run({"train.init_from=\"\"", "train.max_steps=1"}).ended(0).out,
+              HasSubstr("fresh weights (run.seed 0)"));
   write_text(path("train.toml"), "extends = \"base.toml\"\n[train]\ninit_from = \"\"\nmax_steps = 1\n");
-  const Result in_file = run({"--set", "run.dir=other"});
-  EXPECT_EQ(in_file.code, 0) << in_file.err;
-  EXPECT_THAT(in_file.out, HasSubstr("fresh weights (run.seed 0)"));
+  EXPECT_THAT(run({"run.dir=other"}).ended(0).out, HasSubstr("fresh weights (run.seed 0)"));
 }
 
 TEST_F(Run, UnboundedTrainingDataAreRefused) {
-  const Result result = run({"--set", "plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "--set",
-                             "task.plugin=endless_train"});
-  EXPECT_EQ(result.code, 2) << result.out;
-  EXPECT_EQ(
-      result.err,
-      "error: task endless_train has unbounded training data, which this version cannot train on: use a "
-      "task or task option with a fixed number of samples\n");
+  const Result result =
+      run({"plugins.paths=[\"" PIPELINE_BUILD_DIR "/tests/zoo\"]", "task.plugin=endless_train"}).ended(2);
+  EXPECT_EQ(result.err,
+            "error: task endless_train has unbounded training data, which this version cannot train on: use "
+            "a task or task option with a fixed number of samples\n");
 }
 
 // A disk of its own that is full after a few checkpoints.
@@ -920,9 +810,8 @@ class SmallDisk {
 TEST_F(Run, AFullDiskIsSaidAndThePreviousCheckpointStays) {
   const SmallDisk disk(path("disk"));
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small file system needs root";
-  const std::vector<std::string> options{"--set", "run.dir=disk/run",     "--set", "checkpoint.keep=0",
-                                         "--set", "checkpoint.every=1",   "--set", "evaluate.every=0",
-                                         "--set", "evaluate.at_end=false"};
+  const Words options{"run.dir=disk/run", "checkpoint.keep=0", "checkpoint.every=1", "evaluate.every=0",
+                      "evaluate.at_end=false"};
   const Result result = run(options);
   EXPECT_EQ(result.code, 1) << "the last checkpoint could not be written";
   EXPECT_THAT(result.out, HasSubstr("no checkpoint was written: "));
@@ -934,10 +823,9 @@ TEST_F(Run, AFullDiskIsSaidAndThePreviousCheckpointStays) {
   EXPECT_LT(saved.size(), 60u);
 
   const SmallDisk other(path("other"));
-  std::vector<std::string> stop = options;
-  stop.insert(stop.end(), {"--set", "run.dir=other/run", "--set", "checkpoint.on_full_disk=stop"});
-  const Result stopped = run(stop);
-  EXPECT_EQ(stopped.code, 1);
+  Words stop = options;
+  stop.insert(stop.end(), {"run.dir=other/run", "checkpoint.on_full_disk=stop"});
+  const Result stopped = run(stop).ended(1);
   EXPECT_THAT(stopped.err, HasSubstr("make room, lower checkpoint.keep, or move run.dir to another disk"));
   EXPECT_THAT(stopped.out, Not(HasSubstr("step 60/60")));
 }
@@ -946,8 +834,8 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
 #ifdef PIPELINE_SANITIZED
   GTEST_SKIP() << "sanitizers map terabytes of address space, so it cannot be limited";
 #endif
-  const auto run_in = [&](int kib, std::vector<std::string> arguments) {
-    std::vector<std::string> command = pipeline_command(std::move(arguments));
+  const auto run_in = [&](int kib, Words arguments) {
+    Words command = pipeline_command(std::move(arguments));
     command.insert(command.begin(),
                    {"/bin/sh", "-c", "ulimit -v " + std::to_string(kib) + " && exec \"$@\"", "sh"});
     return Process(command, folder()).wait();
@@ -955,23 +843,21 @@ TEST_F(Run, OutOfMemoryEndsInOneErrorWithWhatHelps) {
   const Result anywhere = run_in(60000, {"check", "train.toml"});  // before there is anything to advise
   EXPECT_EQ(anywhere.code, 1);
   EXPECT_THAT(anywhere.err, testing::StartsWith("error: out of memory on the host: "));
-  const Result result = run_in(2000000, {"run", "train.toml", "--set", "task.model.features=4096", "--set",
-                                         "task.data.samples=1000000", "--set", "train.global_batch=1000000",
-                                         "--set", "train.micro_batch=1000000"});
-  EXPECT_EQ(result.code, 1);
+  const Result result =
+      run_in(2000000, {"run", "train.toml", "task.model.features=4096", "task.data.samples=1000000",
+                       "train.global_batch=1000000", "train.micro_batch=1000000"})
+          .ended(1);
   EXPECT_THAT(result.err, HasSubstr("out of memory on the host while "));
-  EXPECT_THAT(result.err, HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is "
-                                    "learnt differs by rounding, and by what "
-                                    "dropout draws for each micro-batch)"));
+  EXPECT_THAT(result.err,
+              HasSubstr("train.micro_batch = 500000 (the global batch stays 1000000; what is learnt differs "
+                        "by rounding, and by what dropout draws for each micro-batch)"));
   EXPECT_THAT(result.err, HasSubstr("train.activation_checkpointing = true"));
 }
 
 // The host has room for all 16 samples.
 TEST_F(Run, AnAutomaticMicroBatchGivesTheBitsOfTheSameNumber) {
-  const Result written = run({"--set", "train.micro_batch=16", "--set", "run.dir=written"});
-  ASSERT_EQ(written.code, 0) << written.err;
-  const Result found = run({"--set", "train.micro_batch=auto"});
-  ASSERT_EQ(found.code, 0) << found.err;
+  const Result written = run({"train.micro_batch=16", "run.dir=written"}).ended(0);
+  const Result found = run({"train.micro_batch=auto"}).ended(0);
   EXPECT_THAT(found.out, HasSubstr("micro-batch 16, found for \"auto\": "));
   EXPECT_THAT(found.out, HasSubstr("warning: run.reproducible = true: where memory is another, "));
   EXPECT_EQ(curve("run"), curve("written"));
@@ -981,39 +867,31 @@ TEST_F(Run, AnAutomaticMicroBatchGivesTheBitsOfTheSameNumber) {
     ++times;
   EXPECT_EQ(times, 1u);
 
-  const Result finished = run({"--set", "train.micro_batch=auto"});
+  const Result finished = run({"train.micro_batch=auto"});
   EXPECT_THAT(finished.out, HasSubstr("is already finished"));
-  const Result refused = run({"--set", "train.micro_batch=auto", "--set", "train.accumulation_steps=2"});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("is given together with train.micro_batch"));
+  EXPECT_THAT(run({"train.micro_batch=auto", "train.accumulation_steps=2"}).ended(2).err,
+              HasSubstr("is given together with train.micro_batch"));
 }
 
 TEST_F(Run, MoreThreadsThanCoresAreWarnedOf) {
-  const Result result = run({"--set", "launch.threads=4096", "--set", "train.max_steps=1"});
-  EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("warning: launch.threads = 4096: this process has "));
+  EXPECT_THAT(run({"launch.threads=4096", "train.max_steps=1"}).ended(0).out,
+              HasSubstr("warning: launch.threads = 4096: this process has "));
 }
 
 TEST(Explain, KnowsPluginsAndTablesOfTheCore) {
-  const Result table = pipeline({"explain", "checkpoint"});
-  EXPECT_EQ(table.code, 0) << table.err;
+  const Result table = pipeline({"explain", "checkpoint"}).ended(0);
   EXPECT_THAT(table.out, testing::StartsWith("[checkpoint]\n"));
   EXPECT_THAT(table.out, HasSubstr("on_full_disk"));
   EXPECT_THAT(table.out, Not(HasSubstr("max_steps")));
   EXPECT_THAT(pipeline({"explain", "linear_regression"}).out, testing::StartsWith("task linear_regression "));
-  const Result typo = pipeline({"explain", "chekpoint"});
-  EXPECT_EQ(typo.code, 2);
-  EXPECT_EQ(typo.err,
-            "error: no plugin or core table is called 'chekpoint': did you mean "
-            "'checkpoint'?\n");
+  EXPECT_EQ(pipeline({"explain", "chekpoint"}).ended(2).err,
+            "error: no plugin or core table is called 'chekpoint': did you mean 'checkpoint'?\n");
 }
 
 TEST(Help, EveryVerbHasHelpWithAnExample) {
   for (const char* verb :
        {"run", "evaluate", "predict", "export", "check", "explain", "plugins", "check-plugin", "devices"}) {
-    const Result result = pipeline({verb, "--help"});
-    EXPECT_EQ(result.code, 0);
-    EXPECT_THAT(result.out, HasSubstr("Example")) << verb;
+    EXPECT_THAT(pipeline({verb, "--help"}).ended(0).out, HasSubstr("Example")) << verb;
   }
 }
 

@@ -18,14 +18,13 @@ struct Arrangement {
   std::string name() const {
     return strategy + "_" + std::to_string(processes) + (backend == "auto" ? "" : "_" + backend);
   }
-  std::vector<std::string> sets() const {
+  Words sets() const {
     const bool sharded = strategy.starts_with("sharded");
-    std::vector<std::string> sets{"--set", "strategy.plugin=" + (sharded ? "sharded" : strategy), "--set",
-                                  "launch.processes=" + std::to_string(processes)};
-    if (sharded) sets.insert(sets.end(), {"--set", "strategy.zero_stage=" + strategy.substr(7, 1)});
-    if (sharded && strategy.size() > 9)
-      sets.insert(sets.end(), {"--set", "strategy.shard_group=\"" + strategy.substr(9) + "\""});
-    if (backend != "auto") sets.insert(sets.end(), {"--set", "backend.plugin=" + backend});
+    Words sets{"strategy.plugin=" + (sharded ? "sharded" : strategy),
+               "launch.processes=" + std::to_string(processes)};
+    if (sharded) sets.push_back("strategy.zero_stage=" + strategy.substr(7, 1));
+    if (sharded && strategy.size() > 9) sets.push_back("strategy.shard_group=\"" + strategy.substr(9) + "\"");
+    if (backend != "auto") sets.push_back("backend.plugin=" + backend);
     return sets;
   }
 };
@@ -34,25 +33,21 @@ template <class JobT>
 class SameRunOf : public testing::Test, public JobT {
  protected:
   // Trains in the folder `arrangement.name()`, or goes on in `dir`.
-  void train(const Arrangement& arrangement, std::vector<std::string> more = {}, std::string dir = {}) {
+  void train(const Arrangement& arrangement, const Words& more = {}, std::string dir = {}) {
     if (dir.empty()) dir = arrangement.name();
-    for (const std::string& text : arrangement.sets()) more.push_back(text);
-    more.insert(more.end(), {"--set", "run.dir=" + dir});
-    const Result run = this->call("run", more);
+    const Result run = this->call("run", more + arrangement.sets() + Words{"run.dir=" + dir});
     ASSERT_EQ(run.code, 0) << arrangement.name() << "\n" << run.out << run.err;
   }
   // The parameters as another tool reads them.
   std::string exported(const std::string& dir) {
-    const Result run = this->call("export", {"--set", "run.dir=" + dir, "--checkpoint", "last"});
-    EXPECT_EQ(run.code, 0) << run.out << run.err;
+    this->call("export", {"run.dir=" + dir, "--checkpoint", "last"}).ended(0);
     return read_text(this->path(dir + "/export/model.safetensors"));
   }
   // Loss and gradient norm of every step. AdamW hides a gradient that is wrong by a factor; the norm does
   // not.
   std::vector<double> losses(const std::string& dir) const {
     std::vector<double> values;
-    for (const std::string& line : read_lines(this->path(dir + "/metrics.jsonl"))) {
-      const auto json = nlohmann::json::parse(line);
+    for (const auto& json : read_json_lines(this->path(dir + "/metrics.jsonl"))) {
       values.insert(values.end(), {json["loss"], json["grad_norm"]});
     }
     return values;

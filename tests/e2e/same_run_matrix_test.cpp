@@ -1,5 +1,4 @@
 // One configuration, any strategy, any number of processes: the same run.
-#include <cmath>
 #include <type_traits>
 
 #include "tests/e2e/jobs.hpp"
@@ -12,7 +11,7 @@ template <class JobT>
 using SameRunMatrix = SameRunOf<JobT>;
 TYPED_TEST_SUITE(SameRunMatrix, Jobs, JobNames);
 
-const std::vector<std::string> kStrategies{"ddp", "sharded1", "sharded2", "sharded3", "sharded2-1"};
+const Words kStrategies{"ddp", "sharded1", "sharded2", "sharded3", "sharded2-1"};
 
 // A strategy does not know the task, nor a task the strategy: one job goes through all of the matrix, the
 // others along its diagonal. How three ranks' sums are rounded is the strategies' affair alone.
@@ -43,8 +42,7 @@ TYPED_TEST(SameRunMatrix, HasTheSameBitsUnderEveryStrategyOnPowersOfTwo) {
 }
 
 TYPED_TEST(SameRunMatrix, StaysCloseInTheFastMode) {
-  const std::vector<std::string> fast{"--set", "run.reproducible=false", "--set", "train.max_steps=50",
-                                      "--set", "launch.threads=1",       "--set", "optimizer.lr=1e-3"};
+  const Words fast{"run.reproducible=false", "train.max_steps=50", "launch.threads=1", "optimizer.lr=1e-3"};
   this->train({"single", 1}, fast);
   ASSERT_EQ(this->losses("single_1").size(), 100u);
   for (const Arrangement& arrangement : arrangements<TypeParam>({3})) {
@@ -60,7 +58,7 @@ TYPED_TEST(SameRunMatrix, GoesOnWithAnyStrategyAndNumberOfProcesses) {
   if (!kWholeMatrix<TypeParam>) chain = {{"ddp", 2}, {"single", 1}, {"sharded3", 4}};
   const size_t steps = 12 / chain.size();
   for (size_t i = 0; i < chain.size(); ++i)
-    this->train(chain[i], {"--set", "train.max_steps=" + std::to_string((i + 1) * steps)}, "chain");
+    this->train(chain[i], {"train.max_steps=" + std::to_string((i + 1) * steps)}, "chain");
   EXPECT_EQ(this->curve("chain"), this->curve("single_1"));
   EXPECT_EQ(this->exported("chain"), this->exported("single_1"));
 }
@@ -80,7 +78,7 @@ TEST_F(ThreeProcesses, GoOnWithinAMillionth) {
   int step = 0;
   for (const Arrangement& arrangement :
        {Arrangement{"ddp", 4}, Arrangement{"ddp", 2}, Arrangement{"single", 1}, Arrangement{"sharded2", 3}})
-    this->train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 3)}, "chain");
+    this->train(arrangement, {"train.max_steps=" + std::to_string(step += 3)}, "chain");
   this->expect_close("chain", this->losses("single_1"), 1e-6);
 }
 

@@ -25,8 +25,7 @@ TEST_F(SameRun, HasTheSameBitsOnTwoProcesses) {
 
 // 41 pairs for steps of 128, in micro-batches of 32: of three processes one has none, from the first step on.
 TEST_F(SameRun, HasTheSameBitsWithFewerSamplesThanTheBatch) {
-  const std::vector<std::string> sets{"--set", "train.global_batch=128", "--set", "train.micro_batch=32",
-                                      "--set", "train.max_steps=4"};
+  const Words sets{"train.global_batch=128", "train.micro_batch=32", "train.max_steps=4"};
   train({"single", 1}, sets);
   ASSERT_EQ(curve("single_1").size(), 4u);
   const std::string parameters = exported("single_1");
@@ -43,7 +42,7 @@ TEST_F(SameRun, GoesOnUnderAnotherStrategy) {
   int step = 0;
   for (const Arrangement& arrangement :
        {Arrangement{"ddp", 2}, Arrangement{"sharded2", 2}, Arrangement{"single", 1}})
-    train(arrangement, {"--set", "train.max_steps=" + std::to_string(step += 4)}, "chain");
+    train(arrangement, {"train.max_steps=" + std::to_string(step += 4)}, "chain");
   EXPECT_EQ(curve("chain"), curve("single_1"));
 }
 
@@ -56,8 +55,7 @@ TEST_F(SameRun, IsTheSameOverEveryBackend) {
   }
 }
 
-const std::vector<std::string> kTerms{"--set", "task.loss.z_loss=0.01", "--set",
-                                      "task.loss.label_smoothing=0.2"};
+const Words kTerms{"task.loss.z_loss=0.01", "task.loss.label_smoothing=0.2"};
 
 TEST_F(SameRun, HasTheSameBitsWithTermsOfTheLoss) {
   train({"single", 1}, kTerms);
@@ -67,7 +65,7 @@ TEST_F(SameRun, HasTheSameBitsWithTermsOfTheLoss) {
 }
 
 TEST_F(SameRun, OnlyTrainingHasTermsOfTheLoss) {
-  std::vector<std::string> still{"--set", "optimizer.lr=0.0"};
+  Words still{"optimizer.lr=0.0"};
   train({"single", 1}, still, "plain");
   still.insert(still.end(), kTerms.begin(), kTerms.end());
   train({"single", 1}, still, "with_terms");
@@ -89,19 +87,17 @@ TEST_F(SameRun, OnlyTrainingHasTermsOfTheLoss) {
 
 TEST_F(SameRun, FindsOneMicroBatchForAllProcesses) {
   const Arrangement arrangement{"sharded2", 2};
-  train(arrangement, {"--set", "train.micro_batch=4"}, "written");  // half of the global batch, which fits
-  train(arrangement, {"--set", "train.micro_batch=auto"}, "found");
+  train(arrangement, {"train.micro_batch=4"}, "written");  // half of the global batch, which fits
+  train(arrangement, {"train.micro_batch=auto"}, "found");
   EXPECT_EQ(curve("found"), curve("written"));
   EXPECT_EQ(exported("found"), exported("written"));
 }
 
 TEST_F(SameRun, DivergesOnAllRanksAtOnce) {
   const auto diverge = [&](const Arrangement& arrangement) {
-    std::vector<std::string> arguments{"--set", "optimizer.kind=sgd",           "--set", "optimizer.lr=1e30",
-                                       "--set", "run.dir=" + arrangement.name()};
+    Words arguments{"optimizer.kind=sgd", "optimizer.lr=1e30", "run.dir=" + arrangement.name()};
     for (const std::string& text : arrangement.sets()) arguments.push_back(text);
-    const Result result = call("run", arguments);
-    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    call("run", arguments).ended(2);
     EXPECT_FALSE(std::filesystem::exists(path(arrangement.name() + "/finished.txt")));
     return read_text(path(arrangement.name() + "/diverged.txt"));
   };
@@ -125,12 +121,11 @@ TEST_F(SameRun, EvaluatesAndPredictsTheSame) {
   };
   EXPECT_EQ(evaluations("ddp_2"), evaluations("single_1"));
   // Evaluations and predictions by a verb, of one checkpoint.
-  const auto with = [&](const std::string& verb, int processes, std::vector<std::string> more) {
+  const auto with = [&](const std::string& verb, int processes, Words more) {
     const auto output = path(verb + "-" + std::to_string(processes));
-    more.insert(more.end(), {"--set", "run.dir=single_1", "--set",
-                             "launch.processes=" + std::to_string(processes), "--output", output.string()});
-    const Result result = call(verb, more);
-    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    more.insert(more.end(), {"run.dir=single_1", "launch.processes=" + std::to_string(processes), "--output",
+                             output.string()});
+    call(verb, more).ended(0);
     return read_text(output);
   };
   const auto evaluated = [&](int processes) {

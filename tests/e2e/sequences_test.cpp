@@ -8,7 +8,6 @@
 #include <zlib.h>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <test_paths.hpp>
 
@@ -78,12 +77,10 @@ class Sequences : public testing::Test, public Job {
 
   static std::string config(const std::string& file) {
     return "[run]\ndir = \"run\"\ncache_dir = \"cache\"\ndevice = \"cpu\"\nreproducible = "
-           "true\n[task]\nplugin = "
-           "\"protein\"\nmodel = \"esm2\"\nsequences = \"" +
+           "true\n[task]\nplugin = \"protein\"\nmodel = \"esm2\"\nsequences = \"" +
            file +
            "\"\ndata.max_residues = 64\nsplit = { folds = 4 }\nesm2 = { num_layers = 2, hidden_dim = 16, "
-           "num_heads "
-           "= 2 }\n" +
+           "num_heads = 2 }\n" +
            kShortTraining;
   }
 
@@ -119,51 +116,43 @@ class Sequences : public testing::Test, public Job {
       })) << cluster.first;
   }
   // A short run with these settings, in a folder of its own.
-  Result run(const std::string& dir, std::vector<std::string> settings) const {
-    std::vector<std::string> words{"--set", "run.dir=" + dir, "--set", "train.max_steps=2"};
-    for (std::string& setting : settings) words.insert(words.end(), {"--set", std::move(setting)});
-    return call("run", words);
+  Result run(const std::string& dir, const Words& settings) const {
+    return call("run", Words{"run.dir=" + dir, "train.max_steps=2"} + settings);
   }
 
   std::vector<Protein> proteins_;
 };
 
 TEST_F(Sequences, AreDividedBySimilarityAndLearntFrom) {
-  const Result trained = call("run");
-  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+  const Result trained = call("run").ended(0);
   EXPECT_THAT(trained.out, HasSubstr("sequences  49 in "));
-  EXPECT_THAT(trained.out + trained.err,
-              AllOf(HasSubstr("1 of 50 records of"), HasSubstr("the character \"1\" is no residue (\"bad\")"),
-                    HasSubstr("left out   1 sequence of 3 residues, which have fewer than"),
-                    HasSubstr("the test split has 12 sequences of 3 clusters: figures over "
-                              "so few say little")));
+  EXPECT_THAT(
+      trained.out + trained.err,
+      AllOf(HasSubstr("1 of 50 records of"), HasSubstr("the character \"1\" is no residue (\"bad\")"),
+            HasSubstr("left out   1 sequence of 3 residues, which have fewer than"),
+            HasSubstr("the test split has 12 sequences of 3 clusters: figures over so few say little")));
   expect_families_together(division("run"));
   EXPECT_THAT(read_text(path("run/splits.csv")),
               HasSubstr("short,,,fewer known residues than task.data.min_residues,3\n"));
-  ASSERT_EQ(call("evaluate").code, 0);
+  call("evaluate").ended(0);
   // The run's own table, taken as a list, says the same division.
-  const Result again = run("again", {"task.split.by=column", "task.split.list=run/splits.csv"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const Result again = run("again", {"task.split.by=column", "task.split.list=run/splits.csv"}).ended(0);
   EXPECT_EQ(division("again").splits, division("run").splits);
   expect_families_together(division("again"));
 }
 
 TEST_F(Sequences, AreDividedByTheUsersClusters) {
-  const Result by_members = run("members", {"task.split.by=clusters", "task.split.list=members.tsv"});
-  ASSERT_EQ(by_members.code, 0) << by_members.out << by_members.err;
+  run("members", {"task.split.by=clusters", "task.split.list=members.tsv"}).ended(0);
   expect_families_together(division("members"));
-  const Result by_column = run("column", {"task.split.by=clusters", "task.sequences=all.csv"});
-  ASSERT_EQ(by_column.code, 0) << by_column.out << by_column.err;
+  run("column", {"task.split.by=clusters", "task.sequences=all.csv"}).ended(0);
   expect_families_together(division("column"));
-  const Result none = run("none", {"task.split.by=clusters"});
-  EXPECT_EQ(none.code, 2);
+  const Result none = run("none", {"task.split.by=clusters"}).ended(2);
   EXPECT_THAT(none.err, HasSubstr("none of the 48 sequences has a cluster: give them a column \"cluster\""));
 }
 
 TEST_F(Sequences, AreDividedByTheUsersSplits) {
   for (const std::string setting : {"task.sequences=all.csv", "task.split.list=list.tsv"}) {
-    const Result trained = run("run", {"task.split.by=column", setting});
-    ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+    const Result trained = run("run", {"task.split.by=column", setting}).ended(0);
     const Division found = division("run");
     EXPECT_EQ(found.splits.at("training").size(), 32u);
     EXPECT_EQ(found.splits.at("validation").size(), 8u);
@@ -185,33 +174,32 @@ TEST_F(Sequences, AreDividedByTheUsersSplits) {
 }
 
 TEST_F(Sequences, TrainAlikeOnAnyNumberOfProcesses) {
-  ASSERT_EQ(call("run").code, 0);
-  const Result three = call("run", {"--set", "run.dir=three", "--set", "launch.processes=3", "--set",
-                                    "strategy.plugin=sharded", "--set", "backend.plugin=shm"});
-  ASSERT_EQ(three.code, 0) << three.out << three.err;
+  call("run").ended(0);
+  const Result three =
+      call("run", {"run.dir=three", "launch.processes=3", "strategy.plugin=sharded", "backend.plugin=shm"})
+          .ended(0);
   EXPECT_EQ(curve("three"), curve("run"));
   EXPECT_EQ(read_text(path("three/splits.csv")), read_text(path("run/splits.csv")));
 }
 
 TEST_F(Sequences, VariantsOfARuinedModelAreAnError) {
-  ASSERT_EQ(call("run", {"--set", "optimizer.kind=sgd", "--set", "optimizer.lr=1e30", "--set",
-                         "train.max_steps=1", "--set", "evaluate.every=0", "--set", "evaluate.at_end=false"})
+  ASSERT_EQ(call("run", {"optimizer.kind=sgd", "optimizer.lr=1e30", "train.max_steps=1", "evaluate.every=0",
+                         "evaluate.at_end=false"})
                 .code,
             0);
   const Protein& protein = proteins_.front();
   write_text(path("one.fasta"), ">P0\n" + protein.letters + "\n");
   write_text(path("dms.csv"), "id,mutation\nP0," + protein.letters.substr(0, 1) + "1W\n");
   for (const char* scoring : {"masked", "wild-type", "pseudo-perplexity"}) {
-    const Result result =
-        call("predict", {"--set", "task.test_path=one.fasta", "--set", "task.predict.mutations=dms.csv",
-                         "--set", std::string("task.predict.scoring=") + scoring});
-    EXPECT_EQ(result.code, 2) << result.out;
+    const Result result = call("predict", {"task.test_path=one.fasta", "task.predict.mutations=dms.csv",
+                                           std::string("task.predict.scoring=") + scoring})
+                              .ended(2);
     EXPECT_THAT(result.err, HasSubstr("sample \"P0\": score (variants.csv) is nan, must be a number"));
   }
 }
 
 TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=2"}).code, 0);
+  call("run", {"train.max_steps=2"}).ended(0);
   write_text(path("dms.csv"), "id,mutation,dms\nP0," + proteins_.front().letters.substr(0, 1) + "1W,2\nP0," +
                                   proteins_.front().letters.substr(1, 1) + "2G,1\nP1,W999A,1\n");
   std::string many;  // so many that a prediction can be ended within
@@ -220,30 +208,20 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   write_text(path("many.fasta"), many);
   const bool has_parquet = fs::exists(PIPELINE_BUILD_DIR "/lib/pipeline/readers/parquet_reader.so");
   const auto words = [&](const std::string& output) {
-    return std::vector<std::string>{
-        "--set",
-        "task.test_path=many.fasta",
-        "--set",
-        "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
-        "--set",
-        std::string("task.predict.formats=[\"safetensors\"") + (has_parquet ? ",\"parquet\"]" : "]"),
-        "--set",
-        "task.predict.pictures=false",
-        "--set",
-        "task.predict.mutations=dms.csv",
-        "--output",
-        output};
+    return Words{"task.test_path=many.fasta",
+                 "task.predict.what=[\"scores\", \"embeddings\", \"residue_embeddings\"]",
+                 std::string("task.predict.formats=[\"safetensors\"") + (has_parquet ? ",\"parquet\"]" : "]"),
+                 "task.predict.pictures=false",
+                 "task.predict.mutations=dms.csv",
+                 "--output",
+                 output};
   };
-  const Result whole = call("predict", words("whole.csv"));
-  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
-  EXPECT_THAT(whole.out,
-              AllOf(HasSubstr("20 scored (masked), in variants.csv"),
-                    HasSubstr("10 of 30 mutations have no score, and their problem beside them: W999A: "
-                              "there is no residue 999; they are numbered 1 to 40")));
+  const Result whole = call("predict", words("whole.csv")).ended(0);
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("20 scored (masked), in variants.csv"),
+                               HasSubstr("10 of 30 mutations have no score, and their problem beside them: "
+                                         "W999A: there is no residue 999; they are numbered 1 to 40")));
 
-  std::vector<std::string> command = words("killed.csv");
-  command.insert(command.begin(), {"predict", "train.toml"});
-  Process process(pipeline_command(command), folder());
+  Process process = start("predict", words("killed.csv"));
   ASSERT_TRUE(eventually([&] {
     const auto progress = nlohmann::json::parse(read_text(path("killed.csv.progress")), nullptr, false);
     return progress.is_object() && progress["samples"].get<int>() > 30;
@@ -251,12 +229,8 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
   process.signal(SIGKILL);
   process.wait();
   EXPECT_FALSE(fs::exists(path("killed-files/embeddings.safetensors"))) << "it gets its name at the end";
-  const Result continued = call("predict", words("killed.csv"));
-  ASSERT_EQ(continued.code, 0) << continued.err;
-  EXPECT_THAT(continued.out, HasSubstr("by an earlier process"));
-  std::vector<std::string> on_three = words("three.csv");
-  on_three.insert(on_three.end(), {"--set", "launch.processes=3"});
-  ASSERT_EQ(call("predict", on_three).code, 0);
+  EXPECT_THAT(call("predict", words("killed.csv")).ended(0).out, HasSubstr("by an earlier process"));
+  call("predict", words("three.csv") + Words{"launch.processes=3"}).ended(0);
   std::vector<std::string> files{"embeddings.safetensors", "residue-embeddings-00001-of-00001.safetensors",
                                  "variants.csv", "mutations.csv"};
   if (has_parquet) files.insert(files.end(), {"embeddings.parquet", "residue-embeddings.parquet"});
@@ -268,26 +242,23 @@ TEST_F(Sequences, FilesThatGrowAreThoseOfOneProcessHoweverTheyWereMade) {
       EXPECT_FALSE(fs::exists(path(std::string(other) + "-files/" + file + ".part")));
     }
   // Predictions do not replace the file that they are made of.
-  const Result over = call("predict", words("many.fasta"));
-  EXPECT_EQ(over.code, 2);
-  EXPECT_THAT(over.err, HasSubstr("many.fasta: there is a file that is no table of predictions"));
+  EXPECT_THAT(call("predict", words("many.fasta")).ended(2).err,
+              HasSubstr("many.fasta: there is a file that is no table of predictions"));
   EXPECT_EQ(read_text(path("many.fasta")), many);
   // Names that are there 10 times have numbers in the files.
   EXPECT_TRUE(fs::exists(path("whole-files/sp-P0-FAM0_X~1-residues.csv")));
 }
 
 TEST_F(Sequences, NamesOfFilesAreSafeAndOfOneSequenceEach) {
-  ASSERT_EQ(call("run", {"--set", "train.max_steps=1"}).code, 0);
-  const std::vector<std::string> names{"sp|P1|ONE", "sp/P1/ONE", "../up", "a",   "a",
-                                       "a-4",       "a~4",       "-rf",   "$(x)"};
+  call("run", {"train.max_steps=1"}).ended(0);
+  const Words names{"sp|P1|ONE", "sp/P1/ONE", "../up", "a", "a", "a-4", "a~4", "-rf", "$(x)"};
   std::string fasta;
   for (size_t i = 0; i < names.size(); ++i)
     fasta += ">" + names[i] + "\nMKTAYIAKQRQISF" + proteins_[i].letters + "\n";
   write_text(path("odd.fasta"), fasta);
-  const Result predicted = call("predict", {"--set", "task.test_path=odd.fasta", "--set",
-                                            "task.predict.what=[\"scores\", \"residue_embeddings\"]", "--set",
-                                            "task.predict.pictures=false"});
-  ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
+  call("predict", {"task.test_path=odd.fasta", "task.predict.what=[\"scores\", \"residue_embeddings\"]",
+                   "task.predict.pictures=false"})
+      .ended(0);
   std::set<std::string> files, contents;
   for (const auto& entry : fs::recursive_directory_iterator(path("run/submission-files")))
     if (const std::string name = entry.path().filename(); name.ends_with("-residues.csv")) {
@@ -309,14 +280,12 @@ TEST_F(Sequences, OfAFolderAreThoseBelowItAndTheOthersAreCounted) {
   pack(read_text(path("all.fasta")), path("folder/more/deep/all.fasta.gz"));
   write_text(path("folder/one.fa"), ">one\n" + proteins_.front().letters + "\n");
   write_text(path("folder/more/notes.txt"), "");
-  const Result trained = run("run", {"task.sequences=folder"});
-  ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
-  EXPECT_THAT(trained.out, AllOf(HasSubstr("sequences  50 in "), HasSubstr("ignored 1 file: .txt 1\n")));
-  const Result tested = call("evaluate", {"--set", "task.test_path=folder"});
+  EXPECT_THAT(run("run", {"task.sequences=folder"}).ended(0).out,
+              AllOf(HasSubstr("sequences  50 in "), HasSubstr("ignored 1 file: .txt 1\n")));
+  const Result tested = call("evaluate", {"task.test_path=folder"});
   EXPECT_THAT(tested.out + tested.err, HasSubstr("sequences  50 in ")) << "test data are found alike";
-  const Result packed =
-      call("predict", {"--set", "run.dir=run", "--set", "task.test_path=folder/more/deep/all.fasta.gz",
-                       "--set", "task.predict.what=[\"embeddings\"]"});
+  const Result packed = call("predict", {"run.dir=run", "task.test_path=folder/more/deep/all.fasta.gz",
+                                         "task.predict.what=[\"embeddings\"]"});
   EXPECT_THAT(packed.out + packed.err, HasSubstr("sequences  49 in ")) << "a packed file is no structure";
 }
 
@@ -324,22 +293,16 @@ TEST_F(Sequences, TooManyThatAreNoneStopTheRunWithTheReasons) {
   std::string fasta = read_text(path("all.fasta"));
   for (int i = 0; i < 60; ++i) fasta += ">bad" + std::to_string(i) + (i % 2 == 0 ? "\nMK1V\n" : "\n\n");
   write_text(path("bad.fasta"), fasta);
-  const Result stopped = run("bad", {"task.sequences=bad.fasta"});
-  EXPECT_EQ(stopped.code, 2) << stopped.out;
-  EXPECT_THAT(stopped.err,
-              AllOf(HasSubstr("bad.fasta: 61 of 110 records cannot be used (55%), at most 50% may "
-                              "be (task.data.max_unusable): correct or remove them, or raise it"),
+  EXPECT_THAT(run("bad", {"task.sequences=bad.fasta"}).ended(2).err,
+              AllOf(HasSubstr("bad.fasta: 61 of 110 records cannot be used (55%), at most 50% may be "
+                              "(task.data.max_unusable): correct or remove them, or raise it"),
                     HasSubstr("31: the character \"1\" is no residue"),
                     HasSubstr("30: the sequence has no residues")));
   EXPECT_EQ(run("bad", {"task.sequences=bad.fasta", "task.data.max_unusable=0.6"}).code, 0);
 }
 
 TEST_F(Sequences, WhatCannotBeIsRefusedByName) {
-  const auto problem = [&](std::vector<std::string> settings) {
-    const Result result = run("wrong", std::move(settings));
-    EXPECT_EQ(result.code, 2) << result.out;
-    return result.err;
-  };
+  const auto problem = [&](Words settings) { return run("wrong", std::move(settings)).ended(2).err; };
   EXPECT_THAT(problem({"task.pdb_path=all.fasta"}),
               HasSubstr("task.pdb_path is there, too: leave one of them out"));
   EXPECT_THAT(problem({"task.sequences=none.fasta"}),

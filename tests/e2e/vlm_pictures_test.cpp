@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
@@ -39,24 +38,21 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
   };
   write_text(path("several.jsonl"), conversations(0, 40));
   write_text(path("several-val.jsonl"), conversations(100, 8));
-  const std::vector<std::string> data{"--set", "task.data.train=several.jsonl",
-                                      "--set", "task.data.val=several-val.jsonl",
-                                      "--set", "task.data.test=several-val.jsonl"};
-  const auto with = [&](std::vector<std::string> more) {
+  const Words data{"task.data.train=several.jsonl", "task.data.val=several-val.jsonl",
+                   "task.data.test=several-val.jsonl"};
+  const auto with = [&](Words more) {
     more.insert(more.begin(), data.begin(), data.end());
     return more;
   };
-  const Result run = call("run", with({}));
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
-  const auto uncached = call("run", with({"--set", "run.dir=again", "--set", "task.vision.cache_bytes=0"}));
-  ASSERT_EQ(uncached.code, 0) << uncached.err;
+  const Result run = call("run", with({})).ended(0);
+  call("run", with({"run.dir=again", "task.vision.cache_bytes=0"})).ended(0);
   EXPECT_EQ(curve("again"), curve("run")) << "features that are kept change nothing";
-  const Result sharded = call("run", with({"--set", "run.dir=sharded", "--set", "strategy.plugin=sharded",
-                                           "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
-  ASSERT_EQ(sharded.code, 0) << sharded.err;
+  const Result sharded = call("run", with({"run.dir=sharded", "strategy.plugin=sharded",
+                                           "strategy.zero_stage=3", "launch.processes=2"}))
+                             .ended(0);
   EXPECT_EQ(curve("sharded"), curve("run"));
 
-  ASSERT_EQ(call("evaluate", with({})).code, 0);
+  call("evaluate", with({})).ended(0);
   const std::string page = read_text(path("run/evaluation-test-files/answers.html"));
   size_t pictures = 0, answers = 0;
   for (size_t at = 0; (at = page.find("<img ", at)) != page.npos; ++at) ++pictures;
@@ -75,10 +71,9 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
              R"({"image":"drawings/103.png","caption":["a black square"]})"
              "\n");
   const Result quoted =
-      call("evaluate", with({"--set", "task.data.test=quoted.jsonl", "--output", "quoted.json"}));
-  ASSERT_EQ(quoted.code, 0) << quoted.out << quoted.err;
+      call("evaluate", with({"task.data.test=quoted.jsonl", "--output", "quoted.json"})).ended(0);
   EXPECT_THAT(quoted.out, HasSubstr("95% interval, over pictures"));
-  const auto figures = nlohmann::json::parse(read_text(path("quoted.json")))["figures"];
+  const auto figures = read_json(path("quoted.json"))["figures"];
   for (const char* name : {"exact", "f1", "vqa", "chrf", "cider_d"})
     for (const char* end : {"", "_low", "_high"}) {
       ASSERT_TRUE(figures.contains(std::string(name) + end)) << name << end << figures;
@@ -92,36 +87,34 @@ TEST_F(VlmPictures, SeveralPicturesAreLearntEvaluatedAndAskedAbout) {
       << "also where none or all are right";
 
   const Result asked = call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
-                                             "--question", "Is <image> as <image>?"}));
-  ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
+                                             "--question", "Is <image> as <image>?"}))
+                           .ended(0);
   EXPECT_THAT(read_lines(path("run/asked.csv")).at(1), testing::StartsWith("100.png,Is  as ?,"));
-  EXPECT_EQ(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png"})).code, 0);
+  call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png"})).ended(0);
   EXPECT_THAT(call("predict", with({"--image", "drawings/100.png", "--image", "drawings/101.png",
                                     "--question", "<image>?"}))
                   .err,
               HasSubstr("has <image> 1 times for 2 pictures"));
   write_text(path("ask.jsonl"), R"({"image":["drawings/100.png","drawings/101.png"],"question":"Same?"})"
                                 "\n");
-  ASSERT_EQ(call("predict", with({"--set", "task.data.test=ask.jsonl", "--output", "several.csv"})).code, 0);
+  call("predict", with({"task.data.test=ask.jsonl", "--output", "several.csv"})).ended(0);
   EXPECT_THAT(read_lines(path("several.csv")).at(1), testing::StartsWith("1,Same?,"));
 
   // A limit cuts at a turn, and says so.
-  const Result cut = call("run", with({"--set", "run.dir=cut", "--set", "task.chat.max_tokens=36"}));
-  ASSERT_EQ(cut.code, 0) << cut.out << cut.err;
-  EXPECT_THAT(
-      cut.out + cut.err,
-      AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: it is "
-                                   "cut at a turn, with the pictures behind that"),
-            testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
-                                   "[0-9]+ times it was cut at a turn, 0 times")));
+  const Result cut = call("run", with({"run.dir=cut", "task.chat.max_tokens=36"})).ended(0);
+  EXPECT_THAT(cut.out + cut.err,
+              AllOf(testing::ContainsRegex("conversation s[0-9]+ is longer than task.chat.max_tokens = 36: "
+                                           "it is cut at a turn, with the pictures behind that"),
+                    testing::ContainsRegex("times a conversation was longer than task.chat.max_tokens = 36: "
+                                           "[0-9]+ times it was cut at a turn, 0 times")));
 }
 
 TEST_F(VlmPictures, PicturesAreTalkedAbout) {
-  ASSERT_EQ(call("run").code, 0);
+  call("run").ended(0);
   const auto talk = [&](const std::string& lines, const std::string& with = "train.toml") {
     write_text(path("lines"), lines);
     std::string command = "cd '" + folder().string() + "' && ";
-    for (const std::string& word : pipeline_command({"chat", with, "--set", "observe.console=off"}))
+    for (const std::string& word : pipeline_command({"chat", with, "observe.console=off"}))
       command += "'" + word + "' ";
     EXPECT_EQ(std::system((command + "< lines > said 2> error").c_str()), 0) << read_text(path("error"));
     return std::pair(read_lines(path("said")), read_text(path("error")));
@@ -138,108 +131,93 @@ TEST_F(VlmPictures, PicturesAreTalkedAbout) {
               AllOf(HasSubstr("none.png: No such file"), HasSubstr("<image> in the text, and no picture")));
 
   // A model's folder says itself that it is one with pictures.
-  ASSERT_EQ(call("export").code, 0);
+  call("export").ended(0);
   const auto [of_folder, nothing] = talk("/image drawings/203.png\nWhat colour?\n", "run/export");
   EXPECT_THAT(of_folder, testing::SizeIs(1)) << nothing;
 }
 
 // LLaVA-NeXT: the whole of a picture and, larger, a grid of squares.
 TEST_F(VlmPictures, PicturesInGridsAreLearntKeptAndExported) {
-  const auto with = [](std::vector<std::string> more) {
-    more.insert(more.end(), {"--set", R"(task.vision.grids=["1x2", "2x1", "2x2"])", "--set",
-                             "task.vision.resize=squash"});
+  const auto with = [](Words more) {
+    more.insert(more.end(), {R"(task.vision.grids=["1x2", "2x1", "2x2"])", "task.vision.resize=squash"});
     return more;
   };
-  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1x2"])"}).err,
+  EXPECT_THAT(call("run", {R"(task.vision.grids=["1x2"])"}).err,
               HasSubstr("must be \"squash\" with task.vision.grids"));
-  EXPECT_THAT(call("run", {"--set", R"(task.vision.grids=["1*2"])"}).err,
+  EXPECT_THAT(call("run", {R"(task.vision.grids=["1*2"])"}).err,
               HasSubstr("\"1*2\" is no grid: must be rows x columns, such as 2x3"));
-  const Result run = call("run", with({}));
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", with({})).ended(0);
   EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 24 rows a picture"));
   EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
-  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
-  ASSERT_EQ(plain.code, 0) << plain.err;
+  const Result plain = call("run", with({"run.dir=plain", "task.vision.cache_bytes=0"})).ended(0);
   EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
-  const Result sharded = call(
-      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
-                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
-  ASSERT_EQ(sharded.code, 0) << sharded.err;
-  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  const Result sharded = call("run", with({"run.dir=sharded", "task.freeze=[]", "strategy.plugin=sharded",
+                                           "strategy.zero_stage=3", "launch.processes=2"}))
+                             .ended(0);
+  call("run", with({"run.dir=single", "task.freeze=[]"})).ended(0);
   EXPECT_EQ(curve("sharded"), curve("single"));
-  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
-  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+  call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).ended(0);
+  call("evaluate", with({"--split", "val", "--checkpoint", "last"})).ended(0);
   EXPECT_THAT(read_text(path("run/evaluation-val-files/answers.html")), HasSubstr("<img "));
 
-  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
-  const auto config_json = nlohmann::json::parse(read_text(path("run/export/config.json")));
+  call("export", with({"--checkpoint", "last"})).ended(0);
+  const auto config_json = read_json(path("run/export/config.json"));
   EXPECT_EQ(config_json["model_type"], "llava_next");
   EXPECT_EQ(config_json["image_grid_pinpoints"], nlohmann::json::parse("[[16,32],[32,16],[32,32]]"));
-  EXPECT_EQ(
-      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["image_processor_type"],
-      "LlavaNextImageProcessor");
+  EXPECT_EQ(read_json(path("run/export/preprocessor_config.json"))["image_processor_type"],
+            "LlavaNextImageProcessor");
   // The folder is a start that brings its grids.
-  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
-  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/export", "--set",
-                                    "task.tokenizer.path=run/export", "--set", "optimizer.lr=0.0", "--set",
-                                    "train.max_steps=1", "--set", "task.vision.resize=squash"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
-              1e-5);
+  const double loss = read_json(path("run/evaluation-val.json"))["figures"]["loss"];
+  const Result again =
+      call("run", {"run.dir=again", "train.init_from=run/export", "task.tokenizer.path=run/export",
+                   "optimizer.lr=0.0", "train.max_steps=1", "task.vision.resize=squash"})
+          .ended(0);
+  EXPECT_NEAR(read_json_lines(path("again/eval.jsonl")).back()["loss"].get<double>(), loss, 1e-5);
 }
 
 // Idefics3 and SmolVLM: parts of a picture with words that say where they are, the whole, and patches joined.
 TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
-  const auto with = [](std::vector<std::string> more) {
-    for (const char* set :
-         {"task.vision.kind=idefics3", "task.vision.resize=squash", "task.vision.resample=lanczos",
-          "task.vision.hidden_act=gelu_pytorch_tanh", "task.vision.longest_edge=32",
-          "task.projector.layers=1", "task.projector.bias=false", "task.projector.scale_factor=2",
-          "task.chat.max_tokens=900", "task.language.max_position_embeddings=900"})
-      more.insert(more.end(), {"--set", set});
-    return more;
+  const auto with = [](const Words& more) {
+    return more + Words{"task.vision.kind=idefics3",    "task.vision.resize=squash",
+                        "task.vision.resample=lanczos", "task.vision.hidden_act=gelu_pytorch_tanh",
+                        "task.vision.longest_edge=32",  "task.projector.layers=1",
+                        "task.projector.bias=false",    "task.projector.scale_factor=2",
+                        "task.chat.max_tokens=900",     "task.language.max_position_embeddings=900"};
   };
-  const Result run = call("run", with({}));
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", with({})).ended(0);
   EXPECT_THAT(run.out, HasSubstr("8 test samples; up to 5 rows a picture"));
   EXPECT_THAT(run.out, HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
-  const Result plain = call("run", with({"--set", "run.dir=plain", "--set", "task.vision.cache_bytes=0"}));
-  ASSERT_EQ(plain.code, 0) << plain.err;
+  const Result plain = call("run", with({"run.dir=plain", "task.vision.cache_bytes=0"})).ended(0);
   EXPECT_EQ(curve("plain"), curve("run")) << "features that are kept change nothing";
-  const Result sharded = call(
-      "run", with({"--set", "run.dir=sharded", "--set", "task.freeze=[]", "--set", "strategy.plugin=sharded",
-                   "--set", "strategy.zero_stage=3", "--set", "launch.processes=2"}));
-  ASSERT_EQ(sharded.code, 0) << sharded.err;
-  ASSERT_EQ(call("run", with({"--set", "run.dir=single", "--set", "task.freeze=[]"})).code, 0);
+  const Result sharded = call("run", with({"run.dir=sharded", "task.freeze=[]", "strategy.plugin=sharded",
+                                           "strategy.zero_stage=3", "launch.processes=2"}))
+                             .ended(0);
+  call("run", with({"run.dir=single", "task.freeze=[]"})).ended(0);
   EXPECT_EQ(curve("sharded"), curve("single"));
-  EXPECT_EQ(call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).code, 0);
-  ASSERT_EQ(call("evaluate", with({"--split", "val", "--checkpoint", "last"})).code, 0);
+  call("predict", with({"--image", "drawings/203.png", "--question", "What?"})).ended(0);
+  call("evaluate", with({"--split", "val", "--checkpoint", "last"})).ended(0);
 
-  ASSERT_EQ(call("export", with({"--checkpoint", "last"})).code, 0);
-  EXPECT_EQ(nlohmann::json::parse(read_text(path("run/export/config.json")))["model_type"], "idefics3");
-  EXPECT_EQ(
-      nlohmann::json::parse(read_text(path("run/export/preprocessor_config.json")))["size"]["longest_edge"],
-      32);
+  call("export", with({"--checkpoint", "last"})).ended(0);
+  EXPECT_EQ(read_json(path("run/export/config.json"))["model_type"], "idefics3");
+  EXPECT_EQ(read_json(path("run/export/preprocessor_config.json"))["size"]["longest_edge"], 32);
   // The folder is a start that brings all this.
-  const double loss = nlohmann::json::parse(read_text(path("run/evaluation-val.json")))["figures"]["loss"];
-  const std::vector<std::string> sets{"--set", "run.dir=again",
-                                      "--set", "train.init_from=run/export",
-                                      "--set", "task.tokenizer.path=run/export",
-                                      "--set", "optimizer.lr=0.0",
-                                      "--set", "train.max_steps=1",
-                                      "--set", "task.vision.resize=squash",
-                                      "--set", "task.chat.max_tokens=900",
-                                      "--set", "task.language.max_position_embeddings=900"};
-  const Result again = call("run", sets);
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
-              1e-5);
+  const double loss = read_json(path("run/evaluation-val.json"))["figures"]["loss"];
+  const Words sets{"run.dir=again",
+                   "train.init_from=run/export",
+                   "task.tokenizer.path=run/export",
+                   "optimizer.lr=0.0",
+                   "train.max_steps=1",
+                   "task.vision.resize=squash",
+                   "task.chat.max_tokens=900",
+                   "task.language.max_position_embeddings=900"};
+  const Result again = call("run", sets).ended(0);
+  EXPECT_NEAR(read_json_lines(path("again/eval.jsonl")).back()["loss"].get<double>(), loss, 1e-5);
   // The next run's export has as many tokens.
-  std::vector<std::string> last = sets;
+  Words last = sets;
   last.insert(last.end(), {"--checkpoint", "last"});
-  ASSERT_EQ(call("export", last).code, 0);
-  const auto first = nlohmann::json::parse(read_text(path("run/export/config.json"))),
-             second = nlohmann::json::parse(read_text(path("again/export/config.json")));
+  call("export", last).ended(0);
+  const auto first = read_json(path("run/export/config.json")),
+             second = read_json(path("again/export/config.json"));
   EXPECT_EQ(second["image_token_id"], first["image_token_id"]);
   EXPECT_EQ(second["text_config"]["vocab_size"], first["text_config"]["vocab_size"]);
 }
@@ -248,21 +226,15 @@ TEST_F(VlmPictures, PicturesThatAreCutAreLearntKeptAndExported) {
 // positions for: trained they have the same bits under every strategy, frozen each way of preparing its
 // features.
 TEST_F(VlmPictures, EncodersThatPrepareOtherwiseAreLearntAndKept) {
-  const std::vector<std::string> flexible{"task.vision.kind=siglip2", "task.vision.max_patches=6"},
+  const Words flexible{"task.vision.kind=siglip2", "task.vision.max_patches=6"},
       dino{"task.vision.kind=dinov2", "task.vision.image_size=24", "task.vision.crop_size=16",
            "task.vision.resize=crop", "task.vision.shortest_edge=20"};
   for (const auto& [options, other] :
        {std::pair(flexible, "task.vision.max_patches=5"), {dino, "task.vision.shortest_edge=18"}}) {
-    const std::vector<std::string>& sets = options;
+    const Words& sets = options;
     const std::string name = sets == dino ? "dino" : "flexible";
-    const auto run = [&](const std::string& dir, std::vector<std::string> more) {
-      std::vector<std::string> words;
-      more.insert(more.begin(), sets.begin(), sets.end());
-      more.push_back("run.dir=" + dir);
-      for (const std::string& set : more) words.insert(words.end(), {"--set", set});
-      const Result result = call("run", words);
-      EXPECT_EQ(result.code, 0) << result.out << result.err;
-      return result.out;
+    const auto run = [&](const std::string& dir, const Words& more) {
+      return call("run", sets + more + Words{"run.dir=" + dir}).ended(0).out;
     };
     run(name, {"task.freeze=[]"});
     run(name + "-sharded",

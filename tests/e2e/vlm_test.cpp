@@ -5,7 +5,6 @@
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/vlm_job.hpp"
@@ -57,80 +56,75 @@ class Vlm : public testing::Test, public SmallVlmJob {
 
 TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
   write_text(path("train.toml"), config() + kStages);
-  const Result run = call("run");
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run").ended(0);
   EXPECT_THAT(run.out, HasSubstr("16 training, 16 validation, 16 test samples; 4 patches a picture"));
   EXPECT_THAT(run.out, HasSubstr("40 training, 8 validation, 8 test samples"));
   EXPECT_THAT(run.out, HasSubstr("written: "));
   const auto metrics = read_lines(path("run/sft/metrics.jsonl"));
   ASSERT_EQ(metrics.size(), 12u);
-  const auto figures = nlohmann::json::parse(read_lines(path("run/sft/eval.jsonl")).back());
+  const auto figures = read_json_lines(path("run/sft/eval.jsonl")).back();
   EXPECT_NEAR(figures["perplexity"].get<double>(), std::exp(figures["loss"].get<double>()), 1e-9);
   EXPECT_TRUE(figures.contains("exact") && figures.contains("f1"));
   // A finished stage is not repeated.
   EXPECT_THAT(call("run").out, HasSubstr("finished"));
 
-  ASSERT_EQ(call("predict").code, 0);
+  call("predict").ended(0);
   const auto rows = read_lines(path("run/sft/submission.csv"));
   EXPECT_EQ(rows.size(), 1 + 8u);
   EXPECT_EQ(rows[0], "id,question,answer");
   EXPECT_THAT(rows[1], testing::StartsWith("c200,What shape?,")) << "the last question is answered";
 
-  const Result asked = call("predict", {"--image", "drawings/203.png", "--question", "What \"colour\"?"});
-  ASSERT_EQ(asked.code, 0) << asked.out << asked.err;
+  const Result asked =
+      call("predict", {"--image", "drawings/203.png", "--question", "What \"colour\"?"}).ended(0);
   const auto answers = read_lines(path("run/sft/asked.csv"));
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_THAT(answers[1], testing::StartsWith("203.png,\"What \"\"colour\"\"?\","));
-  EXPECT_EQ(call("predict", {"--question", "And without?"}).code, 0);
+  call("predict", {"--question", "And without?"}).ended(0);
   EXPECT_THAT(call("predict", {"--image", "drawings/203.png", "--question", "<image> again?"}).err,
               HasSubstr("must not have <image>"));
   write_text(path("drawings/text.png"), "text");
   EXPECT_THAT(call("predict", {"--image", "drawings/text.png"}).err,
               testing::HasSubstr("starts with the bytes 74 65 78 74; JPEG, PNG, WebP and GIF are read"));
-  const Result unknown = call("predict", {"--imgae", "x.png"});
-  EXPECT_EQ(unknown.code, 2) << unknown.out;
-  EXPECT_THAT(unknown.err, HasSubstr("did you mean task.ask.image?"));
+  EXPECT_THAT(call("predict", {"--imgae", "x.png"}).ended(2).err, HasSubstr("did you mean task.ask.image?"));
   EXPECT_THAT(call("predict", {"x.png"}).err, HasSubstr("x.png: is no option"));
 
   // A file of pictures and questions.
   write_text(path("questions.jsonl"), R"({"image": "drawings/203.png", "question": "What, then?"})"
                                       "\n");
   const Result predicted =
-      call("predict", {"--set", "stage.sft.task.data.test=questions.jsonl", "--output", "answers.csv"});
+      call("predict", {"stage.sft.task.data.test=questions.jsonl", "--output", "answers.csv"});
   ASSERT_EQ(predicted.code, 0) << predicted.out << predicted.err;
   EXPECT_THAT(read_lines(path("answers.csv")).at(1), testing::StartsWith("1,\"What, then?\","));
 
   // A frozen parameter stays as it was, to the bit; a trained one changes.
-  ASSERT_EQ(call("export", {"--stage", "pretrain", "--checkpoint", "best"}).code, 0);
-  ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
+  call("export", {"--stage", "pretrain", "--checkpoint", "best"}).ended(0);
+  call("export", {"--checkpoint", "last"}).ended(0);
   const std::string frozen = "vision_tower.vision_model.encoder.layers.0.mlp.fc1.weight",
                     trained = "multi_modal_projector.linear_1.weight";
   EXPECT_EQ(values("run/sft", frozen), values("run/pretrain", frozen));
   EXPECT_NE(values("run/sft", trained), values("run/pretrain", trained));
   for (const char* file : {"config.json", "tokenizer.json"})
     EXPECT_TRUE(fs::exists(path("run/sft/export") / file)) << file;
-  const auto pictures = nlohmann::json::parse(read_text(path("run/sft/export/preprocessor_config.json")));
+  const auto pictures = read_json(path("run/sft/export/preprocessor_config.json"));
   EXPECT_EQ(pictures["image_processor_type"], "LlavaImageProcessor");  // pads
   EXPECT_EQ(pictures["size"]["shortest_edge"], pictures["crop_size"]["height"]);
 
   // The exported folder is a start like any other: nothing is lost on the way.
-  ASSERT_EQ(call("evaluate", {"--split", "val", "--checkpoint", "last"}).code, 0);
-  const double loss =
-      nlohmann::json::parse(read_text(path("run/sft/evaluation-val.json")))["figures"]["loss"];
+  call("evaluate", {"--split", "val", "--checkpoint", "last"}).ended(0);
+  const double loss = read_json(path("run/sft/evaluation-val.json"))["figures"]["loss"];
   write_text(path("train.toml"), config());
-  const Result again = call("run", {"--set", "run.dir=again", "--set", "train.init_from=run/sft/export",
-                                    "--set", "task.tokenizer.path=run/sft/export", "--set",
-                                    "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
-  EXPECT_NEAR(nlohmann::json::parse(read_lines(path("again/eval.jsonl")).back())["loss"].get<double>(), loss,
-              1e-5);
+  const Result again =
+      call("run", {"run.dir=again", "train.init_from=run/sft/export", "task.tokenizer.path=run/sft/export",
+                   "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
+  EXPECT_NEAR(read_json_lines(path("again/eval.jsonl")).back()["loss"].get<double>(), loss, 1e-5);
   // No row is added: the picture's token, which the tokenizer does not have, keeps its row.
-  ASSERT_EQ(call("export", {"--set", "run.dir=again", "--set", "train.init_from=run/sft/export", "--set",
+  ASSERT_EQ(call("export", {"run.dir=again", "train.init_from=run/sft/export",
                             "task.tokenizer.path=run/sft/export", "--checkpoint", "last"})
                 .code,
             0);
-  const auto first = nlohmann::json::parse(read_text(path("run/sft/export/config.json"))),
-             second = nlohmann::json::parse(read_text(path("again/export/config.json")));
+  const auto first = read_json(path("run/sft/export/config.json")),
+             second = read_json(path("again/export/config.json"));
   EXPECT_EQ(first["image_token_index"].get<int64_t>() + 1, first["text_config"]["vocab_size"].get<int64_t>());
   EXPECT_EQ(second["image_token_index"], first["image_token_index"]);
   EXPECT_EQ(second["text_config"]["vocab_size"], first["text_config"]["vocab_size"]);
@@ -141,9 +135,9 @@ TEST_F(Vlm, TrainsEvaluatesPredictsAndExports) {
 
 TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
   write_text(path("train.toml"), config() + kStages);
-  ASSERT_EQ(call("run", {"--set", "run.dir=undisturbed"}).code, 0);
+  call("run", {"run.dir=undisturbed"}).ended(0);
   const auto kill_when = [&](const std::function<bool()>& moment) {
-    Process run(pipeline_command({"run", "train.toml"}), folder());
+    Process run = start("run");
     EXPECT_TRUE(eventually([&] { return moment() || !run.is_running(); }));
     EXPECT_TRUE(run.is_running()) << "the run was over before";
     run.signal(SIGKILL);
@@ -156,24 +150,20 @@ TEST_F(Vlm, KillsInAndBetweenTheStagesLeaveNoTrace) {
   kill_when([&] { return fs::exists(path("run/sft")); });
   EXPECT_EQ(steps("sft"), 0u);
   kill_when([&] { return steps("sft") >= 5; });
-  ASSERT_EQ(call("run").code, 0);
+  call("run").ended(0);
   for (const std::string stage : {"/pretrain", "/sft"})
     EXPECT_EQ(curve("run" + stage), curve("undisturbed" + stage));
 }
 
 TEST_F(Vlm, AVisionEncoderThatIsTrainedHasTheSameBitsUnderEveryStrategyBesideTurnsWithoutAPicture) {
-  const std::vector<std::string> trained{"--set", "task.freeze=[]"};
-  const auto curve_of = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.end(), trained.begin(), trained.end());
-    more.insert(more.end(), {"--set", "run.dir=" + dir});
-    const Result run = call("run", more);
-    EXPECT_EQ(run.code, 0) << run.out << run.err;
+  const Words trained{"task.freeze=[]"};
+  const auto curve_of = [&](const std::string& dir, const Words& more) {
+    call("run", more + trained + Words{"run.dir=" + dir}).ended(0);
     return curve(dir);
   };
   const auto single = curve_of("single", {});
   ASSERT_EQ(single.size(), 12u);
-  EXPECT_EQ(curve_of("sharded", {"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
-                                 "--set", "launch.processes=2"}),
+  EXPECT_EQ(curve_of("sharded", {"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"}),
             single);
   for (const std::string rank : {"0", "1"})
     EXPECT_THAT(read_text(path("sharded/logs/rank-" + rank + ".log")),
@@ -186,7 +176,7 @@ TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
   const double parameters = 300 * 384 + 384 + 4 * (384 * (384 + 2 * 192 + 384 + 3 * 1024) + 2 * 384.0);
   struct Case {
     std::string strategy;
-    std::vector<std::string> sets;
+    Words sets;
     double share;  // of gradients and moments that a process holds
   };
   for (const Case& one : {Case{"single", {}, 1},
@@ -194,17 +184,19 @@ TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
                           {"sharded", {"launch.processes=2", "strategy.zero_stage=3"}, 0.5}}) {
     // Each process's peak, as the operating system has it.
     const auto peaks = [&](const std::string& dir, const std::string& freeze) {
-      std::vector<std::string> more;
-      for (const std::vector<std::string>& some :
-           {one.sets,
-            {"run.dir=" + dir, "strategy.plugin=" + one.strategy, "task.freeze=" + freeze,
-             "run.reproducible=false", "task.language.hidden_size=384", "task.language.num_hidden_layers=4",
-             "train.max_steps=2", "evaluate.every=0", "evaluate.at_end=false", "checkpoint.every=0"}})
-        for (const std::string& set : some) more.insert(more.end(), {"--set", set});
-      const Result run = call("run", more);
-      EXPECT_EQ(run.code, 0) << run.out << run.err;
+      const Words more{"run.dir=" + dir,
+                       "strategy.plugin=" + one.strategy,
+                       "task.freeze=" + freeze,
+                       "run.reproducible=false",
+                       "task.language.hidden_size=384",
+                       "task.language.num_hidden_layers=4",
+                       "train.max_steps=2",
+                       "evaluate.every=0",
+                       "evaluate.at_end=false",
+                       "checkpoint.every=0"};
+      call("run", one.sets + more).ended(0);
       std::vector<double> bytes;
-      for (const auto& rank : nlohmann::json::parse(read_text(path(dir + "/summary.json")))["ranks"])
+      for (const auto& rank : read_json(path(dir + "/summary.json"))["ranks"])
         bytes.push_back(rank["host_memory"]);
       return bytes;
     };
@@ -218,16 +210,16 @@ TEST_F(Vlm, AFrozenLanguageModelHasNoGradientsAndNoOptimizerState) {
 }
 
 TEST_F(Vlm, ActivationCheckpointingGivesTheSameBits) {
-  ASSERT_EQ(call("run").code, 0);
-  ASSERT_EQ(call("run", {"--set", "run.dir=again", "--set", "train.activation_checkpointing=true"}).code, 0);
+  call("run").ended(0);
+  call("run", {"run.dir=again", "train.activation_checkpointing=true"}).ended(0);
   EXPECT_EQ(curve("again"), curve("run"));
 }
 
 TEST_F(Vlm, TellsTheCrossEntropyBesideALossWithTerms) {
-  ASSERT_EQ(call("run").code, 0);
-  ASSERT_EQ(call("run", {"--set", "run.dir=other", "--set", "task.loss.z_loss=0.01"}).code, 0);
+  call("run").ended(0);
+  call("run", {"run.dir=other", "task.loss.z_loss=0.01"}).ended(0);
   const auto first = [&](const char* dir) {
-    return nlohmann::json::parse(read_lines(path(std::string(dir) + "/metrics.jsonl")).at(0));
+    return read_json_lines(path(std::string(dir) + "/metrics.jsonl")).at(0);
   };
   const double plain = first("run")["loss"];
   EXPECT_FALSE(first("run").contains("cross_entropy"));
@@ -236,7 +228,7 @@ TEST_F(Vlm, TellsTheCrossEntropyBesideALossWithTerms) {
 }
 
 TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
-  ASSERT_EQ(call("run", {"--set", "task.vision.cache_bytes=0"}).code, 0);
+  call("run", {"task.vision.cache_bytes=0"}).ended(0);
   const auto features = [&](const std::string& cache) {
     std::vector<fs::path> files;
     for (const auto& entry : fs::directory_iterator(path(cache)))
@@ -244,15 +236,12 @@ TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
     return files;
   };
   EXPECT_TRUE(features("cache").empty());
-  const auto run = [&](const std::string& dir, std::vector<std::string> more) {
-    more.insert(more.end(), {"--set", "run.dir=" + dir});
-    const Result result = call("run", more);
-    EXPECT_EQ(result.code, 0) << result.err;
+  const auto run = [&](const std::string& dir, const Words& more) {
+    const Result result = call("run", more + Words{"run.dir=" + dir}).ended(0);
     EXPECT_EQ(curve(dir), curve("run")) << dir;
     return result.out + result.err;
   };
-  const std::vector<std::string> sharded{"--set", "strategy.plugin=sharded", "--set", "strategy.zero_stage=3",
-                                         "--set", "launch.processes=2"};
+  const Words sharded{"strategy.plugin=sharded", "strategy.zero_stage=3", "launch.processes=2"};
   // 20 pictures are trained with and 4 evaluated; the first micro-batch shows whether the encoder is known.
   EXPECT_THAT(run("cold", {}), HasSubstr(" 34 times from the cache of features, 24 times encoded;"));
   EXPECT_THAT(run("warm", {}), HasSubstr(" 56 times from the cache of features, 2 times encoded;"));
@@ -267,9 +256,8 @@ TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
   }
   EXPECT_THAT(run("torn", {}), HasSubstr("its end is not complete"));
 
-  std::vector<std::string> little = sharded;
-  little.insert(little.end(), {"--set", "task.vision.cache_bytes=2500", "--set", "run.cache_dir=little"});
-  EXPECT_THAT(run("little", little), HasSubstr("(0.0 MB) are allowed"));
+  EXPECT_THAT(run("little", sharded + Words{"task.vision.cache_bytes=2500", "run.cache_dir=little"}),
+              HasSubstr("(0.0 MB) are allowed"));
   EXPECT_FALSE(features("little").empty());
   for (const fs::path& file : features("little")) EXPECT_LE(fs::file_size(file), 2500u);
 }
@@ -277,73 +265,58 @@ TEST_F(Vlm, FeaturesThatAreKeptChangeNoBitUnderAnyStrategy) {
 TEST_F(Vlm, FeaturesAreOfOneEncoderAndTheWayPicturesGetThere) {
   const std::string some = " 2 times encoded;", all = " 24 times encoded;";
   EXPECT_THAT(call("run").out, HasSubstr(all));
-  EXPECT_THAT(call("run", {"--set", "run.dir=more", "--set", "train.init_from=run"}).out, HasSubstr(some));
-  EXPECT_THAT(call("run", {"--set", "run.dir=other", "--set", "run.seed=3"}).out, HasSubstr(all));
-  EXPECT_THAT(call("run", {"--set", "run.dir=black", "--set", "task.data.background=black"}).out,
-              HasSubstr(all));
+  EXPECT_THAT(call("run", {"run.dir=more", "train.init_from=run"}).out, HasSubstr(some));
+  EXPECT_THAT(call("run", {"run.dir=other", "run.seed=3"}).out, HasSubstr(all));
+  EXPECT_THAT(call("run", {"run.dir=black", "task.data.background=black"}).out, HasSubstr(all));
 }
 
-TEST_F(Vlm, LowRankAdditionsAreLearntBesideAModelThatStays) {
-  const std::vector<std::string> lora{
-      "--set", "task.language.lora.rank=4", "--set",
-      R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"])"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), lora.begin(), lora.end());
-    return more;
-  };
-  ASSERT_EQ(call("run").code, 0);
-  const Result run = call("run", with({"--set", "run.dir=lora", "--set", "train.init_from=run"}));
-  ASSERT_EQ(run.code, 0) << run.err;
+TEST_F(Vlm, LoraIsTrainedBesideAModelThatStays) {
+  const Words lora{"task.language.lora.rank=4",
+                   R"(task.language.lora.targets=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"])"};
+  const auto with = [&](const Words& more) { return more + lora; };
+  call("run").ended(0);
+  const Result run = call("run", with({"run.dir=lora", "train.init_from=run"})).ended(0);
   EXPECT_THAT(run.out, HasSubstr("20 parameter(s): lora.model.layers.0.self_attn.q_proj.down"));
-  ASSERT_EQ(call("run", with({"--set", "run.dir=sharded", "--set", "train.init_from=run", "--set",
-                              "strategy.plugin=sharded", "--set", "strategy.zero_stage=3", "--set",
-                              "launch.processes=2"}))
+  ASSERT_EQ(call("run", with({"run.dir=sharded", "train.init_from=run", "strategy.plugin=sharded",
+                              "strategy.zero_stage=3", "launch.processes=2"}))
                 .code,
             0);
   EXPECT_EQ(curve("sharded"), curve("lora"));
 
-  // Exported, the additions are part of the model, which does without them from then on.
+  // Exported, LoRA is part of the model, which does without it from then on.
   const std::string q = "language_model.model.layers.0.self_attn.q_proj.weight",
                     k = "language_model.model.layers.0.self_attn.k_proj.weight";
-  ASSERT_EQ(call("export", {"--checkpoint", "last"}).code, 0);
-  ASSERT_EQ(call("export", with({"--set", "run.dir=lora", "--checkpoint", "last"})).code, 0);
+  call("export", {"--checkpoint", "last"}).ended(0);
+  call("export", with({"run.dir=lora", "--checkpoint", "last"})).ended(0);
   EXPECT_EQ(values("lora", k), values("run", k));
   EXPECT_NE(values("lora", q), values("run", q));
-  const Result again = call(
-      "run", {"--set", "run.dir=again", "--set", "train.init_from=lora/export", "--set",
-              "task.tokenizer.path=lora/export", "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"});
-  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  const Result again =
+      call("run", {"run.dir=again", "train.init_from=lora/export", "task.tokenizer.path=lora/export",
+                   "optimizer.lr=0.0", "train.max_steps=1"})
+          .ended(0);
   const auto loss_of = [&](const std::string& dir) {
-    return nlohmann::json::parse(read_lines(path(dir + "/eval.jsonl")).back())["loss"].get<double>();
+    return read_json_lines(path(dir + "/eval.jsonl")).back()["loss"].get<double>();
   };
   EXPECT_NEAR(loss_of("again"), loss_of("lora"), 1e-5);
 }
 
 // A tokenizer as LLaVA 1.5 has it: tokenizer.model, and <image> among the tokens added to it.
 TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
-  const std::vector<std::string> options{
-      "--set", "task.tokenizer.path=tokens", "--set", "task.chat.template=vicuna",
-      "--set", "task.chat.max_tokens=400",   "--set", "task.language.max_position_embeddings=400"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), options.begin(), options.end());
-    return more;
-  };
-  const auto config_of = [&](const std::string& folder) {
-    return nlohmann::json::parse(read_text(path(folder + "/config.json")));
-  };
+  const Words options{"task.tokenizer.path=tokens", "task.chat.template=vicuna", "task.chat.max_tokens=400",
+                      "task.language.max_position_embeddings=400"};
+  const auto with = [&](const Words& more) { return more + options; };
+  const auto config_of = [&](const std::string& folder) { return read_json(path(folder + "/config.json")); };
   const std::string model = trained_sentence_piece();
   fs::create_directories(path("tokens"));
   write_text(path("tokens/tokenizer.model"), model);
   write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331})");
-  const Result run = call("run", with({}));
-  ASSERT_EQ(run.code, 0) << run.out << run.err;
+  const Result run = call("run", with({})).ended(0);
   EXPECT_THAT(run.out, HasSubstr("vocabulary of 332"));
 
   // The checkpoint has the tokenizer.
   fs::rename(path("tokens"), path("elsewhere"));
-  const Result predicted = call("predict", with({"--checkpoint", "last"}));
-  EXPECT_EQ(predicted.code, 0) << predicted.out << predicted.err;
-  ASSERT_EQ(call("export", with({"--checkpoint", "last", "--output", path("whole").string()})).code, 0);
+  call("predict", with({"--checkpoint", "last"})).ended(0);
+  call("export", with({"--checkpoint", "last", "--output", path("whole").string()})).ended(0);
   for (const char* file : {"tokenizer.model", "added_tokens.json"})
     EXPECT_EQ(read_text(path("whole") / file), read_text(path("elsewhere") / file)) << file;
   EXPECT_EQ(config_of("whole")["image_token_index"], 330);
@@ -352,15 +325,13 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   EXPECT_EQ(config_of("whole")["text_config"]["eos_token_id"], 2);
 
   // The language model alone is a folder to start from.
-  ASSERT_EQ(call("export", with({"--checkpoint", "last", "--output", path("alone").string(), "--set",
-                                 "task.export=language"}))
+  ASSERT_EQ(call("export",
+                 with({"--checkpoint", "last", "--output", path("alone").string(), "task.export=language"}))
                 .code,
             0);
   EXPECT_EQ(config_of("alone")["architectures"][0], "LlamaForCausalLM");
   fs::rename(path("alone"), path("tokens"));
-  const Result again =
-      call("run", with({"--set", "run.dir=again", "--set", "task.language.init_from=tokens"}));
-  EXPECT_EQ(again.code, 0) << again.out << again.err;
+  call("run", with({"run.dir=again", "task.language.init_from=tokens"})).ended(0);
 
   // The folder's end tokens end what the run writes: without a norm all tokens are equal, the first is one.
   const std::string norm = "model.norm.weight", weights = path("tokens/model.safetensors");
@@ -372,9 +343,8 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
   write_text(weights, bytes);
   const auto written = [&](const char* dir, const char* ends) {
     write_text(path("tokens/generation_config.json"), ends);
-    return call("run",
-                with({"--set", std::string("run.dir=") + dir, "--set", "task.language.init_from=tokens",
-                      "--set", "optimizer.lr=0.0", "--set", "train.max_steps=1"}))
+    return call("run", with({std::string("run.dir=") + dir, "task.language.init_from=tokens",
+                             "optimizer.lr=0.0", "train.max_steps=1"}))
         .out;
   };
   EXPECT_THAT(written("one", R"({"eos_token_id": 2})"), testing::Not(HasSubstr("written: (nothing)")));
@@ -382,27 +352,22 @@ TEST_F(Vlm, ASentencePieceTokenizerGoesWithTheModel) {
 
   // The folder of the whole model is a start, too, with one token more in the tokenizer.
   write_text(path("tokens/added_tokens.json"), R"({"<image>": 330, "<pad>": 331, "<new>": 332})");
-  const std::vector<std::string> parts{"--set", "run.dir=parts",
-                                       "--set", "task.language.init_from=whole",
-                                       "--set", "task.vision.init_from=whole",
-                                       "--set", "train.max_steps=1"};
-  const Result grown = call("run", with(parts));
-  EXPECT_EQ(grown.code, 0) << grown.out << grown.err;
-  EXPECT_THAT(grown.out,
-              HasSubstr("weights of task.vision.init_from = whole, task.language.init_from = whole, "
-                        "the rest fresh"));
+  const Words parts{"run.dir=parts", "task.language.init_from=whole", "task.vision.init_from=whole",
+                    "train.max_steps=1"};
+  const Result grown = call("run", with(parts)).ended(0);
+  EXPECT_THAT(
+      grown.out,
+      HasSubstr("weights of task.vision.init_from = whole, task.language.init_from = whole, the rest fresh"));
   EXPECT_EQ(read_text(path("parts/origin.txt")),
             "task.vision.init_from = whole\ntask.language.init_from = whole\n");
-  EXPECT_THAT(grown.out, testing::ContainsRegex("the tokenizer has 1 token.s. that whole does not have, "
-                                                "from number 332 on"));
+  EXPECT_THAT(grown.out, testing::ContainsRegex(
+                             "the tokenizer has 1 token.s. that whole does not have, from number 332 on"));
   EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of vision.\\* from whole"));
   EXPECT_THAT(grown.out, testing::ContainsRegex("parameters of language.\\* from whole"));
 
   // The folder brings its tokenizer.
-  const std::vector<std::string> own{"--set", "run.dir=other",    "--set", "task.language.init_from=whole",
-                                     "--set", "train.max_steps=1"};
-  const Result other = call("run", own);
-  EXPECT_EQ(other.code, 0) << other.out << other.err;
+  const Words own{"run.dir=other", "task.language.init_from=whole", "train.max_steps=1"};
+  const Result other = call("run", own).ended(0);
   EXPECT_THAT(other.out, testing::ContainsRegex("from whole/config.json: .*task.tokenizer.path = "));
   for (const char* file : {"tokenizer.model", "tokenizer.json"}) fs::remove(path("whole") / file);
   fs::remove_all(path("other"));
@@ -421,10 +386,9 @@ TEST_F(Vlm, ShardsAreTheSameAsFiles) {
       "cd '" + path("shards").string() + "' && tar -cf 0.tar 0*.* && tar -cf 1.tar 1*.* && rm *.png *.txt";
   ASSERT_EQ(std::system(pack.c_str()), 0);
   for (const std::string source : {"captions.jsonl", "shards"}) {
-    const Result run =
-        call("run", {"--set", "run.dir=" + source + "-run", "--set", "task.data.train=" + source, "--set",
-                     "task.data.val=" + source, "--set", "task.data.test=\"\""});
-    ASSERT_EQ(run.code, 0) << run.out << run.err;
+    call("run", {"run.dir=" + source + "-run", "task.data.train=" + source, "task.data.val=" + source,
+                 "task.data.test=\"\""})
+        .ended(0);
   }
   EXPECT_EQ(curve("shards-run"), curve("captions.jsonl-run"));
 }
@@ -432,19 +396,15 @@ TEST_F(Vlm, ShardsAreTheSameAsFiles) {
 TEST_F(Vlm, UnusablePicturesAreNamed) {
   write_text(path("drawings/1.png"), "no picture");
   fs::remove(path("drawings/4.png"));
-  const Result strict = call("run");
-  EXPECT_EQ(strict.code, 2) << strict.out;
-  EXPECT_THAT(strict.err, HasSubstr("raise task.data.max_broken_share"));
-  const Result run = call("run", {"--set", "task.data.max_broken_share=0.1"});
-  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(call("run").ended(2).err, HasSubstr("raise task.data.max_broken_share"));
+  const Result run = call("run", {"task.data.max_broken_share=0.1"}).ended(0);
   EXPECT_THAT(run.out + run.err, HasSubstr("drawings/1.png: no picture in a known format"));
   EXPECT_THAT(run.out + run.err, HasSubstr("drawings/4.png: No such file or directory"));
 }
 
 TEST_F(Vlm, AFreezePatternThatMatchesNothingIsAnError) {
-  const Result run = call("run", {"--set", R"(task.freeze=["visoin.*"])"});
-  EXPECT_EQ(run.code, 2) << run.out;
-  EXPECT_THAT(run.err, HasSubstr("\"visoin.*\" matches no parameter"));
+  EXPECT_THAT(call("run", {R"(task.freeze=["visoin.*"])"}).ended(2).err,
+              HasSubstr("\"visoin.*\" matches no parameter"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/job.hpp"
@@ -51,17 +50,7 @@ def init(project, name, config, dir, id, resume, settings):
 class Wandb : public testing::Test {
  protected:
   Wandb() {
-    write_text(job_.path("train.toml"), R"([run]
-dir = "run"
-device = "cpu"
-[task]
-plugin = "linear_regression"
-[strategy]
-plugin = "plain_sgd"
-[optimizer]
-kind = "sgd"
-lr = 0.05
-[train]
+    write_text(job_.path("train.toml"), linear_run() + R"([train]
 global_batch = 8
 micro_batch = 2
 max_steps = 12
@@ -90,9 +79,8 @@ wandb_project = "lines"
   }
   // Starts a run that does not end by itself, in steps that take a while.
   Process start() const {
-    return Process(pipeline_command({"run", "train.toml", "--set", "train.max_steps=1000000000", "--set",
-                                     "evaluate.every=0", "--set", "checkpoint.every=0", "--set",
-                                     "train.global_batch=1024", "--set", "train.micro_batch=1"}),
+    return Process(pipeline_command({"run", "train.toml", "train.max_steps=1000000000", "evaluate.every=0",
+                                     "checkpoint.every=0", "train.global_batch=1024", "train.micro_batch=1"}),
                    job_.folder());
   }
 
@@ -100,11 +88,9 @@ wandb_project = "lines"
 };
 
 TEST_F(Wandb, HasEachStepAndEvaluationOnceAlsoOfAContinuedRun) {
-  Result result = job_.call("run");
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  Result result = job_.call("run").ended(0);
   std::filesystem::remove_all(job_.path("run/checkpoints/step-00000012"));  // so that 11 and 12 are repeated
-  result = job_.call("run", {"--set", "train.max_steps=18"});
-  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  result = job_.call("run", {"train.max_steps=18"}).ended(0);
   EXPECT_THAT(result.out, HasSubstr("continued from run/checkpoints/step-00000010"));
   EXPECT_THAT(result.out, Not(HasSubstr("warning")));
 
@@ -127,20 +113,18 @@ TEST_F(Wandb, HasEachStepAndEvaluationOnceAlsoOfAContinuedRun) {
 
 TEST_F(Wandb, WhatIsMissingIsAnErrorBeforeTraining) {
   const auto refused = [&] {
-    const Result result = job_.call("run");
-    EXPECT_EQ(result.code, 2) << result.out;
+    const Result result = job_.call("run").ended(2);
     EXPECT_FALSE(std::filesystem::exists(job_.path("run/metrics.jsonl")));
     return result.err;
   };
   package("is missing");
-  EXPECT_THAT(refused(),
-              testing::ContainsRegex("train.toml:20: observe.wandb = true: .*python3 cannot import the "
-                                     "package wandb \\(No module named 'wandb'\\): `python3 -m "
-                                     "pip install wandb`"));
+  EXPECT_THAT(refused(), testing::ContainsRegex(
+                             "train.toml:20: observe.wandb = true: .*python3 cannot import the package wandb "
+                             "\\(No module named 'wandb'\\): `python3 -m pip install wandb`"));
   package("refuses");
   EXPECT_THAT(refused(), HasSubstr("observe.wandb = true: no account: log in\n"));
   write_text(job_.path("python/mlflow.py"), "raise ImportError('not here')");
-  EXPECT_THAT(job_.call("run", {"--set", "observe.wandb=false", "--set", "observe.mlflow=true"}).err,
+  EXPECT_THAT(job_.call("run", {"observe.wandb=false", "observe.mlflow=true"}).err,
               testing::ContainsRegex("--set observe.mlflow=true: .*python3 cannot import the package mlflow "
                                      "\\(not here\\): `python3 -m pip install mlflow`"));
   const std::string path = std::getenv("PATH");
@@ -154,8 +138,7 @@ TEST_F(Wandb, AClientThatDiesIsOneWarning) {
   Process run = start();
   ASSERT_TRUE(eventually([&] { return run.output().find("goes on without it") != std::string::npos; }));
   run.signal(SIGINT);
-  const Result result = run.wait();
-  EXPECT_EQ(result.code, 75) << result.err;
+  const Result result = run.wait().ended(75);
   const std::string warning = "warning: the client of Weights & Biases has ended";
   EXPECT_EQ(result.out.find(warning), result.out.rfind(warning)) << result.out;
   EXPECT_THAT(result.out, HasSubstr("see run/logs/wandb.log"));
@@ -181,7 +164,7 @@ TEST_F(Wandb, AClientThatOutlivesTheRunCopiesTheRestAndSaysHowItEnded) {
     for (const json& call : calls())
       if (call[0] == "log") logged.push_back(call[1]["step"]);
     EXPECT_EQ(logged, steps);
-    EXPECT_EQ(json::parse(read_text(job_.path("old/wandb/run.json")))["logged"]["train"], steps.back());
+    EXPECT_EQ(read_json(job_.path("old/wandb/run.json"))["logged"]["train"], steps.back());
     for (const char* const left : {"old", "uploaded", "calls"}) fs::remove_all(job_.path(left));
   }
 }

@@ -11,7 +11,6 @@
 #include <optional>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/descriptor.hpp"
 #include "tests/e2e/job.hpp"
@@ -26,7 +25,7 @@ constexpr const char* kLines = "{\"step\":1,\"loss\":0.5}\n{\"step\":2,\"loss\":
 // `pipeline ARGUMENTS` with its standard error on a terminal.
 class OnTerminal {
  public:
-  OnTerminal(std::vector<std::string> arguments, const std::filesystem::path& folder)
+  OnTerminal(Words arguments, const std::filesystem::path& folder)
       : terminal_(::posix_openpt(O_RDWR | O_NOCTTY)), process_(command(std::move(arguments)), folder) {}
 
   // Waits until the terminal shows `text`, at most a minute.
@@ -44,9 +43,9 @@ class OnTerminal {
   }
 
  private:
-  std::vector<std::string> command(std::vector<std::string> arguments) const {
+  Words command(Words arguments) const {
     EXPECT_EQ(::grantpt(terminal_.fd()) | ::unlockpt(terminal_.fd()), 0);
-    std::vector<std::string> command = pipeline_command(std::move(arguments));
+    Words command = pipeline_command(std::move(arguments));
     command.insert(command.begin(), {"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", ::ptsname(terminal_.fd())});
     return command;
   }
@@ -97,7 +96,7 @@ TEST(Working, ARunThatTakesLongToReadShowsForHowLong) {
     write_text(reading.job.path("run/config.toml"), "");
     write_text(reading.job.path("run/metrics.jsonl"), kLines);
     reading.held.emplace(reading.job.path("run/metrics.jsonl"));
-    reading.process.emplace(std::vector<std::string>{verb.name, "run"}, reading.job.folder());
+    reading.process.emplace(Words{verb.name, "run"}, reading.job.folder());
   }
   for (const Verb& verb : verbs) {
     auto& [job, held, process] = readings[verb.name];

@@ -1,19 +1,19 @@
 // TOML text and --set arguments to a configuration: whatever comes in, there is either a ConfigError that
 // says something or a configuration that is written and read back as the same one. Input: the file, then a
 // line `---`, then one --set argument a line.
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "core/config/config.hpp"
 #include "tests/config/plugin_options.hpp"
+#include "tests/support/fuzz.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace {
 
 using namespace pipeline::config;
+using pipeline::tests::require;
 
 class File {
  public:
@@ -29,12 +29,6 @@ class File {
   pipeline::tests::TemporaryFolder folder_;
   std::string path_ = folder_.path() / "x.toml";
 };
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%s\n", what);
-  std::abort();
-}
 
 // Every value in force, for all stages, with the plugin's options checked.
 std::string all_values(const Config& config) {

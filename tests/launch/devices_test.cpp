@@ -1,6 +1,5 @@
 // What run.device means on machines of all kinds; what the machine here has shows in `pipeline devices`.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/launch/devices.hpp"
 
@@ -65,9 +64,8 @@ TEST(DevicesTest, ADriverThatFailsIsSaid) {
 TEST(DevicesTest, AnOldDriverIsSaid) {
   const Devices devices = machine(12040, {gpu("NVIDIA H100", 9, 0)});
   EXPECT_TRUE(devices.cuda.empty());
-  EXPECT_THAT(devices.cuda_problem,
-              MatchesRegex("the NVIDIA driver supports CUDA 12\\.4, and LibTorch here is built for CUDA "
-                           "1[0-9]\\.[0-9]: install a newer driver"));
+  EXPECT_THAT(devices.cuda_problem, MatchesRegex("the NVIDIA driver supports CUDA 12\\.4, and LibTorch here "
+                                                 "is built for CUDA 1[0-9]\\.[0-9]: install a newer driver"));
   EXPECT_THAT(choose_device("auto", devices).warning, HasSubstr("CUDA 12.4"));
 }
 

@@ -1,6 +1,5 @@
 // Every launcher's environment, as it was seen with the real thing, and what is wrong with it.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "core/launch/launch.hpp"

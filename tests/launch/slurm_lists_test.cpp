@@ -1,7 +1,6 @@
 #include "core/launch/rank_env.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 

@@ -10,8 +10,6 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/error.hpp"
@@ -19,6 +17,7 @@
 #include "core/observe/format.hpp"
 #include "core/observe/json_lines.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::observe {
 namespace {
@@ -158,12 +157,7 @@ std::vector<std::string> read_lines(const std::string& text) {
 }
 
 std::string problem_with(const std::string& text) {
-  try {
-    read_lines(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return tests::message_of<Error>([&] { read_lines(text); });
 }
 
 // The lines stay JSON, and the figures what they were.

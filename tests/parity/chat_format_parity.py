@@ -4,7 +4,6 @@ or where a template has none, with the text that it adds for the answer.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import tempfile
 import time
 
 import chat_tokenizers
-from peer_packages import needed, use_their_python
+from comparison import started
 
 
 def user(text):
@@ -99,13 +98,7 @@ def compare(probe, template, kind, special, end, failures):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True)
-    options = parser.parse_args()
-    use_their_python()
-    with needed():
-        import sentencepiece  # noqa: F401
-        import transformers  # noqa: F401
+    options = started("probe", "sentencepiece", "transformers")
     failures = []
     for case in CASES:
         compare(options.probe, *case, failures)

@@ -3,14 +3,11 @@ alone: with the same answers, which end by themselves. Ours answers the same fro
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import csv
 import json
 import os
-import subprocess
 import tempfile
 
-from peer_packages import needed, use_their_python
+from comparison import run, started, table
 
 ANSWERS = ["The cat sat.", "7 words", "Nothing, as before.", "It's text;\nwith a line.", "yes", "A mat is flat - very.", "No.", "12 of them"]
 QUESTIONS = ["What did the cat do?", "how many?", "And now?", "Which text?", "so?", "What is a mat?", "Really?", "Words; how many of them?"]
@@ -31,12 +28,6 @@ def record(form, question, answer):
     if form == "prompt":
         return {"prompt": question, "completion": answer}
     return {"conversations": [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]}
-
-
-def run(program, work, *arguments, **options):
-    result = subprocess.run([program, *arguments], cwd=work, capture_output=True, text=True, check=False, **options)
-    assert result.returncode == 0, f"{' '.join(arguments)}: {result.stdout[-2000:]}{result.stderr[-2000:]}"
-    return result.stdout
 
 
 def their_answers(folder):
@@ -93,11 +84,9 @@ lr = 5e-3
     theirs = their_answers(os.path.join(work, "exported"))
     assert theirs == [(answer, True) for answer in ANSWERS], f"transformers answers {theirs}"
     run(program, work, "predict", "chat.toml", "--output", "ours.csv")
-    with open(os.path.join(work, "ours.csv"), encoding="utf-8", newline="") as file:
-        assert [row["answer"] for row in csv.DictReader(file)] == ANSWERS
+    assert [row["answer"] for row in table(os.path.join(work, "ours.csv"))] == ANSWERS
     run(program, work, "predict", "exported", "--prompt", QUESTIONS[0], "--output", "one.csv")
-    with open(os.path.join(work, "one.csv"), encoding="utf-8", newline="") as file:
-        assert [row["answer"] for row in csv.DictReader(file)] == ANSWERS[:1]
+    assert [row["answer"] for row in table(os.path.join(work, "one.csv"))] == ANSWERS[:1]
     said = run(program, work, "chat", "exported", "--set", "observe.console=off", input=f"{QUESTIONS[5]}\n/new\n{QUESTIONS[3]}\n")
     assert said == f"{ANSWERS[5]}\n{ANSWERS[3]}\n", said
     after = run(program, work, "evaluate", "chat.toml", "--split", "test")
@@ -108,13 +97,7 @@ lr = 5e-3
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    options = parser.parse_args()
-    use_their_python()
-    with needed():
-        import sentencepiece  # noqa: F401
-        import transformers  # noqa: F401
+    options = started("program", "sentencepiece", "transformers")
     for case in CASES:
         with tempfile.TemporaryDirectory() as work:
             compare(options.program, work, *case)

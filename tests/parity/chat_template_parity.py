@@ -3,7 +3,6 @@ many conversations, and single expressions, whose text must be the same to the c
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
 import ast
 import itertools
 import json
@@ -12,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from peer_packages import needed, use_their_python
+from comparison import started
 
 TEMPLATES = Path(__file__).resolve().parents[1] / "models/chat/templates"
 TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Today's – in °C <b>", "parameters": {"city": {"type": "string"}, "n": 1.5}}}]
@@ -141,12 +140,9 @@ def rendered(probe, every):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True)
-    options = parser.parse_args()
-    use_their_python()
-    with needed():
-        from transformers.utils import chat_template_utils
+    options = started("probe", "transformers")
+    from transformers.utils import chat_template_utils
+
     every = list(cases())
     failures, refused = [], 0
     for (template, _), ours in rendered(options.probe, list(refused_cases())):

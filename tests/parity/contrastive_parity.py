@@ -3,15 +3,13 @@ that we save, for randomly initialised models.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
 import json
 import os
 import subprocess
 import tempfile
 
-from peer_packages import needed, use_their_python
+from comparison import ask, check, started
 
-TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
 VISION = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
 TEXT = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, max_position_embeddings=24,
             bos_token_id=129, eos_token_id=130, pad_token_id=130)
@@ -22,15 +20,6 @@ MODELS = [
     ("siglip", VISION, dict(TEXT, projection_size=32), {}),
     ("siglip", dict(VISION, hidden_act="gelu", num_hidden_layers=1), dict(TEXT, hidden_size=30, projection_size=32), {}),
 ]
-
-
-def check(what, ours, theirs):
-    """The relative difference, if it is small enough."""
-    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
-    norm = theirs.double().norm().item()
-    difference = (ours.double() - theirs.double()).norm().item() / norm
-    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
-    return difference
 
 
 def classes(kind):
@@ -93,9 +82,7 @@ def compare(probe, kind, vision, text, options, seed):
         os.mkdir(os.path.join(source, "input"))
         save_file({"pixels": pixels}, os.path.join(source, "input", "model.safetensors"))
         request = {"texts": texts, "begin": text["bos_token_id"], "end": text["eos_token_id"]}
-        result = subprocess.run([probe, source, folder], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
-                                env={**os.environ, "OMP_NUM_THREADS": "1"})
-        answer = json.loads(result.stdout)
+        answer = ask(probe, source, folder, request)
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
         again, info = classes(kind)[1].from_pretrained(os.path.join(folder, "model"), output_loading_info=True)
@@ -171,16 +158,9 @@ def compare_texts(probe):
 
 
 def main():
-    use_their_python()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True, help="the program contrastive_probe")
-    arguments = parser.parse_args()
-    with needed():
-        import sentencepiece  # noqa: F401
-        import torch
-        import transformers
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)  # small models: threads only wait for each other
+    arguments = started("probe", "sentencepiece", "torch", "transformers")
+    import transformers
+
     compare_texts(arguments.probe)
     for seed, (kind, vision, text, options) in enumerate(MODELS):
         compare(arguments.probe, kind, vision, text, options, seed)

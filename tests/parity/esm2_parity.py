@@ -2,15 +2,10 @@
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
-import warnings
 
-from peer_packages import needed, use_their_python
+from comparison import ask, check, started
 
 TOLERANCE = 2e-5  # of the norm of a tensor, in fp32
 SIZES = [
@@ -21,15 +16,6 @@ SIZES = [
     dict(kind="esmc", hidden_size=36, num_hidden_layers=5, num_attention_heads=3, intermediate_size=50),
     dict(kind="esmc", hidden_size=192, num_hidden_layers=36, num_attention_heads=3, intermediate_size=512),  # as deep as the 600M model
 ]
-
-
-def check(what, ours, theirs):
-    """The largest relative difference, if it is small enough."""
-    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
-    norm = theirs.double().norm().item()
-    difference = (ours.double() - theirs.double()).norm().item() / norm
-    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
-    return difference
 
 
 def check_export(model, saved):
@@ -55,9 +41,7 @@ def check_export(model, saved):
 
 
 def run_probe(probe, source, out, samples, adapter=""):
-    result = subprocess.run([probe, source, out], input=json.dumps({"samples": samples, "adapter": adapter}), stdout=subprocess.PIPE, text=True, check=True,
-                            env={**os.environ, "OMP_NUM_THREADS": "1"})
-    return json.loads(result.stdout)
+    return ask(probe, source, out, {"samples": samples, "adapter": adapter})
 
 
 def compare(probe, size, seed):
@@ -83,12 +67,12 @@ def compare(probe, size, seed):
     logits, labels, loss = forward(model, samples)
     loss.backward()
     at_targets = logits[labels >= 0]
-    worst["logits"] = check("logits", ours["logits"], logits)
-    worst["logits at targets"] = check("logits at targets", ours["target_logits"], at_targets)
+    worst["logits"] = check("logits", ours["logits"], logits, TOLERANCE)
+    worst["logits at targets"] = check("logits at targets", ours["target_logits"], at_targets, TOLERANCE)
     log_p = torch.log_softmax(at_targets[:, THEIRS[:20]], dim=1)
-    worst["log-probabilities"] = check("log-probabilities of amino acids", ours["log_probabilities"], log_p)
-    worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))
-    slopes = {name: check(f"gradient of {name}", gradients[name], parameter.grad)
+    worst["log-probabilities"] = check("log-probabilities of amino acids", ours["log_probabilities"], log_p, TOLERANCE)
+    worst["loss"] = check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1), TOLERANCE)
+    slopes = {name: check(f"gradient of {name}", gradients[name], parameter.grad, TOLERANCE)
               for name, parameter in model.named_parameters() if "contact_head" not in name}
     name = max(slopes, key=slopes.get)
     worst[f"gradients up to (that of {name})"] = slopes[name]
@@ -96,8 +80,8 @@ def compare(probe, size, seed):
           "differences: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
-def compare_adapter(probe, size, additions, seed):
-    """The same with peft's additions: its folder read, ours read by peft, and the model that both make of them."""
+def compare_adapter(probe, size, lora, seed):
+    """The same with peft's LoRA: its folder read, ours read by peft, and the model that both make of them."""
     import peft
     import torch
     from esm2_reference import forward, make_model, make_samples
@@ -108,7 +92,7 @@ def compare_adapter(probe, size, additions, seed):
     with tempfile.TemporaryDirectory() as folder:
         source, adapter = os.path.join(folder, "source"), os.path.join(folder, "theirs")
         base.save_pretrained(source)
-        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **additions))
+        model = peft.get_peft_model(base, peft.LoraConfig(r=3, lora_alpha=6, **lora))
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 parameter.data.add_(0.1 * torch.randn_like(parameter))
@@ -121,40 +105,31 @@ def compare_adapter(probe, size, additions, seed):
         logits, _, loss = forward(model, samples)
         loss.backward()
         with torch.no_grad():
-            worst = {"logits": check("logits", ours, logits), "our adapter": check("our adapter", forward(again, samples)[0], logits),
-                     "merged": check("merged", forward(merged, samples)[0], logits),
-                     "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1)),
+            worst = {"logits": check("logits", ours, logits, TOLERANCE), "our adapter": check("our adapter", forward(again, samples)[0], logits, TOLERANCE),
+                     "merged": check("merged", forward(merged, samples)[0], logits, TOLERANCE),
+                     "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1), TOLERANCE),
                      "moved": (forward(type(base).from_pretrained(source).eval(), samples)[0] - logits).norm() / logits.norm()}
-        assert worst["moved"] > 0.01, f"the additions move the logits by {worst['moved']:.1e}"
+        assert worst["moved"] > 0.01, f"LoRA moves the logits by {worst['moved']:.1e}"
         theirs = {name.replace(".modules_to_save.default", "").replace(".default", ""): p.grad for name, p in model.named_parameters() if p.requires_grad}
         assert gradients.keys() == theirs.keys(), sorted(gradients.keys() ^ theirs.keys())
-        worst["gradients up to"] = max(check(f"gradient of {name}", gradients[name], theirs[name]) for name in theirs)
-    print(f"equal to peft {peft.__version__}: {additions}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
+        worst["gradients up to"] = max(check(f"gradient of {name}", gradients[name], theirs[name], TOLERANCE) for name in theirs)
+    print(f"equal to peft {peft.__version__}: {lora}: " + ", ".join(f"{what} {value:.1e}" for what, value in worst.items()))
 
 
 def main():
-    use_their_python()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True, help="the program esm2_probe")
-    arguments = parser.parse_args()
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    with needed():
-        import peft  # noqa: F401
-        import torch
-        import transformers
-    transformers.logging.set_verbosity_error()
-    warnings.filterwarnings("error", message="Found missing adapter keys")
-    torch.set_num_threads(1)  # small models: threads only wait for each other
+    arguments = started("probe", "peft", "torch", "transformers")
+    import transformers
+
     for seed, size in enumerate(SIZES):
         compare(arguments.probe, size, seed)
         print(f"equal to transformers {transformers.__version__}: {size}")
     every = r"esm\.encoder\..*(query|key|value|dense)"
-    for seed, (size, additions) in enumerate((
+    for seed, (size, lora) in enumerate((
             (SIZES[0], dict(target_modules=["query", "value"])), (SIZES[0], dict(target_modules=every, use_rslora=True)),
             (SIZES[0], dict(target_modules=["key", "attention.output.dense"], layers_to_transform=[1])),
             (SIZES[3], dict(target_modules=["q_proj", "v_proj"])), (SIZES[4], dict(target_modules=r"esmc\..*_proj", use_rslora=True)),
             (SIZES[4], dict(target_modules=["k_proj", "up_proj"], layers_to_transform=[1], modules_to_save=["lm_head"])))):
-        compare_adapter(arguments.probe, size, additions, seed)
+        compare_adapter(arguments.probe, size, lora, seed)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,10 @@ that we save, for randomly initialised models.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 
-from peer_packages import needed, use_their_python
+from comparison import ask, started
 
 ADAMW = {"steps": 10, "lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}
 SIZES = [
@@ -55,9 +51,7 @@ def compare(probe, size, seed):
         os.mkdir(saved)
         request = {"tokens": tokens, "targets": targets, "prompts": prompts, "eos_token_id": ends, "max_new_tokens": NEW_TOKENS,
                    "adamw": ADAMW}
-        result = subprocess.run([probe, source, saved], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
-                                env={**os.environ, "OMP_NUM_THREADS": "1"})
-        ours = json.loads(result.stdout)
+        ours = ask(probe, source, saved, request)
         again = GPT2LMHeadModel.from_pretrained(saved)
         for (name, a), b in zip(model.state_dict().items(), again.state_dict().values()):
             assert torch.equal(a, b), f"{name} differs in the folder that we saved"
@@ -96,16 +90,9 @@ def compare(probe, size, seed):
 
 
 def main():
-    use_their_python()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True, help="the program gpt2_probe")
-    arguments = parser.parse_args()
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    with needed():
-        import torch
-        import transformers
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)  # small models: threads only wait for each other
+    arguments = started("probe", "torch", "transformers")
+    import transformers
+
     for seed, size in enumerate(SIZES):
         compare(arguments.probe, size, seed)
         print(f"equal to transformers {transformers.__version__}: {size}")

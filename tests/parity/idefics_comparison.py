@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 
 import picture_files
+from comparison import ask, check
 
 VISION = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, image_size=32, patch_size=8)
 LLAMA = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
@@ -112,9 +113,7 @@ def compare(probe, seed, name, vision, text, language, factor, edge, splits, has
         model.save_pretrained(source)
         request = {"pictures": paths, "sequences": samples, "prompts": prompts, "new_tokens": NEW_TOKENS, "longest_edge": edge,
                    "split": splits, "tokenizer": os.path.join(folder, "tokens"), "smol": name == "SmolVLM"}
-        result = subprocess.run([probe, source, folder], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
-                                env={**os.environ, "OMP_NUM_THREADS": "1"})
-        answer = json.loads(result.stdout)
+        answer = ask(probe, source, folder, request)
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         squares = load_file(os.path.join(folder, "pixels.safetensors"))["pixels"]
         gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
@@ -125,10 +124,10 @@ def compare(probe, seed, name, vision, text, language, factor, edge, splits, has
         f"pixels of {len(expected)} squares: {squares.shape}, differ by up to {(squares - expected).abs().max()}"
     logits, loss = forward(model, samples, pixels, image_token)
     loss.backward()
-    worst = {"logits": vlm_parity.check("logits", ours, logits.detach()),
-             "loss": vlm_parity.check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))}
+    worst = {"logits": check("logits", ours, logits.detach()),
+             "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))}
     with torch.no_grad():
-        worst["logits of the folder that we saved"] = vlm_parity.check("logits of our folder", forward(again, samples, pixels, image_token)[0],
+        worst["logits of the folder that we saved"] = check("logits of our folder", forward(again, samples, pixels, image_token)[0],
                                                                        logits)
         for sample, written in zip(prompts, answer["generated"], strict=True):
             seen = torch.ones(1, len(sample["tokens"]), dtype=torch.long)

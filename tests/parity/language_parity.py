@@ -1,17 +1,13 @@
 """Compares our language models with transformers, live, for random weights: logits, loss, every gradient, three steps of AdamW and greedy
 generation of folders of one and of several files, in float32, bf16 and fp16; with positions that are scaled, biases, heads of another
-width, low-rank additions; and the folder that we save.
+width, LoRA; and the folder that we save.
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import json
 import os
-import subprocess
 import tempfile
-import warnings
 
-from peer_packages import needed, use_their_python
+from comparison import ask, started
 
 TOLERANCE = 1e-6  # of the norm, in float32
 OF_ONE_GRADIENT = 5e-6  # transformers' own in float32 and in float64 differ by as much
@@ -35,7 +31,7 @@ LONG = dict(rope_type="longrope", rope_theta=500.0, factor=4.0, original_max_pos
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
 TOKENS = dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)  # for classes whose usual ones are beyond these small vocabularies
 SMOLLM3 = dict(TOKENS, num_hidden_layers=4, rope_parameters=dict(rope_type="default", rope_theta=500.0))
-# The class, what is particular, its configuration, options of save_pretrained, peft's additions.
+# The class, what is particular, its configuration, options of save_pretrained, peft's LoRA.
 MODELS = [
     ("GPT2", "plain", {}, {}, None),
     ("Llama", "plain", {}, {}, None),
@@ -43,19 +39,19 @@ MODELS = [
     ("Llama", "llama3 positions, wide heads", dict(rope_parameters=LLAMA3, head_dim=16), dict(max_shard_size="60KB"), None),
     ("Llama", "linear positions", dict(rope_parameters=LINEAR), {}, None),
     ("Llama", "biases", dict(attention_bias=True, mlp_bias=True), {}, None),
-    ("Llama", "additions to attention", {}, {}, dict(target_modules=ATTENTION)),
-    ("Llama", "additions to all", {}, {}, dict(target_modules="all-linear")),
-    ("Llama", "additions to some", {}, {}, dict(target_modules=["v_proj", "up_proj"], use_rslora=True)),
-    ("Llama", "additions of several ranks", {}, {},
+    ("Llama", "LoRA of attention", {}, {}, dict(target_modules=ATTENTION)),
+    ("Llama", "LoRA of all", {}, {}, dict(target_modules="all-linear")),
+    ("Llama", "LoRA of some", {}, {}, dict(target_modules=["v_proj", "up_proj"], use_rslora=True)),
+    ("Llama", "LoRA of several ranks", {}, {},
      dict(target_modules="all-linear", use_rslora=True, rank_pattern={"layers.0.self_attn.q_proj": 7, "q_proj": 2, r".*\.(up|gate)_proj": 5},
           alpha_pattern={"^model.layers.1.*": 3, "o_proj": 1.5, "no_such": 3})),
-    ("Llama", "additions to one layer", {}, {}, dict(target_modules=["q_proj", "down_proj"], layers_to_transform=[1])),
-    ("Llama", "additions and the embedding, tied", dict(tie_word_embeddings=True), {},
+    ("Llama", "LoRA of one layer", {}, {}, dict(target_modules=["q_proj", "down_proj"], layers_to_transform=[1])),
+    ("Llama", "LoRA and the embedding, tied", dict(tie_word_embeddings=True), {},
      dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
-    ("Llama", "additions, the embedding, the head and a norm", dict(attention_bias=True), {},
+    ("Llama", "LoRA, the embedding, the head and a norm", dict(attention_bias=True), {},
      dict(target_modules=["k_proj"], modules_to_save=["embed_tokens", "lm_head", "model.norm"])),
-    ("GPT2", "additions as usual", {}, {}, dict()),
-    ("GPT2", "additions to all", {}, {}, dict(target_modules=["c_attn", "c_proj", "c_fc"], use_rslora=True)),
+    ("GPT2", "LoRA as usual", {}, {}, dict()),
+    ("GPT2", "LoRA of all", {}, {}, dict(target_modules=["c_attn", "c_proj", "c_fc"], use_rslora=True)),
     ("Mistral", "no window", dict(sliding_window=None), {}, None),
     ("Mistral", "a window of 20 tokens", dict(sliding_window=20), dict(max_shard_size="40KB"), None),
     ("Mistral", "a window of 5 tokens", dict(sliding_window=5, tie_word_embeddings=True), {}, None),
@@ -66,14 +62,14 @@ MODELS = [
     ("Gemma3", "plain", dict(head_dim=8, sliding_window=20, num_hidden_layers=7), {}, None),
     ("Gemma3", "other positions", dict(head_dim=16, sliding_window=9, num_hidden_layers=3, rope_parameters=GEMMA3,
                                        layer_types=["sliding_attention", "full_attention", "sliding_attention"]), {}, None),
-    ("Gemma3", "additions to some", dict(head_dim=8, sliding_window=20), {}, dict(target_modules=["q_proj", "o_proj", "down_proj"])),
+    ("Gemma3", "LoRA of some", dict(head_dim=8, sliding_window=20), {}, dict(target_modules=["q_proj", "o_proj", "down_proj"])),
     ("Qwen2", "yarn positions", dict(rope_parameters=YARN), {}, None),
     ("Qwen3", "yarn positions, all of their options", dict(rope_parameters=YARN_IN_FULL, head_dim=16), {}, None),
     ("Qwen2", "shards, tied", dict(tie_word_embeddings=True), dict(max_shard_size="40KB"), None),
-    ("Qwen2", "additions to all", {}, {}, dict(target_modules="all-linear")),
+    ("Qwen2", "LoRA of all", {}, {}, dict(target_modules="all-linear")),
     ("Qwen3", "plain", dict(head_dim=8), {}, None),
     ("Qwen3", "wide heads, biases, tied", dict(head_dim=20, attention_bias=True, tie_word_embeddings=True), {}, None),
-    ("Qwen3", "additions to some", dict(head_dim=16), {}, dict(target_modules=["q_proj", "down_proj"])),
+    ("Qwen3", "LoRA of some", dict(head_dim=16), {}, dict(target_modules=["q_proj", "down_proj"])),
     ("Qwen2", "windows in the last layers", dict(use_sliding_window=True, sliding_window=20, max_window_layers=1, num_hidden_layers=3), {}, None),
     ("Qwen3", "a window in the second layer", dict(head_dim=8, use_sliding_window=True, sliding_window=9,
                                                    layer_types=["full_attention", "sliding_attention"]), {}, None),
@@ -90,15 +86,15 @@ MODELS = [
     # Without positions a bias of keys has no gradient but for rounding.
     ("SmolLM3", "others without positions, biases of the MLP", dict(SMOLLM3, no_rope_layers=[0, 1, 1, 0], mlp_bias=True),
      dict(max_shard_size="40KB"), None),
-    ("SmolLM3", "additions to all", dict(SMOLLM3, no_rope_layer_interval=2), {}, dict(target_modules="all-linear")),
+    ("SmolLM3", "LoRA of all", dict(SMOLLM3, no_rope_layer_interval=2), {}, dict(target_modules="all-linear")),
     ("Olmo2", "plain", TOKENS, {}, None),
     ("Olmo2", "wide heads, tied, yarn positions", dict(TOKENS, head_dim=16, tie_word_embeddings=True, rope_parameters=YARN),
      dict(max_shard_size="40KB"), None),
-    ("Olmo2", "additions to all", TOKENS, {}, dict(target_modules="all-linear")),
+    ("Olmo2", "LoRA of all", TOKENS, {}, dict(target_modules="all-linear")),
     ("Phi3", "plain", TOKENS, {}, None),
     ("Phi3", "a window of 20 tokens", dict(TOKENS, sliding_window=20, num_key_value_heads=6), dict(max_shard_size="40KB"), None),
     ("Phi3", "long positions", dict(TOKENS, original_max_position_embeddings=64, rope_parameters=LONG), {}, None),
-    ("Phi3", "additions to all", TOKENS, {}, dict(target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
+    ("Phi3", "LoRA of all", TOKENS, {}, dict(target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
     ("Llama", "dynamic positions", dict(rope_parameters=dict(LINEAR, rope_type="dynamic")), {}, None),
 ]
 
@@ -126,14 +122,14 @@ class Case:
         self.targets = [[token if i % 4 else -1 for i, token in enumerate(row[1:])] + [-1] for row in self.sequences]
         self.prompts = [row[:9] for row in self.sequences if len(row) > 9]
 
-    def save(self, folder, saving, additions):
-        """The model, and beside it the adapter, whose additions are not zero."""
+    def save(self, folder, saving, lora):
+        """The model, and beside it the adapter, whose LoRA is not zero."""
         import peft
 
         self.model.save_pretrained(folder, **saving)
-        if additions is None:
+        if lora is None:
             return ""
-        adapted = peft.get_peft_model(self.model, peft.LoraConfig(r=3, lora_alpha=6, task_type="CAUSAL_LM", **additions))
+        adapted = peft.get_peft_model(self.model, peft.LoraConfig(r=3, lora_alpha=6, task_type="CAUSAL_LM", **lora))
         for name, parameter in adapted.named_parameters():
             if parameter.requires_grad:
                 parameter.data.add_(0.1 * parameter.data.new_empty(parameter.shape).normal_())
@@ -219,7 +215,7 @@ def of_gradients(folder, case):
     return whole, max((difference(ours[name], theirs[name]), name) for name in theirs)
 
 
-def compare(probe, name, what, options, saving, additions, seed, dtype="float32"):
+def compare(probe, name, what, options, saving, lora, seed, dtype="float32"):
     from safetensors.torch import load_file
 
     import torch
@@ -228,13 +224,12 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, "source")
-        adapter = case.save(source, saving, additions)
+        adapter = case.save(source, saving, lora)
         shards = [file for file in os.listdir(source) if file.endswith(".safetensors")]
         assert (len(shards) > 2) == bool(saving), shards
         request = {"sequences": case.sequences, "targets": case.targets, "adapter": adapter, "prompts": case.prompts,
                    "new_tokens": NEW_TOKENS, "adamw": ADAMW}
-        answer = json.loads(subprocess.run([probe, source, folder], input=json.dumps(request), text=True, check=True, stdout=subprocess.PIPE,
-                                           env={**os.environ, "OMP_NUM_THREADS": "1"}).stdout)
+        answer = ask(probe, source, folder, request)
         with torch.no_grad():
             unchanged = case.read(source).logits(case.model)
         case.read(source, adapter)
@@ -248,7 +243,7 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
         found["logits"] = difference(ours, theirs)
         if adapter:
             moved = difference(theirs, unchanged)
-            assert moved > 0.01, f"the additions move the logits by {moved:.2e}"
+            assert moved > 0.01, f"LoRA moves the logits by {moved:.2e}"
             with torch.no_grad():
                 case.read(source, os.path.join(folder, "adapter"))
                 found["our adapter's logits"] = difference(case.logits(case.model), theirs)
@@ -268,17 +263,7 @@ def compare(probe, name, what, options, saving, additions, seed, dtype="float32"
 
 
 def main():
-    use_their_python()
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--probe", required=True, help="the program language_probe")
-    arguments = parser.parse_args()
-    with needed():
-        import peft  # noqa: F401
-        import torch
-        import transformers
-    transformers.logging.set_verbosity_error()
-    warnings.filterwarnings("error", message="Found missing adapter keys")
-    torch.set_num_threads(1)  # small models: threads only wait for each other
+    arguments = started("probe", "peft", "torch", "transformers")
     for seed, model in enumerate(MODELS):
         compare(arguments.probe, *model, seed)
         if model[1] == "plain" and model[0] != "GPT2":

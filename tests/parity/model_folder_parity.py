@@ -3,18 +3,15 @@ on the same folder and data: an ESM-2 and an ESM C on proteins, language models 
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import csv
 import functools
 import itertools
 import json
 import math
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from peer_packages import needed, use_their_python
+from comparison import run_on_cpu as run
+from comparison import started, table
 
 LOSS_TOLERANCE = 1e-5  # of a mean loss, relative
 CELL_TOLERANCE = 0.5e-4 + 2e-6  # of a table's cells, which have four decimals
@@ -29,19 +26,8 @@ LANGUAGE = dict(hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_a
                 max_position_embeddings=256, initializer_range=0.1)
 
 
-def run(program, work, *words):
-    result = subprocess.run([program, *words, "--set", "run.device=cpu", "--set", "run.cache_dir=cache"], cwd=work, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{' '.join(words)}: {result.stdout[-2000:]}{result.stderr[-2000:]}"
-    return result.stdout
-
-
 def figures(file):
     return json.loads(file.read_text(encoding="utf-8"))["figures"]
-
-
-def table(file):
-    with open(file, encoding="utf-8", newline="") as rows:
-        return list(csv.DictReader(rows))
 
 
 def close(what, ours, theirs, tolerance=LOSS_TOLERANCE):
@@ -240,16 +226,10 @@ def compare_chats(program, work):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    options = parser.parse_args()
-    use_their_python()
-    with needed():
-        import torch
-        import transformers
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
+    options = started("program", "torch", "transformers")
+    import torch
+    import transformers
+
     torch.set_grad_enabled(False)
     for compare in (compare_proteins, functools.partial(compare_proteins, kind="esmc"), compare_pairs, compare_chats):
         with tempfile.TemporaryDirectory(prefix="pipeline-parity-") as work:

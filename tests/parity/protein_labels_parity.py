@@ -3,16 +3,14 @@ of those of ESM C, and one step of gradient descent from it, loss and all weight
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
 import csv
 import itertools
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from peer_packages import needed, use_their_python
+from comparison import run_on_cpu as run
+from comparison import started, table
 
 CELL_TOLERANCE = 0.5e-6 + 2e-6  # of probabilities in tables, which have six decimals
 NUMBER_TOLERANCE = 1e-5  # relative, of small ones absolute: they are sums of terms of some 1
@@ -22,17 +20,6 @@ LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 CLASSES = ["cytosol", "membrane", "nucleus"]
 STATES = "HEC"
 RATE = 0.5
-
-
-def run(program, work, *words):
-    result = subprocess.run([program, *words, "--set", "run.device=cpu", "--set", "run.cache_dir=cache"], cwd=work, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{' '.join(words)}: {result.stdout[-2000:]}{result.stderr[-2000:]}"
-    return result.stdout
-
-
-def table(file):
-    with open(file, encoding="utf-8", newline="") as rows:
-        return list(csv.DictReader(rows))
 
 
 def make_proteins(count):
@@ -171,17 +158,10 @@ train = {{ init_from = "{folder}", global_batch = {len(learnt)}, micro_batch = {
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    arguments = parser.parse_args()
-    use_their_python()
-    with needed():
-        import torch
-        import transformers
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    arguments = started("program", "torch", "transformers")
+    import torch
+    import transformers
 
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
     torch.manual_seed(11)
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -3,14 +3,10 @@ same folder: every layer, both poolings, safetensors and Parquet; masked and wil
 
 PIPELINE_PYTHON names the interpreter that has the packages of requirements.txt. Exit code 77: skipped, for the reason printed.
 """
-import argparse
-import csv
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from peer_packages import needed, use_their_python
+from comparison import run_on_cpu, started, table
 
 EMBEDDING_TOLERANCE = 1e-5  # of the largest value
 SCORE_TOLERANCE = 2e-5  # of a score; the table has six decimals
@@ -22,16 +18,8 @@ VARIANTS = [("P1", "K2A"), ("P1", "K2A:T3G"), ("P1", "Y5W"), ("P1", "Q33M"), ("s
 
 
 def run(program, work, name, *options):
-    command = [program, "predict", "model", "--set", "task.test_path=some.fasta", "--set", "run.device=cpu", "--set", "run.cache_dir=cache", "--set",
-               "task.data.min_residues=1", "--output", f"{name}.csv", *options]
-    result = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{' '.join(command)}: {result.stdout[-2000:]}{result.stderr[-2000:]}"
+    run_on_cpu(program, work, "predict", "model", "--set", "task.test_path=some.fasta", "--set", "task.data.min_residues=1", "--output", f"{name}.csv", *options)
     return work / f"{name}-files"
-
-
-def rows(file):
-    with open(file, encoding="utf-8", newline="") as table:
-        return list(csv.DictReader(table))
 
 
 def close(what, ours, theirs):
@@ -116,30 +104,21 @@ def compare_scores(program, work, model, tokenizer):
             file.write("id,mutation,dms\n" + "".join(f"{name},{mutation},{score}\n" for (name, mutation), score in zip(wanted, theirs)))
         folder = run(program, work, f"scores-{scoring}", "--set", 'task.predict.what=["embeddings"]', "--set", "task.predict.mutations=measured.csv", "--set",
                      f"task.predict.scoring={scoring}", "--set", "task.predict.measured_column=dms")
-        ours = rows(folder / "variants.csv")
+        ours = table(folder / "variants.csv")
         assert [row["mutation"] for row in ours] == [mutation for _, mutation in wanted]
         for row, score in zip(ours, theirs):
             assert abs(float(row["score"]) - score) <= SCORE_TOLERANCE * max(1, abs(score)), f"{scoring}: {row}, theirs {score}"
             worst = max(worst, abs(float(row["score"]) - score))
-        assert [row["spearman"] for row in rows(folder / "spearman.csv")] == ["1.0000", "1.0000"], "the order is that of the scores themselves"
+        assert [row["spearman"] for row in table(folder / "spearman.csv")] == ["1.0000", "1.0000"], "the order is that of the scores themselves"
     return worst
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--program", required=True)
-    parser.add_argument("--with-parquet", action="store_true")
-    arguments = parser.parse_args()
-    use_their_python()
-    with needed():
-        import torch
-        import transformers
-        from transformers import AutoTokenizer
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    arguments = started("program", "torch", "transformers", switches=("with-parquet",))
     import esm2_reference
+    import torch
+    from transformers import AutoTokenizer
 
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
     for kind in ("esm", "esmc"):
         torch.manual_seed(7)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad():

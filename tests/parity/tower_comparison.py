@@ -1,11 +1,10 @@
 """Compares our model with vision encoders of transformers that see pictures otherwise than CLIP does: SigLIP 2's NaFlex, which keeps their
 shape, and DINOv2, without and with registers; see vlm_parity.py."""
-import json
 import os
-import subprocess
 import tempfile
 
 import picture_files
+from comparison import ask, check
 
 LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
              max_position_embeddings=512)
@@ -123,9 +122,7 @@ def compare(probe, seed, name, vision, options, prepared):
         source = os.path.join(folder, "source")
         model.save_pretrained(source)
         request = {"pictures": paths, "sequences": samples, "prompts": prompts, "new_tokens": NEW_TOKENS, **prepared}
-        result = subprocess.run([probe, source, folder], input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True,
-                                env={**os.environ, "OMP_NUM_THREADS": "1"})
-        answer = json.loads(result.stdout)
+        answer = ask(probe, source, folder, request)
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         squares = load_file(os.path.join(folder, "pixels.safetensors"))["pixels"]
         gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
@@ -136,10 +133,10 @@ def compare(probe, seed, name, vision, options, prepared):
         f"pixels of {len(expected)} squares: {tuple(squares.shape)}, differ by up to {(squares - expected).abs().max()}"
     logits, loss = forward(model, samples, made, image_token)
     loss.backward()
-    worst = {"logits": vlm_parity.check("logits", ours, logits.detach()),
-             "loss": vlm_parity.check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))}
+    worst = {"logits": check("logits", ours, logits.detach()),
+             "loss": check("loss", torch.tensor([answer["loss"]]), loss.detach().view(1))}
     with torch.no_grad():
-        worst["logits of the folder that we saved"] = vlm_parity.check("logits of our folder", forward(again, samples, made, image_token)[0],
+        worst["logits of the folder that we saved"] = check("logits of our folder", forward(again, samples, made, image_token)[0],
                                                                        logits)
         for prompt, written in zip(prompts, answer["generated"], strict=True):
             theirs = answer_of(model, prompt, made, image_token)

@@ -9,16 +9,15 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import warnings
 
+from comparison import ask, check
 from peer_packages import needed, use_their_python
 
 DINO_RENAMED = {"attention.q_proj": "attention.attention.query", "attention.k_proj": "attention.attention.key",
                 "attention.v_proj": "attention.attention.value", "attention.o_proj": "attention.output.dense"}
 DINO_NAMES = re.compile("|".join(map(re.escape, DINO_RENAMED)))
-TOLERANCE = 3e-5  # of the norm of a tensor, in fp32
 CLIP = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4, image_size=24, patch_size=8)
 LLAMA = dict(vocab_size=131, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
              max_position_embeddings=96)
@@ -29,15 +28,6 @@ MODELS = [
     ("siglip", dict(CLIP, image_size=19), dict(LLAMA, num_key_value_heads=1, rms_norm_eps=1e-5, rope_parameters={
         "rope_type": "default", "rope_theta": 500000.0}), dict(vision_feature_layer=-1, vision_feature_select_strategy="full")),
 ]
-
-
-def check(what, ours, theirs):
-    """The relative difference, if it is small enough."""
-    assert ours.shape == theirs.shape, f"{what}: ours {tuple(ours.shape)}, transformers {tuple(theirs.shape)}"
-    norm = theirs.double().norm().item()
-    difference = (ours.double() - theirs.double()).norm().item() / norm
-    assert difference <= TOLERANCE, f"{what}: differs by {difference:.2e} of its norm {norm:.3g}, tolerance {TOLERANCE}"
-    return difference
 
 
 def make_model(kind, vision, language, options):
@@ -144,9 +134,7 @@ def compare(probe, kind, vision, language, options, seed):
         model.save_pretrained(source)
         os.mkdir(os.path.join(source, "input"))
         save_file({"pixels": pixels}, os.path.join(source, "input", "model.safetensors"))
-        result = subprocess.run([probe, source, folder], input=json.dumps({"sequences": sequences}), stdout=subprocess.PIPE, text=True,
-                                check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        answer = json.loads(result.stdout)
+        answer = ask(probe, source, folder, {"sequences": sequences})
         ours = load_file(os.path.join(folder, "logits.safetensors"))["logits"]
         gradients = load_file(os.path.join(folder, "gradients", "model.safetensors"))
         again = check_export(model, os.path.join(folder, "model"), layers)
@@ -162,7 +150,7 @@ def compare(probe, kind, vision, language, options, seed):
 
 
 def compare_adapter(probe, seed):
-    """peft's additions to the language model, and a projector that is trained beside them: its folder read, and ours read by peft."""
+    """peft's LoRA of the language model, and a projector that is trained beside them: its folder read, and ours read by peft."""
     import peft
     import torch
     from safetensors.torch import load_file, save_file
@@ -209,7 +197,6 @@ def main():
         import peft  # noqa: F401
         import torch
         import transformers
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import chat_comparison
     import idefics_comparison
     import llava_next_comparison

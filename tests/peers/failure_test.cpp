@@ -1,6 +1,5 @@
 // What becomes of the others when a rank fails, is lost, or leaves.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,8 +16,8 @@ using std::chrono::seconds;
 using testing::AllOf;
 using testing::HasSubstr;
 
-Options telling(Heard& heard) {
-  Options options;
+PeersOptions telling(Heard& heard) {
+  PeersOptions options;
   options.on_failure = heard;
   return options;
 }

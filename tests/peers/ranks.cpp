@@ -11,8 +11,12 @@
 #include <condition_variable>
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <utility>
+
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::peers {
 
@@ -88,7 +92,7 @@ std::vector<std::string> as_threads(int32_t ranks, const std::function<void(int3
   return thrown;
 }
 
-std::vector<std::string> as_ranks(Group& run, const Options& options,
+std::vector<std::string> as_ranks(Group& run, const PeersOptions& options,
                                   const std::function<void(int32_t, Peers&)>& part) {
   return as_threads(run.size(), [&](int32_t rank) {
     Peers peers(run.world(rank), options);
@@ -101,15 +105,11 @@ std::vector<std::string> nothing_thrown(int32_t ranks) {
 }
 
 std::string error_of(const std::function<void()>& part) {
-  try {
-    part();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "nothing";
+  return tests::message_of<std::exception>([&] { part(); });
 }
 
-Process::Process(World world, Options options, const std::function<void(Peers&)>& part) : pid_(::fork()) {
+Process::Process(World world, PeersOptions options, const std::function<void(Peers&)>& part)
+    : pid_(::fork()) {
   if (pid_ != 0) {
     if (world.listen_socket >= 0) ::close(world.listen_socket);
     return;

@@ -6,10 +6,8 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/world.hpp"
@@ -58,18 +56,18 @@ class Heard {
 // Runs each rank in a thread; what each of them threw, empty if nothing.
 std::vector<std::string> as_threads(int32_t ranks, const std::function<void(int32_t rank)>& part);
 // Runs each rank in a thread, with a Peers of its own.
-std::vector<std::string> as_ranks(Group& run, const Options& options,
+std::vector<std::string> as_ranks(Group& run, const PeersOptions& options,
                                   const std::function<void(int32_t rank, Peers& peers)>& part);
 std::vector<std::string> nothing_thrown(int32_t ranks);
 
-// What `part` throws, or "nothing".
+// What `part` throws.
 std::string error_of(const std::function<void()>& part);
 
 // A rank in a process of its own, which ends without destructors when `part` returns. To be made while the
 // test has one thread. Killed with its owner.
 class Process {
  public:
-  Process(World world, Options options, const std::function<void(Peers& peers)>& part);
+  Process(World world, PeersOptions options, const std::function<void(Peers& peers)>& part);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -1,8 +1,5 @@
 // How ranks find each other, and what they are told when they do not.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +12,6 @@
 #include "core/base/socket.hpp"
 #include "core/peers/background.hpp"
 #include "core/peers/frame.hpp"
-#include "core/peers/messages.hpp"
 #include "core/peers/peers.hpp"
 #include "tests/peers/ranks.hpp"
 
@@ -27,8 +23,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-Options within(std::chrono::duration<double> timeout) {
-  Options options;
+PeersOptions within(std::chrono::duration<double> timeout) {
+  PeersOptions options;
   options.timeout = timeout;
   return options;
 }
@@ -77,17 +73,17 @@ TEST(Rendezvous, MissingRanksAreNamedOnAll) {
   const auto thrown =
       as_threads(2, [&](int32_t rank) { Peers peers(run.world(rank), within(Milliseconds(700))); });
   for (const std::string& error : thrown)
-    EXPECT_THAT(error, AllOf(MatchesRegex("rank 0 \\(host [^)]*\\) waited [0-9.]+ s at 127.0.0.1:[0-9]+ for "
-                                          "all ranks: ranks 2-3 of 4 are "
-                                          "missing \\(there: ranks 0-1 \\(host .*"),
-                             HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
+    EXPECT_THAT(error,
+                AllOf(MatchesRegex("rank 0 \\(host [^)]*\\) waited [0-9.]+ s at 127.0.0.1:[0-9]+ for all "
+                                   "ranks: ranks 2-3 of 4 are missing \\(there: ranks 0-1 \\(host .*"),
+                      HasSubstr("MASTER_PORT"), HasSubstr("launch.rendezvous_seconds")));
 }
 
 // The first line told while this rank waits that has `text`; it waits no longer then.
 std::string told_with(const std::string& text, const World& world) {
   std::mutex mutex;
   std::string told;
-  Options options = within(seconds(30));
+  PeersOptions options = within(seconds(30));
   options.notice = Milliseconds(0);
   const auto is_it = [&] { return told.find(text) != told.npos; };
   options.on_waiting = [&](const std::string& what) {
@@ -169,7 +165,7 @@ TEST(Rendezvous, WhoIsToldToStopDoesNotWait) {
   for (const int32_t rank : {0, 1}) {
     Group run(2);
     if (rank == 1) run.close_port();
-    Options options = within(seconds(60));
+    PeersOptions options = within(seconds(60));
     const auto begin = std::chrono::steady_clock::now();
     options.cancelled = [&] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };
     try {
@@ -188,7 +184,7 @@ TEST(Rendezvous, OneThatIsToldToStopStopsAllThatAreThere) {
   for (const int32_t told : {0, 1}) {
     Group run(3);
     const auto thrown = as_threads(2, [&](int32_t rank) {
-      Options options = within(seconds(60));
+      PeersOptions options = within(seconds(60));
       const auto begin = std::chrono::steady_clock::now();
       if (rank == told)
         options.cancelled = [=] { return std::chrono::steady_clock::now() - begin > Milliseconds(300); };

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <thread>
@@ -151,10 +150,9 @@ TEST(TaskSamples, AreCountedOutsideTraining) {
       ADD_FAILURE() << "no error for " << name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), PL_ERROR_UNSUPPORTED);
-      EXPECT_EQ(error.what(),
-                std::string("task endless_all: sample_count of the ") + name +
-                    " split is UINT64_MAX (unbounded), must be a number of samples: only training data may "
-                    "be unbounded");
+      EXPECT_EQ(error.what(), std::string("task endless_all: sample_count of the ") + name +
+                                  " split is UINT64_MAX (unbounded), must be a number of samples: only "
+                                  "training data may be unbounded");
     }
   }
 }
@@ -306,18 +304,15 @@ TEST(PredictionRows, AreOneForEachSampleOfTheBatch) {
   EXPECT_EQ(predict_with("rows_long"),
             "task rows_long: predict gave the row of sample 5 3 fields, must give one for each of the 2 "
             "prediction_columns");
-  EXPECT_EQ(
-      predict_with("rows_foreign"),
-      "task rows_foreign: predict yielded something for sample 99, which is not one of the 2 samples of "
-      "its batch");
-  EXPECT_EQ(
-      predict_with("rows_twice"),
-      "task rows_twice: predict gave sample 5 more than one row, must give each of the 2 samples of its "
-      "batch one");
-  EXPECT_EQ(
-      predict_with("rows_none"),
-      "task rows_none: predict gave 0 rows for the 2 samples of its batch, none for sample 5: must give "
-      "each one");
+  EXPECT_EQ(predict_with("rows_foreign"),
+            "task rows_foreign: predict yielded something for sample 99, which is not one of the 2 samples "
+            "of its batch");
+  EXPECT_EQ(predict_with("rows_twice"),
+            "task rows_twice: predict gave sample 5 more than one row, must give each of the 2 samples of "
+            "its batch one");
+  EXPECT_EQ(predict_with("rows_none"),
+            "task rows_none: predict gave 0 rows for the 2 samples of its batch, none for sample 5: must "
+            "give each one");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "core/plugins/host.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <thread>
 

@@ -1,7 +1,6 @@
 #include "core/plugins/registry.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,11 +67,10 @@ TEST_F(RegistryTest, FindingOneLoadsNoOther) {
 
 TEST_F(RegistryTest, TwoOfOneNameAreAnErrorThatListsBoth) {
   const fs::path first = put("good", "a/tasks"), second = put("good", "b");
-  EXPECT_EQ(
-      error_of(registry({"a", "b"}), Kind::kTask, "good"),
-      "task.plugin = \"good\": 2 files have this name, must be one; remove or rename the others, or leave "
-      "out their folders:\n  " +
-          first.string() + " (test)\n  " + second.string() + " (test)");
+  EXPECT_EQ(error_of(registry({"a", "b"}), Kind::kTask, "good"),
+            "task.plugin = \"good\": 2 files have this name, must be one; remove or rename the others, or "
+            "leave out their folders:\n  " +
+                first.string() + " (test)\n  " + second.string() + " (test)");
   EXPECT_EQ(registry({"a", "b"}).files("good"), (std::vector<fs::path>{first, second}));
 }
 
@@ -87,8 +85,7 @@ TEST_F(RegistryTest, AMisspeltNameIsAnsweredWithTheNearestAndTheFolders) {
   put("newer_minor", "tasks");
   EXPECT_EQ(error_of(registry(), Kind::kTask, "newer_minro"),
             "task.plugin = \"newer_minro\": no task of this name; did you mean \"newer_minor\"?\nSearched "
-            "for tasks/newer_minro.so "
-            "and newer_minro.so in:\n  " +
+            "for tasks/newer_minro.so and newer_minro.so in:\n  " +
                 (folder_ / "").string() + " (test)");
   EXPECT_THAT(error_of(registry(), Kind::kTask, "protein"),
               HasSubstr("; there are: good, newer_minor, python\n"));

@@ -16,8 +16,6 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "pipeline.h"
 
 #ifndef ZOO_ROWS

@@ -2,14 +2,13 @@
 #include "core/report/page.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
-#include "core/report/page_server.hpp"
+#include "core/report/live_page.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "tests/report/run_folder.hpp"
 
@@ -189,9 +188,8 @@ TEST_F(Page, OfARunThatGoesOnRenewsItself) {
                : PageServer::Text{"text/html", std::make_shared<std::string>(page_with(data({2}), "t"))};
   });
   const std::string dom = open_url(server.url(), 390);
-  EXPECT_THAT(
-      dom, HasSubstr("align: training · step 3 of 1,000 · 8.41K tokens a second · 1:01:40 left · checkpoint "
-                     "after step 2<"));
+  EXPECT_THAT(dom, HasSubstr("align: training · step 3 of 1,000 · 8.41K tokens a second · 1:01:40 left · "
+                             "checkpoint after step 2<"));
   EXPECT_THAT(dom, HasSubstr("<td class=\"number\" data-head=\"last loss\">0.5</td>")) << "the last loss";
   EXPECT_THAT(dom, HasSubstr("data-done=\"yes\""));
 }

@@ -1,7 +1,6 @@
 // Folders as runs leave them.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 

@@ -1,15 +1,14 @@
-#include "core/safetensors/file.hpp"
-
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/safetensors/crc32c.hpp"
+#include "core/safetensors/file.hpp"
 #include "core/safetensors/header.hpp"
 #include "core/safetensors/writer.hpp"
 #include "tests/support/test_files.hpp"
@@ -32,11 +31,9 @@ std::span<const std::byte> bytes_of(const std::vector<T>& values) {
 const std::string kHuggingFaceFile(
     "P\x01\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"pt\",\"note\":\"Gr\xc3\xbc\xc3\x9f"
     "e\"},\"b\":{\"dtype\":\"I64\",\"shape\":[2,3],\"data_offsets\":[0,48]},\"a\":{\"dtype\":\"F32\","
-    "\"shape\":"
-    "[2],\"data_offsets\":[48,56]},\"empty\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":[56,56]},"
-    "\"h\":{"
-    "\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[56,58]},\"m\":{\"dtype\":\"BOOL\",\"shape\":[3],"
-    "\"data_offsets\":[58,61]}}     "
+    "\"shape\":[2],\"data_offsets\":[48,56]},\"empty\":{\"dtype\":\"F32\",\"shape\":[0,4],\"data_offsets\":["
+    "56,56]},\"h\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[56,58]},\"m\":{\"dtype\":\"BOOL\","
+    "\"shape\":[3],\"data_offsets\":[58,61]}}     "
     "\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0"
     "\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\0\0\xc0?\0\0\0\xc0\0G\x01\0\x01",
     405);
@@ -93,7 +90,7 @@ TEST(File, ReadsWhatHuggingFaceWrote) {
   EXPECT_EQ(file.at("h").element_count(), 1);
   EXPECT_TRUE(file.at("empty").data.empty());
   EXPECT_EQ(file.find("missing"), nullptr);
-  EXPECT_EQ(message_of<Error>([&] { file.at("missing"); }),
+  EXPECT_EQ(message_of<SafetensorsError>([&] { file.at("missing"); }),
             file.path() + ": has no tensor \"missing\" among its 5");
 }
 
@@ -171,19 +168,19 @@ TEST(Writer, MisuseIsAnError) {
     Writer writer(path);
     writer.declare("a", Dtype::kF32, {1});
     writer.declare("b", Dtype::kF32, {2});
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("c", Dtype::kF32, {-1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("c", Dtype::kF32, {-1}); }),
               path + ": tensor \"c\": shape [-1]: dimensions must not be negative");
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("__metadata__", Dtype::kF32, {1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("__metadata__", Dtype::kF32, {1}); }),
               path + ": tensor \"__metadata__\": this name is reserved by the format");
-    EXPECT_EQ(message_of<Error>([&] { writer.write("b", four); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.write("b", four); }),
               path + ": data of tensor \"b\" written, expected \"a\"");
-    EXPECT_EQ(message_of<Error>([&] { writer.declare("c", Dtype::kF32, {1}); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.declare("c", Dtype::kF32, {1}); }),
               path + ": tensor \"c\": declared after the layout was fixed");
-    EXPECT_EQ(message_of<Error>([&] { writer.write("a", std::vector<std::byte>(5)); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.write("a", std::vector<std::byte>(5)); }),
               path + ": tensor \"a\": 5 bytes written, expected 4");
     writer.write("a", four);
     writer.write("b", four);
-    EXPECT_EQ(message_of<Error>([&] { writer.finish(); }),
+    EXPECT_EQ(message_of<SafetensorsError>([&] { writer.finish(); }),
               path + ": tensor \"b\": only 4 of 8 bytes were written");
     EXPECT_TRUE(std::filesystem::exists(path));
   }
@@ -192,11 +189,11 @@ TEST(Writer, MisuseIsAnError) {
   Writer twice(path);
   twice.declare("a", Dtype::kF32, {1});
   twice.declare("a", Dtype::kF32, {1});
-  EXPECT_EQ(message_of<Error>([&] { twice.layout(); }), path + ": tensor \"a\": declared twice");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { twice.layout(); }), path + ": tensor \"a\": declared twice");
 
   Writer names(path);
   names.declare("\xff", Dtype::kF32, {1});
-  EXPECT_EQ(message_of<Error>([&] { names.write("\xff", four); }),
+  EXPECT_EQ(message_of<SafetensorsError>([&] { names.write("\xff", four); }),
             path + ": a tensor name or a metadata text is not valid UTF-8");
 }
 
@@ -206,7 +203,7 @@ TEST(Writer, AFullDiskIsReportedWithItsErrno) {
   try {
     writer.write("a", std::vector<std::byte>(4 << 20));
     FAIL() << "a full disk was not noticed";
-  } catch (const Error& error) {
+  } catch (const SafetensorsError& error) {
     EXPECT_EQ(error.os_error(), ENOSPC);
     EXPECT_THAT(error.what(), HasSubstr("/dev/full: cannot be written after "));
   }
@@ -217,19 +214,22 @@ TEST(File, EveryTruncationAndOneExtraByteAreFound) {
   const FilesFolder folder;
   for (size_t size = 0; size < kHuggingFaceFile.size(); ++size) {
     const std::string path = folder.write("cut", kHuggingFaceFile.substr(0, size));
-    EXPECT_THROW(File::open(path), Error) << size;
+    EXPECT_THROW(File::open(path), SafetensorsError) << size;
   }
-  EXPECT_THROW(File::open(folder.write("long", kHuggingFaceFile + "x")), Error);
+  EXPECT_THROW(File::open(folder.write("long", kHuggingFaceFile + "x")), SafetensorsError);
 }
 
 TEST(File, WhatIsNotAFileIsNamed) {
   const FilesFolder folder;
-  EXPECT_THAT(message_of<Error>([&] { File::open(folder / "none"); }),
+  EXPECT_THAT(message_of<SafetensorsError>([&] { File::open(folder / "none"); }),
               HasSubstr("none: cannot be opened: No such"));
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder.path()); }), folder.path() + ": is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.path()); }),
+            folder.path() + ": is not a regular file");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder / "pipe"); }), folder / "pipe: is not a regular file");
-  EXPECT_EQ(message_of<Error>([&] { File::open(folder.write("empty", "")); }), folder / "empty: is empty");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder / "pipe"); }),
+            folder / "pipe: is not a regular file");
+  EXPECT_EQ(message_of<SafetensorsError>([&] { File::open(folder.write("empty", "")); }),
+            folder / "empty: is empty");
 }
 
 TEST(File, MovesKeepViewsValid) {
@@ -259,6 +259,76 @@ TEST(Crc32c, KnownValuesAndBothImplementationsAgree) {
     ASSERT_EQ(sum, crc32c_portable(0, part)) << size;
     ASSERT_EQ(sum, crc32c(crc32c(0, part.first(part.size() / 3)), part.subspan(part.size() / 3))) << size;
   }
+}
+
+constexpr const char* kIndex = "model.safetensors.index.json";
+
+void write_file(const std::string& path, const std::vector<std::string>& names) {
+  Writer writer(path);
+  for (const std::string& name : names) writer.declare(name, Dtype::kU8, {1});
+  for (const std::string& name : names)
+    writer.write(name, std::vector<std::byte>(1, static_cast<std::byte>(name[0])));
+  writer.finish();
+}
+
+TEST(Folder, OneFile) {
+  const FilesFolder folder;
+  write_file(folder / "model.safetensors", {"b", "a"});
+  const Folder weights = Folder::open(folder.path());
+  EXPECT_EQ(weights.names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(static_cast<char>(weights.at("b").data[0]), 'b');
+}
+
+TEST(Folder, Shards) {
+  const FilesFolder folder;
+  write_file(folder / "model-1.safetensors", {"a", "b"});
+  write_file(folder / "model-2.safetensors", {"c"});
+  folder.write(kIndex, R"({"metadata":{"total_size":3},"weight_map":{"a":"model-1.safetensors",)"
+                       R"("b":"model-1.safetensors","c":"model-2.safetensors"}})");
+  Folder first = Folder::open(folder.path());
+  const Folder weights = std::move(first);
+  EXPECT_EQ(weights.size(), 3u);
+  EXPECT_EQ(weights.files().size(), 2u);
+  EXPECT_EQ(static_cast<char>(weights.at("c").data[0]), 'c');
+  EXPECT_EQ(message_of<SafetensorsError>([&] { weights.at("d"); }),
+            folder.path() + ": has no tensor \"d\" among its 3");
+}
+
+TEST(Folder, AnIndexThatDisagreesWithItsFilesIsAnError) {
+  const FilesFolder folder;
+  const auto error = [&](const std::string& index) {
+    folder.write(kIndex, index);
+    return message_of<SafetensorsError>([&] { Folder::open(folder.path()); });
+  };
+  ASSERT_EQ(::mkfifo((folder / kIndex).c_str(), 0600), 0);
+  EXPECT_EQ(message_of<SafetensorsError>([&] { Folder::open(folder.path()); }),
+            folder / kIndex + ": is not a regular file");
+  ASSERT_EQ(::unlink((folder / kIndex).c_str()), 0);
+  write_file(folder / "1.safetensors", {"a", "b"});
+  write_file(folder / "2.safetensors", {"b"});
+  EXPECT_THAT(error(R"({"weight_map":{"a":"1.safetensors"}})"), HasSubstr("tensor \"b\": "));
+  EXPECT_THAT(error(R"({"weight_map":{"a":"1.safetensors","b":"2.safetensors"}})"),
+              HasSubstr("1.safetensors: tensor \"b\": " + folder / kIndex + " maps it to \"2.safetensors\""));
+  EXPECT_THAT(error(R"({"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"1.safetensors"}})"),
+              HasSubstr("1.safetensors: has no tensor \"c\", which "));
+  EXPECT_THAT(error(R"({"weight_map":{"a":"3.safetensors"}})"), HasSubstr("3.safetensors: cannot be opened"));
+  for (const std::string shard :
+       {"\"../1.safetensors\"", "\"/etc/passwd\"", "\"\"", "\"..\"", "3", "\"a\\u0000b\""}) {
+    EXPECT_THAT(error(R"({"weight_map":{"a":)" + shard + "}}"),
+                HasSubstr("must be the name of a file in the same folder"))
+        << shard;
+  }
+  EXPECT_THAT(error("{}"), HasSubstr("must be an object with \"weight_map\""));
+  EXPECT_THAT(error("[]"), HasSubstr("must be an object with \"weight_map\""));
+  EXPECT_THAT(error("{"), HasSubstr("not valid JSON"));
+}
+
+TEST(Folder, NothingThereIsNamed) {
+  const FilesFolder folder;
+  EXPECT_EQ(
+      message_of<SafetensorsError>([&] { Folder::open(folder.path()); }),
+      folder.path() +
+          ": is an empty folder: name the model's, with config.json, model.safetensors and tokenizer.json");
 }
 
 }  // namespace

@@ -1,26 +1,19 @@
-// Any bytes as a safetensors file: an Error, or a header whose tensors tile the data and that can be written
-// again.
+// Any bytes as a safetensors file: a SafetensorsError, or a header whose tensors tile the data and that can
+// be written again.
 #include <cstdint>
-#include <cstdlib>
 
 #include "core/safetensors/header.hpp"
+#include "tests/support/fuzz.hpp"
 
 using namespace pipeline::safetensors;
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using pipeline::tests::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto image = std::as_bytes(std::span(data, size));
   Header header;
   try {
     header = parse_header(image, "fuzz");
-  } catch (const Error&) {
+  } catch (const SafetensorsError&) {
     return 0;
   }
   uint64_t position = 0;

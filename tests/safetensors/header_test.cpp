@@ -1,7 +1,6 @@
 #include "core/safetensors/header.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/processor_time.hpp"
 #include "tests/support/test_files.hpp"
@@ -23,7 +22,7 @@ std::string image(const std::string& json, size_t data_bytes, uint64_t length = 
 Header parse(const std::string& bytes) { return parse_header(std::as_bytes(std::span(bytes)), "m.st"); }
 
 std::string error(const std::string& bytes) {
-  return pipeline::tests::message_of<Error>([&] { parse(bytes); });
+  return pipeline::tests::message_of<SafetensorsError>([&] { parse(bytes); });
 }
 
 TEST(Header, TensorsComeInTheOrderOfTheirData) {

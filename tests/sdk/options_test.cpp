@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pipeline/schema.hpp>
+#include <pipeline/plugin.hpp>
 
 #include <limits>
 

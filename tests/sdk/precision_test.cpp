@@ -2,7 +2,7 @@
 #include "small_model.hpp"
 #include "task_runner.hpp"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <ATen/ops/mm.h>
 

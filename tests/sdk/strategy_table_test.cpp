@@ -2,7 +2,6 @@
 #include "fake_host.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/backend.hpp>
 #include <pipeline/strategy.hpp>
 

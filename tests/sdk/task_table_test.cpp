@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <pipeline/task.hpp>
 
-#include <cmath>
-#include <random>
-
 namespace {
 
 using testing::ElementsAre;

@@ -2,7 +2,6 @@
 #include <map>
 #include <memory>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"

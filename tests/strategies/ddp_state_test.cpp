@@ -1,8 +1,8 @@
 // `ddp` at its ends: how it starts, what it saves and says, and how it fails.
+#include <cmath>
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 
@@ -15,14 +15,6 @@ using testing::Pair;
 
 const std::vector<ParameterSpec> kStateSpecs{
     {"w", {33, 65}}, {"b", {7}, false}, {"frozen", {5, 3}, true, 1, false}, {"v", {64, 16}, true, 0.5}};
-
-std::vector<MicroBatch> batch(uint64_t step, uint64_t micro_batches) {
-  std::vector<MicroBatch> result;
-  for (uint64_t m = 0; m < micro_batches; ++m) {
-    result.push_back({.gradients = random_gradients(kStateSpecs, 100 * step + m), .loss = at::ones({})});
-  }
-  return result;
-}
 
 RunOptions options(const Rank& rank, bool reproducible = true) {
   return {.plugin = rank.group ? "ddp" : "single",
@@ -37,23 +29,15 @@ State train(int ranks, const State& from, uint64_t first, uint64_t last) {
     StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
-      run.strategy().collect(
-          run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01, 1.0)));
+      run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kStateSpecs, step)),
+                                            StrategyRun::step_args(0.01, 1.0)));
     }
     return run.state();
   })[0];
 }
 
-State some_values() {
-  StrategyRun run(kStateSpecs, adamw());
-  for (size_t i = 0; i < kStateSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kStateSpecs[i].name, kStateSpecs[i].shape}}, i)[0]);
-  }
-  return run.state();
-}
-
 TEST(DdpState, MovesBetweenSingleAndAnyNumberOfRanksToTheBit) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const State whole = train(1, start, 0, 8);
   State moved = start;
   uint64_t step = 0;
@@ -75,7 +59,7 @@ TEST(DdpState, Rank0HasItAllAndTheOthersNothing) {
 }
 
 TEST(DdpState, AllRanksStartFromWhatRank0Reads) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const auto values = each_rank(3, [&](const Rank& rank) {
     StrategyRun run(kStateSpecs, adamw(), options(rank));
     run.load(rank.rank == 0 ? start : State{}, true);  // the others have no file
@@ -131,18 +115,13 @@ class DamagingGroup {
 };
 
 TEST(DdpState, ARankThatDiffersAfterLoadingIsNamedByAll) {
-  const State start = some_values();
+  const State start = some_values(kStateSpecs);
   const auto problems = each_rank(3, [&](const Rank& rank) -> std::string {
     const DamagingGroup damaging(*rank.view());
     RunOptions run_options = options(rank);
     if (rank.rank == 1) run_options.group = damaging.view();
     StrategyRun run(kStateSpecs, adamw(), run_options);
-    try {
-      run.load(start, true);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "none";
+    return error_of([&] { run.load(start, true); });
   });
   for (const std::string& problem : problems) {
     EXPECT_THAT(problem, HasSubstr("rank 1 holds other weights or another optimizer state than rank 0"));
@@ -170,24 +149,9 @@ TEST(DdpMemory, SaysWhatItHolds) {
 }
 
 TEST(DdpErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
-  for (const bool reproducible : {false, true}) {
-    std::vector<std::string> problems(2);
-    on_ranks(2, [&](const Rank& rank) {
-      StrategyRun run(kStateSpecs, adamw(), options(rank, reproducible));
-      for (uint64_t step = 0; step < 3; ++step) {
-        if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
-        try {
-          run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01));
-        } catch (const Error& error) {
-          problems[0] = error.what();
-          // Trying again does not crash, either.
-          EXPECT_THROW(run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)),
-                       Error);
-        }
-      }
-    });
-    EXPECT_THAT(problems[0], HasSubstr("rank 1 was told to leave"));
-  }
+  for (const bool reproducible : {false, true})
+    expect_a_broken_group_fails_the_step(kStateSpecs,
+                                         [&](const Rank& rank) { return options(rank, reproducible); });
 }
 
 TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
@@ -202,8 +166,8 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
               run.deliver(3 - static_cast<size_t>(3 * i),
                           at::ones(kStateSpecs[3 - static_cast<size_t>(3 * i)].shape));
           }
-          run.strategy().collect(
-              run.start_step(share_of(rank, run, batch(step, 5)), StrategyRun::step_args(0.01)));
+          run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kStateSpecs, step)),
+                                                StrategyRun::step_args(0.01)));
         }
         return run.state();
       })[0];
@@ -214,26 +178,120 @@ TEST(DdpErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
 
 TEST(DdpErrors, GradientsThatDoNotFit) {
   StrategyRun run(kStateSpecs, adamw(), {.plugin = "ddp"});
-  const auto error_of = [](const auto& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
+  expect_gradients_that_do_not_fit_are_refused(run);
+}
+
+// `ddp` in reproducible mode: the bits of `single`, on any number of ranks.
+
+// Small buckets, so that the arena is exchanged in several ranges.
+const std::vector<std::string> kSmall{"strategy.bucket_mib=0.05", "strategy.first_bucket_mib=0.02"};
+
+void expect_same_bits(const Job& job, at::ScalarType dtype = at::kFloat) {
+  const Outcome single = run_job(job, 1, {.reproducible = true, .dtype = dtype});
+  for (const int ranks : {1, 2, 3, 4}) {
+    EXPECT_TRUE(run_job(job, ranks,
+                        {.plugin = "ddp", .reproducible = true, .dtype = dtype, .sets = kSmall}) == single)
+        << ranks << " ranks";
+  }
+}
+
+TEST(DdpBits, AreThoseOfSingleForEveryNumberOfMicroBatches) {
+  for (const uint64_t micro_batches : {4, 5, 6, 7, 8, 11, 13}) {
+    SCOPED_TRACE(micro_batches);
+    Job job = difficult_job(micro_batches);
+    job.steps = 4;
+    expect_same_bits(job);
+  }
+}
+
+TEST(DdpBits, StayThoseOfSingleOverManySteps) {
+  Job job = difficult_job(6);
+  job.steps = 40;
+  expect_same_bits(job);
+}
+
+TEST(DdpBits, AreThoseOfSingleForEveryOptimizer) {
+  for (const plugins::Optimizer& optimizer : {adamw(0), sgd(), sgd(0.9, 0.1), sgd(0.9, 0.1, true)}) {
+    Job job = difficult_job(5, optimizer);
+    job.clip_norm = 0;
+    job.inverse_scale = 1.0 / 1024;
+    expect_same_bits(job);
+  }
+}
+
+TEST(DdpBits, AreThoseOfSingleWithNarrowParameters) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    Job job = difficult_job(5);
+    job.batch = [batch = job.batch, dtype](uint64_t step) {
+      std::vector<MicroBatch> micro_batches = batch(step);
+      for (MicroBatch& one : micro_batches) {
+        for (Gradients* gradients : {&one.gradients, &one.again}) {
+          for (at::Tensor& gradient : *gradients) {
+            if (gradient.defined()) gradient = gradient.to(dtype);
+          }
+        }
+      }
+      return micro_batches;
+    };
+    expect_same_bits(job, dtype);
+  }
+}
+
+// -0 is what an absent gradient travels as: it must not show in a sum that is -0, nor in one that is +0.
+TEST(DdpBits, KeepTheSignOfZero) {
+  Job job;
+  job.specs = {{"w", {4096}}, {"v", {33}}};
+  job.optimizer = sgd(0.9);
+  job.steps = 3;
+  job.batch = [](uint64_t step) {
+    std::vector<MicroBatch> batch;
+    for (uint64_t m = 0; m < 5; ++m) {
+      MicroBatch one{.gradients = {at::full({4096}, m % 2 == 0 ? -0.0 : 0.0), at::full({33}, -0.0)},
+                     .loss = at::scalar_tensor(-0.0)};
+      if (m == step) one.gradients[0] = at::Tensor();
+      if (m != 3) one.gradients[1] = at::Tensor();
+      batch.push_back(one);
     }
-    return "none";
+    return batch;
   };
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(0, at::ones({33, 65}));
-              }),
-              HasSubstr("gradient of w outside of a micro-batch"));
-  run.strategy().begin_step(1);
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(2, at::ones({5, 3}));
-              }),
-              HasSubstr("gradient of frozen, which is frozen"));
-  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
-              HasSubstr("step: after 0 of 1 micro-batches"));
-  EXPECT_EQ(run.live_gradients(), 0);
+  const Outcome single = run_job(job, 1, {.reproducible = true});
+  for (const int ranks : {2, 3, 4}) {
+    const Outcome ddp = run_job(job, ranks, {.plugin = "ddp", .reproducible = true});
+    EXPECT_EQ(ddp.state, single.state) << ranks;  // bytes
+    for (const double loss : ddp.losses) EXPECT_TRUE(std::signbit(loss));
+  }
+}
+
+TEST(DdpBits, AGradientThatIsNotFiniteSkipsTheStepEverywhere) {
+  Job job = difficult_job(5);
+  job.batch = [batch = job.batch](uint64_t step) {
+    std::vector<MicroBatch> micro_batches = batch(step);
+    if (step != 2 && step != 5) return micro_batches;
+    at::Tensor& gradient = micro_batches[step == 2 ? 3 : 0].gradients[3];  // step 5 is short
+    gradient = gradient.clone();
+    if (step == 2) gradient[5][5] = NAN;
+    if (step == 5) gradient[1][1] = -INFINITY;
+    return micro_batches;
+  };
+  for (const bool reproducible : {false, true}) {
+    for (const int ranks : {1, 2, 3}) {
+      const Outcome ddp =
+          run_job(job, ranks, {.plugin = "ddp", .reproducible = reproducible, .sets = kSmall});
+      EXPECT_THAT(ddp.finite, testing::ElementsAre(1, 1, 0, 1, 1, 0, 1, 1, 1, 1));
+    }
+  }
+}
+
+TEST(DdpBits, NarrowReductionIsRefused) {
+  try {
+    StrategyRun run({{"w", {16}}}, sgd(),
+                    {.plugin = "ddp", .reproducible = true, .sets = {"strategy.reduction=\"bf16\""}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("reduction"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("use \"fp32\""));
+    EXPECT_EQ(error.code(), PL_ERROR_CONFIG);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // `ddp` outside of reproducible mode: sums, and when they travel.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 
@@ -57,12 +56,6 @@ TEST(DdpSum, InBf16IsCloseAndTheSameOnAllRanks) {
   });
 }
 
-// Collectives that have been started, by the record that the core keeps.
-size_t started(const Rank& rank) {
-  const auto flights = rank.group->record().recent();
-  return flights.empty() ? 0 : flights.back().sequence;
-}
-
 const std::vector<ParameterSpec> kLayers{
     {"embedding", {4096 * 4}}, {"a", {4096}}, {"b", {4096}}, {"c", {4096}}};
 // Each parameter is a bucket, and the embedding 4.
@@ -75,15 +68,15 @@ pl_step_report finish(StrategyRun& run) {
 
 // One micro-batch a rank; the numbers of collectives under way after each of the gradients.
 std::vector<size_t> one_step(const Rank& rank, StrategyRun& run, const std::vector<size_t>& order) {
-  const size_t before = started(rank);
+  const size_t before = rank.started();
   std::vector<size_t> after;
   run.strategy().begin_step(1);
   for (const size_t index : order) {
     run.deliver(index, at::ones(kLayers[index].shape));
-    after.push_back(started(rank) - before);
+    after.push_back(rank.started() - before);
   }
   run.end_micro_batch(at::ones({}));
-  after.push_back(started(rank) - before);
+  after.push_back(rank.started() - before);
   finish(run);
   return after;
 }
@@ -139,11 +132,11 @@ TEST(DdpOverlap, NothingTravelsBeforeTheLastMicroBatch) {
       for (const size_t index : {3, 2, 1, 0}) {
         run.deliver(index, at::ones(kLayers[index].shape));
         if (micro_batch < 2) {
-          EXPECT_EQ(started(rank), 0u);
+          EXPECT_EQ(rank.started(), 0u);
         }
       }
       // The first micro-batch taught how often gradients come.
-      EXPECT_EQ(started(rank), micro_batch == 2 ? kBuckets : 0u);
+      EXPECT_EQ(rank.started(), micro_batch == 2 ? kBuckets : 0u);
       run.end_micro_batch(at::ones({}));
     }
     EXPECT_EQ(finish(run).loss_sum, 6);
@@ -164,12 +157,12 @@ TEST(DdpRows, TheDensePartOfATiedEmbeddingGoesFirstAndItsRowsGoLast) {
     StrategyRun run(specs, sgd(), {.plugin = "ddp", .sets = {"strategy.bucket_mib=2"}, .group = rank.view()});
     EXPECT_NE(run.strategy().info().flags & PL_STRATEGY_TAKES_ROWS, 0u);
     for (int step = 0; step < 3; ++step) {
-      const size_t before = started(rank);
+      const size_t before = rank.started();
       run.strategy().begin_step(1);
       run.deliver(0, at::ones({64, 4096}));
-      EXPECT_EQ(started(rank) - before, step > 0 ? 1u : 0u);  // before any layer's
+      EXPECT_EQ(rank.started() - before, step > 0 ? 1u : 0u);  // before any layer's
       run.deliver(1, at::ones({64, 4096}));
-      EXPECT_EQ(started(rank) - before, step > 0 ? 2u : 0u);
+      EXPECT_EQ(rank.started() - before, step > 0 ? 2u : 0u);
       // Both ranks have one row in common, each has one of its own, and one row comes twice.
       run.add_rows(0, at::tensor({5, 10 + 7 * rank.rank, 63, 63}, at::kLong), at::ones({4, 4096}));
       run.end_micro_batch(at::ones({}));
@@ -228,7 +221,7 @@ TEST(DdpOverlap, ASecondPartIsWaitedFor) {
     StrategyRun run(kLayers, sgd(), {.plugin = "ddp", .sets = kOneEach, .group = rank.view()});
     std::vector<size_t> collectives;
     for (int step = 0; step < 3; ++step) {
-      collectives.push_back(started(rank));
+      collectives.push_back(rank.started());
       one_step(rank, run, {3, 2, 1, 0, 3});
     }
     EXPECT_EQ(collectives[2] - collectives[1], kBuckets + 1);

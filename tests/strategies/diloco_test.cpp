@@ -1,6 +1,5 @@
 // `diloco`: its numbers against the algorithm written out with plain tensors, what it saves, what it refuses.
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -91,15 +90,6 @@ State all_of(const std::vector<Trained>& ranks) {
   State state;
   for (const Trained& rank : ranks) state.insert(rank.state.begin(), rank.state.end());
   return state;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
 }
 
 // The algorithm as the paper has it, with PyTorch's own optimizers, one process after the other.
@@ -275,10 +265,9 @@ TEST(DilocoState, EachRankSavesItsOwnAndRank0WhatAllShare) {
 
 TEST(DilocoState, OfAnotherNumberOfProcessesOrStrategyIsRefused) {
   const State two = all_of(train(2, every(3), start(), 0, 2));
-  EXPECT_THAT(
-      error_of([&] { train(1, every(3), two, 2, 3); }),
-      HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved (strategy, "
-                "launch.processes) or begin with train.init_from"));
+  EXPECT_THAT(error_of([&] { train(1, every(3), two, 2, 3); }),
+              HasSubstr("the checkpoint is of 2 process(es), this run has 1: go on as it was saved "
+                        "(strategy, launch.processes) or begin with train.init_from"));
   EXPECT_THAT(error_of([&] { train(1, every(3), start(), 2, 3); }),
               HasSubstr("processes: is not in this state"));
   // The weights in the state are those that all share, for everyone.

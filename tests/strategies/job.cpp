@@ -1,6 +1,6 @@
 #include "tests/strategies/job.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <bit>
@@ -143,6 +143,47 @@ Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer) {
     return batch;
   });
   return job;
+}
+
+std::vector<MicroBatch> random_batch(const std::vector<ParameterSpec>& specs, uint64_t step) {
+  std::vector<MicroBatch> result;
+  for (uint64_t m = 0; m < 5; ++m) {
+    result.push_back({.gradients = random_gradients(specs, 100 * step + m), .loss = at::ones({})});
+    for (at::Tensor& gradient : result.back().gradients)
+      if (gradient.defined() && gradient.numel() == 0) gradient = at::Tensor();
+  }
+  return result;
+}
+
+void expect_a_broken_group_fails_the_step(const std::vector<ParameterSpec>& specs,
+                                          const std::function<RunOptions(const Rank&)>& options) {
+  std::string problem;
+  on_ranks(2, [&](const Rank& rank) {
+    StrategyRun run(specs, adamw(), options(rank));
+    for (uint64_t step = 0; step < 3; ++step) {
+      if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
+      const auto start = [&] {
+        run.start_step(share_of(rank, run, random_batch(specs, step)), StrategyRun::step_args(0.01));
+      };
+      try {
+        start();
+      } catch (const Error& error) {
+        problem = error.what();
+        EXPECT_THROW(start(), Error) << "trying again does not crash, either";
+      }
+    }
+  });
+  EXPECT_THAT(problem, testing::HasSubstr("rank 1 was told to leave"));
+}
+
+void expect_gradients_that_do_not_fit_are_refused(StrategyRun& run) {
+  const auto hand_over = [&](size_t index) { run.hand_over(index, at::ones(run.specs()[index].shape)); };
+  EXPECT_THAT(error_of([&] { hand_over(0); }), testing::HasSubstr("gradient of w outside of a micro-batch"));
+  run.strategy().begin_step(1);
+  EXPECT_THAT(error_of([&] { hand_over(2); }), testing::HasSubstr("gradient of frozen, which is frozen"));
+  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
+              testing::HasSubstr("step: after 0 of 1 micro-batches"));
+  EXPECT_EQ(run.live_gradients(), 0);
 }
 
 }  // namespace pipeline::strategies

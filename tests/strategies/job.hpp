@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "tests/strategies/ranks.hpp"
@@ -45,5 +44,15 @@ double distance(const Outcome& a, const Outcome& b);
 // 0, and short steps as at the end of an epoch, which leave ranks without a micro-batch. Micro-batches lend
 // or hand over in turn.
 Job difficult_job(uint64_t micro_batches, const plugins::Optimizer& optimizer = adamw());
+
+// The five micro-batches of a step, without gradients of parameters that are empty.
+std::vector<MicroBatch> random_batch(const std::vector<ParameterSpec>& specs, uint64_t step);
+
+// Of two ranks rank 1 leaves before the third step: that of rank 0 fails with its reason.
+void expect_a_broken_group_fails_the_step(const std::vector<ParameterSpec>& specs,
+                                          const std::function<RunOptions(const Rank&)>& options);
+
+// Parameter 0 is trained and called w, parameter 2 is frozen.
+void expect_gradients_that_do_not_fit_are_refused(StrategyRun& run);
 
 }  // namespace pipeline::strategies

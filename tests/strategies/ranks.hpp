@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,9 +21,14 @@ struct Rank {
 
   // The group for RunOptions.group.
   const pl_communicator* view() const { return group ? &group->view() : nullptr; }
+  // Collectives that have been started, by the record that the core keeps.
+  size_t started() const {
+    const auto flights = group->record().recent();
+    return flights.empty() ? 0 : flights.back().sequence;
+  }
 };
 
-// The Peers of the rank whose thread this is; null where there is one rank.
+// The RankGroup of the rank whose thread this is; null where there is one rank.
 peers::Peers* this_ranks_peers();
 
 // A group of some ranks over the fake backend, as the core opens them.

@@ -2,7 +2,6 @@
 #include "tests/strategies/ranks.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/abi_values.hpp"
 

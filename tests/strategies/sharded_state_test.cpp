@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 
@@ -17,15 +16,6 @@ const std::vector<ParameterSpec> kShardSpecs{
     {"w", {133, 265}, true, 1, true, 1},      {"b", {7}, false, 1, true, 1},
     {"frozen", {50, 300}, true, 1, false, 2}, {"empty", {0}, true, 1, true, 2},
     {"v", {64, 160}, true, 0.5, true, 2},     {"narrow", {40, 211}, true, 1, false, 2, true}};
-
-std::vector<MicroBatch> batch(uint64_t step) {
-  std::vector<MicroBatch> result;
-  for (uint64_t m = 0; m < 5; ++m) {
-    result.push_back({.gradients = random_gradients(kShardSpecs, 100 * step + m), .loss = at::ones({})});
-    result.back().gradients[3] = at::Tensor();
-  }
-  return result;
-}
 
 // "single", "ddp", or "1", "2", "3": a stage of `sharded`.
 RunOptions options(const Rank& rank, const std::string& strategy, bool reproducible = true) {
@@ -44,8 +34,8 @@ State train(const std::string& strategy, int ranks, const State& from, uint64_t 
     StrategyRun run(kShardSpecs, optimizer, options(rank, strategy));
     run.load(from, first == 0);
     for (uint64_t step = first; step < last; ++step) {
-      run.strategy().collect(
-          run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01, 1.0)));
+      run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kShardSpecs, step)),
+                                            StrategyRun::step_args(0.01, 1.0)));
     }
     return run.state();
   });
@@ -54,16 +44,8 @@ State train(const std::string& strategy, int ranks, const State& from, uint64_t 
   return all;
 }
 
-State some_values() {
-  StrategyRun run(kShardSpecs, adamw());
-  for (size_t i = 0; i < kShardSpecs.size(); ++i) {
-    run.set(i, random_gradients({{kShardSpecs[i].name, kShardSpecs[i].shape}}, i)[0]);
-  }
-  return run.state();
-}
-
 TEST(ShardedState, MovesBetweenStrategiesAndNumbersOfRanksToTheBit) {
-  const State start = some_values();
+  const State start = some_values(kShardSpecs);
   for (const plugins::Optimizer& optimizer : {adamw(), in_bits(adamw(), 16), in_bits(adamw(), 8)}) {
     const State whole = train("single", 1, start, 0, 16, optimizer);
     State moved = start;
@@ -109,7 +91,7 @@ TEST(ShardedState, IsDealtOutEvenly) {
 
 // A rank asks for nothing that it does not keep.
 TEST(ShardedState, EveryRankReadsItsOwnPartAlone) {
-  const State start = some_values();
+  const State start = some_values(kShardSpecs);
   const auto read = each_rank(4, [&](const Rank& rank) {
     StrategyRun run(kShardSpecs, adamw(), options(rank, "2"));
     uint64_t elements = 0;
@@ -169,26 +151,10 @@ TEST(ShardedMemory, SaysWhatItHolds) {
 }
 
 TEST(ShardedErrors, AGroupThatBreaksFailsTheStepAndCanBeDestroyed) {
-  for (const char* stage : {"1", "2", "3"}) {
-    for (const bool reproducible : {false, true}) {
-      std::string problem;
-      on_ranks(2, [&](const Rank& rank) {
-        StrategyRun run(kShardSpecs, adamw(), options(rank, stage, reproducible));
-        for (uint64_t step = 0; step < 3; ++step) {
-          if (step == 2 && rank.rank == 1) return fail_on(rank, "rank 1 was told to leave");
-          try {
-            run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01));
-          } catch (const Error& error) {
-            problem = error.what();
-            // Trying again does not crash, either.
-            EXPECT_THROW(run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)),
-                         Error);
-          }
-        }
-      });
-      EXPECT_THAT(problem, HasSubstr("rank 1 was told to leave"));
-    }
-  }
+  for (const char* stage : {"1", "2", "3"})
+    for (const bool reproducible : {false, true})
+      expect_a_broken_group_fails_the_step(
+          kShardSpecs, [&](const Rank& rank) { return options(rank, stage, reproducible); });
 }
 
 TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
@@ -203,8 +169,8 @@ TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
               run.deliver(4, at::ones(kShardSpecs[4].shape));
               if (rank.rank == 1) run.deliver(1, at::ones(kShardSpecs[1].shape));
             }
-            run.strategy().collect(
-                run.start_step(share_of(rank, run, batch(step)), StrategyRun::step_args(0.01)));
+            run.strategy().collect(run.start_step(share_of(rank, run, random_batch(kShardSpecs, step)),
+                                                  StrategyRun::step_args(0.01)));
           }
           return run.state();
         });
@@ -212,15 +178,6 @@ TEST(ShardedErrors, AStepThatAllRanksGaveUpLeavesNoTrace) {
       EXPECT_EQ(run_with(true), run_with(false));
     }
   }
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "none";
 }
 
 TEST(ShardedErrors, OptionsThatCannotBe) {
@@ -238,18 +195,140 @@ TEST(ShardedErrors, OptionsThatCannotBe) {
 
 TEST(ShardedErrors, GradientsThatDoNotFit) {
   StrategyRun run(kShardSpecs, adamw(), {.plugin = "sharded"});
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(0, at::ones({133, 265}));
-              }),
-              HasSubstr("gradient of w outside of a micro-batch"));
-  run.strategy().begin_step(1);
-  EXPECT_THAT(error_of([&] {
-                run.hand_over(2, at::ones({50, 300}));
-              }),
-              HasSubstr("gradient of frozen, which is frozen"));
-  EXPECT_THAT(error_of([&] { run.strategy().step(StrategyRun::step_args(1)); }),
-              HasSubstr("step: after 0 of 1 micro-batches"));
-  EXPECT_EQ(run.live_gradients(), 0);
+  expect_gradients_that_do_not_fit_are_refused(run);
+}
+
+// `sharded` in reproducible mode: the bits of `single`, in every stage and on any number of ranks.
+
+// Buckets are small, so that there are many.
+RunOptions sharded(int stage, at::ScalarType dtype) {
+  return {.plugin = "sharded",
+          .reproducible = true,
+          .dtype = dtype,
+          .sets = {"strategy.zero_stage=" + std::to_string(stage), "strategy.bucket_mib=0.05"}};
+}
+
+struct Way {
+  int stage;
+  int ranks;
+};
+const std::vector<Way> kAll{{1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 1}, {2, 2},
+                            {2, 3}, {2, 4}, {3, 1}, {3, 2}, {3, 3}, {3, 4}};
+const std::vector<Way> kSome{{1, 2}, {1, 3}, {2, 3}, {2, 4}, {3, 2}};
+
+void expect_same_bits(const Job& job, const std::vector<Way>& ways, at::ScalarType dtype = at::kFloat) {
+  const Outcome single = run_job(job, 1, {.reproducible = true, .dtype = dtype});
+  for (const auto& [stage, ranks] : ways) {
+    EXPECT_TRUE(run_job(job, ranks, sharded(stage, dtype)) == single)
+        << "stage " << stage << " on " << ranks << " ranks";
+  }
+}
+
+TEST(ShardedBits, AreThoseOfSingleInEveryStageOnAnyNumberOfRanks) {
+  Job job = difficult_job(7);
+  job.steps = 4;
+  expect_same_bits(job, kAll);
+}
+
+TEST(ShardedBits, AreThoseOfSingleForEveryNumberOfMicroBatches) {
+  for (const uint64_t micro_batches : {4, 5, 6, 8, 11, 13}) {
+    SCOPED_TRACE(micro_batches);
+    Job job = difficult_job(micro_batches);
+    job.steps = 2;
+    expect_same_bits(job, kSome);
+  }
+}
+
+// Each group of ranks has a copy of the shards.
+TEST(ShardedBits, AreThoseOfSingleInGroups) {
+  struct Groups {
+    int stage, ranks, size;
+  };
+  for (const uint64_t micro_batches : {4, 7, 13}) {
+    Job job = difficult_job(micro_batches, with_ema(muon()));
+    job.steps = 3;
+    const Outcome single = run_job(job, 1, {.reproducible = true});
+    for (const auto& [stage, ranks, size] :
+         {Groups{1, 4, 2}, {2, 4, 2}, {3, 4, 2}, {1, 6, 3}, {2, 6, 2}, {2, 3, 1}, {3, 6, 3}, {2, 2, 2}}) {
+      RunOptions options = sharded(stage, at::kFloat);
+      options.sets.push_back("strategy.shard_group=\"" + std::to_string(size) + "\"");
+      EXPECT_TRUE(run_job(job, ranks, options) == single)
+          << "stage " << stage << " on " << ranks << " ranks in groups of " << size << ", " << micro_batches
+          << " micro-batches";
+    }
+  }
+}
+
+TEST(ShardedBits, StayThoseOfSingleOverManySteps) {
+  Job job = difficult_job(5);
+  job.steps = 40;
+  expect_same_bits(job, {{1, 3}, {2, 2}, {2, 3}, {3, 4}});
+}
+
+TEST(ShardedBits, AreThoseOfSingleForEveryOptimizer) {
+  for (const plugins::Optimizer& optimizer :
+       {adamw(0), in_bits(adamw(), 16), in_bits(with_ema(muon()), 8), sgd(), sgd(0.9, 0.1),
+        sgd(0.9, 0.1, true), with_ema(sgd(), 2, 1)}) {
+    Job job = difficult_job(5, optimizer);
+    job.steps = 4;
+    job.clip_norm = 0;
+    job.inverse_scale = 1.0 / 1024;
+    expect_same_bits(job, {{1, 3}, {2, 2}, {3, 3}});
+  }
+}
+
+// Matrices lie in pieces with several ranks: small ones with one, large ones with all.
+Job muon_job(uint64_t micro_batches) {
+  Job job = difficult_job(micro_batches, with_ema(muon()));
+  for (const size_t index : {3, 5, 6, 8}) job.specs[index].hidden = true;
+  job.steps = 4;
+  return job;
+}
+
+TEST(ShardedBits, AreThoseOfSingleWhereTensorsAreUpdatedAsAWhole) {
+  const Job job = muon_job(5);
+  expect_same_bits(job, kAll);
+  const Outcome single = run_job(job, 1, {.reproducible = true});
+  EXPECT_TRUE(run_job(job, 3, {.plugin = "ddp", .reproducible = true}) == single);
+  Job by_adamw = difficult_job(5);
+  by_adamw.steps = job.steps;
+  EXPECT_GT(distance(run_job(by_adamw, 1, {.reproducible = true}), single), 0.01);
+}
+
+TEST(ShardedBits, AreThoseOfSingleWhereNarrowTensorsAreUpdatedAsAWhole) {
+  expect_same_bits(muon_job(5), kSome, at::kBFloat16);
+}
+
+// A job whose weights and gradients are in bfloat16 or float16.
+Job narrow_job(uint64_t micro_batches, at::ScalarType dtype) {
+  Job job = difficult_job(micro_batches);
+  job.batch = [batch = job.batch, dtype](uint64_t step) {
+    std::vector<MicroBatch> result = batch(step);
+    for (MicroBatch& one : result) {
+      for (Gradients* gradients : {&one.gradients, &one.again}) {
+        for (at::Tensor& gradient : *gradients) {
+          if (gradient.defined()) gradient = gradient.to(dtype);
+        }
+      }
+    }
+    return result;
+  };
+  return job;
+}
+
+TEST(ShardedBits, AreThoseOfSingleWithNarrowParameters) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
+    Job job = narrow_job(5, dtype);
+    job.steps = 4;
+    expect_same_bits(job, kSome, dtype);
+  }
+}
+
+TEST(ShardedBits, AreThoseOfSingleWithUnits) {
+  Job job = difficult_job(5);
+  for (size_t i = 0; i < job.specs.size(); ++i) job.specs[i].unit = static_cast<uint32_t>(7 * i / 3);
+  job.steps = 4;
+  expect_same_bits(job, kSome);
 }
 
 }  // namespace

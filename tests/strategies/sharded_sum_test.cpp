@@ -3,7 +3,6 @@
 #include <atomic>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 
@@ -95,12 +94,6 @@ TEST(ShardedSum, AGradientThatIsNotFiniteSkipsTheStepEverywhere) {
   }
 }
 
-// Collectives that have been started, by the record that the core keeps.
-size_t started(const Rank& rank) {
-  const auto flights = rank.group->record().recent();
-  return flights.empty() ? 0 : flights.back().sequence;
-}
-
 // Layers for two ranks: each layer is a bucket.
 const std::vector<ParameterSpec> kLayers{{"a", {8192}}, {"b", {8192}}, {"c", {8192}}, {"d", {8192}},
                                          {"e", {8192}}, {"f", {8192}}, {"g", {8192}}, {"h", {8192}}};
@@ -134,10 +127,10 @@ struct Progress {
 };
 
 Progress micro_batch(const Rank& rank, StrategyRun& run, const std::vector<size_t>& order) {
-  const size_t before = started(rank);
+  const size_t before = rank.started();
   Progress progress;
   const auto note = [&] {
-    progress.sent.push_back(started(rank) - before);
+    progress.sent.push_back(rank.started() - before);
     progress.live.push_back(run.live_gradients());
   };
   for (const size_t index : order) {
@@ -196,11 +189,11 @@ TEST(ShardedGradients, WaitForTheirTurnWhileTheBackwardPassGoesOn) {
         run.hand_over(index, at::full(specs[index].shape, index + 1.0f));
       };
       if (step == 1 && rank.rank == 1) begun.wait(false);
-      const size_t before = started(rank);
+      const size_t before = rank.started();
       for (const size_t index : {0, 3, 2, 1}) {
         deliver(index);
         if (step == 1 && rank.rank == 0) {
-          EXPECT_EQ(started(rank) - before, 3u) << index;
+          EXPECT_EQ(rank.started() - before, 3u) << index;
         }
       }
       if (step == 1 && rank.rank == 0) {
@@ -209,7 +202,7 @@ TEST(ShardedGradients, WaitForTheirTurnWhileTheBackwardPassGoesOn) {
         begun.notify_one();
       }
       run.end_micro_batch(at::ones({}));
-      EXPECT_EQ(started(rank) - before, 9u);
+      EXPECT_EQ(rank.started() - before, 9u);
       EXPECT_EQ(run.live_gradients(), 0);
       finish(run);
     }

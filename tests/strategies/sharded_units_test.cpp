@@ -3,7 +3,6 @@
 #include <set>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/strategies/job.hpp"
 
@@ -213,12 +212,6 @@ TEST(ShardedUnits, AreNotInMemoryWhenTheyAreNotInUse) {
   });
 }
 
-// Collectives that have been started, by the record that the core keeps.
-size_t collectives_started(const Rank& rank) {
-  const auto flights = rank.group->record().recent();
-  return flights.empty() ? 0 : flights.back().sequence;
-}
-
 // With two slots, units 1 and 3 share one, and units 2 and 4. Unit 2 is two collectives, since part of it is
 // frozen.
 TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
@@ -232,9 +225,9 @@ TEST(ShardedUnits, AreGatheredOneAheadOnceTheWayIsKnownAndNotWhenTheyAreThere) {
       std::vector<size_t> gathered;
       const auto walk = [&](const std::vector<uint32_t>& units, uint32_t pass) {
         for (const uint32_t unit : units) {
-          const size_t before = collectives_started(rank);
+          const size_t before = rank.started();
           check(hooks.enter(hooks.user, unit, pass));
-          gathered.push_back(collectives_started(rank) - before);
+          gathered.push_back(rank.started() - before);
           check(hooks.leave(hooks.user, unit, pass));
         }
       };
@@ -258,8 +251,9 @@ TEST(ShardedUnits, ThatNeedTheSamePlaceAtOnceAreAnError) {
     check(hooks.enter(hooks.user, 3, PL_PASS_FORWARD));
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("unit 3 is entered while another unit uses its slot: use "
-                                        "strategy.unit_slots = 3 or more"));
+    EXPECT_THAT(
+        error.what(),
+        HasSubstr("unit 3 is entered while another unit uses its slot: use strategy.unit_slots = 3 or more"));
   }
 }
 

@@ -269,4 +269,11 @@ Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t see
   return gradients;
 }
 
+State some_values(const std::vector<ParameterSpec>& specs) {
+  StrategyRun run(specs, adamw());
+  for (size_t i = 0; i < specs.size(); ++i)
+    run.set(i, random_gradients({{specs[i].name, specs[i].shape}}, i)[0]);
+  return run.state();
+}
+
 }  // namespace pipeline::strategies

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "core/plugins/host.hpp"
 #include "core/plugins/plugin.hpp"
 #include "core/plugins/strategy.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::strategies {
 
@@ -113,5 +113,14 @@ class StrategyRun {
 
 // Gradients for all trainable parameters, different for every seed. [any-thread]
 Gradients random_gradients(const std::vector<ParameterSpec>& specs, uint64_t seed);
+
+// A state of these parameters to begin with.
+State some_values(const std::vector<ParameterSpec>& specs);
+
+// What `call` fails with, or "none".
+template <class Call>
+std::string error_of(const Call& call) {
+  return tests::message_of<Error>(call, "none");
+}
 
 }  // namespace pipeline::strategies

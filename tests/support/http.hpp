@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <span>
 #include <string>
 
 #include "core/base/socket.hpp"

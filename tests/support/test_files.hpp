@@ -32,15 +32,16 @@ inline std::string read_all(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// The message of the Exception that `act` throws; a text that no test expects when it throws none.
+// The message of the Exception that `act` throws; `none`, by default a text that no test expects, when it
+// throws none.
 template <class Exception, class Act>
-std::string message_of(Act&& act) {
+std::string message_of(Act&& act, const std::string& none = "(nothing was thrown)") {
   try {
     act();
   } catch (const Exception& error) {
     return error.what();
   }
-  return "(nothing was thrown)";
+  return none;
 }
 
 }  // namespace pipeline::tests

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <span>
@@ -63,6 +64,24 @@ inline void round_to(FileTensor& tensor, safetensors::Dtype dtype) {
       wide.to(dtype == safetensors::Dtype::kF16 ? at::kHalf : at::kBFloat16).contiguous();
   tensor = {dtype, tensor.shape,
             std::string(static_cast<const char*>(narrow.const_data_ptr()), narrow.nbytes())};
+}
+
+// A tensor of a folder's files, in float32.
+inline at::Tensor read_tensor(const std::filesystem::path& folder, const std::string& name) {
+  const auto files = safetensors::Folder::open(folder.string());
+  const auto& view = files.at(name);
+  return at::from_blob(const_cast<std::byte*>(view.data.data()), view.shape, at::kFloat).clone();
+}
+
+// A file of one tensor, in float32.
+inline void write_tensor(const std::filesystem::path& path, const std::string& name,
+                         const at::Tensor& values) {
+  const at::Tensor tensor = values.contiguous();
+  safetensors::Writer writer(path.string());
+  writer.declare(name, safetensors::Dtype::kF32, tensor.sizes().vec());
+  writer.write(name,
+               std::as_bytes(std::span(tensor.const_data_ptr<float>(), static_cast<size_t>(tensor.numel()))));
+  writer.finish();
 }
 
 }  // namespace pipeline::tests

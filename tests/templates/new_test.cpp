@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <test_paths.hpp>
 
 #include "core/base/error.hpp"
@@ -93,8 +92,7 @@ class New : public ::testing::Test {
   // A refusal, which makes nothing.
   std::string refusal(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "new");
-    const Result result = pipeline(arguments, folder_.path());
-    EXPECT_EQ(result.code, 2) << result.out;
+    const Result result = pipeline(arguments, folder_.path()).ended(2);
     return result.err;
   }
   TemporaryFolder folder_;

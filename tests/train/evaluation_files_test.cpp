@@ -1,13 +1,15 @@
-#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/evaluation.hpp"
+#include "core/train/results/result_files.hpp"
 
 #include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/manifest.hpp"
+#include "core/train/session/value_source.hpp"
+#include "core/train/training_step.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::train {
@@ -15,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
+using testing::Pair;
 
 constexpr const char* kRemedy = "choose another run.dir";
 
@@ -177,6 +180,88 @@ TEST_F(KeptSums, NamesThatAreNotUtf8AreRefused) {
   Evaluation sums = some();
   sums.sums[0].name = "\xff";
   EXPECT_THAT(tests::message_of<Error>([&] { sums_text(sums); }), testing::HasSubstr("must be UTF-8"));
+}
+
+// Where the outputs of a step's samples lie, and which collectives bring them together.
+
+TEST(RowsOfStep, LieInTheOrderOfTheMicroBatches) {
+  const std::vector<uint64_t> samples{4, 4, 0, 3};
+  const RowsOfStep rows(samples, 6);  // the last two are empty
+  EXPECT_EQ(rows.total(), 11u);
+  EXPECT_EQ(rows.begin(0), 0u);
+  EXPECT_EQ(rows.begin(1), 4u);
+  EXPECT_EQ(rows.begin(3), 8u);
+  EXPECT_EQ(rows.begin(5), 11u);
+}
+
+TEST(RowsOfStep, ABlockOfEachRankTakesOneTurn) {
+  const std::vector<uint64_t> samples{2, 2, 2, 2, 1};
+  const RowsOfStep rows(samples, 5);
+  const auto turns = rows.turns(3, PL_ORDER_BLOCK);
+  ASSERT_EQ(turns.size(), 1u);
+  EXPECT_THAT(turns[0], ElementsAre(Pair(0, 4), Pair(4, 8), Pair(8, 9)));
+  // Four ranks: the last one has none.
+  EXPECT_THAT(rows.turns(4, PL_ORDER_BLOCK)[0], ElementsAre(Pair(0, 4), Pair(4, 8), Pair(8, 9), Pair(9, 9)));
+}
+
+TEST(RowsOfStep, RanksThatTakeTurnsTakeOneForEachMicroBatchOfARank) {
+  const std::vector<uint64_t> samples{2, 2, 2, 2, 1};
+  const RowsOfStep rows(samples, 5);
+  EXPECT_THAT(rows.turns(2, PL_ORDER_INTERLEAVED),
+              ElementsAre(ElementsAre(Pair(0, 2), Pair(2, 4)), ElementsAre(Pair(4, 6), Pair(6, 8)),
+                          ElementsAre(Pair(8, 9), Pair(9, 9))));
+}
+
+// What is known of a run by its checkpoint.
+
+class ValuesOfRuns : public testing::Test {
+ protected:
+  // A run, or a stage of one, that has a checkpoint.
+  ValueSource run(const std::string& name, const std::string& options) {
+    checkpoint::Manifest manifest;
+    manifest.contents.step = 1;
+    manifest.contents.config_toml = options;
+    const std::string checkpoint = name + "/checkpoints/step-00000001";
+    std::filesystem::create_directories(folder_ / checkpoint);
+    folder_.write(checkpoint + "/manifest.json", checkpoint::format_manifest(manifest, "test"));
+    folder_.write(name + "/config.toml", "started_in = '" + folder_.path() + "'\n");
+    return values_of_run({}, folder_ / name);
+  }
+
+  tests::FilesFolder folder_;
+};
+
+TEST_F(ValuesOfRuns, HaveFollowedWhatTheFirstOneBeganWith) {
+  EXPECT_FALSE(has_followed(run("x/first", "[train]\ninit_from = ''\n[stage]\nname = 'first'\n")));
+  EXPECT_FALSE(has_followed(run("x/second", "[stage]\nname = 'second'\ninit_from = 'first'\n")));
+  EXPECT_FALSE(has_followed(run("x/third", "train.init_from = 'second'\n[stage]\nname = 'third'\n")));
+  EXPECT_FALSE(has_followed(run("y", "train.init_from = 'x/third'\n")));
+  EXPECT_TRUE(has_followed(run("z", "train.init_from = 'models/gpt2'\n")));
+  EXPECT_TRUE(has_followed(run("after", "train.init_from = 'z'\n")));
+  EXPECT_TRUE(has_followed(run("parts", "task.language.init_from = 'models/llama'\n")));
+  EXPECT_TRUE(has_followed(run("gone", "train.init_from = 'removed'\n")));
+}
+
+TEST_F(ValuesOfRuns, OfRunsThatBeganWithEachOtherAreFoundOut) {
+  run("a", "train.init_from = 'b'\n");
+  EXPECT_TRUE(has_followed(run("b", "train.init_from = 'a'\n")));
+}
+
+TEST_F(ValuesOfRuns, NeedNoRunAroundACheckpoint) {
+  const std::string whole = run("x", "train.max_steps = 3\n").base;
+  std::filesystem::rename(folder_ / "x/checkpoints", folder_ / "x/downloads");
+  folder_.write("x/config.toml", "of another program");
+  EXPECT_EQ(whole, folder_.path());
+  EXPECT_EQ(values_of_run({}, folder_ / "x/downloads").base, "");
+}
+
+TEST_F(ValuesOfRuns, AKilledRunGoesOnFromTheCheckpointThatItWasAboutToReplace) {
+  run("x", "train.init_from = 'gone'\n");
+  std::filesystem::rename(folder_ / "x/checkpoints/step-00000001",
+                          folder_ / "x/checkpoints/.old-step-00000001");
+  const ValueSource own = values_of_run(folder_ / "x", "gone");
+  EXPECT_TRUE(own.goes_on);
+  EXPECT_EQ(own.options.at("train.init_from"), "\"gone\"");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
-#include "core/train/health.hpp"
+#include "core/train/train_state.hpp"
 
 #include <cmath>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+
+#include "core/config/config.hpp"
+#include "core/train/validation.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -94,20 +96,117 @@ TEST(Divergence, SaysWhatHappenedAndWhatToDo) {
                                               .changes = {},
                                               .stage = "",
                                               .find_plugins = {}});
+  EXPECT_EQ(describe({.health = after({3, 2.5, kNan, kNan}, {3, 4}),
+                      .signs = {"train.max_nonfinite_steps = 2 ends the run here"},
+                      .last_good = "run/checkpoints/step-00000001",
+                      .set_aside = {"diverged-step-00000002"}},
+                     config, "fp16"),
+            "the run has diverged: the gradient was not finite, and the update was skipped, in 2 steps in a "
+            "row, from step 3 on; train.max_nonfinite_steps = 2 ends the run here\n"
+            "  last finite loss: 2.5, in step 2\n"
+            "  last good checkpoint: run/checkpoints/step-00000001\n"
+            "  set aside, not to be gone on from: diverged-step-00000002\n"
+            "  what to do: go on from there with --change optimizer.lr=0.05 (it was 0.5); "
+            "schedule.warmup_steps (0) and train.clip_grad_norm (1.0) help, too; or start over with --fresh "
+            "and another train.precision (it was fp16); or look at the data");
+}
+
+// A run that evaluates every 10 steps.
+class Selection : public testing::Test {
+ protected:
+  explicit Selection(std::vector<std::string> sets = {}) : config_(load(std::move(sets))) {}
+
+  static config::Config load(std::vector<std::string> sets) {
+    sets.insert(sets.begin(), {"task.plugin=zoo", "evaluate.every=10"});
+    return config::load({.file = "", .sets = std::move(sets)});
+  }
+  ModelSelection::Judgement judge(uint64_t step, std::vector<Figure> figures) {
+    Evaluation evaluation;
+    evaluation.figures = std::move(figures);
+    state_.step = step;
+    return selection_.judge(evaluation);
+  }
+  ModelSelection::Judgement loss(uint64_t step, double value) { return judge(step, {{"loss", value}}); }
+
+  config::Config config_;
+  TrainState state_;
+  ModelSelection selection_{config_.options().evaluate, state_};
+};
+
+class ByAccuracy : public Selection {
+ protected:
+  ByAccuracy() : Selection({"evaluate.best_metric=accuracy"}) {}
+  ModelSelection::Judgement accuracy(uint64_t step, double value, double loss = 1) {
+    return judge(step, {{"loss", loss}, {"accuracy", value, PL_BETTER_HIGHER}});
+  }
+};
+
+class Patient : public Selection {
+ protected:
+  Patient() : Selection({"evaluate.patience=2", "evaluate.min_delta=0.1"}) {}
+};
+
+TEST_F(Selection, TheLowestLossIsTheBest) {
+  EXPECT_TRUE(loss(10, 2).is_best);
+  EXPECT_FALSE(loss(20, 2).is_best) << "as good is no better";
+  EXPECT_TRUE(loss(30, 1).is_best);
+  EXPECT_FALSE(loss(40, 3).is_best);
+  EXPECT_EQ(state_.best->step, 30u);
+}
+
+TEST_F(ByAccuracy, AFigureSaysItselfWhetherHigherIsBetter) {
+  EXPECT_TRUE(accuracy(10, 0.5).metric.higher_is_better);
+  EXPECT_FALSE(accuracy(20, 0.4).is_best);
+  EXPECT_TRUE(accuracy(30, 0.6).is_best);
+}
+
+TEST_F(ByAccuracy, TheBestOfAnotherFigureIsForgotten) {
+  state_.best = Best{"loss", 0.001, 5};
+  EXPECT_TRUE(accuracy(10, 0.5).is_best);
+}
+
+TEST_F(ByAccuracy, NoFigureIsGoodWhereTheLossIsNaN) {
+  const ModelSelection::Judgement judgement = accuracy(10, 0.9, std::nan(""));
+  EXPECT_FALSE(judgement.is_best);
+  EXPECT_TRUE(std::isnan(judgement.metric.value));
+  EXPECT_EQ(state_.health.bad_evaluation(), "the evaluation after step 10 gave loss nan");
+}
+
+TEST_F(Selection, WithoutPatienceARunGoesOn) {
+  for (uint64_t step = 10; step <= 100; step += 10) loss(step, 1);
+  EXPECT_FALSE(selection_.stops_early());
+}
+
+TEST_F(Patient, ARunEndsWhenSoManyInARowAreNoBetter) {
+  loss(10, 2);
+  loss(20, 3);
+  EXPECT_FALSE(selection_.stops_early());
+  loss(30, 2.5);
+  EXPECT_TRUE(selection_.stops_early());
   EXPECT_EQ(
-      describe({.health = after({3, 2.5, kNan, kNan}, {3, 4}),
-                .signs = {"train.max_nonfinite_steps = 2 ends the run here"},
-                .last_good = "run/checkpoints/step-00000001",
-                .set_aside = {"diverged-step-00000002"}},
-               config, "fp16"),
-      "the run has diverged: the gradient was not finite, and the update was skipped, in 2 steps in a row, "
-      "from step 3 on; train.max_nonfinite_steps = 2 ends the run here\n"
-      "  last finite loss: 2.5, in step 2\n"
-      "  last good checkpoint: run/checkpoints/step-00000001\n"
-      "  set aside, not to be gone on from: diverged-step-00000002\n"
-      "  what to do: go on from there with --change optimizer.lr=0.05 (it was 0.5); schedule.warmup_steps "
-      "(0) and train.clip_grad_norm (1.0) help, too; or start over with --fresh and another "
-      "train.precision (it was fp16); or look at the data");
+      selection_.why_it_stops(),
+      "2 evaluations in a row gave no better loss than 2 of step 10 by more than 0.1 (evaluate.patience)");
+}
+
+TEST_F(Patient, AGainBelowMinDeltaIsTheBestButNoReasonToWaitLonger) {
+  loss(10, 2);
+  EXPECT_TRUE(loss(20, 1.95).is_best);
+  loss(30, 1.92);
+  EXPECT_TRUE(selection_.stops_early());
+}
+
+TEST_F(Patient, AnEvaluationBesideTheRegularOnesDoesNotCount) {
+  loss(10, 2);
+  loss(20, 3);
+  loss(25, 3);
+  EXPECT_FALSE(selection_.stops_early());
+}
+
+TEST_F(Patient, AnEvaluationThatIsNotFiniteIsNoBetter) {
+  loss(10, 2);
+  loss(20, std::nan(""));
+  loss(30, INFINITY);
+  EXPECT_TRUE(selection_.stops_early());
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/error.hpp"
 #include "tests/plugins/zoo.hpp"

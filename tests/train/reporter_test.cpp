@@ -1,12 +1,15 @@
-#include "core/train/telemetry/reporter.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "core/observe/console.hpp"
+#include "core/observe/log.hpp"
+#include "core/train/processes/process_group.hpp"
+#include "core/train/telemetry/reporter.hpp"
+#include "tests/peers/ranks.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 namespace pipeline::train {
@@ -108,6 +111,28 @@ TEST_F(ReporterTest, HowBusyTheDeviceIsIsSaidWhereItIsKnown) {
   EXPECT_THAT(log().at(1), HasSubstr("device 3.2 GB  busy 88%"));
   EXPECT_FALSE(metrics(0).contains("device_utilisation"));
   EXPECT_EQ(metrics(1)["device_utilisation"], 0.875);
+}
+
+TEST(Clock, OfAnotherMachineIsComparedWithRank0s) {
+  peers::Group group(3);
+  std::vector<std::optional<ClockOffset>> offsets(3);
+  const auto thrown = peers::as_threads(3, [&](int32_t rank) {
+    observe::Console console(observe::Console::Mode::off);
+    observe::Log log(console, observe::Level::error);
+    ProcessGroup processes(group.world(rank), log,
+                           {.rendezvous = std::chrono::seconds(20), .stall = std::chrono::seconds(20)});
+    offsets[static_cast<size_t>(rank)] = compare_clocks(processes, rank < 2 ? "one machine" : "another");
+    processes.peers().barrier("end");
+  });
+  EXPECT_EQ(thrown, std::vector<std::string>(3));
+  for (const int rank : {0, 1}) {
+    ASSERT_TRUE(offsets[static_cast<size_t>(rank)]);
+    EXPECT_EQ(offsets[static_cast<size_t>(rank)]->nanoseconds, 0) << rank;
+    EXPECT_EQ(offsets[static_cast<size_t>(rank)]->error, 0) << rank;
+  }
+  ASSERT_TRUE(offsets[2]);  // in truth it is this machine's
+  EXPECT_GT(offsets[2]->error, 0);
+  EXPECT_LE(std::llabs(offsets[2]->nanoseconds), offsets[2]->error);
 }
 
 }  // namespace

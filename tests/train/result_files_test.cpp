@@ -1,5 +1,4 @@
 // Files of results: where they cannot be written, the error says where, why, and what to do.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/base/error.hpp"

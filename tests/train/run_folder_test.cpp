@@ -3,7 +3,6 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "core/base/csv.hpp"
@@ -11,6 +10,7 @@
 #include "core/base/socket.hpp"
 #include "core/train/results/prediction.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -18,12 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 std::string problem_of(const std::filesystem::path& path, bool fresh = false) {
-  try {
-    RunFolder folder(path, fresh);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return tests::message_of<Error>([&] { RunFolder folder(path, fresh); });
 }
 
 TEST(RunFolder, IsMadeLockedAndUsedAgain) {

@@ -1,13 +1,11 @@
 // The parts of a training loop, each held alone, with a task and a strategy in plain C.
-#include "core/train/run_saver.hpp"
 #include "core/train/run_steps.hpp"
 #include "core/train/session/weights.hpp"
+#include "core/train/trainer.hpp"
 
 #include <chrono>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <test_paths.hpp>
 
 #include "core/base/error.hpp"

@@ -1,11 +1,10 @@
 // What ranks make of a step together: the same on all of them.
-#include "core/train/step_exchange.hpp"
 #include "core/train/session/metrics.hpp"
+#include "core/train/step_reports.hpp"
 
 #include <csignal>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/observe/console.hpp"
 #include "core/observe/log.hpp"

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <numeric>
 
@@ -49,7 +47,7 @@ void collectives_of_one_rank(const CheckArgs& args) {
   std::vector<float> in(8), out(8), expected(8);
   std::iota(expected.begin(), expected.end(), 1.0f);
   const auto expect = [&](const std::vector<float>& seen, const char* what) {
-    if (seen != expected) throw Error(fmt::format("{} of one rank changed the data", what));
+    if (seen != expected) fail("{} of one rank changed the data", what);
   };
   in = expected;
   group.all_reduce(host_buffer(in.data(), 8)).wait();
@@ -92,7 +90,7 @@ void all_dtypes_and_no_elements(const CheckArgs& args) {
     pl_buffer buffer = host_buffer(memory.data(), memory.size(), dtype.code);
     for (const std::uint32_t reduce : {PL_REDUCE_SUM, PL_REDUCE_MIN, PL_REDUCE_MAX}) {
       group.all_reduce(buffer, reduce).wait();
-      if (memory != expected) throw Error(fmt::format("all_reduce of one rank changed {}", dtype.name));
+      if (memory != expected) fail("all_reduce of one rank changed {}", dtype.name);
     }
     const pl_buffer empty = host_buffer(nullptr, 0, dtype.code);
     group.all_reduce(empty).wait();
@@ -124,7 +122,7 @@ void refuses_wrong_arguments(const CheckArgs& args) {
     } catch (const Error&) {
       return;
     }
-    throw Error(fmt::format("{} was accepted", what));
+    fail("{} was accepted", what);
   };
   const std::uint64_t counts[] = {7};
   expect_refusal("a broadcast from rank 1 of 1",
@@ -148,8 +146,7 @@ void abort_ends_everything(const CheckArgs& args) {
     lonely.group().barrier().wait();
   } catch (const Error& e) {
     if (e.code() != PL_ERROR_PEER)
-      throw Error(fmt::format("a barrier after abort fails with code {}, must be {} (PL_ERROR_PEER)",
-                              e.code(), PL_ERROR_PEER));
+      fail("a barrier after abort fails with code {}, must be {} (PL_ERROR_PEER)", e.code(), PL_ERROR_PEER);
     return;
   }
   throw Error("a barrier after abort succeeded");

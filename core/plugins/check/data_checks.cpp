@@ -15,7 +15,6 @@
 #include "core/base/child.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -26,13 +25,11 @@ void batches_are_weighed(const CheckArgs& args) {
   const auto weight_of = [&](const std::vector<uint64_t>& some) {
     const Batch batch = open.load(some);
     if (batch.info().samples != some.size())
-      throw Error(
-          fmt::format("batch_info: samples is {}, {} were loaded", batch.info().samples, some.size()));
+      fail("batch_info: samples is {}, {} were loaded", batch.info().samples, some.size());
     if (!(batch.weight() >= 0) || !std::isfinite(batch.weight()))
-      throw Error(fmt::format("batch_info: weight is {}", batch.weight()));
+      fail("batch_info: weight is {}", batch.weight());
     if (batch.info().tokens > batch.info().positions && batch.info().positions != 0)
-      throw Error(
-          fmt::format("batch_info: {} tokens in {} positions", batch.info().tokens, batch.info().positions));
+      fail("batch_info: {} tokens in {} positions", batch.info().tokens, batch.info().positions);
     return batch.weight();
   };
   double sum = 0;
@@ -40,10 +37,10 @@ void batches_are_weighed(const CheckArgs& args) {
   for (const auto& [some, expected] :
        {std::pair(ids, sum), std::pair(std::vector{ids[0], ids[0]}, 2 * weight_of({ids[0]}))})
     if (const double weight = weight_of(some); std::abs(weight - expected) > 1e-6 * expected)
-      throw Error(
-          fmt::format("batch_info: weight of samples {} is {}, of each alone {} in sum: it must be a sum, as "
-                      "the loss that it divides",
-                      fmt::join(some, ", "), weight, expected));
+      fail(
+          "batch_info: weight of samples {} is {}, of each alone {} in sum: it must be a sum, as the loss "
+          "that it divides",
+          fmt::join(some, ", "), weight, expected);
 }
 
 void wrong_ids_are_refused(const CheckArgs& args) {
@@ -56,7 +53,7 @@ void wrong_ids_are_refused(const CheckArgs& args) {
     } catch (const Error&) {
       continue;
     }
-    throw Error(fmt::format("load took sample {} of {}", id, count));
+    fail("load took sample {} of {}", id, count);
   }
 }
 
@@ -94,28 +91,16 @@ void loads_concurrently(const CheckArgs& args) {
 // load() refuses an option in a field that it does not know, and in a reserved one.
 void new_options_are_not_ignored(const CheckArgs& args) {
   OpenTask open(args);
-  struct Larger {
-    pl_load_args known;
-    uint64_t option_of_the_future;
-  } larger{sized<pl_load_args>(), 1};
   const std::vector<uint64_t> ids = open.some_ids();
-  larger.known.struct_size = sizeof larger;
-  larger.known.purpose = PL_PURPOSE_TRAIN;
-  larger.known.ids = ids.data();
-  larger.known.count = ids.size();
+  auto good = sized<pl_load_args>();
+  good.purpose = PL_PURPOSE_TRAIN;
+  good.ids = ids.data();
+  good.count = ids.size();
   const pl_task_api& api = open.task().plugin().task();
   pl_batch* batch = nullptr;
-  const auto must_refuse = [&](const char* what) {
-    pl_error* error = api.load(open.task().handle(), &larger.known, &batch);
-    if (!error) throw Error(fmt::format("load took a pl_load_args that sets {}", what));
-    host_table().error_free(error);
-  };
-  must_refuse("an option it cannot know");
-  larger.option_of_the_future = 0;
-  larger.known.reserved = 1;
-  must_refuse("`reserved`");
-  larger.known.reserved = 0;
-  check(api.load(open.task().handle(), &larger.known, &batch));
+  require_unknown_refused<pl_load_args>(
+      "load took a pl_load_args that sets ", "", good,
+      [&](const pl_load_args* sent) { return api.load(open.task().handle(), sent, &batch); });
   api.batch_free(open.task().handle(), batch);
 }
 
@@ -130,14 +115,13 @@ std::string facts_of(OpenTask& open) {
   std::vector<double> costs(ids.size()), again(ids.size());
   task.sample_costs(PL_SPLIT_TRAIN, ids, costs);
   for (const double cost : costs)
-    if (!(cost >= 0) || !std::isfinite(cost)) throw Error(fmt::format("sample_costs gave {}", cost));
+    if (!(cost >= 0) || !std::isfinite(cost)) fail("sample_costs gave {}", cost);
   std::ranges::reverse(ids);
   task.sample_costs(PL_SPLIT_TRAIN, ids, again);
   std::ranges::reverse(again);
   if (again != costs)
-    throw Error(
-        fmt::format("sample_costs of samples are {}, and {} when they are asked for in the other order",
-                    fmt::join(costs, ", "), fmt::join(again, ", ")));
+    fail("sample_costs of samples are {}, and {} when they are asked for in the other order",
+         fmt::join(costs, ", "), fmt::join(again, ", "));
   return facts + fmt::format(", costs {}", fmt::join(costs, ", "));
 }
 
@@ -151,8 +135,7 @@ void data_stay_what_they_are(const CheckArgs& args) {
   const std::string facts = facts_of(open);
   const auto compare = [&](const std::string& others, std::string_view when) {
     if (others != facts)
-      throw Error(
-          fmt::format("of the same data and options it says \"{}\", and {} \"{}\"", facts, when, others));
+      fail("of the same data and options it says \"{}\", and {} \"{}\"", facts, when, others);
   };
   open.train(open.load(open.some_ids()));
   compare(facts_of(open), "after training");
@@ -184,8 +167,7 @@ void frees_what_it_loads(const CheckArgs& args) {
     }
     const auto [least, most] = std::ranges::minmax(std::span(growth).subspan<2>());
     if (least >= kLeastBlock && most <= 1.1 * least)
-      throw Error(
-          fmt::format("{} leaves {:.0f} bytes behind, each time: memory grows without end", what, least));
+      fail("{} leaves {:.0f} bytes behind, each time: memory grows without end", what, least);
   };
   grows("a batch that was loaded and freed", [&] { open.load(ids); });
   const Batch batch = open.load(ids);

@@ -10,7 +10,6 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -26,7 +25,7 @@ Evaluated evaluation_of(OpenTask& open, const Batch& batch, uint32_t purpose) {
   EvaluationSink sink;
   sink.value = [&](EvaluationValue value) {
     if (!std::isfinite(value.sum) || !std::isfinite(value.weight))
-      throw Error(fmt::format("value '{}' is {} with weight {}", value.name, value.sum, value.weight));
+      fail("value '{}' is {} with weight {}", value.name, value.sum, value.weight);
     const auto found = std::ranges::find_if(
         all.values, [&](const EvaluationValue& v) { return v.group == value.group && v.name == value.name; });
     if (found == all.values.end()) return all.values.push_back(std::move(value));
@@ -81,10 +80,10 @@ void losses_are_sums(const CheckArgs& args) {
   const double a = weight_of(ids[0]), b = weight_of(ids[1]);
   if (!is_near(both, first + second) &&
       (is_near(both, (first + second) / 2) || is_near(both, (a * first + b * second) / (a + b))))
-    throw Error(
-        fmt::format("the loss of two samples is {:.6g}, the mean of those that each has alone, {:.6g} and "
-                    "{:.6g}: it must be the sum over the batch",
-                    both, first, second));
+    fail(
+        "the loss of two samples is {:.6g}, the mean of those that each has alone, {:.6g} and {:.6g}: it "
+        "must be the sum over the batch",
+        both, first, second);
   const auto trained = [&](const std::vector<uint64_t>& some) {
     open.train(open.load(some));
     return open.loss();
@@ -92,10 +91,10 @@ void losses_are_sums(const CheckArgs& args) {
   // Dropout has other masks for the second time, so this is not to the digit.
   const double once = trained(ids), twice = trained({ids[0], ids[1], ids[0], ids[1]});
   if (std::abs(twice - once) < 0.2 * std::abs(once))
-    throw Error(
-        fmt::format("the loss that train gives of two samples is {:.6g}, and {:.6g} of the same ones twice: "
-                    "it must be the sum over the batch, not its mean",
-                    once, twice));
+    fail(
+        "the loss that train gives of two samples is {:.6g}, and {:.6g} of the same ones twice: it must be "
+        "the sum over the batch, not its mean",
+        once, twice);
 }
 
 // A sample's results follow neither from where it stands in a batch nor from what else is in it.
@@ -109,23 +108,23 @@ void samples_follow_from_their_ids(const CheckArgs& args) {
     const auto loss = [&](const std::vector<uint64_t>& some) { return loss_of(open, some, purpose); };
     const double both = loss({a, b}), turned = loss({b, a}), sum = loss({a}) + loss({b});
     if (!is_near(turned, both))
-      throw Error(
-          fmt::format("the loss of samples {}, {} is {:.6g}, and {:.6g} in the other order: a sample must "
-                      "follow from its id, not from its place in the batch",
-                      a, b, both, turned));
+      fail(
+          "the loss of samples {}, {} is {:.6g}, and {:.6g} in the other order: a sample must follow from "
+          "its id, not from its place in the batch",
+          a, b, both, turned);
     if (four.size() == 4 && both == loss({four[2], four[3]}) && both == loss({b, four[2]}) &&
         !is_near(both, sum))
-      throw Error(
-          fmt::format("the loss of any two samples is {:.6g}, and {:.6g} in sum of two alone: a sample must "
-                      "follow from its id, not from its place in the batch",
-                      both, sum));
+      fail(
+          "the loss of any two samples is {:.6g}, and {:.6g} in sum of two alone: a sample must follow from "
+          "its id, not from its place in the batch",
+          both, sum);
     if (purpose == PL_PURPOSE_VALIDATE) {
       adds_up = is_near(both, sum);
     } else if (adds_up && !is_near(both, sum)) {
-      throw Error(
-          fmt::format("loaded for training, samples {}, {} have a loss of {:.6g}, and of {:.6g} each alone: "
-                      "what is random in a sample must follow from the run's seed, its id and the epoch",
-                      a, b, both, sum));
+      fail(
+          "loaded for training, samples {}, {} have a loss of {:.6g}, and of {:.6g} each alone: what is "
+          "random in a sample must follow from the run's seed, its id and the epoch",
+          a, b, both, sum);
     }
   }
 }
@@ -144,12 +143,11 @@ void passes_leave_each_other_alone(const CheckArgs& args) {
   const std::string state = open.task().extra_state();
   const double before = loss_of(open, to_evaluate);
   if (const double again = loss_of(open, to_evaluate); again != before)
-    throw Error(fmt::format("the same batch was evaluated twice, with a loss of {} and {}", before, again));
+    fail("the same batch was evaluated twice, with a loss of {} and {}", before, again);
   if (!same_bits(open.train(batch), alone))
     throw Error("training gives another loss or other gradients after an evaluation");
   if (const double after = loss_of(open, to_evaluate); after != before && open.task().extra_state() == state)
-    throw Error(fmt::format("an evaluation has the loss {}, and {} after training that changed no value",
-                            before, after));
+    fail("an evaluation has the loss {}, and {} after training that changed no value", before, after);
 }
 
 // While training a task may leave out costly values; a full evaluation has them all.
@@ -160,27 +158,24 @@ void evaluates(const CheckArgs& args) {
   if (!contains(between, "loss")) throw Error("evaluate reported no value \"loss\"");
   for (const EvaluationValue& value : between.values)
     if (value.group.empty() && value.name == "loss" && !is_near(value.weight, batch.weight()))
-      throw Error(fmt::format(
-          "evaluate gives the loss a weight of {}, batch_info says {} for the same batch: both are "
-          "what the sum is divided by",
-          value.weight, batch.weight()));
+      fail(
+          "evaluate gives the loss a weight of {}, batch_info says {} for the same batch: both are what the "
+          "sum is divided by",
+          value.weight, batch.weight());
   const Evaluated all = evaluation_of(open, PL_PURPOSE_EVALUATE);
   if (!contains(all, "loss")) throw Error("a full evaluation reported no value \"loss\"");
   const std::vector<Metric> metrics = open.task().metrics();
   for (const Metric& metric : metrics)
     if (!contains(all, metric.source))
-      throw Error(fmt::format("metric '{}' is computed from '{}', which a full evaluation did not report",
-                              metric.name, metric.source));
+      fail("metric '{}' is computed from '{}', which a full evaluation did not report", metric.name,
+           metric.source);
   if (open.task().has_report()) return;
   for (const EvaluationValue& value : all.values)
     if (value.name != "loss" && std::ranges::find(metrics, value.name, &Metric::source) == metrics.end())
-      throw Error(fmt::format(
-          "evaluate reports the value '{}', which nothing uses: describe a metric of it, or write a "
-          "report",
-          value.name));
+      fail("evaluate reports the value '{}', which nothing uses: describe a metric of it, or write a report",
+           value.name);
   if (!all.records.empty())
-    throw Error(
-        fmt::format("evaluate records '{}', and there is no report to receive it", all.records[0].key));
+    fail("evaluate records '{}', and there is no report to receive it", all.records[0].key);
 }
 
 // All that a report says, for comparison.
@@ -229,8 +224,7 @@ void predicts(const CheckArgs& args) {
     std::map<uint64_t, std::string> rows;
     PredictionSink sink;
     sink.row = [&](uint64_t id, std::span<const std::string_view> fields) {
-      if (open.task().sample_name(split, id).empty())
-        throw Error(fmt::format("sample_name of sample {} is empty", id));
+      if (open.task().sample_name(split, id).empty()) fail("sample_name of sample {} is empty", id);
       rows[id] = fmt::format("{}", fmt::join(fields, ", "));
     };
     open.predict(open.task().load({split, PL_PURPOSE_PREDICT, ids, 0}), sink);
@@ -243,10 +237,10 @@ void predicts(const CheckArgs& args) {
   const uint64_t a = ids[0], b = ids[1];
   auto rows = rows_of({a, b}), turned = rows_of({b, a});
   if (rows[a] != rows[b] && rows[a] == turned[b] && rows[b] == turned[a])
-    throw Error(fmt::format(
-        "samples {}, {} have the rows \"{}\" and \"{}\", and each the other's in the other order: "
-        "a row is for the sample, not for its place in the batch",
-        a, b, rows[a], rows[b]));
+    fail(
+        "samples {}, {} have the rows \"{}\" and \"{}\", and each the other's in the other order: a row is "
+        "for the sample, not for its place in the batch",
+        a, b, rows[a], rows[b]);
 }
 
 }  // namespace

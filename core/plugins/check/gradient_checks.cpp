@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/base/seed.hpp"
+#include "core/base/hash.hpp"
 #include "core/plugins/check/open_task.hpp"
-#include "core/plugins/check/task_checks.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -152,10 +151,10 @@ void gradients_are_those_of_the_loss(const CheckArgs& args) {
       problem = alone;
       break;
     }
-    throw Error(
-        fmt::format("the gradient of {} is not that of the loss: {} (one that is stopped on purpose, as by "
-                    "detach(), shows here, too)",
-                    name, problem));
+    fail(
+        "the gradient of {} is not that of the loss: {} (one that is stopped on purpose, as by detach(), "
+        "shows here, too)",
+        name, problem);
   }
 }
 
@@ -170,8 +169,8 @@ void require_scaled(OpenTask& open, const std::vector<float>& expected, const st
     const float tolerance = std::abs(factor) * (0.01f * largest(right) + 1e-6f * all);
     for (size_t i = 0; i < count; ++i)
       if (!(std::abs(seen[at + i] - factor * right[i]) <= tolerance))
-        throw Error(fmt::format("{}, element {} of the gradient of '{}' is {}, must be {}", what, i,
-                                view(parameter.name), seen[at + i], factor * right[i]));
+        fail("{}, element {} of the gradient of '{}' is {}, must be {}", what, i, view(parameter.name),
+             seen[at + i], factor * right[i]);
     at += count;
   }
 }
@@ -185,9 +184,8 @@ void gradients_are_scaled_and_added(const CheckArgs& args) {
   for (const float scale : {0.25f, 0.0f}) {
     const std::vector<float> scaled = open.train(batch, {.scale = static_cast<double>(scale)});
     if (scaled[0] != once[0])
-      throw Error(
-          fmt::format("the loss is {} with scale {}, and {} with scale 1: it must be the unscaled sum",
-                      scaled[0], scale, once[0]));
+      fail("the loss is {} with scale {}, and {} with scale 1: it must be the unscaled sum", scaled[0], scale,
+           once[0]);
     require_scaled(open, once, scaled, scale, fmt::format("with scale {}", scale));
   }
 }

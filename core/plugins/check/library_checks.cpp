@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <string_view>
 
 #include "core/base/abi_values.hpp"
@@ -31,6 +30,56 @@ std::string name_at(std::string_view bytes, const Elf64_Shdr& strings, size_t in
     throw Error("is a damaged ELF file");
   const std::string_view table = bytes.substr(strings.sh_offset, strings.sh_size);
   return std::string(table.substr(index, table.find('\0', index) - index));
+}
+
+void require_library(const CheckArgs& args) {
+  if (Plugin::in_process(args.plugin)) throw Skip{"it is a class in Python"};
+}
+
+void exports_one_symbol(const CheckArgs& args) {
+  require_library(args);
+  const std::vector<std::string> names = exported_symbols(args.plugin);
+  if (names != std::vector<std::string>{"pl_plugin_entry"})
+    fail("exports {} symbols ({}...), must export pl_plugin_entry alone: link with a version script",
+         names.size(),
+         fmt::join(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)), ", "));
+}
+
+void loads(const CheckArgs& args) { Plugin::load(args.plugin); }
+
+void entry_is_repeatable(const CheckArgs& args) {
+  require_library(args);
+  boost::dll::shared_library library(args.plugin, boost::dll::load_mode::rtld_now);
+  auto* entry = &library.get<const pl_plugin*(const pl_host*, pl_error**)>("pl_plugin_entry");
+  pl_error* error = nullptr;
+  const pl_plugin* first = entry(&host_table(), &error);
+  check(error);
+  const pl_plugin* second = entry(&host_table(), &error);
+  check(error);
+  if (first != second) throw Error("its entry returned two different tables: the table must be static");
+}
+
+void options_are_explained(const CheckArgs& args) {
+  for (const pl_option& option : Plugin::load(args.plugin).options()) {
+    const std::string_view help = view(option.help);
+    if (help.empty()) fail("option '{}' has no help", view(option.key));
+    if (help.find('\n') != std::string_view::npos)
+      fail("the help of option '{}' is more than one line", view(option.key));
+  }
+  const Plugin& plugin = Plugin::load(args.plugin);
+  if (plugin.summary().empty()) throw Error("it has no summary");
+  if (plugin.version().empty()) throw Error("it has no version");
+}
+
+void unknown_extensions_are_null(const CheckArgs& args) {
+  const Plugin& plugin = Plugin::load(args.plugin);
+  for (const char* id : {"", "pl.no-such-extension/1", "pl.runtime/1garbage"})
+    if (plugin.query(id)) fail("query(\"{}\") is not NULL", id);
+}
+
+void shuts_down(const CheckArgs& args) {
+  Plugin::load(args.plugin);
+  shutdown_plugins();
 }
 
 }  // namespace
@@ -62,61 +111,6 @@ std::vector<std::string> exported_symbols(const std::filesystem::path& file) {
   std::sort(names.begin(), names.end());
   return names;
 }
-
-namespace {
-
-void require_library(const CheckArgs& args) {
-  if (Plugin::in_process(args.plugin)) throw Skip{"it is a class in Python"};
-}
-
-void exports_one_symbol(const CheckArgs& args) {
-  require_library(args);
-  const std::vector<std::string> names = exported_symbols(args.plugin);
-  if (names != std::vector<std::string>{"pl_plugin_entry"})
-    throw Error(fmt::format(
-        "exports {} symbols ({}...), must export pl_plugin_entry alone: link with a version script",
-        names.size(),
-        fmt::join(names.begin(), names.begin() + std::min<std::ptrdiff_t>(3, std::ssize(names)), ", ")));
-}
-
-void loads(const CheckArgs& args) { Plugin::load(args.plugin); }
-
-void entry_is_repeatable(const CheckArgs& args) {
-  require_library(args);
-  boost::dll::shared_library library(args.plugin, boost::dll::load_mode::rtld_now);
-  auto* entry = &library.get<const pl_plugin*(const pl_host*, pl_error**)>("pl_plugin_entry");
-  pl_error* error = nullptr;
-  const pl_plugin* first = entry(&host_table(), &error);
-  check(error);
-  const pl_plugin* second = entry(&host_table(), &error);
-  check(error);
-  if (first != second) throw Error("its entry returned two different tables: the table must be static");
-}
-
-void options_are_explained(const CheckArgs& args) {
-  for (const pl_option& option : Plugin::load(args.plugin).options()) {
-    const std::string_view help = view(option.help);
-    if (help.empty()) throw Error(fmt::format("option '{}' has no help", view(option.key)));
-    if (help.find('\n') != std::string_view::npos)
-      throw Error(fmt::format("the help of option '{}' is more than one line", view(option.key)));
-  }
-  const Plugin& plugin = Plugin::load(args.plugin);
-  if (plugin.summary().empty()) throw Error("it has no summary");
-  if (plugin.version().empty()) throw Error("it has no version");
-}
-
-void unknown_extensions_are_null(const CheckArgs& args) {
-  const Plugin& plugin = Plugin::load(args.plugin);
-  for (const char* id : {"", "pl.no-such-extension/1", "pl.runtime/1garbage"})
-    if (plugin.query(id)) throw Error(fmt::format("query(\"{}\") is not NULL", id));
-}
-
-void shuts_down(const CheckArgs& args) {
-  Plugin::load(args.plugin);
-  shutdown_plugins();
-}
-
-}  // namespace
 
 std::vector<Promise> library_promises() {
   return {{"loads, and its tables and options are in order", loads},

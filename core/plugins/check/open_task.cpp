@@ -1,20 +1,25 @@
 #include "core/plugins/check/open_task.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 
 namespace pipeline::plugins {
 namespace {
+
+constexpr size_t kGuard = 65536, kAlignment = 64;  // bytes; kGuard: a multiple of every page's size
+constexpr std::byte kBeside{0xff};                 // four of them are a NaN in float32, two in bf16
 
 constexpr uint64_t kSeed = 42;  // of every batch's dropout
 
@@ -47,6 +52,40 @@ uint64_t bits_of(auto numbers) {
 }
 
 }  // namespace
+
+Guarded::Guarded(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t used = (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+  const size_t open = (used + kAlignment + page - 1) / page * page;
+  mapped_ = open + 2 * kGuard;
+  void* map = ::mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED || ::mprotect(static_cast<std::byte*>(map) + kGuard, open, PROT_READ | PROT_WRITE))
+    fail("no memory for {} bytes of a parameter: {}", bytes, std::strerror(errno));
+  map_ = static_cast<std::byte*>(map);
+  data_ = map_ + kGuard + open - used;
+  std::fill(map_ + kGuard, data_, kBeside);
+  std::fill(data_ + bytes, map_ + kGuard + open, kBeside);
+}
+
+Guarded& Guarded::operator=(Guarded&& other) noexcept {
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapped_, other.mapped_);
+  std::swap(map_, other.map_);
+  std::swap(data_, other.data_);
+  return *this;
+}
+
+Guarded::~Guarded() {
+  if (map_) ::munmap(map_, mapped_);
+}
+
+std::string Guarded::written_beside() const {
+  if (!map_) return {};
+  const auto is_left = [](std::byte value) { return value == kBeside; };
+  if (!std::all_of(map_ + kGuard, data_, is_left)) return "in front of";
+  return std::all_of(data_ + bytes_, map_ + mapped_ - kGuard, is_left) ? "" : "behind";
+}
 
 OpenTask::OpenTask(const CheckArgs& args, const OpenHow& how)
     : how_(how),
@@ -103,12 +142,8 @@ void OpenTask::allocate(const pl_parameter& parameter) {
 void OpenTask::bind(size_t index, const pl_parameter& parameter) {
   Storage& storage = parameters_[index];
   const std::span<float> wide_value = storage.value.as<float>();
-  pl_tensor value{};
-  value.data = wide_value.data();
-  value.device = {PL_DEVICE_CPU, 0};
-  value.ndim = static_cast<int32_t>(storage.shape.size());
-  value.dtype = how_.dtype;
-  value.shape = storage.shape.data();
+  pl_tensor value = host_tensor(wide_value.data(), how_.dtype, storage.shape.data(),
+                                static_cast<int32_t>(storage.shape.size()));
   pl_tensor gradient = value;
   gradient.data = storage.gradient.as<float>().data();
   const bool kept = parameter.form == PL_FORM_BFLOAT16;
@@ -144,10 +179,9 @@ void OpenTask::watch(const char* slot, const std::function<void()>& work) {
          {std::pair(&storage.value, "value"), std::pair(&storage.gradient, "gradient"),
           std::pair(&storage.narrow_value, "value"), std::pair(&storage.narrow_gradient, "gradient")})
       if (const std::string where = memory->written_beside(); !where.empty())
-        throw Error(fmt::format("{} wrote {} the {} of '{}', {} elements: only what is bound may be written",
-                                slot, where, what, storage.name, storage.value.as<float>().size()));
-  if (bits() != before)
-    throw Error(fmt::format("{} changed a parameter's value: only the strategy may", slot));
+        fail("{} wrote {} the {} of '{}', {} elements: only what is bound may be written", slot, where, what,
+             storage.name, storage.value.as<float>().size());
+  if (bits() != before) fail("{} changed a parameter's value: only the strategy may", slot);
 }
 
 void OpenTask::write_outputs(const Batch& batch, uint64_t first_row) {
@@ -208,14 +242,13 @@ void OpenTask::check_reports() const {
     if (storage.times == 0) {
       if (!std::ranges::all_of(storage.gradient.as<float>(), is_zero) ||
           !std::ranges::all_of(storage.narrow_gradient.as<uint16_t>(), is_zero))
-        throw Error(
-            fmt::format("the gradient of '{}' was never reported as ready, and is not zero", storage.name));
+        fail("the gradient of '{}' was never reported as ready, and is not zero", storage.name);
     } else if (storage.bound_bits() != storage.reported) {
-      throw Error(fmt::format("the gradient of '{}' changed after it was reported as ready", storage.name));
+      fail("the gradient of '{}' changed after it was reported as ready", storage.name);
     }
   }
   for (const auto& [unit, times] : open_units_)
-    if (times != 0) throw Error(fmt::format("unit {} was entered, and never left", unit));
+    if (times != 0) fail("unit {} was entered, and never left", unit);
 }
 
 double OpenTask::loss() const { return scalar(loss_); }
@@ -236,10 +269,10 @@ pl_error* OpenTask::ready(void* user, const pl_gradient* gradient) noexcept {
 // A gradient that is handed over is added here, as a strategy would.
 void OpenTask::add(const pl_gradient& gradient) {
   if (gradient.index >= parameters_.size())
-    throw Error(fmt::format("a gradient came for parameter {} of {}", gradient.index, parameters_.size()));
+    fail("a gradient came for parameter {} of {}", gradient.index, parameters_.size());
   Storage& storage = parameters_[gradient.index];
   const auto wrong = [&](std::string_view problem) {
-    throw Error(fmt::format("the gradient of '{}' {}", storage.name, problem));
+    fail("the gradient of '{}' {}", storage.name, problem);
   };
   if (!(storage.flags & PL_PARAMETER_TRAINABLE)) wrong("came, and it is not trainable");
   if (how_.by_unit && open_units_[storage.unit] <= 0)
@@ -279,7 +312,7 @@ pl_error* OpenTask::leave(void* user, uint32_t unit, uint32_t pass) noexcept {
   return guard([&] {
     auto& open = *static_cast<OpenTask*>(user);
     open.passes_ += fmt::format("leave {} {} ", unit, pass);
-    if (open.open_units_[unit] <= 0) throw Error(fmt::format("unit {} is left, and was not entered", unit));
+    if (open.open_units_[unit] <= 0) fail("unit {} is left, and was not entered", unit);
     if (--open.open_units_[unit] == 0) open.hide(unit);
   });
 }
@@ -306,10 +339,10 @@ void OpenTask::add_rows(Storage& storage, const pl_gradient& gradient) {
     throw Error("the rows of a gradient are not int64");
   if (gradient.tensor->dtype.bits != 32) throw Error("a gradient of a float32 parameter is not float32");
   if (gradient.tensor->shape[0] != gradient.rows->shape[0])
-    throw Error(fmt::format("a gradient comes in {} rows, but has {}", given, gradient.tensor->shape[0]));
+    fail("a gradient comes in {} rows, but has {}", given, gradient.tensor->shape[0]);
   for (size_t i = 0; i < given; ++i) {
     if (row[i] < 0 || static_cast<size_t>(row[i]) >= rows)
-      throw Error(fmt::format("a gradient comes for row {} of {}", row[i], rows));
+      fail("a gradient comes for row {} of {}", row[i], rows);
     float* of_row = sum.data() + static_cast<size_t>(row[i]) * width;
     for (size_t k = 0; k < width; ++k) of_row[k] += values[i * width + k];
   }

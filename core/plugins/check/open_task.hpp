@@ -1,17 +1,41 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "core/plugins/check/guarded.hpp"
 #include "core/plugins/check/subject.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
+
+// Memory aligned to 64 bytes, as pl_task_api.bind promises, with NaN beside it and behind that pages that
+// nobody may touch: what a plugin writes beside it shows, what it reads there is NaN, and far off it crashes.
+class Guarded {
+ public:
+  explicit Guarded(size_t bytes = 0);  // zeros
+  Guarded(Guarded&& other) noexcept { *this = std::move(other); }
+  Guarded& operator=(Guarded&& other) noexcept;
+  ~Guarded();
+
+  template <class T>
+  std::span<T> as() const {
+    return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
+  }
+
+  // "in front of", "behind": where something was written beside it; "": nowhere.
+  std::string written_beside() const;
+
+ private:
+  size_t bytes_ = 0, mapped_ = 0;
+  std::byte* map_ = nullptr;   // a guard, pages that are open, a guard
+  std::byte* data_ = nullptr;  // in these
+};
 
 enum class Gradients { kInPlace, kHandedOver, kInRows };
 // How frozen values, which the host may keep in bf16, are: like the rest; rounded, in float32; in bf16.
@@ -102,5 +126,17 @@ class OpenTask {
   std::string passes_;
   pl_unit_hooks hooks_{};
 };
+
+// The promise without which hardly another one of a task's says anything.
+inline constexpr const char* kSame = "the same ids and seed give the same loss and gradients, bit for bit";
+
+// "" where both are the same but for rounding.
+std::string difference(const std::vector<float>& expected, const std::vector<float>& seen);
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b);
+
+// Parts of task_promises().
+std::vector<Promise> data_promises();
+std::vector<Promise> gradient_promises();
+std::vector<Promise> evaluation_promises();
 
 }  // namespace pipeline::plugins

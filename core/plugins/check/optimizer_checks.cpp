@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -8,7 +6,7 @@
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/update_rule.hpp"
+#include "core/plugins/strategy.hpp"
 
 namespace pipeline::plugins {
 namespace {
@@ -61,27 +59,15 @@ class RuleBench {
       int64_t first = begin;
       for (size_t run = 0; run < ends.size(); ++run) {
         lengths[run] = ends[run] - first;
-        pl_tensor view{};
-        view.data = values.data() + first;
-        view.device = {PL_DEVICE_CPU, 0};
-        view.dtype = {PL_DTYPE_FLOAT, 32, 1};
-        view.ndim = 1;
-        view.shape = &lengths[run];
-        views.push_back(view);
+        views.push_back(host_tensor(values.data() + first, kFloat32, &lengths[run], 1));
         first = ends[run];
       }
     };
     add(weights, weights_);
     add(given, gradients);
     for (std::vector<float>& kind : state_) add(state, kind);
-    const auto scalar = [](float& value) {
-      pl_tensor view{};
-      view.data = &value;
-      view.device = {PL_DEVICE_CPU, 0};
-      view.dtype = {PL_DTYPE_FLOAT, 32, 1};
-      return view;
-    };
-    const pl_tensor updates = scalar(updates_), divisor = scalar(scale_[0]), found_inf = scalar(scale_[1]);
+    const pl_tensor updates = host_tensor(&updates_, kFloat32), divisor = host_tensor(&scale_[0], kFloat32),
+                    found_inf = host_tensor(&scale_[1], kFloat32);
     auto args = sized<pl_update_args>();
     args.run_count = ends.size();
     args.weights = weights.data();
@@ -140,8 +126,7 @@ void same_however_cut(const CheckArgs& args) {
   if (after_updates(args, {{kRunUnit}, {2 * kRunUnit, kElements}}) != whole)
     throw Error(
         "an update in two calls gives other bits than in one: it may depend on its state and an element's "
-        "own "
-        "values alone");
+        "own values alone");
 }
 
 void heeds_the_scale(const CheckArgs& args) {
@@ -166,12 +151,7 @@ void matrices_keep_their_shape(const CheckArgs& args) {
   for (int64_t i = 0; i < kRows * kColumns; ++i) values.push_back(std::cos(0.9f * static_cast<float>(i)));
   const auto transformed = [&](std::vector<float> matrix) {
     int64_t shape[] = {kRows, kColumns};
-    pl_tensor view{};
-    view.data = matrix.data();
-    view.device = {PL_DEVICE_CPU, 0};
-    view.dtype = {PL_DTYPE_FLOAT, 32, 1};
-    view.ndim = 2;
-    view.shape = shape;
+    const pl_tensor view = host_tensor(matrix.data(), kFloat32, shape, 2);
     check(bench.rule().forwarding_table().transform(bench.rule().handle(), &view));
     return matrix;
   };
@@ -181,33 +161,17 @@ void matrices_keep_their_shape(const CheckArgs& args) {
   if (transformed(values) != once) throw Error("transform of the same matrix twice gives other bits");
 }
 
-// A rule refuses a reserved field, and one that it does not know. `good`: a call that it takes.
-void refuses_new_options(pl_update_rule* rule, pl_error* (*slot)(pl_update_rule*, const pl_update_args*),
-                         const pl_update_args& good) {
-  struct {
-    pl_update_args args;
-    uint64_t later;
-  } longer{good, 0};
-  longer.args.struct_size = sizeof longer;
-  check(slot(rule, &longer.args));
-  const auto must_refuse = [&](const char* what) {
-    pl_error* error = slot(rule, &longer.args);
-    if (!error) throw Error(fmt::format("a pl_update_args that sets {} was taken", what));
-    host_table().error_free(error);
-  };
-  longer.later = 1;
-  must_refuse("an option it cannot know");
-  longer.later = 0;
-  longer.args.reserved = 1;
-  must_refuse("`reserved`");
-}
-
 void new_update_options_are_not_ignored(const CheckArgs& args) {
   RuleBench bench(args);
   bench.update(1, {{kElements}}, [&](const pl_update_args& good) {
     const pl_optimizer_api& api = bench.rule().forwarding_table();
-    refuses_new_options(bench.rule().handle(), api.update, good);
-    if (bench.rule().is_for_matrices()) refuses_new_options(bench.rule().handle(), api.directions, good);
+    const auto refuses = [&](auto slot) {
+      require_unknown_refused<pl_update_args>(
+          "a pl_update_args that sets ", " was taken", good,
+          [&](const pl_update_args* sent) { return slot(bench.rule().handle(), sent); });
+    };
+    refuses(api.update);
+    if (bench.rule().is_for_matrices()) refuses(api.directions);
   });
 }
 

@@ -103,7 +103,7 @@ class Bench {
  private:
   pl_tensor own_tensor(std::vector<float>& data) const {
     pl_tensor tensor = storage_.value;
-    tensor.dtype = {PL_DTYPE_FLOAT, 32, 1};
+    tensor.dtype = kFloat32;
     tensor.data = data.data();
     tensor.byte_offset = 0;
     return tensor;
@@ -111,10 +111,7 @@ class Bench {
 
   pl_step_report end_step() {
     double loss = 2.5;
-    pl_tensor loss_tensor{};
-    loss_tensor.data = &loss;
-    loss_tensor.device = {PL_DEVICE_CPU, 0};
-    loss_tensor.dtype = {PL_DTYPE_FLOAT, 64, 1};
+    const pl_tensor loss_tensor = host_tensor(&loss, {PL_DTYPE_FLOAT, 64, 1});
     strategy().end_micro_batch(&loss_tensor);
     auto args = sized<pl_step_args>();
     args.learning_rate = 0.01;
@@ -144,10 +141,9 @@ void a_step_changes_the_value(const CheckArgs& args) {
   const State before = bench.state();
   const pl_step_report report = bench.step(1.0f);
   if (!report.finite) throw Error("a step with finite gradients is reported as not finite");
-  if (report.loss_sum != 2.5)
-    throw Error(fmt::format("loss_sum is {}, the micro-batch's loss was 2.5", report.loss_sum));
+  if (report.loss_sum != 2.5) fail("loss_sum is {}, the micro-batch's loss was 2.5", report.loss_sum);
   if (std::abs(report.grad_norm - std::sqrt(15.0)) > 1e-5)
-    throw Error(fmt::format("grad_norm is {}, must be sqrt(15)", report.grad_norm));
+    fail("grad_norm is {}, must be sqrt(15)", report.grad_norm);
   if (bench.state().at("weight/value") == before.at("weight/value")) throw Error("the value did not change");
 }
 
@@ -192,8 +188,7 @@ void state_comes_back(const CheckArgs& args) {
       [&](const pl_piece& piece, void* destination) {
         const auto found = state.find(fmt::format("{}/{}", view(piece.parameter), view(piece.kind)));
         if (found == state.end())
-          throw Error(
-              fmt::format("asks for {}/{}, which it did not save", view(piece.parameter), view(piece.kind)));
+          fail("asks for {}/{}, which it did not save", view(piece.parameter), view(piece.kind));
         const size_t width = piece.dtype.bits / 8u;
         if ((piece.offset + piece.count) * width > found->second.size())
           throw Error("asks for more than it saved");

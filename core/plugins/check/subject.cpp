@@ -1,12 +1,10 @@
 #include "core/plugins/check/subject.hpp"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <mutex>
 
 #include "core/base/abi_values.hpp"
-#include "core/base/error.hpp"
 #include "core/config/config.hpp"
 
 namespace fs = std::filesystem;
@@ -45,8 +43,7 @@ void keep_error(uint32_t level, std::string_view line) {
 
 fs::path make_folder() {
   std::string name = (fs::temp_directory_path() / "pipeline-check-XXXXXX").string();
-  if (!::mkdtemp(name.data()))
-    throw Error(fmt::format("cannot make a folder in {}", fs::temp_directory_path().string()));
+  if (!::mkdtemp(name.data())) fail("cannot make a folder in {}", fs::temp_directory_path().string());
   return name;
 }
 

@@ -4,14 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
-#include <thread>
-#include <tuple>
 
 #include "core/base/abi_values.hpp"
 #include "core/base/error.hpp"
 #include "core/plugins/check/open_task.hpp"
 #include "core/plugins/check/subject.hpp"
-#include "core/plugins/check/task_checks.hpp"
 #include "core/plugins/task.hpp"
 
 namespace pipeline::plugins {
@@ -62,8 +59,7 @@ void training_is_reproducible(const CheckArgs& args) {
   if (!same_bits(first, open.train(open.load(open.some_ids()))))
     throw Error(
         "the same ids, loaded again, gave another loss: what is random in a sample must follow from the "
-        "run's "
-        "seed, its id and the epoch");
+        "run's seed, its id and the epoch");
   OpenTask again(args);
   if (!same_bits(first, again.train(again.load(again.some_ids()))))
     throw Error("a second object gave another loss or other gradients");
@@ -93,7 +89,7 @@ void trains_in_bf16(const CheckArgs& args) {
   const std::vector<float> seen = narrow->train(narrow->load(narrow->some_ids()));
   check_finite(seen);
   if (!(std::abs(seen[0] - expected[0]) <= kMostOff * std::abs(expected[0])))
-    throw Error(fmt::format("the loss is {} in bf16 and {} in float32", seen[0], expected[0]));
+    fail("the loss is {} in bf16 and {} in float32", seen[0], expected[0]);
 }
 
 // Under train.frozen_precision frozen weights are rounded; what is computed with them is not.
@@ -130,7 +126,7 @@ void outputs_are_those_of_training(const CheckArgs& args) {
   const auto width = static_cast<ptrdiff_t>(room.shape[1]);
   const std::vector<float> after = written(last, ids.size() - 1);
   if (!same_bits({outputs.begin(), outputs.end() - width}, {after.begin(), after.end() - width}))
-    throw Error(fmt::format("outputs of one sample at row {} changed rows before it", ids.size() - 1));
+    fail("outputs of one sample at row {} changed rows before it", ids.size() - 1);
   const std::vector<float> alone = open.train(batch);
   room = open.task().make_room(ids.size());
   open.write_outputs(batch, 0);
@@ -156,8 +152,7 @@ void units_hold_what_they_use(const CheckArgs& args) {
   if (by_unit.passes() != passes)
     throw Error(
         "two micro-batches do not enter and leave the same units in the same order: each must, also those "
-        "that it "
-        "does not use");
+        "that it does not use");
 }
 
 // Rows are added up in another order, so the gradients are not the same to the bit.
@@ -178,8 +173,7 @@ void a_loss_lasts_until_the_next_step(const CheckArgs& args) {
   const double first = open.loss();
   const Batch other = open.load({open.some_ids().back()});
   open.evaluate(other, PL_PURPOSE_VALIDATE, {});
-  if (open.loss() != first)
-    throw Error(fmt::format("the loss was {}, and is {} after an evaluation", first, open.loss()));
+  if (open.loss() != first) fail("the loss was {}, and is {} after an evaluation", first, open.loss());
 }
 
 // A rank that keeps a part of the weights asks for that part alone.
@@ -209,7 +203,7 @@ void takes_its_extra_state(const CheckArgs& args) {
   if (task.has_prepare()) task.prepare();
   task.open();
   if (task.extra_state() != state)
-    throw Error(fmt::format("it took back {} bytes of extra state, and then had another one", state.size()));
+    fail("it took back {} bytes of extra state, and then had another one", state.size());
 }
 
 }  // namespace

@@ -43,14 +43,13 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                        "remove one of them");
   const bool is_default = !micro_batch && !is_auto && !accumulation;
   if ((micro_batch || is_auto) && accumulation)
-    throw config.error("train.accumulation_steps",
-                       "is given together with train.micro_batch, and each follows from the other: remove "
-                       "one of them");
-  if (per_device && config.options().run.reproducible)
     throw config.error(
-        "train.batch_per_device",
-        "makes the batch grow with the number of devices, which run.reproducible = true cannot "
-        "allow: give train.global_batch");
+        "train.accumulation_steps",
+        "is given together with train.micro_batch, and each follows from the other: remove one of them");
+  if (per_device && config.options().run.reproducible)
+    throw config.error("train.batch_per_device",
+                       "makes the batch grow with the number of devices, which run.reproducible = true "
+                       "cannot allow: give train.global_batch");
 
   BatchPlan plan;
   plan.world_size = world;
@@ -116,10 +115,9 @@ BatchPlan BatchPlan::make(const config::Config& config, uint64_t world) {
                     batch, plan.micro_batch,
                     plan.micro_batches == 1 ? "one" : fmt::format("{}", plan.micro_batches), world, smaller,
                     world * (gives_way && is_default ? 1 : plan.micro_batch),
-                    !gives_way && is_default
-                        ? "; with run.reproducible = true the default does not follow the devices, as "
-                          "another micro-batch gives other bits"
-                        : ""));
+                    !gives_way && is_default ? "; with run.reproducible = true the default does not follow "
+                                               "the devices, as another micro-batch gives other bits"
+                                             : ""));
   }
   return plan;
 }

@@ -1,10 +1,7 @@
 #include "core/train/data/sampler.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
-
-#include "core/base/seed.hpp"
 
 namespace pipeline::train {
 Sampler::Sampler(const BatchPlan& plan, Options options)

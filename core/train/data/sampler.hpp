@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/permutation.hpp"
+#include "core/base/hash.hpp"
 #include "core/train/data/batch_plan.hpp"
 
 namespace pipeline::train {

@@ -1,4 +1,4 @@
-#include "core/train/plan/device_table.hpp"
+#include "core/train/plan/plan.hpp"
 
 #include <cctype>
 #include <vector>

@@ -8,13 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/train/micro_batch_search.hpp"
-#include "core/train/plan/planned_strategy.hpp"
-#include "core/train/plan/trial.hpp"
-#include "core/train/session/sampling.hpp"
-#include "core/train/stages/failure.hpp"
-#include "core/train/telemetry/memory.hpp"
-#include "core/train/trial_steps.hpp"
+#include "core/train/session/schedule.hpp"
+#include "core/train/stages/found_micro_batch.hpp"
+#include "core/train/training_step.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -3,19 +3,39 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/world.hpp"
+#include "core/config/config.hpp"
+#include "core/launch/devices.hpp"
+#include "core/plugins/registry.hpp"
 #include "core/train/data/batch_plan.hpp"
-#include "core/train/plan/device_table.hpp"
+#include "core/train/session/session.hpp"
 #include "core/train/stages/stages.hpp"
-#include "core/train/telemetry/memory.hpp"
+#include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {
+
+// Devices that a run can be planned for without having them: their data sheets.
+struct DeviceFigures {
+  std::string name;                 // as after --device
+  launch::CudaDevice is;            // memory, compute capability
+  double peak_16 = 0, peak_32 = 0;  // FLOP/s of dense matrix products with 16-bit and 32-bit inputs
+  double link = 0;                  // bytes a second that a device sends in a ring over all of one host
+};
+
+// Shares and sizes that no data sheet has.
+inline constexpr double kUtilisation = 0.4;                      // of the peak that training reaches
+inline constexpr uint64_t kDeviceContext = uint64_t{800} << 20;  // CUDA's context and libraries' workspaces
+
+// Upper and lower case, spaces and dashes do not matter. Throws Error that lists the names there are.
+DeviceFigures device_figures(std::string_view name);
 
 struct PlanArgs {
   World world;                          // that is planned for
@@ -72,5 +92,56 @@ nlohmann::ordered_json to_json(const Plan& plan);
 // where there is none. `activations` of a micro-batch grow by `per_sample`.
 std::optional<uint64_t> largest_micro_batch(const PlannedMemory& memory, const BatchPlan& batch,
                                             uint64_t per_sample, uint64_t limit);
+
+// What a strategy says of itself in a world of processes that are not there.
+struct PlannedStrategy {
+  StrategyMemory memory;          // of rank 0
+  uint64_t checkpoint_bytes = 0;  // that rank 0 writes
+  uint32_t reduction_bits = 32;   // of an element of a gradient that is sent
+  uint64_t shard_group = 0;       // processes that hold one copy in shards; 0: all
+};
+
+struct StrategyQuestion {
+  std::string plugin;                 // "sharded"
+  std::optional<int64_t> zero_stage;  // strategy.zero_stage
+  BatchPlan batch;                    // and in it the number of processes
+  pl_dtype dtype{};                   // of parameters and products
+};
+
+// Creates the strategy for the parameters of the session's task, with the session's [strategy] options where
+// it is the session's own, and asks it. It allocates what it would in a run, for as long as it is asked.
+// Throws Error where it cannot do what is planned.
+PlannedStrategy ask_strategy(Session& session, plugins::Registry& registry, const StrategyQuestion& question);
+
+// Bytes that each process sends in a step with `micro_batches` of its own, by plugins/strategies/README.md;
+// nullopt for a strategy that it does not know.
+std::optional<double> bytes_sent(const StrategyQuestion& question, const PlannedStrategy& strategy,
+                                 uint64_t trainable_parameters);
+
+// A session that trains as a configuration says, in this process alone, and leaves nothing behind: for
+// `plan` and `find-lr`.
+
+// The stage that is tried: the first of those of the command line that trains; `whole` itself where there is
+// no [[stage]].
+config::Config trial_stage(const config::Config& whole);
+
+// A folder for temporary files, removed with this object.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ~ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Takes a new session of `stage` so far that it can work, with the weights that a run would begin with.
+// `scratch`: its run folder.
+void open_for_trial(Session& session, const config::Config& whole, const config::Config& stage,
+                    const ScratchFolder& scratch);
 
 }  // namespace pipeline::train

@@ -1,8 +1,7 @@
-#include "core/train/plan/planned_strategy.hpp"
+#include "core/train/plan/plan.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

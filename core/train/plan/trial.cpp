@@ -1,4 +1,4 @@
-#include "core/train/plan/trial.hpp"
+#include "core/train/plan/plan.hpp"
 
 #include <system_error>
 

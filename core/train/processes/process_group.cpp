@@ -1,7 +1,6 @@
 #include "core/train/processes/process_group.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -13,7 +12,6 @@
 #include "core/base/last_words.hpp"
 #include "core/base/program.hpp"
 #include "core/base/socket.hpp"
-#include "core/base/standard_streams.hpp"
 #include "core/base/thread.hpp"
 #include "core/base/utf8.hpp"
 #include "core/config/error.hpp"
@@ -24,6 +22,31 @@
 namespace pipeline::train {
 namespace {
 
+constexpr int kQuestions = 10;
+constexpr std::chrono::duration<double> kPatience{10};
+
+// Called by one rank at a time, so that nobody's question waits behind another's.
+std::optional<ClockOffset> ask(peers::Peers& peers, const std::string& key) {
+  std::optional<ClockOffset> best;
+  for (int i = 0; i < kQuestions; ++i) {
+    const int64_t asked = clock_nanoseconds();
+    peers.put(fmt::format("{} {} asked", key, i), "");
+    const auto answer = peers.get(fmt::format("{} {} answered", key, i), kPatience);
+    if (!answer) return std::nullopt;
+    const int64_t heard = clock_nanoseconds(), middle = asked + (heard - asked) / 2;
+    const ClockOffset offset{std::stoll(*answer) - middle, (heard - asked) / 2 + 1};
+    if (!best || offset.error < best->error) best = offset;
+  }
+  return best;
+}
+
+void answer(peers::Peers& peers, const std::string& key) {
+  for (int i = 0; i < kQuestions; ++i) {
+    if (!peers.get(fmt::format("{} {} asked", key, i), kPatience)) return;
+    peers.put(fmt::format("{} {} answered", key, i), std::to_string(clock_nanoseconds()));
+  }
+}
+
 // A rank that is not in a collective when another one fails (but in a long load, say) hears of it late or
 // never: after so long it is made to leave.
 constexpr auto kLastResort = std::chrono::seconds(8);
@@ -32,9 +55,36 @@ constexpr auto kNews = std::chrono::seconds(3);
 
 }  // namespace
 
+int64_t clock_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string this_machine() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+std::optional<ClockOffset> compare_clocks(ProcessGroup& processes, const std::string& machine) {
+  const std::vector<nlohmann::json> machines = processes.exchange("machines", machine);
+  const std::string name = fmt::format("clock {}", processes.next_group());  // keys are never removed
+  const auto mine = static_cast<size_t>(processes.world().rank);
+  std::optional<ClockOffset> offset = ClockOffset();
+  for (size_t rank = 1; rank < machines.size(); ++rank) {
+    if (machines[rank] == machines[0]) continue;
+    const std::string key = fmt::format("{} {}", name, rank);
+    if (mine == 0) answer(processes.peers(), key);
+    if (mine == rank) offset = ask(processes.peers(), key);
+    processes.exchange("clock", nullptr);
+  }
+  return offset;
+}
+
 ProcessGroup::ProcessGroup(const World& world, observe::Log& log, const Options& options)
     : world_(world), options_(options), log_(log), variables_(launch::variables_in_force()) {
-  peers::Options peer_options;
+  peers::PeersOptions peer_options;
   peer_options.timeout = options.rendezvous;
   peer_options.stall = options.stall;
   peer_options.cancelled = [] { return Signals::received() != 0; };
@@ -208,9 +258,9 @@ int ProcessGroup::exit_code(const peers::Failure& failure) const {
 void ProcessGroup::tell(const peers::Failure& failure) {
   const int32_t first = world_.rank - world_.local_rank;  // of this host; launchers number ranks host by host
   const bool here = failure.rank >= first && failure.rank < first + world_.local_size;
-  const int32_t teller = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
+  const int32_t reporter = failure.rank == first && failure.by_peer_loss && world_.local_size > 1 ? 1 : 0;
   const bool known = here && (!failure.by_peer_loss || (world_.supervised && !failure.stalled));
-  if (known || world_.local_rank != teller) return;
+  if (known || world_.local_rank != reporter) return;
   const std::lock_guard lock(mutex_);
   if (!std::exchange(told_, true))
     fmt::print(standard_error(), "error: {}\n", printable(with_shown_paths(peers::describe(failure))));

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -130,5 +131,21 @@ class ProcessGroup {
   std::thread last_resort_;
   std::unique_ptr<peers::Peers> peers_;  // goes first: it calls on_failure
 };
+
+// Nanoseconds since 1970, as this host's clock has it.
+int64_t clock_nanoseconds();
+
+// By how much the clocks of two hosts differ.
+struct ClockOffset {
+  int64_t nanoseconds = 0;  // to add to this rank's clock to get rank 0's
+  int64_t error = 0;        // at most; 0: it is the same clock
+};
+
+// Which machine's clock this process reads.
+std::string this_machine();
+
+// Ranks on rank 0's machine share its clock; each of the others asks rank 0 for the time and takes the
+// fastest of a few answers. nullopt: rank 0 did not answer. All ranks together.
+std::optional<ClockOffset> compare_clocks(ProcessGroup& processes, const std::string& machine);
 
 }  // namespace pipeline::train

@@ -1,10 +1,15 @@
 #include "core/train/processes/signals.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include "core/base/last_words.hpp"
+#include "core/base/program.hpp"
+#include "core/base/thread.hpp"
 #include "core/launch/process.hpp"
 
 namespace pipeline::train {
@@ -28,6 +33,10 @@ void on_signal(int signal, siginfo_t* info, void*) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(128 + signal);
 }
+
+constexpr auto kLook = std::chrono::milliseconds(100);
+constexpr int kLooks = 15;  // in a row that find it unheard
+constexpr int kInterrupted = 75;
 
 }  // namespace
 
@@ -72,5 +81,42 @@ bool Signals::is_unheard() { return received() != 0 && saves == 0 && !is_heard; 
 bool Signals::is_awaited() { return received() != 0 && saves != 0 && !is_heard; }
 
 std::string Signals::name(int signal) { return launch::signal_name(signal); }
+
+UnheardStop::UnheardStop(observe::Log& log) : log_(log) {
+  thread_ = start_thread("pl-unheard", [this] { watch(); });
+}
+
+UnheardStop::~UnheardStop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  ended_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void UnheardStop::watch() {
+  std::unique_lock lock(mutex_);
+  for (int looks = 0; !ended_.wait_for(lock, kLook, [this] { return is_over_; });) {
+    const bool awaited = Signals::is_awaited();
+    looks = Signals::is_unheard() || awaited ? looks + 1 : 0;
+    if (looks < kLooks) continue;
+    const bool stays = awaited || program().is_shared;
+    if (!stays) ::alarm(2);  // the log's disk may hang, too
+    log_.console().status({});
+    log_.info(fmt::format(
+        "{}: {}", Signals::name(Signals::received()),
+        awaited ? fmt::format("waiting for the end of {}, to save it; a second signal "
+                              "leaves at once, without a checkpoint",
+                              phase_now())
+        : stays ? "what goes on has not heard of it; a second signal ends the whole "
+                  "process, which is a notebook's"
+                : "stopped at once: the work under way would not have ended soon, and had nothing "
+                  "to save"));
+    log_.flush();
+    if (!stays) ::_exit(kInterrupted);
+    return;
+  }
+}
 
 }  // namespace pipeline::train

@@ -46,7 +46,7 @@ std::vector<Figure> figures(const std::vector<plugins::EvaluationValue>& sums,
   };
   const bool loss_described =
       std::any_of(metrics.begin(), metrics.end(), [](const auto& m) { return m.name == "loss"; });
-  if (!loss_described) add({.name = "loss", .source = "", .help = ""});
+  if (!loss_described) add({.name = "loss"});
   for (const plugins::Metric& metric : metrics) add(metric);
   return result;
 }
@@ -56,10 +56,9 @@ void require_use(const plugins::Task& task, const std::vector<plugins::Evaluatio
                  const std::vector<plugins::Metric>& metrics, size_t records) {
   if (task.has_report()) return;
   const auto fail = [&](std::string_view what) {
-    throw Error(
-        fmt::format("{}: evaluate reports {}, which nothing uses: the task must have a metric of it, or a "
-                    "report",
-                    task.plugin().label(), what));
+    throw Error(fmt::format(
+        "{}: evaluate reports {}, which nothing uses: the task must have a metric of it, or a report",
+        task.plugin().label(), what));
   };
   for (const plugins::EvaluationValue& sum : sums) {
     const bool described = sum.name == "loss" || std::ranges::any_of(metrics, [&](const auto& m) {
@@ -101,8 +100,7 @@ void require_number(const plugins::Task& task, const EvaluationRequest& request,
       PL_ERROR_CONFIG,
       fmt::format(
           "evaluate: sample{} {}: {} is nan, must be a number: the model computes none for {}. Are its "
-          "weights ruined (try an earlier --checkpoint), or is train.precision too narrow (try "
-          "\"fp32\")?{}",
+          "weights ruined (try an earlier --checkpoint), or is train.precision too narrow (try \"fp32\")?{}",
           names.size() == 1 ? "" : "s", observe::listed(names), value.name,
           names.size() == 1 ? "it" : "one of them",
           names.size() == 1 ? "" : " With train.micro_batch = 1 the sample is named."));

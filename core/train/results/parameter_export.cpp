@@ -1,4 +1,4 @@
-#include "core/train/results/parameter_export.hpp"
+#include "core/train/results/result_files.hpp"
 
 #include <algorithm>
 #include <span>
@@ -47,7 +47,7 @@ void write_values(const plugins::PieceReader& read, const std::vector<pl_paramet
       }
     }
     writer.finish();
-  } catch (const safetensors::Error& error) {
+  } catch (const safetensors::SafetensorsError& error) {
     if (error.os_error() != 0) throw write_error(path, error.os_error(), remedy);
     throw Error(error.what());
   }

@@ -1,23 +1,26 @@
 #include "core/train/results/prediction.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <set>
 #include <span>
-#include <utility>
-#include <vector>
+#include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/csv.hpp"
 #include "core/base/error.hpp"
+#include "core/base/files.hpp"
 #include "core/base/monotonic_clock.hpp"
 #include "core/observe/format.hpp"
+#include "core/plugins/task.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/results/partial_result.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/metrics.hpp"
 
@@ -25,6 +28,22 @@ namespace pipeline::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& file) {
+  const int error = errno;
+  throw Error(
+      error == ENOSPC ? PL_ERROR_NO_SPACE : PL_ERROR_FAILED,
+      fmt::format("{}: cannot be written: {}; what is there is kept, and the same command goes on with it",
+                  file.string(), std::strerror(error)));
+}
+
+fs::path part_of(const fs::path& file) { return file.string() + ".part"; }
+
+uint64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const uint64_t size = fs::file_size(file, error);
+  return error ? 0 : size;
+}
 
 std::string header(plugins::Task& task) {
   std::string line = "id";
@@ -37,11 +56,10 @@ void require_own_table(const fs::path& output) {
   std::ifstream there(output);
   std::string line;
   if (there && std::getline(there, line) && line != "id" && !line.starts_with("id,"))
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("--output {}: there is a file that is no table of predictions, whose first column is "
-                    "\"id\": choose another --output, or move it away",
-                    output.string()));
+    throw Error(PL_ERROR_CONFIG,
+                fmt::format("--output {}: there is a file that is no table of predictions, whose first "
+                            "column is \"id\": choose another --output, or move it away",
+                            output.string()));
 }
 
 // What one rank, or all in their order, made of one batch each.
@@ -102,6 +120,98 @@ Round exchange(ProcessGroup& processes, Round mine) {
 }
 
 }  // namespace
+
+void PartialResult::File::open() {
+  file = Descriptor(above_standard(::open(part.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)));
+  if (!file) throw write_error(part, errno);
+  if (::ftruncate(file.fd(), static_cast<off_t>(bytes)) != 0 || ::lseek(file.fd(), 0, SEEK_END) < 0)
+    fail(part);
+}
+
+void PartialResult::File::append(std::string_view text) {
+  std::span<const std::byte> left = std::as_bytes(std::span(text));
+  if (!write_all(file.fd(), left)) fail(part);
+  bytes += text.size();
+}
+
+void PartialResult::File::sync() const {
+  if (::fsync(file.fd()) != 0) fail(part);
+}
+
+PartialResult::PartialResult(fs::path output, std::string identity)
+    : output_(std::move(output)),
+      folder_(side_files_of(output_)),
+      progress_(output_.string() + ".progress"),
+      identity_(std::move(identity)) {
+  table_.part = part_of(output_);
+  if (!continues(identity_)) {
+    for (const auto& [name, file] : grown_) fs::remove(file.part);
+    grown_.clear();
+    samples_ = table_.bytes = 0;
+  }
+  table_.open();
+  for (auto& [name, file] : grown_) file.open();
+}
+
+// Reads how far the result was; false where that is of something else, or does not fit what is there.
+bool PartialResult::continues(const std::string& identity) {
+  std::ifstream in(progress_);
+  const auto stored = in ? nlohmann::json::parse(in, nullptr, false) : nlohmann::json();
+  if (!stored.is_object()) return false;
+  samples_ = stored.value("samples", uint64_t{0});
+  table_.bytes = stored.value("bytes", uint64_t{0});
+  bool fits = stored.value("identity", "") == identity && size_of(table_.part) >= table_.bytes;
+  for (const auto& [name, bytes] : stored.value("grown", std::map<std::string, uint64_t>())) {
+    if (!plugins::is_side_file_name(name)) return false;
+    const fs::path done = folder_ / name;
+    File& file = grown_[name];
+    file.part = part_of(done);
+    file.bytes = bytes;
+    // A file that grows may have got its name before the table did.
+    if (!fs::exists(file.part) && size_of(done) == bytes) fs::rename(done, file.part);
+    fits = fits && size_of(file.part) >= bytes;
+  }
+  return fits;
+}
+
+PartialResult::File& PartialResult::grown(const std::string& name) {
+  const auto [place, is_new] = grown_.try_emplace(name);
+  if (is_new) {
+    fs::create_directories(folder_);
+    place->second.part = part_of(folder_ / name);
+    place->second.open();
+  }
+  return place->second;
+}
+
+void PartialResult::append(std::string_view rows, const Growth& growth, uint64_t samples_done) {
+  for (const auto& [name, bytes] : growth) grown(name).append(bytes);
+  table_.append(rows);
+  samples_ = samples_done;
+  save_progress();
+}
+
+void PartialResult::save_progress() const {
+  nlohmann::json progress{{"identity", identity_}, {"samples", samples_}, {"bytes", table_.bytes}};
+  for (const auto& [name, file] : grown_) progress["grown"][name] = file.bytes;
+  const fs::path temporary = progress_.string() + ".tmp";
+  std::ofstream out(temporary, std::ios::trunc);
+  out << progress;
+  if (!out.flush()) fail(temporary);
+  out.close();
+  fs::rename(temporary, progress_);
+}
+
+void PartialResult::finish_files() {
+  table_.sync();
+  for (const auto& [name, file] : grown_) file.sync();
+  for (const auto& [name, file] : grown_) fs::rename(file.part, folder_ / name);
+}
+
+void PartialResult::finish() {
+  fs::rename(table_.part, output_);
+  fs::remove(progress_);
+}
 
 Prediction predict(Session& session, const PredictionRequest& request) {
   const double began = now_seconds();
@@ -178,13 +288,10 @@ Prediction predict(Session& session, const PredictionRequest& request) {
   const auto finish = [&] {
     file->finish_files();
     task.finish_predictions(request.split, side_files.string(),
-                            {.row = {},
-                             .file =
-                                 [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
-                                   record.add({std::string(name)});
-                                   write_side_file(side_files, name, bytes);
-                                 },
-                             .append = {}});
+                            {.file = [&](uint64_t, std::string_view name, std::span<const std::byte> bytes) {
+                              record.add({std::string(name)});
+                              write_side_file(side_files, name, bytes);
+                            }});
     record.remove_others();  // before the rows take their place: if this is killed, the same command goes on
                              // here
     file->finish();

@@ -1,8 +1,7 @@
-#include "core/train/session/compute.hpp"
+#include "core/train/session/session.hpp"
 
 #include <algorithm>
 #include <cstdlib>
-#include <string>
 
 #include <fmt/format.h>
 
@@ -27,12 +26,11 @@ pl_device choose_device(const config::Config& config, const launch::Devices& dev
                            ? 0
                            : static_cast<size_t>(world.local_rank);
   if (index >= devices.cuda.size())
-    throw config.error(
-        "launch.processes",
-        fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use {}, or "
-                    "run.device = \"cpu\"",
-                    world.local_size, devices.cuda.size() == 1 ? "is" : "are", devices.cuda.size(),
-                    devices.cuda.size()));
+    throw config.error("launch.processes",
+                       fmt::format("{} processes on this host need a CUDA device each, and there {} {}: use "
+                                   "{}, or run.device = \"cpu\"",
+                                   world.local_size, devices.cuda.size() == 1 ? "is" : "are",
+                                   devices.cuda.size(), devices.cuda.size()));
   if (const std::string problem = launch::problem_of(devices.cuda[index]); !problem.empty())
     throw config.error("run.device", problem + ", hide this one by CUDA_VISIBLE_DEVICES, or use \"cpu\"");
   return {PL_DEVICE_CUDA, static_cast<int32_t>(index)};

@@ -8,18 +8,26 @@
 namespace pipeline::train {
 namespace {
 
-constexpr std::string_view kKind = "extra_state";
+constexpr std::string_view kExtraState = "extra_state";
 
 pl_piece whole(const std::string& task, const int64_t& bytes) {
   pl_piece piece{};
   piece.struct_size = sizeof piece;
   piece.ndim = 1;
   piece.parameter = to_pl(task);
-  piece.kind = to_pl(kKind);
+  piece.kind = to_pl(kExtraState);
   piece.shape = &bytes;
   piece.count = static_cast<uint64_t>(bytes);
   piece.dtype = {PL_DTYPE_UINT, 8, 1};
   return piece;
+}
+
+std::string read_state(const checkpoint::Checkpoint& from, const std::string& task,
+                       const checkpoint::Tensor& stored) {
+  std::string state(checkpoint::element_count(stored.shape), '\0');
+  const auto bytes = static_cast<int64_t>(state.size());
+  from.read(whole(task, bytes), state.data());
+  return state;
 }
 
 }  // namespace
@@ -37,29 +45,17 @@ checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::
   };
 }
 
-namespace {
-
-std::string read_state(const checkpoint::Checkpoint& from, const std::string& task,
-                       const checkpoint::Tensor& stored) {
-  std::string state(checkpoint::element_count(stored.shape), '\0');
-  const auto bytes = static_cast<int64_t>(state.size());
-  from.read(whole(task, bytes), state.data());
-  return state;
-}
-
-}  // namespace
-
 bool same_extra_state(const plugins::Task& task, const checkpoint::Checkpoint& a,
                       const checkpoint::Checkpoint& b) {
   const std::string& name = task.plugin().name();
-  const checkpoint::Tensor *of_a = a.find(kKind, name), *of_b = b.find(kKind, name);
+  const checkpoint::Tensor *of_a = a.find(kExtraState, name), *of_b = b.find(kExtraState, name);
   if (of_a == nullptr || of_b == nullptr) return of_a == of_b;
   return read_state(a, name, *of_a) == read_state(b, name, *of_b);
 }
 
 void give_extra_state(plugins::Task& task, const checkpoint::Checkpoint& from) {
   const std::string& name = task.plugin().name();
-  const checkpoint::Tensor* stored = from.find(kKind, name);
+  const checkpoint::Tensor* stored = from.find(kExtraState, name);
   if (!stored) return;
   if (!task.takes_extra_state())
     throw Error(PL_ERROR_UNSUPPORTED,

@@ -1,5 +1,4 @@
-// The extra state of a task in checkpoints is a tensor of bytes, of the kind "extra_state" and with the
-// task's name as that of the parameter.
+// The extra state of a task in checkpoints.
 #pragma once
 
 #include "core/checkpoint/checkpoint.hpp"
@@ -7,7 +6,8 @@
 
 namespace pipeline::train {
 
-// `pieces` and before them the task's extra state, if it has any.
+// `pieces` and before them the task's extra state, if it has any: a tensor of bytes, of the kind
+// "extra_state" and with the task's name as that of the parameter.
 checkpoint::PieceSource with_extra_state(const plugins::Task& task, checkpoint::PieceSource pieces);
 
 // Whether the extra state of `task` is the same in both.

@@ -1,4 +1,4 @@
-#include "core/train/session/rank_check.hpp"
+#include "core/train/session/session.hpp"
 
 #include <string_view>
 

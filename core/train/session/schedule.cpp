@@ -1,11 +1,40 @@
 #include "core/train/session/schedule.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <string>
 
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+
 namespace pipeline::train {
+namespace {
+
+constexpr uint64_t kMostSteps = 100;  // more make a file that nothing opens
+
+LrScaling scaling_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.lr_scaling;
+  return name == "linear" ? LrScaling::linear : name == "sqrt" ? LrScaling::sqrt : LrScaling::none;
+}
+
+ScheduleKind kind_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.kind;
+  return name == "linear"         ? ScheduleKind::linear
+         : name == "constant"     ? ScheduleKind::constant
+         : name == "wsd"          ? ScheduleKind::wsd
+         : name == "inverse_sqrt" ? ScheduleKind::inverse_sqrt
+                                  : ScheduleKind::cosine;
+}
+
+Fall fall_of(const config::ScheduleOptions& options) {
+  const std::string& name = options.decay;
+  return name == "linear" ? Fall::linear : name == "cosine" ? Fall::cosine : Fall::one_minus_sqrt;
+}
+
+}  // namespace
 
 double Schedule::at(uint64_t step) const {
   if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
@@ -38,29 +67,6 @@ double scale_learning_rate(double rate, LrScaling scaling, uint64_t effective_ba
   if (scaling == LrScaling::sqrt) return rate * std::sqrt(ratio);
   return rate;
 }
-
-namespace {
-
-LrScaling scaling_of(const config::ScheduleOptions& options) {
-  const std::string& name = options.lr_scaling;
-  return name == "linear" ? LrScaling::linear : name == "sqrt" ? LrScaling::sqrt : LrScaling::none;
-}
-
-ScheduleKind kind_of(const config::ScheduleOptions& options) {
-  const std::string& name = options.kind;
-  return name == "linear"         ? ScheduleKind::linear
-         : name == "constant"     ? ScheduleKind::constant
-         : name == "wsd"          ? ScheduleKind::wsd
-         : name == "inverse_sqrt" ? ScheduleKind::inverse_sqrt
-                                  : ScheduleKind::cosine;
-}
-
-Fall fall_of(const config::ScheduleOptions& options) {
-  const std::string& name = options.decay;
-  return name == "linear" ? Fall::linear : name == "cosine" ? Fall::cosine : Fall::one_minus_sqrt;
-}
-
-}  // namespace
 
 void check_schedule(const config::Config& config) {
   const config::TrainOptions& train = config.options().train;
@@ -95,6 +101,68 @@ Schedule make_schedule(const config::Config& config, uint64_t global_batch, uint
           .final_ratio = options.min_lr_ratio,
           .decay_steps = options.decay_steps.value_or(std::max<uint64_t>(1, total_steps / 10)),
           .fall = fall_of(options)};
+}
+
+Sampler::Options sampler_options(Session& session) {
+  const config::Config& config = session.config();
+  plugins::Task& task = session.task();
+  Sampler::Options options{.samples = task.sample_count(PL_SPLIT_TRAIN),
+                           .seed = session.run_info().seed,
+                           .shuffle = config.options().loader.shuffle,
+                           .window_steps = config.options().loader.group_window};
+  if (options.samples == UINT64_MAX)
+    throw Error(PL_ERROR_UNSUPPORTED,
+                fmt::format("{} has unbounded training data, which this version cannot train on: use a task "
+                            "or task option with a fixed number of samples",
+                            session.task_plugin().label()));
+  if (options.samples == 0)
+    throw Error(PL_ERROR_CONFIG, fmt::format("{} has no training samples", session.task_plugin().label()));
+  if (!config.options().loader.group_by_length) return options;
+  if (!task.has_sample_costs())
+    throw config.error("loader.group_by_length", fmt::format("{} does not report sample lengths: use false",
+                                                             session.task_plugin().label()));
+  options.costs = sample_costs(task);
+  return options;
+}
+
+Sampler::CostFunction sample_costs(plugins::Task& task) {
+  return [&task](std::span<const uint64_t> ids, std::span<double> out) {
+    task.sample_costs(PL_SPLIT_TRAIN, ids, out);
+  };
+}
+
+Prefetcher::Options loader_options(const Session& session, uint64_t accumulation_steps) {
+  return {.split = PL_SPLIT_TRAIN,
+          .purpose = PL_PURPOSE_TRAIN,
+          .workers = session.workers(),
+          .ahead = accumulation_steps + session.workers() * session.options().loader.prefetch};
+}
+
+uint64_t total_steps(const config::Config& config, const Sampler& sampler) {
+  const auto steps = config.options().train.max_steps, epochs = config.options().train.max_epochs;
+  const uint64_t total = steps.value_or(0);
+  if (!epochs) return total;
+  const uint64_t in_epochs = *epochs * sampler.steps_per_epoch();
+  return total == 0 ? in_epochs : std::min(total, in_epochs);
+}
+
+std::optional<ProfiledSteps> profiled_steps(const config::Config& config) {
+  constexpr const char* kKey = "observe.profile";
+  const std::string& text = config.options().observe.profile;
+  if (text.empty()) return std::nullopt;
+  ProfiledSteps steps;
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, steps.first);
+  const bool dash = first.ec == std::errc() && first.ptr != end && *first.ptr == '-';
+  const auto last = dash ? std::from_chars(first.ptr + 1, end, steps.last) : first;
+  if (!dash || last.ec != std::errc() || last.ptr != end)
+    throw config.error(kKey, "expected the first and the last step to record, as in \"10-14\"");
+  if (steps.first < 1) throw config.error(kKey, "steps are counted from 1: begin with 1 or more");
+  if (steps.last < steps.first) throw config.error(kKey, "the last step is before the first: exchange them");
+  if (steps.last - steps.first >= kMostSteps)
+    throw config.error(kKey, fmt::format("{} steps make a trace that is too large to open: record {} at most",
+                                         steps.last - steps.first + 1, kMostSteps));
+  return steps;
 }
 
 }  // namespace pipeline::train

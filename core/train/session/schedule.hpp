@@ -1,11 +1,14 @@
-// How long a run is, and the learning rate of each of its optimizer steps: linear warm-up, then what `kind`
-// says, down to a share of the peak.
+// How long a run is, the order of its samples, and the learning rate of each of its optimizer steps: linear
+// warm-up, then what `kind` says, down to a share of the peak.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <optional>
 
 #include "core/config/config.hpp"
+#include "core/train/data/prefetcher.hpp"
+#include "core/train/data/sampler.hpp"
+#include "core/train/session/session.hpp"
 
 namespace pipeline::train {
 
@@ -45,5 +48,25 @@ void check_schedule(const config::Config& config);
 
 // `total_steps`: 0 where only train.max_seconds ends the run.
 Schedule make_schedule(const config::Config& config, uint64_t global_batch, uint64_t total_steps);
+
+// Options for the training data of the session's task, which is open and must outlive the sampler. Throws
+// Error where there is none, or the task cannot do what [loader] asks for.
+Sampler::Options sampler_options(Session& session);
+
+// What the samples of training cost, as the task tells: it has_sample_costs(), is open and must outlive this.
+Sampler::CostFunction sample_costs(plugins::Task& task);
+
+// Options for training whose steps have so many micro-batches on a rank.
+Prefetcher::Options loader_options(const Session& session, uint64_t accumulation_steps);
+
+// The steps by train.max_steps and train.max_epochs; 0: only train.max_seconds ends the run.
+uint64_t total_steps(const config::Config& config, const Sampler& sampler);
+
+// The first and the last step that are recorded in a trace, counted from 1.
+struct ProfiledSteps {
+  uint64_t first = 0, last = 0;
+};
+// observe.profile; nullopt: off. Throws ConfigError.
+std::optional<ProfiledSteps> profiled_steps(const config::Config& config);
 
 }  // namespace pipeline::train

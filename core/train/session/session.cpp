@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <string>
 #include <thread>
 #include <utility>
 
@@ -20,11 +19,8 @@
 #include "core/base/error.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/launch/process.hpp"
-#include "core/observe/format.hpp"
 #include "core/train/session/extra_state.hpp"
-#include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/schedule.hpp"
-#include "core/train/session/weights_path.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -63,52 +59,47 @@ fs::path default_cache_dir() {
 // Only one process at a time prepares data in a cache folder: the one that has this lock.
 class PrepareLock {
  public:
-  explicit PrepareLock(const fs::path& folder);
+  explicit PrepareLock(const fs::path& folder) : folder_(folder) {
+    std::error_code made;
+    fs::create_directories(folder, made);
+    if (made)
+      throw Error(PL_ERROR_CONFIG,
+                  fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can "
+                              "write to; where it is not set, it is below XDG_CACHE_HOME or HOME",
+                              folder.string(), made.message()));
+    const fs::path file = folder / ".prepare.lock";
+    file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
+    if (!file_)
+      throw Error(
+          PL_ERROR_CONFIG,
+          fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
+                      file.string(), std::strerror(errno)));
+  }
 
-  bool try_once();
+  bool try_once() {
+    if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
+                              (folder_ / ".prepare.lock").string(), std::strerror(errno)));
+    return false;
+  }
+
   // Throws Error, PL_ERROR_CANCELLED when `cancelled` says so while another process has it.
-  void wait(observe::Log& log, const std::function<bool()>& cancelled);
+  void wait(observe::Log& log, const std::function<bool()>& cancelled) {
+    constexpr auto kPoll = std::chrono::milliseconds(100);
+    for (bool said = false; !try_once(); std::this_thread::sleep_for(kPoll)) {
+      if (cancelled && cancelled())
+        throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
+      if (!std::exchange(said, true))
+        log.info("waiting for another process that prepares data in " + folder_.string());
+    }
+  }
 
  private:
   fs::path folder_;
   FileLock file_;  // once it is held
   bool held_ = false;
 };
-
-PrepareLock::PrepareLock(const fs::path& folder) : folder_(folder) {
-  std::error_code made;
-  fs::create_directories(folder, made);
-  if (made)
-    throw Error(
-        PL_ERROR_CONFIG,
-        fmt::format("run.cache_dir = {}: cannot be created: {}: set it to a folder that you can write "
-                    "to; where it is not set, it is below XDG_CACHE_HOME or HOME",
-                    folder.string(), made.message()));
-  const fs::path file = folder / ".prepare.lock";
-  file_ = FileLock(Descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)));
-  if (!file_)
-    throw Error(PL_ERROR_CONFIG,
-                fmt::format("{}: cannot be created: {}: set run.cache_dir to a folder that you can write to",
-                            file.string(), std::strerror(errno)));
-}
-
-bool PrepareLock::try_once() {
-  if (held_ || ::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) return held_ = true;
-  if (errno != EWOULDBLOCK && errno != EINTR)
-    throw Error(fmt::format("{}: cannot be locked: {}: choose a run.cache_dir on a file system with locks",
-                            (folder_ / ".prepare.lock").string(), std::strerror(errno)));
-  return false;
-}
-
-void PrepareLock::wait(observe::Log& log, const std::function<bool()>& cancelled) {
-  constexpr auto kPoll = std::chrono::milliseconds(100);
-  for (bool said = false; !try_once(); std::this_thread::sleep_for(kPoll)) {
-    if (cancelled && cancelled())
-      throw Error(PL_ERROR_CANCELLED, "stopped while waiting for another process");
-    if (!std::exchange(said, true))
-      log.info("waiting for another process that prepares data in " + folder_.string());
-  }
-}
 
 }  // namespace
 
@@ -404,8 +395,8 @@ void Session::keep_frozen_in_bfloat16() {
   if (precision_.name == "bf16") return;
   if (task_->keep_frozen_in_bfloat16() == 0)
     throw refuse(
-        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or learn low-rank "
-                    "additions to weights that are frozen (lora.rank)",
+        fmt::format("{} has no frozen weights that may be kept so: use \"auto\", or train LoRA "
+                    "to weights that are frozen (lora.rank)",
                     task_plugin_->label()));
 }
 
@@ -441,8 +432,8 @@ void Session::bind() {
   } else if ((strategy_->info().flags & PL_STRATEGY_NEEDS_UNIT_HOOKS) != 0) {
     throw config_.error(
         "strategy.plugin",
-        fmt::format("it needs a task that declares its layers, and {} does not: use strategy.zero_stage = 1 "
-                    "or 2, or another strategy",
+        fmt::format("it needs a task that declares its layers, and {} does not (set_unit_hooks): use "
+                    "strategy.zero_stage = 1 or 2, or another strategy",
                     task_plugin_->label()));
   }
   // What loading took, and what the task had allocated for its parameters, is free now, and most of it in

@@ -12,21 +12,79 @@
 #include "core/base/world.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
-#include "core/launch/device_stream.hpp"
 #include "core/launch/devices.hpp"
 #include "core/observe/log.hpp"
 #include "core/plugins/backend.hpp"
+#include "core/plugins/plugin.hpp"
 #include "core/plugins/registry.hpp"
 #include "core/plugins/strategy.hpp"
 #include "core/plugins/task.hpp"
 #include "core/train/data/batch_plan.hpp"
 #include "core/train/processes/process_group.hpp"
-#include "core/train/session/compute.hpp"
 #include "core/train/session/metrics.hpp"
-#include "core/train/session/update_rules.hpp"
 #include "core/train/session/value_source.hpp"
 
 namespace pipeline::train {
+
+// The update rules of a run: [optimizer].
+class UpdateRules {
+ public:
+  static constexpr const char* kNoPlugin = "none";  // of optimizer.plugin
+
+  // `plugin`: that brings the rule; nullptr: strategies know it by name, or nothing is trained. Throws
+  // ConfigError where options contradict each other.
+  UpdateRules(const config::Config& config, const plugins::Plugin* plugin, bool training);
+  // Throws ConfigError for options that are not the plugin's, nor the program's.
+  void check_options(const config::Config& config, const config::FindOwners& owners);
+
+  const plugins::Plugin* plugin() const { return plugin_; }  // nullptr: strategies know the rule by name
+  const config::PluginConfig* plugin_config() const { return plugin_config_ ? &*plugin_config_ : nullptr; }
+  // "Muon": what updates the matrices of hidden layers alone; empty: there is no such rule.
+  const std::string& of_matrices() const { return of_matrices_; }
+
+  // The rules as strategies take them: `context`, in which a plugin's rule is made, and this object must
+  // outlive them. Throws ConfigError where the task trains nothing that a rule is for. Called once.
+  const plugins::Optimizer& create(const config::Config& config, plugins::Task& task,
+                                   const pl_context& context);
+  const plugins::Optimizer& created() const { return optimizer_; }
+
+ private:
+  void add_average(const config::AverageOptions& average);
+  void require_matrices(const config::Config& config, plugins::Task& task) const;
+
+  bool training_;
+  const plugins::Plugin* plugin_ = nullptr;
+  std::optional<pl_config> plugin_config_;
+  std::string of_matrices_;
+  std::unique_ptr<plugins::UpdateRule> rule_;
+  plugins::Optimizer optimizer_;
+};
+
+// What a process computes with: its device, its precision, its threads, and what LibTorch and its libraries
+// read of that from the environment.
+
+// run.device for this process. Throws ConfigError where there is none for it.
+pl_device choose_device(const config::Config& config, const launch::Devices& devices, const World& world,
+                        observe::Log& log);
+
+// `train.precision` on a device: which dtype parameters and products have. The same for every strategy.
+struct Precision {
+  std::string name;  // fp32, bf16, fp16
+  pl_dtype parameter{};
+  pl_dtype compute{};
+  bool loss_scaling = false;  // fp16
+};
+
+// `auto`: bf16 where the device computes in it, else fp16; fp32 on CPU. Throws ConfigError for what the
+// device cannot do.
+Precision choose_precision(const config::Config& config, pl_device device, const launch::Devices& devices);
+
+// The threads that one of `sharing` processes on this host computes with.
+unsigned compute_threads(const config::Config& config, const launch::Devices& devices, unsigned sharing);
+
+// Sets the environment of this process, before a plugin is loaded: LibTorch and its libraries read it once.
+// What the user has set is kept, save the number of threads.
+void set_environment(const config::Config& config, unsigned sharing);
 
 struct SessionArgs {
   uint32_t purpose = PL_PURPOSE_TRAIN;
@@ -153,5 +211,10 @@ class Session {
   std::unique_ptr<plugins::Strategy> strategy_;
   std::unique_ptr<plugins::Task> task_;
 };
+
+// Compares options, plugins, data and parameters of all ranks, once the task is open: a difference that is
+// found late is a hang, or a wrong result. Throws Error (PL_ERROR_CONFIG) on rank 0, which names the rank and
+// what differs.
+void require_same_on_all_ranks(Session& session);
 
 }  // namespace pipeline::train

@@ -1,4 +1,4 @@
-#include "core/train/session/update_rules.hpp"
+#include "core/train/session/session.hpp"
 
 #include <fmt/format.h>
 
@@ -50,9 +50,10 @@ UpdateRules::UpdateRules(const config::Config& config, const plugins::Plugin* pl
   const std::string& kind = config.options().optimizer.kind;
   if (plugin_ != nullptr) {
     if (config.is_set("optimizer.kind") && kind != "adamw")
-      throw config.error("optimizer.kind", fmt::format("the rule is that of optimizer.plugin = \"{}\": leave "
-                                                       "one of the two out",
-                                                       plugin_->name()));
+      throw config.error(
+          "optimizer.kind",
+          fmt::format("the rule is that of optimizer.plugin = \"{}\": leave one of the two out",
+                      plugin_->name()));
     if (plugin_->optimizer().transform != nullptr) of_matrices_ = plugin_->name();
   } else if (kind == "muon") {
     of_matrices_ = "Muon";

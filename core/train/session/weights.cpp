@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 #include <span>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -86,11 +85,68 @@ checkpoint::Differences check_values(Session& session, const checkpoint::Checkpo
     for (const config::ModelOption& option :
          options_of_run(session.task_plugin(), session.task_config(), there))
       text += fmt::format(
-          "\n  task.{} is {} there, and {} here: leave it out, so that it follows, or `pipeline "
-          "export` that run and begin with the folder",
+          "\n  task.{} is {} there, and {} here: leave it out, so that it follows, or `pipeline export` that "
+          "run and begin with the folder",
           option.key, option.value, session.task_config().show(option.key));
     throw Error(error.code(), text);
   }
+}
+
+// A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
+// model that it does not keep.
+class InitialValues {
+ public:
+  explicit InitialValues(plugins::Task& task) : task_(task) {
+    const auto& parameters = task.parameters();
+    for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
+  }
+
+  void operator()(const pl_piece& piece, void* destination) {
+    const auto found = index_.find(view(piece.parameter));
+    if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
+        piece.dtype.bits != 32)
+      throw Error(fmt::format(
+          "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
+          view(piece.kind), view(piece.parameter)));
+    if (current_ != found->second) {
+      current_ = found->second;
+      value_.resize(plugins::element_count(task_.parameters()[current_]));
+      task_.initialize(current_, value_);
+    }
+    if (piece.offset + piece.count > value_.size())
+      throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
+                              piece.offset + piece.count, view(piece.parameter), value_.size()));
+    std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
+  }
+
+ private:
+  plugins::Task& task_;
+  std::map<std::string_view, uint64_t> index_;
+  uint64_t current_ = ~uint64_t{0};
+  std::vector<float> value_;  // of parameter `current_`
+};
+
+// Loads the weights of another stage: what is new here keeps its initial value, and what that stage lets go
+// stays behind.
+void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
+  const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
+  if (!differ.missing.empty())
+    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
+                                   observe::listed(differ.missing)));
+  if (!differ.dropped.empty())
+    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
+                                   observe::listed(differ.dropped)));
+  if (differ.missing.empty())
+    for (const std::string& part : origins_of_parts(session))
+      session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
+  const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
+  InitialValues initial(session.task());
+  session.strategy().load_state(
+      [&](const pl_piece& piece, void* destination) {
+        if (is_new.contains(view(piece.parameter))) return initial(piece, destination);
+        from.read(piece, destination);
+      },
+      true);
 }
 
 }  // namespace
@@ -196,67 +252,6 @@ ValueSource values_of(const Origin& origin) {
   return source;
 }
 
-namespace {
-
-// A plugins::PieceReader over Task::initialize: one parameter at a time, so that no rank ever holds a whole
-// model that it does not keep.
-class InitialValues {
- public:
-  explicit InitialValues(plugins::Task& task) : task_(task) {
-    const auto& parameters = task.parameters();
-    for (uint64_t i = 0; i < parameters.size(); ++i) index_.emplace(view(parameters[i].name), i);
-  }
-
-  void operator()(const pl_piece& piece, void* destination) {
-    const auto found = index_.find(view(piece.parameter));
-    if (found == index_.end() || view(piece.kind) != "value" || piece.dtype.code != PL_DTYPE_FLOAT ||
-        piece.dtype.bits != 32)
-      throw Error(fmt::format(
-          "the strategy asked for the initial {} of '{}', and there are only float32 values of parameters",
-          view(piece.kind), view(piece.parameter)));
-    if (current_ != found->second) {
-      current_ = found->second;
-      value_.resize(plugins::element_count(task_.parameters()[current_]));
-      task_.initialize(current_, value_);
-    }
-    if (piece.offset + piece.count > value_.size())
-      throw Error(fmt::format("the strategy asked for elements {} to {} of '{}', which has {}", piece.offset,
-                              piece.offset + piece.count, view(piece.parameter), value_.size()));
-    std::memcpy(destination, value_.data() + piece.offset, piece.count * sizeof(float));
-  }
-
- private:
-  plugins::Task& task_;
-  std::map<std::string_view, uint64_t> index_;
-  uint64_t current_ = ~uint64_t{0};
-  std::vector<float> value_;  // of parameter `current_`
-};
-
-// Loads the weights of another stage: what is new here keeps its initial value, and what that stage lets go
-// stays behind.
-void load_from_stage(Session& session, const checkpoint::Checkpoint& from) {
-  const checkpoint::Differences differ = check_values(session, from, wanted_values(session.task()), true);
-  if (!differ.missing.empty())
-    session.log().info(fmt::format("new, not in {}: {} parameter(s): {}", from.path(), differ.missing.size(),
-                                   observe::listed(differ.missing)));
-  if (!differ.dropped.empty())
-    session.log().info(fmt::format("left out of {}: {} parameter(s): {}", from.path(), differ.dropped.size(),
-                                   observe::listed(differ.dropped)));
-  if (differ.missing.empty())
-    for (const std::string& part : origins_of_parts(session))
-      session.log().info(fmt::format("{} is not read: {} has all weights", part, from.path()));
-  const std::set<std::string, std::less<>> is_new(differ.missing.begin(), differ.missing.end());
-  InitialValues initial(session.task());
-  session.strategy().load_state(
-      [&](const pl_piece& piece, void* destination) {
-        if (is_new.contains(view(piece.parameter))) return initial(piece, destination);
-        from.read(piece, destination);
-      },
-      true);
-}
-
-}  // namespace
-
 std::string load_weights(Session& session, const Origin& origin) {
   if (const checkpoint::Checkpoint* from = origin.checkpoint()) {
     load_from_stage(session, *from);
@@ -278,10 +273,9 @@ std::string load_weights(Session& session, const Origin& origin) {
   const auto is_frozen = [](const pl_parameter& p) { return (p.flags & PL_PARAMETER_TRAINABLE) == 0; };
   if (const auto frozen = std::ranges::count_if(session.task().parameters(), is_frozen);
       parts.empty() && frozen > 0)
-    session.log().warning(
-        fmt::format("{} of {} parameters are frozen and have random values: give {} a model that "
-                    "they come from",
-                    frozen, session.task().parameters().size(), weights_key(session.config())));
+    session.log().warning(fmt::format(
+        "{} of {} parameters are frozen and have random values: give {} a model that they come from", frozen,
+        session.task().parameters().size(), weights_key(session.config())));
   return fmt::format(
       "{} (run.seed {})",
       parts.empty() ? "fresh weights" : fmt::format("weights of {}, the rest fresh", fmt::join(parts, ", ")),

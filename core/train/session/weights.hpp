@@ -1,6 +1,8 @@
 // Weights at the start of a run.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,9 +12,13 @@
 #include "core/plugins/task.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/session/weights_path.hpp"
+#include "core/train/session/value_source.hpp"
 
 namespace pipeline::train {
+
+// How many optimizer steps have made the weights that an evaluation, a prediction or an export is about. The
+// header of the plugins says it of training alone; the Python package asks for it (core/cli/embedding.h).
+inline std::atomic<uint64_t> step_of_weights{0};
 
 // Where the values of a run come from. Known before its data is opened, because a checkpoint carries more
 // than values.

@@ -1,4 +1,4 @@
-#include "core/train/stages/failure.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <new>
 

@@ -1,9 +1,5 @@
 #include "core/train/stages/inference.hpp"
 
-#include <algorithm>
-#include <filesystem>
-#include <functional>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -11,26 +7,18 @@
 #include "core/base/error.hpp"
 #include "core/base/file_lock.hpp"
 #include "core/base/program.hpp"
-#include "core/checkpoint/average.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/observe/format.hpp"
 #include "core/train/processes/signals.hpp"
 #include "core/train/results/evaluation.hpp"
-#include "core/train/results/evaluation_files.hpp"
-#include "core/train/results/parameter_export.hpp"
 #include "core/train/results/prediction.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/extra_state.hpp"
-#include "core/train/session/rank_check.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/session/step_of_weights.hpp"
 #include "core/train/session/weights.hpp"
-#include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/stages/named_weights.hpp"
-#include "core/train/stages/other_options.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -114,8 +102,8 @@ struct Loaded {
     path += fmt::format(", averaged with steps {}", fmt::join(steps.begin() + 1, steps.end(), ", "));
     if (!same_state)
       session.log().warning(
-          fmt::format("what {} keeps beside its weights, such as running statistics, differs "
-                      "between these checkpoints: it is that of step {}, not a mean",
+          fmt::format("what {} keeps beside its weights, such as running statistics, differs between these "
+                      "checkpoints: it is that of step {}, not a mean",
                       session.task_plugin().label(), step));
   }
 
@@ -309,11 +297,9 @@ Outcome converse(const config::Config& config, const Workspace& workspace, const
       [&] {
         const Loaded loaded(session, args);
         if (!session.task().has_reply())
-          throw Error(
-              PL_ERROR_CONFIG,
-              fmt::format("{} does not answer in conversations: export its model (pipeline export), and "
-                          "name the folder that this writes",
-                          session.task_plugin().label()));
+          throw Error(PL_ERROR_CONFIG, fmt::format("{} does not answer in conversations: export its model "
+                                                   "(pipeline export), and name the folder that this writes",
+                                                   session.task_plugin().label()));
         const ProcessGroup::Busy busy(session.processes());  // waits for a person
         talk([&](const std::string& messages, const auto& on_text) {
           session.task().reply(messages, on_text);

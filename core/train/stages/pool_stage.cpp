@@ -1,4 +1,4 @@
-#include "core/train/stages/pool_stage.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,17 +12,12 @@
 
 #include "core/base/error.hpp"
 #include "core/base/program.hpp"
-#include "core/config/config.hpp"
 #include "core/config/error.hpp"
 #include "core/observe/format.hpp"
 #include "core/safetensors/crc32c.hpp"
-#include "core/train/results/evaluation.hpp"
-#include "core/train/results/evaluation_files.hpp"
 #include "core/train/results/result_files.hpp"
 #include "core/train/session/session.hpp"
-#include "core/train/stages/failure.hpp"
-#include "core/train/stages/other_options.hpp"
-#include "core/train/stages/stages.hpp"
+#include "core/train/stages/inference.hpp"
 
 namespace pipeline::train {
 namespace {

@@ -4,11 +4,9 @@
 #include <chrono>
 #include <climits>
 #include <fstream>
-#include <functional>
 #include <optional>
 #include <random>
 #include <thread>
-#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -17,12 +15,8 @@
 #include "core/base/program.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/option.hpp"
-#include "core/train/session/changes.hpp"
-#include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
 #include "core/train/stages/inference.hpp"
-#include "core/train/stages/pool_stage.hpp"
-#include "core/train/stages/train_stage.hpp"
 #include "pipeline.h"
 
 namespace pipeline::train {
@@ -35,97 +29,9 @@ bool is_stage(const config::Config& config, const std::string& name) {
   return config.has_stages() && std::find(names.begin(), names.end(), name) != names.end();
 }
 
-}  // namespace
-
-std::string init_from(const config::Config& whole, const config::Config& stage) {
-  const std::string &before = stage.options().stage.init_from, &weights = stage.options().train.init_from;
-  if (!before.empty()) return (run_dir(whole) / before).string();
-  if (is_stage(whole, weights)) return (run_dir(whole) / weights).string();
-  return config::absolute_path(weights, stage.origin("train.init_from").base);
-}
-
-namespace {
-
 fs::path folder_of(const config::Config& whole, const config::Config& stage) {
   return whole.has_stages() ? run_dir(whole) / stage.options().stage.name : run_dir(whole);
 }
-
-}  // namespace
-
-ValueSource ValueSources::of(const config::Config& stage) const {
-  const std::string& kind = stage.options().stage.kind;
-  if (kind == "pool") {  // of evaluations of one model
-    for (const std::string& name : whole_.all_stage_names())
-      if (const config::Config other = whole_.for_stage(name); other.options().stage.kind == "evaluate")
-        return of(other);
-    return {};
-  }
-  const std::string weights = init_from(whole_, stage);
-  ValueSource source;
-  if (kind == "train") source = values_of_run(fresh_ ? fs::path() : folder_of(whole_, stage), "");
-  if (source.is_own || weights.empty()) return source;
-  if (const auto planned = planned_.find(weights); planned != planned_.end()) {
-    source = planned->second;
-    source.is_own = kind != "train";
-    return source;
-  }
-  const bool is_of_stage = whole_.has_stages() && fs::path(weights).parent_path() == run_dir(whole_);
-  if (is_of_stage && !fs::exists(weights)) return {};  // without it the stage cannot run
-  return kind == "train" ? values_of_run({}, weights) : values_of_result(weights);
-}
-
-void ValueSources::add_planned(const Session& session) {
-  const std::string folder = folder_of(whole_, session.config()).string();
-  const ValueSource& values = session.args().values;
-  planned_[folder] = {.from = folder,
-                      .options = config::stored_values(session.resolved_toml()),
-                      .base = session.config().paths_from(),
-                      .followed = !values.folder.empty() || !origins_of_parts(session).empty() ||
-                                  (!values.from.empty() && has_followed(values))};
-}
-
-std::vector<config::Config> stages_of(const config::Config& whole) {
-  if (!whole.has_stages()) return {whole};
-  std::vector<config::Config> stages;
-  for (const std::string& name : whole.stage_names()) stages.push_back(whole.for_stage(name));
-  return stages;
-}
-
-uint32_t purpose_of_stage(const config::Config& stage) {
-  const std::string& kind = stage.options().stage.kind;
-  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE
-         : kind == "predict"                  ? PL_PURPOSE_PREDICT
-         : kind == "export"                   ? PL_PURPOSE_EXPORT
-                                              : PL_PURPOSE_TRAIN;
-}
-
-std::vector<std::pair<std::string, std::string>> set_paths(const config::Settings& options) {
-  std::vector<std::pair<std::string, std::string>> paths;
-  for (const std::string& key : options.keys()) {
-    const uint32_t type = options.setting(key).option.type;
-    if (!options.is_set(key) || config::element_type(type) != PL_OPTION_PATH) continue;
-    if (!config::is_list(type))
-      paths.emplace_back(key, *options.find_path(key));
-    else
-      for (std::string& path : options.get_path_list(key)) paths.emplace_back(key, std::move(path));
-  }
-  return paths;
-}
-
-bool reads_of_stage_before(const config::Config& whole, const Session& session) {
-  const fs::path own = folder_of(whole, session.config());
-  const auto paths = set_paths(session.task_config());
-  for (const config::Config& stage : stages_of(whole)) {
-    const fs::path folder = folder_of(whole, stage);
-    if (folder == own) return false;
-    for (const auto& [key, path] : paths)
-      if (fs::path(path).lexically_normal().string().starts_with(folder.lexically_normal().string() + "/"))
-        return true;
-  }
-  return false;
-}
-
-namespace {
 
 // What the file system at `path` takes as a name; it need not be there.
 size_t longest_name_at(fs::path path) {
@@ -155,25 +61,6 @@ fs::path with_room_for_names(const config::Config& config, const char* key, fs::
                                         size, PATH_MAX - kInside, PATH_MAX));
   return dir;
 }
-
-}  // namespace
-
-void check_stages(const config::Config& whole) {
-  if (!whole.has_stages()) return;
-  for (const config::Config& stage : stages_of(whole)) {
-    const std::string& kind = stage.options().stage.kind;
-    with_room_for_names(stage, "stage.name", run_dir(whole) / stage.options().stage.name);
-    if (kind == "pool")
-      check_pool(whole, stage);
-    else if (kind != "train" && init_from(whole, stage).empty())
-      throw stage.error("stage.init_from",
-                        fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, "
-                                    "or a run or checkpoint in train.init_from",
-                                    stage.options().stage.name, kind));
-  }
-}
-
-namespace {
 
 // --fresh once a launch: what a restarted launch finds of its own goes on.
 RunFolder open_own_folder(const World& world, const fs::path& path, bool fresh) {
@@ -276,7 +163,125 @@ void check_everything(const Workspace& workspace, bool fresh) {
   }
 }
 
+// The stage whose result a verb works on: the one that --stage names, or the last one that trains.
+config::Config trained_stage(const config::Config& config) {
+  if (!config.has_stages()) return config;
+  const auto names = config.stage_names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name)
+    if (config::Config stage = config.for_stage(*name); stage.options().stage.kind == "train") return stage;
+  throw config.error("stage", "none of the stages trains, so there is no checkpoint");
+}
+
+InferenceArgs inference_args(const Workspace& workspace, const config::Config& stage, const VerbArgs& args) {
+  fs::path folder = run_dir(workspace.config);
+  if (workspace.config.has_stages()) folder /= stage.options().stage.name;
+  const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
+  return {.checkpoint = by_name ? folder.string() : config::absolute_path(args.checkpoint),
+          .last = args.checkpoint == "last",
+          .average = args.average,
+          .ema = args.ema,
+          .split = args.split,
+          .folder = folder,
+          .output = args.asked && args.output.empty() ? folder / "asked.csv"
+                                                      : without_trailing_slash(from_start(args.output))};
+}
+
 }  // namespace
+
+std::string init_from(const config::Config& whole, const config::Config& stage) {
+  const std::string &before = stage.options().stage.init_from, &weights = stage.options().train.init_from;
+  if (!before.empty()) return (run_dir(whole) / before).string();
+  if (is_stage(whole, weights)) return (run_dir(whole) / weights).string();
+  return config::absolute_path(weights, stage.origin("train.init_from").base);
+}
+
+ValueSource ValueSources::of(const config::Config& stage) const {
+  const std::string& kind = stage.options().stage.kind;
+  if (kind == "pool") {  // of evaluations of one model
+    for (const std::string& name : whole_.all_stage_names())
+      if (const config::Config other = whole_.for_stage(name); other.options().stage.kind == "evaluate")
+        return of(other);
+    return {};
+  }
+  const std::string weights = init_from(whole_, stage);
+  ValueSource source;
+  if (kind == "train") source = values_of_run(fresh_ ? fs::path() : folder_of(whole_, stage), "");
+  if (source.is_own || weights.empty()) return source;
+  if (const auto planned = planned_.find(weights); planned != planned_.end()) {
+    source = planned->second;
+    source.is_own = kind != "train";
+    return source;
+  }
+  const bool is_of_stage = whole_.has_stages() && fs::path(weights).parent_path() == run_dir(whole_);
+  if (is_of_stage && !fs::exists(weights)) return {};  // without it the stage cannot run
+  return kind == "train" ? values_of_run({}, weights) : values_of_result(weights);
+}
+
+void ValueSources::add_planned(const Session& session) {
+  const std::string folder = folder_of(whole_, session.config()).string();
+  const ValueSource& values = session.args().values;
+  planned_[folder] = {.from = folder,
+                      .options = config::stored_values(session.resolved_toml()),
+                      .base = session.config().paths_from(),
+                      .followed = !values.folder.empty() || !origins_of_parts(session).empty() ||
+                                  (!values.from.empty() && has_followed(values))};
+}
+
+std::vector<config::Config> stages_of(const config::Config& whole) {
+  if (!whole.has_stages()) return {whole};
+  std::vector<config::Config> stages;
+  for (const std::string& name : whole.stage_names()) stages.push_back(whole.for_stage(name));
+  return stages;
+}
+
+uint32_t purpose_of_stage(const config::Config& stage) {
+  const std::string& kind = stage.options().stage.kind;
+  return kind == "evaluate" || kind == "pool" ? PL_PURPOSE_EVALUATE
+         : kind == "predict"                  ? PL_PURPOSE_PREDICT
+         : kind == "export"                   ? PL_PURPOSE_EXPORT
+                                              : PL_PURPOSE_TRAIN;
+}
+
+std::vector<std::pair<std::string, std::string>> set_paths(const config::Settings& options) {
+  std::vector<std::pair<std::string, std::string>> paths;
+  for (const std::string& key : options.keys()) {
+    const uint32_t type = options.setting(key).option.type;
+    if (!options.is_set(key) || config::element_type(type) != PL_OPTION_PATH) continue;
+    if (!config::is_list(type))
+      paths.emplace_back(key, *options.find_path(key));
+    else
+      for (std::string& path : options.get_path_list(key)) paths.emplace_back(key, std::move(path));
+  }
+  return paths;
+}
+
+bool reads_of_stage_before(const config::Config& whole, const Session& session) {
+  const fs::path own = folder_of(whole, session.config());
+  const auto paths = set_paths(session.task_config());
+  for (const config::Config& stage : stages_of(whole)) {
+    const fs::path folder = folder_of(whole, stage);
+    if (folder == own) return false;
+    for (const auto& [key, path] : paths)
+      if (fs::path(path).lexically_normal().string().starts_with(folder.lexically_normal().string() + "/"))
+        return true;
+  }
+  return false;
+}
+
+void check_stages(const config::Config& whole) {
+  if (!whole.has_stages()) return;
+  for (const config::Config& stage : stages_of(whole)) {
+    const std::string& kind = stage.options().stage.kind;
+    with_room_for_names(stage, "stage.name", run_dir(whole) / stage.options().stage.name);
+    if (kind == "pool")
+      check_pool(whole, stage);
+    else if (kind != "train" && init_from(whole, stage).empty())
+      throw stage.error("stage.init_from",
+                        fmt::format("stage '{}' (kind {}) needs weights: name the stage to take them from, "
+                                    "or a run or checkpoint in train.init_from",
+                                    stage.options().stage.name, kind));
+  }
+}
 
 Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_stage) {
   const config::Config& config = workspace.config;
@@ -319,33 +324,6 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
     return Outcome::finished;
   });
 }
-
-namespace {
-
-// The stage whose result a verb works on: the one that --stage names, or the last one that trains.
-config::Config trained_stage(const config::Config& config) {
-  if (!config.has_stages()) return config;
-  const auto names = config.stage_names();
-  for (auto name = names.rbegin(); name != names.rend(); ++name)
-    if (config::Config stage = config.for_stage(*name); stage.options().stage.kind == "train") return stage;
-  throw config.error("stage", "none of the stages trains, so there is no checkpoint");
-}
-
-InferenceArgs inference_args(const Workspace& workspace, const config::Config& stage, const VerbArgs& args) {
-  fs::path folder = run_dir(workspace.config);
-  if (workspace.config.has_stages()) folder /= stage.options().stage.name;
-  const bool by_name = args.checkpoint == "best" || args.checkpoint == "last";
-  return {.checkpoint = by_name ? folder.string() : config::absolute_path(args.checkpoint),
-          .last = args.checkpoint == "last",
-          .average = args.average,
-          .ema = args.ema,
-          .split = args.split,
-          .folder = folder,
-          .output = args.asked && args.output.empty() ? folder / "asked.csv"
-                                                      : without_trailing_slash(from_start(args.output))};
-}
-
-}  // namespace
 
 Outcome run_verb(std::string_view verb, const Workspace& workspace, const VerbArgs& args) {
   const config::Config stage = trained_stage(workspace.config);

@@ -15,6 +15,7 @@
 #include "core/plugins/registry.hpp"
 #include "core/train/processes/process_group.hpp"
 #include "core/train/processes/signals.hpp"
+#include "core/train/results/evaluation.hpp"
 #include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 
@@ -84,6 +85,18 @@ Outcome run_stages(const Workspace& workspace, bool fresh, const OnStage& on_sta
 // Is told, by rank 0, that there is something to do, and that nothing speaks against it.
 using OnBegin = std::function<void()>;
 
+// Trains, or goes on, in the folder; nothing where the same is finished there. `weights`: what it begins
+// from, as find_origin() takes it.
+Outcome train_stage(const Workspace& workspace, RunFolder& folder, const config::Config& config,
+                    const std::string& weights, const OnBegin& on_begin);
+
+// Does `work` of a verb or a stage. A cancellation that a signal asked for is logged and becomes
+// Outcome::interrupted; running out of memory, in whatever form, becomes one error (PL_ERROR_OUT_OF_MEMORY)
+// that says in which phase, how much there is, and which keys need less. `work_phase` says what is being done
+// at the moment: "training step 12"; while the session is set up, that is known here.
+Outcome guard_work(const Session& session, const std::function<std::string()>& work_phase,
+                   const std::function<Outcome()>& work);
+
 struct VerbArgs {
   std::string checkpoint = "best";  // best, last, or a path, also of another tool's model folder
   uint64_t average = 1;             // of so many checkpoints, up to this one, the mean of the weights
@@ -103,5 +116,32 @@ using Reply = std::function<void(const std::string& messages,
 // Calls talk() with the weights that the verb's arguments name, in one process.
 Outcome converse(const Workspace& workspace, const VerbArgs& args,
                  const std::function<void(const Reply& reply)>& talk);
+
+// A stage of kind "pool": adds up the evaluations of the stages before it, each of another part of the data,
+// to the figures of all their samples together.
+
+// Throws ConfigError for a stage of kind "pool" of `whole` that cannot be right, before anything is trained.
+void check_pool(const config::Config& whole, const config::Config& stage);
+
+// Adds up, unless the same was added up with these options before. `stage`: of workspace.config.
+Outcome pool_stage(const Workspace& workspace, RunFolder& folder, const config::Config& stage,
+                   const OnBegin& on_begin);
+
+// A finished evaluation and where it was kept.
+struct KeptEvaluation {
+  std::string stage;    // that made it
+  std::string figures;  // evaluation-SPLIT.json
+  Evaluation sums;      // from beside it
+};
+
+// Throws Error for one that is damaged or not there.
+KeptEvaluation read_evaluation(const std::string& stage, const std::filesystem::path& figures);
+// Throws Error unless they may be added up: all whole, of one split, with the same figures, and no part of
+// the data in two of them.
+void require_poolable(const std::vector<KeptEvaluation>& evaluations);
+// What cannot be seen from the evaluations, or spoils figures; for whoever reads these.
+std::vector<std::string> doubts_about(const std::vector<KeptEvaluation>& evaluations);
+// The sum of at least one. The task's report is asked; the task needs no data for it.
+Evaluation pool(plugins::Task& task, const std::vector<KeptEvaluation>& evaluations);
 
 }  // namespace pipeline::train

@@ -1,10 +1,9 @@
-#include "core/train/stages/train_stage.hpp"
+#include "core/train/stages/stages.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,13 +11,11 @@
 #include "core/checkpoint/store.hpp"
 #include "core/config/config.hpp"
 #include "core/train/processes/signals.hpp"
-#include "core/train/session/changes.hpp"
-#include "core/train/session/rank_check.hpp"
+#include "core/train/session/run_folder.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/session/weights.hpp"
-#include "core/train/stages/failure.hpp"
 #include "core/train/stages/found_micro_batch.hpp"
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 #include "core/train/trainer.hpp"
 
 namespace pipeline::train {

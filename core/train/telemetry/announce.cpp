@@ -1,9 +1,8 @@
-#include "core/train/telemetry/announce.hpp"
+#include "core/train/telemetry/reporter.hpp"
 
 #include <algorithm>
 #include <map>
 #include <span>
-#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +16,7 @@
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
 #include "core/train/processes/process_group.hpp"
-#include "core/train/telemetry/memory.hpp"
+#include "core/train/telemetry/costs.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -237,10 +236,10 @@ void announce_training(Session& session, const Schedule& schedule, uint64_t step
                     schedule.warmup_steps));
   else if (schedule.kind == ScheduleKind::wsd &&
            schedule.warmup_steps + schedule.decay_steps > schedule.total_steps)
-    session.log().warning(fmt::format(
-        "schedule.decay_steps is {}, and the run has {} steps after its warm-up: the learning rate "
-        "falls in all of them",
-        schedule.decay_steps, schedule.total_steps - schedule.warmup_steps));
+    session.log().warning(
+        fmt::format("schedule.decay_steps is {}, and the run has {} steps after its warm-up: the learning "
+                    "rate falls in all of them",
+                    schedule.decay_steps, schedule.total_steps - schedule.warmup_steps));
   if (samples < plan.global_batch)
     session.log().warning(
         fmt::format("there are fewer training samples ({}) than train.global_batch ({}): every step uses all "

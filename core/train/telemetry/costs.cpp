@@ -2,12 +2,18 @@
 
 #include <string>
 
+#include <malloc.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/monotonic_clock.hpp"
 #include "core/launch/devices.hpp"
 
 namespace pipeline::train {
+namespace {
+
+uint64_t difference(uint64_t more, uint64_t less) { return more - std::min(more, less); }
+
+}  // namespace
 
 Costs::Costs(std::vector<plugins::Communicator*> groups)
     : groups_(std::move(groups)), last_(now_seconds()), began_(collectives()), seen_(began_) {}
@@ -40,6 +46,75 @@ nlohmann::json Costs::to_json() const {
           {"overlapped_communication", std::max(0.0, in_flight - blocked)},
           {"host_memory", launch::peak_host_memory()},
           {"device_memory", device_memory_}};
+}
+
+StrategyMemory memory_of(const plugins::Strategy& strategy) {
+  StrategyMemory memory;
+  for (const auto& [what, bytes] : strategy.memory()) {
+    uint64_t& kind = what == "parameters" || what == "master weights" ? memory.parameters
+                     : what.starts_with("gradients")                  ? memory.gradients
+                     : what.starts_with("optimizer")                  ? memory.optimizer
+                                                                      : memory.buffers;
+    kind += bytes;
+  }
+  return memory;
+}
+
+uint64_t checkpoint_bytes(const plugins::Strategy& strategy) {
+  uint64_t bytes = 0;
+  strategy.snapshot(PL_SNAPSHOT_VIEW).pieces([&](const pl_piece& piece) {
+    bytes += piece.count * piece.dtype.bits / 8;
+  });
+  return bytes;
+}
+
+bool copies_checkpoints(const config::Config& config, uint64_t total_steps) {
+  const config::CheckpointOptions& checkpoint = config.options().checkpoint;
+  if (!checkpoint.background) return false;
+  const auto within = [&](uint64_t every) { return every > 0 && (total_steps == 0 || every < total_steps); };
+  return within(checkpoint.every) || checkpoint.every_seconds > 0 ||
+         (within(config.options().evaluate.every) && checkpoint.keep_best);
+}
+
+uint64_t memory_in_use(pl_device device) {
+  return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::host_memory();
+}
+
+uint64_t peak_memory(pl_device device) {
+  // The allocator of a device keeps what it had, so what is in use now was the most.
+  return device.type == PL_DEVICE_CUDA ? launch::cuda_memory().used : launch::peak_host_memory();
+}
+
+void give_back_unused(Session& session) {
+  ::malloc_trim(0);
+  const pl_runtime runtime = session.strategy_plugin().runtime_extension();
+  if (session.run_info().device.type != PL_DEVICE_CPU && runtime.empty_cache)
+    check(plugins::contain(session.strategy_plugin(), "empty_cache",
+                           [&] { return runtime.empty_cache(&plugins::host_table(), &session.run_info()); }));
+}
+
+MemoryForecast::MemoryForecast(Session& session, bool copies_checkpoints, double largest)
+    : device_(session.run_info().device),
+      strategy_(memory_of(session.strategy())),
+      // A copy of what is on a device is in host memory.
+      checkpoint_(copies_checkpoints && device_.type == PL_DEVICE_CPU ? checkpoint_bytes(session.strategy())
+                                                                      : 0),
+      largest_(largest),
+      before_(memory_in_use(device_)),
+      earlier_peak_(peak_memory(device_)),
+      peak_(before_) {}
+
+uint64_t MemoryForecast::base() const { return difference(before_, strategy_.lasting()); }
+
+uint64_t MemoryForecast::activations() const {
+  return difference(difference(peak_, before_), strategy_.in_a_step());
+}
+
+uint64_t MemoryForecast::peak() const {
+  // What came before these steps, such as preparing the data, took more: of them no more is known.
+  if (peak_ <= earlier_peak_) return std::max(earlier_peak_, before_ + strategy_.in_a_step() + checkpoint_);
+  const double largest = static_cast<double>(activations()) * largest_;
+  return before_ + strategy_.in_a_step() + static_cast<uint64_t>(largest) + checkpoint_;
 }
 
 }  // namespace pipeline::train

@@ -14,10 +14,9 @@
 #include "core/base/files.hpp"
 #include "core/base/socket.hpp"
 #include "core/observe/format.hpp"
-#include "core/observe/trace_summary.hpp"
 #include "core/plugins/call.hpp"
 #include "core/plugins/host.hpp"
-#include "core/train/processes/clock.hpp"
+#include "core/train/processes/process_group.hpp"
 
 namespace pipeline::train {
 namespace {
@@ -58,8 +57,7 @@ struct Profile::Report {
             {"at_most", summary.at_most}};
   }
   static Report from_json(const nlohmann::json& from) {
-    Report report{
-        .origin = from["origin"], .seconds = from["seconds"], .clock = {}, .summary = {}, .problems = {}};
+    Report report{.origin = from["origin"], .seconds = from["seconds"]};
     if (!from["clock"].is_null()) report.clock = ClockOffset{from["clock"][0], from["clock"][1]};
     for (const nlohmann::json& cost : from["costs"])
       report.summary.costs.push_back({cost[0], cost[1], cost[2]});
@@ -235,7 +233,7 @@ void Profile::finish() {
   recording_ = false;
   ProcessGroup& processes = session_.processes();
   const int32_t rank = processes.world().rank;
-  Report mine{.origin = began_, .seconds = seconds_, .clock = {}, .summary = {}, .problems = {}};
+  Report mine{.origin = began_, .seconds = seconds_};
   attempt("collectives", [&] { add_collectives(); });
   attempt("the folder", [&] { on_disk({}, [&] { fs::create_directories(folder_); }); });
   stop_operations(folder_ / fmt::format("rank{}.operations.tmp", rank));

@@ -6,14 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/observe/trace.hpp"
-#include "core/train/session/profiled_steps.hpp"
 #include "core/train/session/run_folder.hpp"
+#include "core/train/session/schedule.hpp"
 #include "core/train/session/session.hpp"
 #include "core/train/telemetry/costs.hpp"
 

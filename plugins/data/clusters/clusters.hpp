@@ -51,7 +51,7 @@ struct ClusterOptions {
   double identity = 0.3;  // least share of identical residues among the aligned pairs of residues; 0 to 1
   double coverage = 0.5;  // least share of the shorter sequence's residues that are aligned; 0 to 1
   double evalue = 1e-3;   // most alignments as good that chance gives a sequence against the set; above 0
-  // With more distinct sequences than this, only pairs that share seeds are aligned (see prefilter.hpp for
+  // With more distinct sequences than this, only pairs that share seeds are aligned (see Prefilter for
   // what that misses).
   size_t exact_up_to = 3000;
 };
@@ -70,7 +70,7 @@ std::vector<uint32_t> cluster_sequences(std::span<const std::string_view> sequen
 struct SimilarOptions {
   ClusterOptions similar;    // but exact_up_to plays no part
   size_t set_size = 1;       // exact_up_to is ignored
-  bool prefiltered = false;  // align those pairs alone that share seeds (prefilter.hpp), not every one
+  bool prefiltered = false;  // align those pairs alone that share seeds (Prefilter), not every one
 };
 
 // Nonzero for each query that is equal to one of `references` or similar to it. Throws as

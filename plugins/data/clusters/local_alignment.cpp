@@ -1,10 +1,7 @@
 #include "plugins/data/clusters/local_alignment.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-
-#include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::clusters {
 namespace {
@@ -33,16 +30,6 @@ constexpr int8_t kTriangle[] = {
     -2, -2, -2, -3, -2, -1, -2, -3, 2,  -1, -1, -2, -1, 3,  -3, -2, -2, 2,  7,       // Y
     0,  -3, -3, -3, -1, -2, -2, -3, -3, 3,  1,  -2, 1,  -1, -2, -2, 0,  -3, -1, 4};  // V
 static_assert(std::size(kTriangle) == 20 * 21 / 2);
-
-constexpr std::array<uint8_t, 256> kCodes = [] {
-  std::array<uint8_t, 256> codes{};
-  codes.fill(residues::kUnknown);
-  for (size_t i = 0; i < residues::kAminoAcids.size(); ++i) {
-    const auto upper = static_cast<unsigned char>(residues::kAminoAcids[i]);
-    codes[upper] = codes[upper - 'A' + 'a'] = static_cast<uint8_t>(i);
-  }
-  return codes;
-}();
 
 constexpr double kLambda = 0.267, kK = 0.041;
 
@@ -82,7 +69,7 @@ constinit const std::array<std::array<int8_t, kLetters>, kLetters> kSubstitution
   const int8_t* next = kTriangle;
   for (size_t i = 0; i < kOrder.size(); ++i) {
     for (size_t j = 0; j <= i; ++j, ++next) {
-      const size_t a = residues::kAminoAcids.find(kOrder[i]), b = residues::kAminoAcids.find(kOrder[j]);
+      const size_t a = residues::number_of(kOrder[i]), b = residues::number_of(kOrder[j]);
       matrix[a][b] = matrix[b][a] = *next;
     }
   }
@@ -91,8 +78,7 @@ constinit const std::array<std::array<int8_t, kLetters>, kLetters> kSubstitution
 
 Letters encode_letters(std::string_view sequence) {
   Letters letters(sequence.size());
-  std::transform(sequence.begin(), sequence.end(), letters.begin(),
-                 [](char c) { return kCodes[static_cast<unsigned char>(c)]; });
+  std::ranges::transform(sequence, letters.begin(), residues::number_of);
   return letters;
 }
 

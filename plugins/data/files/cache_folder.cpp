@@ -1,7 +1,6 @@
 #include "plugins/data/files/cache_folder.hpp"
 
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <thread>

@@ -1,10 +1,13 @@
-// For tasks: what reading data throws, as the errors of the ABI.
+// For tasks: what reading data throws, as the errors of the ABI, and what it tells.
 #pragma once
 
+#include <pipeline/context.hpp>
 #include <pipeline/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "files/error.hpp"
@@ -46,6 +49,14 @@ decltype(auto) with_data_errors(Work&& work) try {
       code == ENOSPC || code == EDQUOT ? ": free some space there" : ": check the path and its permissions");
 } catch (const Cancelled& error) {
   fail_with(PL_ERROR_CANCELLED, error.what());
+}
+
+// Hooks that tell the task's host what becomes of work, which progress calls `what`.
+inline Hooks hooks_of(const Context& context, const std::string& what, unsigned threads) {
+  return {.threads = std::max(1u, threads),
+          .progress = [=](uint64_t done, uint64_t total) { context.progress(what, done, total); },
+          .note = [=](const std::string& line) { context.info(line); },
+          .cancelled = [=] { return context.cancelled(); }};
 }
 
 }  // namespace pipeline::files

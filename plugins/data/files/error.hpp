@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <functional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -43,6 +44,11 @@ struct Hooks {
     if (cancelled && cancelled()) throw Cancelled();
   }
 };
+
+inline void for_each_line(const std::string& text, const std::function<void(const std::string&)>& say) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) say(line);
+}
 
 // "<what>: <text of errno>: <remedy>". Call it before anything else can change errno.
 inline DataError system_error(const std::string& what, const std::string& remedy) {

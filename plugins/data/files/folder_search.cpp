@@ -1,11 +1,9 @@
 #include "plugins/data/files/folder_search.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <set>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -20,7 +18,7 @@ namespace fs = std::filesystem;
 
 // ".pdb", ".txt.gz"; "" without one.
 std::string ending_of(std::string name) {
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  name = in_small_letters(name);
   const std::string_view stem = without_packing(name);
   const size_t dot = stem.rfind('.');
   return name.substr(dot == std::string_view::npos || dot == 0 ? stem.size() : dot);
@@ -80,6 +78,13 @@ class Search {
 };
 
 }  // namespace
+
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  return small;
+}
 
 uint64_t IgnoredFiles::count() const {
   uint64_t count = 0;

@@ -4,11 +4,14 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/stat.h>
 
 namespace pipeline::files {
+
+std::string in_small_letters(std::string_view text);  // changes ASCII letters alone
 
 // Files that a search passed over, by ending: in small letters, with that of the packing, "" without one.
 struct IgnoredFiles {

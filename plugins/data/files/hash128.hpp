@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <span>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,6 +21,10 @@ struct Hash128 {
 class Hasher128 {
  public:
   Hasher128& update(std::string_view bytes);
+  // update() with its length before it, so that what follows cannot be taken for a part of it.
+  Hasher128& update_text(std::string_view text) {
+    return update(std::to_string(text.size()) + ":").update(text);
+  }
   Hash128 finish() const;
 
  private:
@@ -55,4 +59,21 @@ bool take(std::string_view& bytes, T& value) {
   return true;
 }
 
+// A text with its length before it; and such a text, taken off the start of the bytes, or false.
+inline void put_text(std::string& out, std::string_view text) {
+  out.append(bytes_of(uint64_t{text.size()})).append(text);
+}
+inline bool take_text(std::string_view& bytes, std::string& text) {
+  uint64_t size = 0;
+  if (!take(bytes, size) || size > bytes.size()) return false;
+  text = bytes.substr(0, size);
+  bytes.remove_prefix(size);
+  return true;
+}
+
 }  // namespace pipeline::files
+
+template <>
+struct std::hash<pipeline::files::Hash128> {
+  size_t operator()(const pipeline::files::Hash128& of) const { return of.low; }
+};

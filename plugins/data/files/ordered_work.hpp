@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -20,8 +21,14 @@ namespace pipeline::files {
 template <class Job, class Result>
 class OrderedWork {
  public:
-  OrderedWork(unsigned threads, std::function<Result(Job&&)> work, std::function<void(Result&&)> take)
-      : work_(std::move(work)), take_(std::move(take)), most_(std::max(threads, 1u) * kAhead) {
+  // `ahead`: jobs that wait for each thread at most. `idle` (optional) is called at least every 50 ms while a
+  // result is waited for.
+  OrderedWork(unsigned threads, std::function<Result(Job&&)> work, std::function<void(Result&&)> take,
+              std::function<void()> idle = nullptr, size_t ahead = 4)
+      : work_(std::move(work)),
+        take_(std::move(take)),
+        idle_(std::move(idle)),
+        most_(std::max(threads, 1u) * ahead) {
     try {
       for (unsigned i = 0; i < std::max(threads, 1u); ++i) threads_.emplace_back([this] { run(); });
     } catch (...) {  // no destructor follows
@@ -47,7 +54,6 @@ class OrderedWork {
   }
 
  private:
-  static constexpr size_t kAhead = 4;
   struct Piece {
     explicit Piece(Job&& one) : job(std::move(one)) {}
     Job job;
@@ -85,9 +91,10 @@ class OrderedWork {
   void take_first() {
     const std::shared_ptr<Piece> piece = pieces_.front();
     pieces_.pop_front();
-    {
+    for (bool is_done = false; !is_done;) {
+      if (idle_) idle_();
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return piece->is_done; });
+      is_done = changed_.wait_for(lock, std::chrono::milliseconds(50), [&] { return piece->is_done; });
     }
     if (piece->failure) std::rethrow_exception(piece->failure);
     take_(std::move(piece->result));
@@ -95,6 +102,7 @@ class OrderedWork {
 
   const std::function<Result(Job&&)> work_;
   const std::function<void(Result&&)> take_;
+  const std::function<void()> idle_;
   const size_t most_;
   std::deque<std::shared_ptr<Piece>> pieces_;  // not taken yet; the calling thread's
   std::mutex mutex_;
@@ -103,5 +111,18 @@ class OrderedWork {
   bool is_ended_ = false;
   std::vector<std::jthread> threads_;
 };
+
+// Runs work(0) ... work(count - 1) in this way, and gives each result and its number to `take`.
+template <class Result>
+void run_in_order(size_t count, unsigned threads, const std::function<Result(size_t)>& work,
+                  const std::function<void(size_t, Result&&)>& take, const std::function<void()>& idle,
+                  size_t ahead = 4) {
+  size_t taken = 0;
+  OrderedWork<size_t, Result> ordered(
+      static_cast<unsigned>(std::min<size_t>(threads, count)), [&](size_t&& i) { return work(i); },
+      [&](Result&& result) { take(taken++, std::move(result)); }, idle, ahead);
+  for (size_t i = 0; i < count; ++i) ordered.add(size_t{i});
+  ordered.finish();
+}
 
 }  // namespace pipeline::files

@@ -45,4 +45,11 @@ void check_size(const char* format, int64_t width, int64_t height, const DecodeO
 // "FORMAT, WxH: PROBLEM", or without a size that is not known yet (0).
 ImageError broken(const char* format, int64_t width, int64_t height, const std::string& problem);
 
+// The orientation that EXIF data state, or, where these have none, XMP data: as Pillow's exif_transpose has
+// it.
+Orientation stated_orientation(Bytes exif, Bytes xmp);
+
+// The picture as it is to be looked at.
+Image upright(Image image, int orientation);
+
 }  // namespace pipeline::images

@@ -12,7 +12,6 @@
 #include <string>
 
 #include "plugins/data/images/formats.hpp"
-#include "plugins/data/images/orientation.hpp"
 
 namespace pipeline::images {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/data/images/orientation.hpp"
+#include "plugins/data/images/formats.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "plugins/data/images/formats.hpp"
-#include "plugins/data/images/orientation.hpp"
 
 namespace pipeline::images {
 namespace {

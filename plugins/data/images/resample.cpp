@@ -1,6 +1,6 @@
 // Pillow's resampling of 8-bit pictures (its Resample.c), so that pixels are the same to the bit: across and
 // down, one after the other, with weights of 22 fractional bits and 8 bits a value between the two.
-#include "plugins/data/images/resample.hpp"
+#include "plugins/data/images/resize.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -42,15 +42,9 @@ struct Form {
 };
 
 Form form_of(Filter filter) {
-  switch (filter) {
-    case Filter::kBilinear:
-      return {bilinear, 1.0};
-    case Filter::kLanczos:
-      return {lanczos, 3.0};
-    case Filter::kBicubic:
-      break;
-  }
-  return {bicubic, 2.0};
+  return filter == Filter::kBilinear  ? Form{bilinear, 1.0}
+         : filter == Filter::kLanczos ? Form{lanczos, 3.0}
+                                      : Form{bicubic, 2.0};
 }
 
 // Which inputs make each output along one side, and with which weights.
@@ -202,7 +196,7 @@ Image resample(const Image& image, int64_t width, int64_t height, const Window& 
   if (lines) top = lines->begin, now.height = lines->end - top;
   Rows in{image.pixels.data() + (top * image.width + left) * 3, image.width * 3};
   const auto make = [&](int64_t w, int64_t h, const auto& kernel) {
-    Image next{w, h, std::vector<uint8_t>(static_cast<size_t>(w * h * 3))};
+    Image next = black(w, h);
     kernel(next.pixels.data());
     now = std::move(next);
     in = {now.pixels.data(), now.width * 3};

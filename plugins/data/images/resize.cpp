@@ -16,15 +16,10 @@ Image padded(const Image& image, const std::array<double, 3>& mean) {
                     "or cut it",
                     image.width, image.height, side * side, kMaxPixels));
   }
-  Image result{side, side, std::vector<uint8_t>(static_cast<size_t>(side * side * 3))};
-  for (size_t i = 0; i < result.pixels.size(); ++i) {
+  Image result = black(side, side);
+  for (size_t i = 0; i < result.pixels.size(); ++i)
     result.pixels[i] = static_cast<uint8_t>(mean[i % 3] * 255);
-  }
-  const int64_t left = (side - image.width) / 2, top = (side - image.height) / 2;
-  for (int64_t y = 0; y < image.height; ++y) {
-    std::copy_n(image.pixels.data() + y * image.width * 3, image.width * 3,
-                result.pixels.data() + ((top + y) * side + left) * 3);
-  }
+  paste(image, result, (side - image.width) / 2, (side - image.height) / 2);
   return result;
 }
 
@@ -45,27 +40,29 @@ Image cropped(const Image& image, const ResizeOptions& options) {
   const Overlap x(width, size), y(height, size);
   Image inside = resample(image, width, height, {x.from, y.from, x.length, y.length}, options.filter);
   if (x.length == size && y.length == size) return inside;
-  Image result{size, size, std::vector<uint8_t>(static_cast<size_t>(size * size * 3))};
-  for (int64_t row = 0; row < y.length; ++row) {
-    std::copy_n(inside.pixels.data() + row * x.length * 3, x.length * 3,
-                result.pixels.data() + ((y.to + row) * size + x.to) * 3);
-  }
+  Image result = black(size, size);
+  paste(inside, result, x.to, y.to);
   return result;
 }
 
 }  // namespace
 
+Image black(int64_t width, int64_t height) {
+  return {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+}
+
+void paste(const Image& picture, Image& into, int64_t left, int64_t top) {
+  for (int64_t y = 0; y < picture.height; ++y)
+    std::copy_n(picture.pixels.data() + y * picture.width * 3, picture.width * 3,
+                into.pixels.data() + ((top + y) * into.width + left) * 3);
+}
+
 Image squared(const Image& image, const ResizeOptions& options) {
   const int64_t size = options.size;
-  switch (options.mode) {
-    case ResizeMode::kSquash:
-      return resample(image, size, size, {0, 0, size, size}, options.filter);
-    case ResizeMode::kPad:
-      if (image.width != image.height) return cropped(padded(image, options.mean), options);
-      break;
-    case ResizeMode::kCrop:
-      break;
-  }
+  if (options.mode == ResizeMode::kSquash)
+    return resample(image, size, size, {0, 0, size, size}, options.filter);
+  if (options.mode == ResizeMode::kPad && image.width != image.height)
+    return cropped(padded(image, options.mean), options);
   return cropped(image, options);
 }
 

@@ -4,9 +4,20 @@
 #include <cstdint>
 
 #include "plugins/data/images/image.hpp"
-#include "plugins/data/images/resample.hpp"
 
 namespace pipeline::images {
+
+// A part of a picture, in pixels.
+struct Window {
+  int64_t left = 0, top = 0, width = 0, height = 0;
+};
+
+enum class Filter : uint8_t { kBicubic, kBilinear, kLanczos };
+
+// Pillow's image.resize((width, height), filter), bit for bit; of the result only the window, and only its
+// pixels are computed.
+Image resample(const Image& image, int64_t width, int64_t height, const Window& window,
+               Filter filter = Filter::kBicubic);
 
 // How a picture becomes a square.
 enum class ResizeMode : uint8_t {
@@ -24,6 +35,10 @@ struct ResizeOptions {
   Filter filter = Filter::kBicubic;
   int64_t shortest_edge = 0;  // after scaling, if it is not `size`; kSquash does without
 };
+
+Image black(int64_t width, int64_t height);
+// Puts a picture into a larger one: its left upper corner is at this place.
+void paste(const Image& picture, Image& into, int64_t left, int64_t top);
 
 // The square of size x size pixels, as transformers' processors make it with Pillow. Where a scaled picture
 // is smaller it lies in the middle of black. Throws ImageError if padding makes the picture too large.

@@ -20,17 +20,8 @@ Image scaled_into(const Image& image, int64_t width, int64_t height, Filter filt
   return resample(image, w, h, {0, 0, w, h}, filter);
 }
 
-Image in_the_middle_of_black(const Image& inner, int64_t width, int64_t height) {
-  Image result{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
-  const int64_t left = (width - inner.width) / 2, top = (height - inner.height) / 2;
-  for (int64_t y = 0; y < inner.height; ++y)
-    std::copy_n(inner.pixels.data() + y * inner.width * 3, inner.width * 3,
-                result.pixels.data() + ((top + y) * width + left) * 3);
-  return result;
-}
-
 Image tile_of(const Image& image, int64_t left, int64_t top, int64_t side) {
-  Image tile{side, side, std::vector<uint8_t>(static_cast<size_t>(side * side * 3))};
+  Image tile = black(side, side);
   for (int64_t y = 0; y < side; ++y)
     std::copy_n(image.pixels.data() + ((top + y) * image.width + left) * 3, side * 3,
                 tile.pixels.data() + y * side * 3);
@@ -173,8 +164,9 @@ std::vector<Image> squares_of(const Image& image, const TileOptions& options) {
   squares.push_back(squared(image, options.square));
   if (grid.tiles() == 0) return squares;
   const int64_t width = grid.columns * side, height = grid.rows * side;
-  const Image large =
-      in_the_middle_of_black(scaled_into(image, width, height, options.square.filter), width, height);
+  const Image scaled = scaled_into(image, width, height, options.square.filter);
+  Image large = black(width, height);
+  paste(scaled, large, (width - scaled.width) / 2, (height - scaled.height) / 2);
   add_tiles(large, grid, side, squares);
   return squares;
 }

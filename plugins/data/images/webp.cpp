@@ -5,7 +5,6 @@
 #include <memory>
 
 #include "plugins/data/images/formats.hpp"
-#include "plugins/data/images/orientation.hpp"
 
 namespace pipeline::images {
 namespace {

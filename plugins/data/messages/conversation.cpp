@@ -11,17 +11,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-void put(std::string& out, std::string_view text) {
-  const uint64_t size = text.size();
-  out.append(files::bytes_of(size)).append(text);
-}
-
 std::string take_text(std::string_view& bytes) {
-  uint64_t size = 0;
-  if (!files::take(bytes, size) || size > bytes.size())
+  std::string text;
+  if (!files::take_text(bytes, text))
     throw DataError("a conversation in the cache is cut off: remove the cache, and it is made again");
-  std::string text(bytes.substr(0, size));
-  bytes.remove_prefix(size);
   return text;
 }
 
@@ -54,16 +47,15 @@ ordered_json Conversation::variables() const {
 
 std::string Conversation::pack() const {
   std::string out;
-  for (const std::string* text : {&id, &more}) put(out, *text);
-  const uint64_t pictures = images.size();
-  out.append(files::bytes_of(pictures));
+  for (const std::string* text : {&id, &more}) files::put_text(out, *text);
+  out.append(files::bytes_of(uint64_t{images.size()}));
   for (const Picture& image : images)
-    for (const std::string* text : {&image.name, &image.bytes}) put(out, *text);
-  const uint64_t answered = answers.size();
-  out.append(files::bytes_of(answered));
-  for (const std::string& answer : answers) put(out, answer);
+    for (const std::string* text : {&image.name, &image.bytes}) files::put_text(out, *text);
+  out.append(files::bytes_of(uint64_t{answers.size()}));
+  for (const std::string& answer : answers) files::put_text(out, answer);
   for (const Turn& turn : turns) {
-    for (const std::string* text : {&turn.role, &turn.text, &turn.more, &turn.parts}) put(out, *text);
+    for (const std::string* text : {&turn.role, &turn.text, &turn.more, &turn.parts})
+      files::put_text(out, *text);
     out += turn.is_learnt ? '1' : '0';
   }
   return out;

@@ -34,11 +34,7 @@ Table table_of(const Columns& columns, const std::vector<std::string>& names) {
 
 // Finds the columns by the names in the header row, whatever separates them.
 Table look_at_table(const std::string& path, const TextOptions& options) {
-  records::Input input(path, nullptr);
-  records::skip_line_ends(input);
-  std::string_view line = input.ahead();
-  if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
-  line = line.substr(0, line.find_first_of("\r\n"));
+  const std::string line = records::header_line(path);
   std::vector<std::string> most;
   for (const char separator : {',', '\t', ';'}) {
     std::vector<std::string> names = records::header_names(line, separator);
@@ -133,7 +129,83 @@ Conversation conversation_in(const JsonText& record, const Parse& parse) {
   return conversation;
 }
 
+// The columns that are read: those of a record's own, and those of its turns or texts.
+std::vector<std::string> used_columns(const std::vector<std::string>& names, const Columns& wanted) {
+  std::vector<std::string> used{
+      "id", "image", "images", "system", "system_prompt", "tools", "chat_template_kwargs"};
+  const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  if (const auto turns = std::ranges::find_if(kTurnKeys, has); turns != std::end(kTurnKeys)) {
+    used.emplace_back(*turns);
+  } else if (const auto columns = columns_among(names, wanted)) {
+    used.insert(used.end(), {columns->question, columns->answer, columns->context, "history"});
+  }
+  return used;
+}
+
+constexpr size_t kBatchRecords = 128, kBatchBytes = size_t{256} << 10;
+
 }  // namespace
+
+Collector::Collector(Check check, Sink sink, ReadReport& report, unsigned threads)
+    : Collector([check = std::move(check)](const Conversation& conversation,
+                                           std::string&) { return check(conversation); },
+                [sink = std::move(sink)](Conversation&& conversation, std::string&&) {
+                  sink(std::move(conversation));
+                },
+                report, threads) {}
+
+Collector::Collector(Pack pack, PackSink sink, ReadReport& report, unsigned threads)
+    : pack_(std::move(pack)),
+      sink_(std::move(sink)),
+      report_(report),
+      work_(
+          threads,
+          [this](std::vector<Record>&& records) {
+            std::vector<Outcome> outcomes;
+            for (Record& record : records) outcomes.push_back(outcome_of(std::move(record)));
+            return outcomes;
+          },
+          [this](std::vector<Outcome>&& outcomes) { take(std::move(outcomes)); }) {}
+
+Collector::Outcome Collector::outcome_of(Record&& record) const {
+  Outcome outcome{.conversation = {}, .packed = {}, .problem = {}, .where = std::move(record.where)};
+  try {
+    outcome.conversation = record.make();
+    outcome.problem = pack_(outcome.conversation, outcome.packed);
+  } catch (const RecordProblem& problem) {
+    outcome.problem = problem.what();
+    if (!problem.detail().empty()) outcome.where += ": " + problem.detail();
+  } catch (const DataError& error) {
+    outcome.problem = error.what();
+  }
+  return outcome;
+}
+
+void Collector::take(std::vector<Outcome>&& outcomes) {
+  for (Outcome& outcome : outcomes) {
+    if (!outcome.problem.empty()) {
+      report_.drop(outcome.problem, outcome.where);
+      continue;
+    }
+    ++report_.used;
+    words_for_none_ += static_cast<uint64_t>(
+        std::ranges::count_if(outcome.conversation.turns, records::is_word_for_none, &Turn::text));
+    sink_(std::move(outcome.conversation), std::move(outcome.packed));
+  }
+}
+
+void Collector::add(Make make, std::string where, size_t bytes) {
+  batch_.push_back({std::move(make), std::move(where)});
+  batch_bytes_ += bytes;
+  if (batch_.size() < kBatchRecords && batch_bytes_ < kBatchBytes) return;
+  work_.add(std::exchange(batch_, {}));
+  batch_bytes_ = 0;
+}
+
+void Collector::finish() {
+  if (!batch_.empty()) work_.add(std::exchange(batch_, {}));
+  work_.finish();
+}
 
 void read_objects(const sources::SourceFiles& source, const std::vector<std::string>& columns,
                   const Parse& parse, Collector& collector, const ReadHooks& hooks) {
@@ -192,23 +264,6 @@ void read_pairs(const sources::SourceFiles& source, const records::Columns& colu
   collector.finish();
   add_pair_report(pairs, collector.report());
 }
-
-namespace {
-
-// The columns that are read: those of a record's own, and those of its turns or texts.
-std::vector<std::string> used_columns(const std::vector<std::string>& names, const Columns& wanted) {
-  std::vector<std::string> used{
-      "id", "image", "images", "system", "system_prompt", "tools", "chat_template_kwargs"};
-  const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
-  if (const auto turns = std::ranges::find_if(kTurnKeys, has); turns != std::end(kTurnKeys)) {
-    used.emplace_back(*turns);
-  } else if (const auto columns = columns_among(names, wanted)) {
-    used.insert(used.end(), {columns->question, columns->answer, columns->context, "history"});
-  }
-  return used;
-}
-
-}  // namespace
 
 std::string note_of_unused(const std::vector<std::string>& names, const Columns& wanted) {
   const std::vector<std::string> used = used_columns(names, wanted);

@@ -30,7 +30,7 @@ class ConversationStore {
   // of another content. Of several processes that ask at once one makes it and the others wait. Throws
   // DataError, or Cancelled.
   ConversationStore(const std::string& folder, const Source& source, const files::Hooks& hooks,
-                    const files::Part& part = {});
+                    const files::SplitPart& part = {});
 
   uint64_t size() const { return store_.size(); }
   Conversation operator[](uint64_t i) const;  // i < size(). DataError if the file was changed meanwhile

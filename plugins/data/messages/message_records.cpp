@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/data/messages/record_values.hpp"
 
 namespace pipeline::messages {
 namespace {

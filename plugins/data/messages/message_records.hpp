@@ -64,4 +64,17 @@ std::vector<std::string> texts_under(const nlohmann::ordered_json& object, const
 // The text under a key; empty where there is none, or null. Throws DataError for anything else.
 std::string optional_text(const nlohmann::ordered_json& object, const std::string& key);
 
+// "a list", "null", "text": for messages.
+std::string kind_of(const nlohmann::ordered_json& value);
+
+// The value under a key; nullptr where there is none, or null.
+const nlohmann::ordered_json* find(const nlohmann::ordered_json& object, std::string_view key);
+
+// The bytes within "data:image/png;base64,..." (RFC 2397). Throws DataError for anything else.
+std::string bytes_within(const std::string& data);
+
+// An object, or a list, as it is kept for the chat template; empty: it has nothing. Throws DataError where
+// bytes that are no text are in it.
+std::string packed(const nlohmann::ordered_json& members);
+
 }  // namespace pipeline::messages

@@ -1,12 +1,13 @@
-#include "plugins/data/messages/record_values.hpp"
+#include "plugins/data/messages/message_records.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "core/json/strict_json.hpp"
 #include "plugins/data/files/base64.hpp"
-#include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/pairs.hpp"
@@ -61,7 +62,7 @@ std::string packed(const json& members) {
 
 json parse_record(std::string_view text) try {
   return strict_json::parse_ordered(text, "its JSON");
-} catch (const strict_json::Error& error) {
+} catch (const strict_json::JsonError& error) {
   if (records::pick_fields(text, {}).state == records::JsonFields::kOk) throw DataError(error.what());
   return json(json::value_t::discarded);
 }

@@ -1,4 +1,4 @@
-#include "plugins/data/picture_texts/coco.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <cstddef>
 #include <functional>

@@ -6,13 +6,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/data/picture_texts/coco.hpp"
 #include "plugins/data/picture_texts/pictures.hpp"
-#include "plugins/data/picture_texts/shards.hpp"
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/record_texts.hpp"
 
 namespace pipeline::picture_texts {
+
+std::string plain_question(const std::string& text) {
+  std::string plain = text;
+  for (size_t at = 0; (at = plain.find(kImageMark, at)) != std::string::npos;)
+    plain.erase(at, kImageMark.size());
+  const size_t begin = plain.find_first_not_of(" \n"), end = plain.find_last_not_of(" \n");
+  return begin == std::string::npos ? "" : plain.substr(begin, end - begin + 1);
+}
 
 std::string problem_of(const Conversation& conversation, bool answer_required) {
   if (conversation.turns.empty()) return "no turns";

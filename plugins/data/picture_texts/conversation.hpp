@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +25,9 @@ using messages::Turn;
 
 // The number of the last question; its turn is 2 * that number.
 inline size_t last_question(const Conversation& conversation) { return (conversation.turns.size() - 1) / 2; }
+
+// A question without the marks of its pictures.
+std::string plain_question(const std::string& text);
 
 // How many pictures there are up to this question.
 size_t pictures_until(const Conversation& conversation, size_t question);
@@ -53,10 +55,10 @@ std::string ask_about_pictures(const std::string& question, size_t pictures);
 
 // Reads a source in order. JSON holds conversations such as LLaVA's {"id", "image", "conversations":
 // [{"from": "human" | "gpt", "value"}]}, or captions and questions, as tables do, also under Hugging Face's
-// names "file_name" and "text"; or it is COCO's (coco.hpp). *.tar is WebDataset's form, and a folder of
-// pictures with texts beside them is read (shards.hpp). Records that cannot be used are dropped and counted.
-// Throws DataError where a file cannot be read or there is nothing usable. Memory is that of a few hundred
-// records.
+// names "file_name" and "text"; or it is COCO's (read_coco()). *.tar is WebDataset's form, and a folder of
+// pictures with texts beside them is read (read_shards()). Records that cannot be used are dropped and
+// counted. Throws DataError where a file cannot be read or there is nothing usable. Memory is that of a few
+// hundred records.
 void read_conversations(const sources::SourceFiles& source, const CaptionColumns& columns,
                         const messages::Collector::Sink& sink, ReadReport& report,
                         const ReadHooks& hooks = {});
@@ -79,5 +81,29 @@ Conversation conversation_about_pictures(const nlohmann::ordered_json& object,
 // The source of such conversations for a ConversationStore. `images`: the folder of the pictures.
 messages::Source source_of(const sources::SourceFiles& files, const CaptionColumns& columns,
                            const std::filesystem::path& images);
+
+// COCO's annotations are one object with the lists "images" and "annotations", of which each has a caption.
+// Whether a file is such, by its first record of a picture or a caption. Hooks may throw to stop.
+bool is_coco(const std::string& path, const ReadHooks& hooks);
+
+// A sample is an annotation; its picture's name is that of the picture with its "image_id". Memory is that of
+// all names and captions, as these come in any order. Throws as read_conversations() does.
+void read_coco(const sources::SourceFiles& source, const CaptionColumns& columns,
+               messages::Collector& collector, const ReadHooks& hooks);
+
+// WebDataset's form: tar archives in which the files of a sample stand side by side and differ in what
+// follows the first dot of their names: 000.jpg and 000.txt. Source: github.com/webdataset/webdataset.
+//
+// A sample is a picture, or several with numbers as WebDataset's users give them (000.0.jpg, 000.1.jpg), in
+// whose order they are, and its caption (*.txt, *.caption, or in *.json under the caption's column) or its
+// conversation (*.json with turns, see message_records.hpp). Its id is the name before the dot, and its
+// picture's name is the archive's, a slash and the file's. Throws as read_conversations() does.
+void read_shards(const sources::SourceFiles& source, const CaptionColumns& columns,
+                 messages::Collector& collector, const ReadHooks& hooks);
+
+// Reads a folder's files as read_shards() reads an archive's: cat.jpg and cat.txt, told apart by their last
+// dot. The picture's name is the file's.
+void read_pictures_with_texts(const sources::SourceFiles& source, const CaptionColumns& columns,
+                              messages::Collector& collector, const ReadHooks& hooks);
 
 }  // namespace pipeline::picture_texts

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include "core/base/descriptor.hpp"
 #include "core/base/foreign.hpp"
@@ -25,13 +24,9 @@ std::vector<std::byte> read_file(const std::string& path) {
     throw files::DataError(path + ": has " + std::to_string(size) + " bytes: may have " +
                            std::to_string(kMostFileBytes));
   std::vector<std::byte> bytes(static_cast<size_t>(size));
-  for (size_t filled = 0; filled < bytes.size();) {
-    const ssize_t got = ::pread(file.fd(), &bytes[filled], bytes.size() - filled, static_cast<off_t>(filled));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw files::system_error(path, "check the disk");
-    if (got == 0) throw files::DataError(path + ": has become shorter while it was being read");
-    filled += static_cast<size_t>(got);
-  }
+  if (files::read_at(file.fd(), 0, reinterpret_cast<char*>(bytes.data()), bytes.size(), path,
+                     "check the disk") < bytes.size())
+    throw files::DataError(path + ": has become shorter while it was being read");
   return bytes;
 }
 

@@ -1,7 +1,6 @@
-#include "plugins/data/picture_texts/shards.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
+#include "plugins/data/files/folder_search.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/picture_texts/tar_archive.hpp"
@@ -24,11 +24,6 @@ using json = nlohmann::ordered_json;
 constexpr uint64_t kMostTextBytes = uint64_t{16} << 20;
 constexpr std::string_view kPictures[] = {"jpg", "jpeg", "png", "webp", "gif"};
 constexpr std::string_view kTexts[] = {"txt", "caption", "json"};
-
-std::string small_letters(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 // The files of one sample.
 struct Sample {
@@ -146,7 +141,7 @@ void read_shards(const sources::SourceFiles& source, const CaptionColumns& colum
         finish();
         sample = Sample{.key = name.substr(0, dot), .text = {}, .kind = {}, .images = {}, .problem = {}};
       }
-      take_file(*sample, reader, small_letters(name.substr(dot + 1)), shard);
+      take_file(*sample, reader, files::in_small_letters(name.substr(dot + 1)), shard);
       if (hooks.on_bytes) hooks.on_bytes(bytes + reader.position());
     }
     finish();
@@ -161,7 +156,7 @@ void read_pictures_with_texts(const sources::SourceFiles& source, const CaptionC
   uint64_t bytes = 0;
   for (const fs::path path : source.paths) {
     const std::string name = path.filename(), key = path.stem();
-    std::string kind = small_letters(name.substr(std::min(key.size() + 1, name.size())));
+    std::string kind = files::in_small_letters(name.substr(std::min(key.size() + 1, name.size())));
     Sample& sample = samples.try_emplace(key, Sample{.key = key}).first->second;
     if (is_one_of(kPictures, kind)) {
       if (!sample.images.emplace(kAlone, name).second) sample.problem = "two pictures of one name";

@@ -1,9 +1,12 @@
 #include "plugins/data/picture_texts/source.hpp"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 #include <vector>
+
+#include "plugins/data/files/data_errors.hpp"
+#include "plugins/data/files/regular_file.hpp"
+#include "plugins/data/records/pairs.hpp"
 
 namespace pipeline::picture_texts {
 namespace {
@@ -12,22 +15,71 @@ namespace fs = std::filesystem;
 
 constexpr std::array kSplits{Split::kTrain, Split::kVal, Split::kTest};
 
-void say_lines(const std::string& text, const std::function<void(const std::string&)>& say) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) say(line);
+}  // namespace
+
+void PictureTextOptions::describe_files(Options& o, const Help& help) {
+  o("train", train, help.train);
+  o.group("source", source);
+  o("val", val, "the same, to evaluate during training; empty: none");
+  o("validation_share", validation_share,
+    "in place of val: this share of train is evaluated and not learnt from; chosen by a hash of the "
+    "pictures' names, so that samples that share a picture stay together")
+      .min(0)
+      .max(0.9);
+  o("test", test, help.test).may_change();
+  o("images", images,
+    "folder of the pictures that the files name, and of .tar archives with such; empty: each file's own "
+    "folder")
+      .may_change();
 }
 
-}  // namespace
+void PictureTextOptions::describe_columns(Options& o) {
+  o("image_column", image_column, "captions: column of the picture's path");
+  o("caption_column", caption_column, "captions: column of the text");
+  o("id_column", id_column, "captions: column of the id; empty: `id` if present, else records are numbered");
+  o("quotes", quotes, records::kQuotesHelp).choices({"auto", "csv", "text"});
+}
+
+void PictureTextOptions::describe_pictures(Options& o, const Help& help) {
+  o("background", background, "colour behind transparent pictures; drop: ignore transparency, as Pillow does")
+      .choices({"white", "black", "grey", "drop"});
+  o("max_broken_share", max_broken_share, help.broken).min(0).max(1);
+  o("max_pixels", max_pixels, "a picture with more is refused before it is decoded").unit("pixels").min(1);
+}
+
+void PictureTextOptions::validate(const ConfigErrors& errors) const {
+  SplitOptions::validate(errors);
+  if (!errors.trains() || images.empty()) return;
+  if (const std::string problem = files::path_problem(images, "folder"); !problem.empty())
+    errors("images", problem);
+}
+
+CaptionColumns PictureTextOptions::columns() const {
+  return {.image = image_column,
+          .caption = caption_column,
+          .question = caption_column,  // there are none
+          .id = id_column,
+          .answers = "",
+          .quotes = records::quotes_named(quotes)};
+}
+
+images::DecodeOptions PictureTextOptions::decode() const {
+  images::DecodeOptions options;
+  options.max_pixels = static_cast<uint64_t>(max_pixels);
+  if (background == "drop") {
+    options.background.reset();
+  } else {
+    const uint8_t level = background == "white" ? 255 : background == "black" ? 0 : 128;
+    options.background = {level, level, level};
+  }
+  return options;
+}
 
 PictureSource open_source(const Context& context, const PictureTextOptions& options, const std::string& named,
                           const fs::path& given_images, const Opening& how) {
   const pl_run_info& run = context.run();
   const std::string what = "reading " + fs::path(named).filename().string(), cache(view(run.cache_dir));
-  const files::Hooks hooks{
-      .threads = std::max(1u, run.threads),
-      .progress = [&](uint64_t done, uint64_t total) { context.progress(what, done, total); },
-      .note = [&](const std::string& line) { context.info(line); },
-      .cancelled = [&] { return context.cancelled(); }};
+  const files::Hooks hooks = files::hooks_of(context, what, run.threads);
   const sources::SourceFiles files = sources::find_and_hash(named, cache, hooks, sources::Content::kPictures);
   const bool is_folder = files.format == sources::Format::kPictures;
   const fs::path images = is_folder ? fs::path(named) : given_images;
@@ -38,8 +90,8 @@ PictureSource open_source(const Context& context, const PictureTextOptions& opti
   // What training has said of its files is not said again.
   const bool is_known = how.split == Split::kTrain ? run.purpose != PL_PURPOSE_TRAIN : how.part.is_validation;
   if (!is_known) {
-    say_lines(source.conversations.report(), [&](const std::string& line) { context.warn(line); });
-    say_lines(source.conversations.notes(), [&](const std::string& line) { context.info(line); });
+    files::for_each_line(source.conversations.report(), [&](const std::string& line) { context.warn(line); });
+    files::for_each_line(source.conversations.notes(), [&](const std::string& line) { context.info(line); });
   }
   std::vector<fs::path> archives;  // shards hold their pictures: what else lies beside them is none of theirs
   if (files.format == sources::Format::kTar)

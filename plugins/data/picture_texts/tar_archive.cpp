@@ -33,27 +33,17 @@ const char* either(const char* utf8, const char* bytes) { return utf8 != nullptr
 
 TarReader::TarReader(const std::filesystem::path& path, uint64_t position)
     : path_(path),
-      fd_(files::open_regular(path.string(), O_RDONLY)),
+      file_(files::open_regular(path.string(), O_RDONLY)),
       archive_(archive_read_new(), &archive_read_free),
       start_(position) {
-  if (fd_ < 0) throw files::system_error(path.string(), "check the path and its permissions");
-  try {
-    if (::lseek(fd_, static_cast<off_t>(position), SEEK_SET) < 0 ||
-        archive_read_support_format_tar(archive_.get()) != ARCHIVE_OK ||
-        archive_read_open_fd(archive_.get(), fd_, kBlockBytes) != ARCHIVE_OK) {
-      if (const std::string what = foreign::file(path); !what.empty())
-        throw files::DataError(path.string() + ": " + what);
-      fail("its start", "is no tar header");
-    }
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
-}
-
-TarReader::~TarReader() {
-  archive_.reset();
-  ::close(fd_);
+  if (!file_) throw files::system_error(path.string(), "check the path and its permissions");
+  if (::lseek(file_.fd(), static_cast<off_t>(position), SEEK_SET) >= 0 &&
+      archive_read_support_format_tar(archive_.get()) == ARCHIVE_OK &&
+      archive_read_open_fd(archive_.get(), file_.fd(), kBlockBytes) == ARCHIVE_OK)
+    return;
+  if (const std::string what = foreign::file(path); !what.empty())
+    throw files::DataError(path.string() + ": " + what);
+  fail("its start", "is no tar header");
 }
 
 void TarReader::fail(const std::string& where, const std::string& problem) const {
@@ -112,13 +102,12 @@ bool TarReader::next() {
 void TarReader::check_end(const std::string& where) const {
   const auto at = static_cast<off_t>(start_) + archive_read_header_position(archive_.get());
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) throw files::system_error(path_.string(), "check the disk");
+  if (::fstat(file_.fd(), &status) != 0) throw files::system_error(path_.string(), "check the disk");
   const int64_t left = status.st_size - at;
   if (left < kLeastEnd) fail(where, "is cut off or damaged: the zeros that end an archive are not there");
   std::vector<char> end(static_cast<size_t>(std::min(left, kMostEnd)));
-  const ssize_t got = ::pread(fd_, end.data(), end.size(), at);
-  if (got < 0) throw files::system_error(path_.string(), "check the disk");
-  end.resize(static_cast<size_t>(got));
+  end.resize(files::read_at(file_.fd(), static_cast<uint64_t>(at), end.data(), end.size(), path_.string(),
+                            "check the disk"));
   if (std::any_of(end.begin(), end.end(), [](char c) { return c != 0; }))
     fail(where, "is the end of the archive, and yet there is more: joined archives, or damage");
   if (left > kMostEnd) fail(where, std::to_string(left) + " bytes of zeros: has not been written completely");

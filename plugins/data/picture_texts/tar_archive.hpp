@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/descriptor.hpp"
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/hash128.hpp"
 
@@ -26,9 +27,6 @@ class TarReader {
  public:
   // `position`: of a file, as position() gave it; 0: the first. Throws files::DataError, as all here do.
   explicit TarReader(const std::filesystem::path& path, uint64_t position = 0);
-  ~TarReader();
-  TarReader(const TarReader&) = delete;
-  TarReader& operator=(const TarReader&) = delete;
 
   // On to the next file or link; false at the end. Folders and devices are passed over.
   bool next();
@@ -42,20 +40,16 @@ class TarReader {
   std::vector<std::byte> read();
 
  private:
-  struct NameHash {
-    size_t operator()(const files::Hash128& name) const { return name.low; }
-  };
-
   void check_end(const std::string& where) const;
   [[noreturn]] void fail(const std::string& where, const std::string& problem) const;
 
   std::filesystem::path path_;
-  int fd_;
+  Descriptor file_;
   std::unique_ptr<archive, int (*)(archive*)> archive_;
   uint64_t start_, position_ = 0, bytes_ = 0;
   std::string name_, problem_;
   bool is_elsewhere_ = false;  // the content: that of a hard link
-  std::unordered_map<files::Hash128, std::pair<uint64_t, uint64_t>, NameHash> files_;  // position and bytes
+  std::unordered_map<files::Hash128, std::pair<uint64_t, uint64_t>> files_;  // position and bytes
 };
 
 // The *.tar files of a folder, in the order of their names.

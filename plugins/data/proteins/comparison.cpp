@@ -1,12 +1,16 @@
 #include "plugins/data/proteins/comparison.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
 #include <set>
-#include <string_view>
 #include <unordered_set>
 
-#include "plugins/data/clusters/clusters.hpp"
-#include "plugins/data/files/hash128.hpp"
+#include "plugins/data/files/cache_folder.hpp"
+#include "plugins/data/files/data_errors.hpp"
+#include "plugins/data/stores/record_store.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -56,7 +60,54 @@ files::Hasher128 hasher_of(std::string_view what, const clusters::ClusterOptions
   return hasher;
 }
 
+namespace fs = std::filesystem;
+using files::Hash128;
+
+constexpr stores::Kind kClusters{.name = "CLUSTERS", .version = 1, .remedy = "sequences are compared again"};
+
+std::optional<std::vector<uint32_t>> load(const std::string& path, const Hash128& key, size_t count) try {
+  bool problem = false;
+  const auto held = stores::load(path, kClusters, key, problem);
+  if (!held || held->size() != count * sizeof(uint32_t)) return std::nullopt;
+  std::vector<uint32_t> numbers(count);
+  std::memcpy(numbers.data(), held->data(), held->size());
+  return numbers;
+} catch (const files::DataError&) {  // save() says so
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::vector<uint32_t> ClusterCache::get(const Hash128& key, size_t count,
+                                        const std::function<std::vector<uint32_t>()>& compute) const {
+  const std::string path = fs::path(folder) / ("protein-clusters-" + key.hex() + ".bin");
+  const auto tell = [&](const std::string& line) {
+    if (note) note(line);
+  };
+  auto known = load(path, key, count);
+  std::optional<files::FileLock> lock;
+  if (!known) {
+    try {
+      lock.emplace((fs::path(folder) / structures::kLockName).string(),
+                   [&] { tell("waiting for another process that compares sequences"); }, cancelled);
+      known = load(path, key, count);    // the other has it by now
+    } catch (const files::DataError&) {  // no lock, no cache: save() says so
+    }
+  }
+  if (known) {
+    files::mark_used(path);
+    return *std::move(known);
+  }
+  std::vector<uint32_t> numbers = compute();
+  try {
+    stores::save(path, kClusters, key, files::bytes_of(numbers));
+  } catch (const files::DataError& error) {
+    tell(std::string(
+             "the results of comparing sequences cannot be kept, so every process and run repeats it: ") +
+         error.what());
+  }
+  return numbers;
+}
 
 std::string cache_folder(const ProteinData& config, const Context& context) {
   return config.cache_dir.empty() ? std::string(view(context.run().cache_dir)) : config.cache_dir.string();
@@ -68,11 +119,7 @@ unsigned data_threads(const Context& context) {
 }
 
 files::Hooks data_hooks(const std::string& what, const Context& context) {
-  return {
-      .threads = data_threads(context),
-      .progress = [what, &context](uint64_t done, uint64_t total) { context.progress(what, done, total); },
-      .note = [&context](const std::string& line) { context.info(line); },
-      .cancelled = [&context] { return context.cancelled(); }};
+  return files::hooks_of(context, what, data_threads(context));
 }
 
 size_t count_chains(std::span<const SplitRow> rows) {

@@ -2,6 +2,8 @@
 
 #include <pipeline/context.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,12 +11,26 @@
 
 #include "plugins/data/clusters/clusters.hpp"
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/proteins/cluster_cache.hpp"
+#include "plugins/data/files/hash128.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
 #include "plugins/data/proteins/splits.hpp"
 
 namespace pipeline::proteins {
+
+struct ClusterCache {
+  std::string folder;
+  // Both functions may be empty. note: a line for the log. cancelled: true ends a wait for another process
+  // with files::Cancelled.
+  std::function<void(const std::string&)> note;
+  std::function<bool()> cancelled;
+
+  // What compute() gives, `count` numbers, kept in a file of the folder under `key`: for large sets comparing
+  // sequences takes a while. Of several processes one computes and the others wait for it. A file that is
+  // damaged is made again; one that cannot be written is done without, and the log says so.
+  std::vector<uint32_t> get(const files::Hash128& key, size_t count,
+                            const std::function<std::vector<uint32_t>()>& compute) const;
+};
 
 // The sequences of samples compared with each other, with progress, cancellation and a cache; what is not
 // exact is said in the log.

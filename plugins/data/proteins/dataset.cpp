@@ -5,8 +5,6 @@
 #include "plugins/data/files/appended_file.hpp"
 #include "plugins/data/proteins/division.hpp"
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/data/proteins/sequence_samples.hpp"
-#include "plugins/data/proteins/structure_samples.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -14,12 +12,6 @@ namespace {
 constexpr std::array<Split, 3> kAllSplits{Split::kTrain, Split::kVal, Split::kTest};
 // With fewer clusters of similar sequences an interval is wider than most differences.
 constexpr uint64_t kFewClusters = 5;
-
-std::unique_ptr<const Samples> open_samples(const std::filesystem::path& path, bool is_sequences,
-                                            const ProteinData& options, const Context& context) {
-  if (is_sequences) return std::make_unique<SequenceSamples>(path, options, context);
-  return std::make_unique<StructureSamples>(path, options, context);
-}
 
 // least: of known residues.
 void tell_left_out(const Samples& samples, const Splits& splits, int64_t least, const ProteinData& options,
@@ -60,7 +52,8 @@ Dataset::Dataset(const ProteinData& options, const Context& context, const Learn
   files::with_data_errors([&] {
     const Division division(options_, context_);
     if (needs_training_data()) {
-      samples_ = open_samples(options_.path(), options_.has_sequences(), options_, context_);
+      samples_ =
+          (options_.has_sequences() ? open_sequences : open_structures)(options_.path(), options_, context_);
       splits_ = division.of_training_data(*samples_);
       tell_left_out(*samples_, splits_, options_.data.min_residues, options_, context_);
       fingerprint_ = samples_->fingerprint();
@@ -70,7 +63,8 @@ Dataset::Dataset(const ProteinData& options, const Context& context, const Learn
                             .hash.hex();
     }
     if (own_test_) {
-      test_samples_ = open_samples(options_.test_path, are_sequences(options_.test_path), options_, context_);
+      test_samples_ = (are_sequences(options_.test_path) ? open_sequences : open_structures)(
+          options_.test_path, options_, context_);
       test_splits_ = division.of_own_test_data(*test_samples_);
       const bool is_predicted = context_.run().purpose == PL_PURPOSE_PREDICT;
       tell_left_out(*test_samples_, test_splits_, is_predicted ? kLeastPredicted : options_.data.min_residues,

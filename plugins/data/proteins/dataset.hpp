@@ -4,7 +4,6 @@
 #include <pipeline/context.hpp>
 #include <pipeline/task_types.hpp>
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>

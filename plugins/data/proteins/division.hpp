@@ -12,7 +12,6 @@
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
-#include "plugins/data/proteins/split_list.hpp"
 #include "plugins/data/proteins/splits.hpp"
 
 namespace pipeline::proteins {

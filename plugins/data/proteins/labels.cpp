@@ -1,6 +1,6 @@
 #include "plugins/data/proteins/labels.hpp"
 
-#include <pipeline/text.hpp>
+#include <pipeline/error.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "plugins/data/proteins/label_options.hpp"
+#include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/samples.hpp"
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::proteins {
 
@@ -36,7 +36,7 @@ struct SampleLabels {
 // Reads labels. [any-thread]
 class Labels {
  public:
-  // objective: see label_options.hpp; of kMasked nothing has a label.
+  // objective: see residues::kMasked; of kMasked nothing has a label.
   Labels(std::string objective, LabelConfig options)
       : objective_(std::move(objective)), options_(std::move(options)) {}
 

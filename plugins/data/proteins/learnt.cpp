@@ -12,7 +12,6 @@
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::proteins {
 namespace {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/data/proteins/sample.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 
 namespace pipeline::proteins {
@@ -69,7 +68,7 @@ void ScoringPasses::finish() { order_by_group(passes_); }
 ScoringPass ScoringPasses::operator[](uint64_t i) const {
   const uint64_t whole = groups_ * wholes();
   if (i >= whole) return passes_[i - whole];
-  // The whole sample of this number: as many others are before it as it is moved on by.
+  // Bisection for how many of the other samples stand before the whole sample of this number.
   auto sample = static_cast<uint32_t>(i % wholes());
   size_t before = 0, end = others_.size();
   while (before < end) {

@@ -6,7 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "core/base/csv.hpp"
+
 namespace pipeline::proteins {
+
+using pipeline::csv_field;
 
 // A number for tables that somebody computes with: it reads as the same number again.
 inline std::string exactly(double value) {
@@ -37,14 +41,6 @@ inline std::string left_out_text(const std::vector<std::string>& names, uint64_t
          (least == 1 ? "no known one"
                      : "fewer than task.data.min_residues (" + std::to_string(least) + ") known ones") +
          ": " + first_of(names);
-}
-
-// A field of CSV: names come from files and may be anything.
-inline std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
 }
 
 }  // namespace pipeline::proteins

@@ -4,8 +4,6 @@
 #include <limits>
 #include <numeric>
 
-#include "plugins/data/residues/residue.hpp"
-
 namespace pipeline::proteins {
 
 Sample Sample::part(std::span<const int64_t> rows) const {

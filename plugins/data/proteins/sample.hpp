@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/hash.hpp"
 #include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::proteins {
@@ -33,12 +34,7 @@ class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
 
-  uint64_t next() {
-    uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
+  uint64_t next() { return mix(std::exchange(state_, state_ + 0x9e3779b97f4a7c15ULL)); }
   // 0 .. count - 1, count > 0.
   uint64_t below(uint64_t count) { return static_cast<uint64_t>((static_cast<Wide>(next()) * count) >> 64); }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)

@@ -1,14 +1,18 @@
 // The samples of a source, in an order of their own: chains or whole structures of a folder, or sequences.
 #pragma once
 
+#include <pipeline/context.hpp>
+
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plugins/data/proteins/options.hpp"
 #include "plugins/data/proteins/sample.hpp"
 
 namespace pipeline::proteins {
@@ -43,5 +47,17 @@ class Samples {
   virtual Words words(uint64_t i) const = 0;
   virtual std::optional<std::string> label(uint64_t i) const = 0;  // in task.label.column
 };
+
+// The sequences of a file, a pattern or a folder; and the structures in a folder. They read what is not in
+// the cache, and say what there is and what cannot be used. Throw files::DataError. [main]
+std::unique_ptr<const Samples> open_sequences(const std::filesystem::path& named, const ProteinData& options,
+                                              const Context& context);
+std::unique_ptr<const Samples> open_structures(const std::filesystem::path& root, const ProteinData& options,
+                                               const Context& context);
+
+// Whether `named` is sequences, and not structures: by its name, that of a folder by its files.
+bool are_sequences(const std::filesystem::path& named);
+// Why there is nothing at `named`, which may be a pattern of sequences. Empty: there is, or nothing is named.
+std::string problem_of(const std::filesystem::path& named);
 
 }  // namespace pipeline::proteins

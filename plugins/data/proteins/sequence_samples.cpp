@@ -1,18 +1,19 @@
-#include "plugins/data/proteins/sequence_samples.hpp"
+#include "plugins/data/proteins/samples.hpp"
 
-#include <pipeline/text.hpp>
+#include <pipeline/error.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+#include <mutex>
 
 #include "plugins/data/files/folder_search.hpp"
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/files/regular_file.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/data/sequences/sequence_store.hpp"
 #include "plugins/data/structures/input_files.hpp"
-#include "plugins/data/structures/names.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -51,8 +52,7 @@ sequences::SequenceStore open_store(const fs::path& named, const ProteinData& op
                " may be (task.data.max_unusable): correct or remove them, or raise it\n", report.table()));
   if (!source.ignored.empty()) context.info("ignored ", source.ignored.text());
   context.info("sequences  ", store.size(), " in ", named.string(), ", ", store.residues(), " residues");
-  std::istringstream lines(report.table());
-  for (std::string line; std::getline(lines, line);) context.warn(line);
+  files::for_each_line(report.table(), [&](const std::string& line) { context.warn(line); });
   for (const std::string& note : report.notes()) context.info(note);
   return store;
 }
@@ -61,10 +61,34 @@ std::optional<std::string> text_of(std::optional<std::string_view> value) {
   return value ? std::optional(std::string(*value)) : std::nullopt;
 }
 
-}  // namespace
+// Chains whose residues have no coordinates and are numbered from 1. Memory does not grow with them.
+class SequenceSamples : public Samples {
+ public:
+  SequenceSamples(const fs::path& named, const ProteinData& options, const Context& context)
+      : store_(open_store(named, options, context)) {}
 
-SequenceSamples::SequenceSamples(const fs::path& named, const ProteinData& options, const Context& context)
-    : store_(open_store(named, options, context)) {}
+  uint64_t size() const override { return store_.size(); }
+  const char* noun() const override { return "sequence"; }
+  std::string fingerprint() const override { return store_.content().hex(); }
+  Size size_of(uint64_t i) const override;
+  Sample sample(uint64_t i) const override;
+  std::string name(uint64_t i) const override { return std::string(store_[i].name()); }
+  std::string file(uint64_t i) const override;
+  std::string tensor(uint64_t i) const override;
+  std::vector<std::string> chain_names(uint64_t /*i*/) const override { return {""}; }
+  std::vector<uint64_t> keys(uint64_t i) const override;
+  void each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const override;
+  Words words(uint64_t i) const override;
+  std::optional<std::string> label(uint64_t i) const override;
+
+ private:
+  bool has_twins(const std::string& file) const;
+
+  sequences::SequenceStore store_;
+  mutable std::once_flag looked_for_twins_;
+  mutable std::vector<uint64_t>
+      twins_;  // sorted hashes of file()s that several would have; found when first needed
+};
 
 Samples::Size SequenceSamples::size_of(uint64_t i) const {
   const sequences::StoredSequence sequence = store_[i];
@@ -79,7 +103,7 @@ Sample SequenceSamples::sample(uint64_t i) const {
 bool SequenceSamples::has_twins(const std::string& file) const {
   std::call_once(looked_for_twins_, [&] {
     std::vector<uint64_t> all;
-    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(structures::file_names({name(k)}).front()));
+    for (uint64_t k = 0; k < size(); ++k) all.push_back(hash_of(files::file_names({name(k)}).front()));
     std::ranges::sort(all);
     for (size_t k = 1; k < all.size(); ++k)
       if (all[k] == all[k - 1] && (twins_.empty() || twins_.back() != all[k])) twins_.push_back(all[k]);
@@ -90,14 +114,14 @@ bool SequenceSamples::has_twins(const std::string& file) const {
 // Several sequences with one name, or whose names differ only in what a file's may not have, each get a mark
 // that no file name has otherwise, and their own number.
 std::string SequenceSamples::file(uint64_t i) const {
-  const std::string file = structures::file_names({name(i)}).front();
-  return has_twins(file) ? concat(file, structures::kNumberMark, i + 1) : file;
+  const std::string file = files::file_names({name(i)}).front();
+  return has_twins(file) ? concat(file, files::kNumberMark, i + 1) : file;
 }
 
 std::string SequenceSamples::tensor(uint64_t i) const {
   const std::string name = this->name(i);
   const bool is_its_own =
-      name.find(structures::kNumberMark) == name.npos && !has_twins(structures::file_names({name}).front());
+      name.find(files::kNumberMark) == name.npos && !has_twins(files::file_names({name}).front());
   return is_its_own ? name : file(i);
 }
 
@@ -120,6 +144,13 @@ Samples::Words SequenceSamples::words(uint64_t i) const {
 
 std::optional<std::string> SequenceSamples::label(uint64_t i) const {
   return text_of(store_[i].other(kLabelColumn));
+}
+
+}  // namespace
+
+std::unique_ptr<const Samples> open_sequences(const fs::path& named, const ProteinData& options,
+                                              const Context& context) {
+  return std::make_unique<SequenceSamples>(named, options, context);
 }
 
 bool are_sequences(const fs::path& named) {

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <utility>
 
-#include "plugins/data/residues/alphabet.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
+#include "plugins/data/proteins/comparison.hpp"
+#include "plugins/data/records/csv_reader.hpp"
+#include "plugins/data/records/input.hpp"
+#include "plugins/data/records/table.hpp"
+#include "plugins/data/sources/source_files.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -20,15 +22,6 @@ constexpr uint64_t kRowsABlock = 64;
 
 uint64_t blocks_of(uint64_t rows) { return (rows + kRowsABlock - 1) / kRowsABlock; }
 
-constexpr std::array<uint8_t, 256> make_numbers() {
-  std::array<uint8_t, 256> numbers{};
-  numbers.fill(residues::kUnknown);
-  for (size_t a = 0; a < residues::kAminoAcids.size(); ++a)
-    numbers[static_cast<unsigned char>(residues::kAminoAcids[a])] = static_cast<uint8_t>(a);
-  return numbers;
-}
-constexpr std::array<uint8_t, 256> kNumbers = make_numbers();  // by letter
-
 PartTotals add_up(const std::vector<SplitRow>& rows, const Samples& samples, const files::Hooks& hooks) {
   constexpr size_t kRowsBetweenLooks = 1024, kKeysAtOnce = size_t{1} << 16;
   PartTotals totals{.rows = rows.size()};
@@ -39,7 +32,7 @@ PartTotals add_up(const std::vector<SplitRow>& rows, const Samples& samples, con
     totals.residues += rows[i].residues;
     clusters.push_back(rows[i].cluster_key);
     samples.each_chain(rows[i].sample, [&](std::string_view letters) {
-      for (const char letter : letters) ++counts[kNumbers[static_cast<unsigned char>(letter)]];
+      for (const char letter : letters) ++counts[residues::number_of(letter)];
     });
     for (const uint64_t key : samples.keys(rows[i].sample)) keys.push_back(key);
     if (keys.size() >= kKeysAtOnce || i + 1 == rows.size()) totals.keys.add(std::exchange(keys, {}));
@@ -70,6 +63,16 @@ bool unpack(std::string_view& bytes, PartTotals& totals) {
   for (uint64_t& key : keys) files::take(bytes, key);
   totals.keys = ContentKeys(keys, bound);
   return true;
+}
+
+using sources::Format;
+
+// Whether a table has a row of names above it that has this one.
+bool has_header(const std::string& path, const std::string& name) {
+  records::Input input(path, nullptr);
+  const std::string_view start = input.ahead();
+  const auto names = records::header_names(start.substr(0, start.find_first_of("\r\n")), '\t');
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
@@ -135,6 +138,109 @@ SplitRow Splits::row(size_t part, uint64_t i) const {
     throw files::DataError(store_.path() + ": has too few rows: remove it, it is made again");
   std::memcpy(&row, sample.payload().data() + begin, sizeof row);
   return row;
+}
+
+std::string_view accession_of(std::string_view name) {
+  const size_t first = name.find('|'), second = first == name.npos ? name.npos : name.find('|', first + 1);
+  return second == name.npos ? std::string_view() : name.substr(first + 1, second - first - 1);
+}
+
+std::optional<Split> split_named(std::string_view word) {
+  constexpr std::array<std::pair<std::string_view, Split>, 8> kWords{{{"train", Split::kTrain},
+                                                                      {"training", Split::kTrain},
+                                                                      {"val", Split::kVal},
+                                                                      {"valid", Split::kVal},
+                                                                      {"validation", Split::kVal},
+                                                                      {"dev", Split::kVal},
+                                                                      {"test", Split::kTest},
+                                                                      {"testing", Split::kTest}}};
+  const auto same = [](char a, char b) { return a == b || (a >= 'A' && a <= 'Z' && a + ('a' - 'A') == b); };
+  for (const auto& [name, split] : kWords)
+    if (std::ranges::equal(word, name, same)) return split;
+  return std::nullopt;
+}
+
+SplitList::SplitList(const ProteinData& options, const std::string& cache_folder, const files::Hooks& hooks) {
+  if (options.split.list.empty()) return;
+  is_there_ = true;
+  const sources::SourceFiles source =
+      sources::find_and_hash(options.split.list.string(), cache_folder, hooks);
+  const bool by_clusters = options.split.by == "clusters";
+  if (by_clusters && source.format == Format::kTsv &&
+      !has_header(source.paths.front(), options.data.id_column)) {
+    for (const std::string& path : source.paths) read_members(path);
+    return;
+  }
+  using records::Column;
+  records::SourceReport report;
+  records::read_tables(
+      source, {.quotes = records::quotes_named(options.data.quotes)}, report,
+      [&](const std::string& path, records::RecordReport& of_file, const records::ReadOptions& read) {
+        records::read_table(
+            path, source.format,
+            {{.name = options.data.id_column, .required = true, .takes = Column::kTextOrInteger},
+             {.name = options.data.split_column, .required = !by_clusters, .takes = Column::kTextOrInteger},
+             {.name = options.data.cluster_column, .required = by_clusters, .takes = Column::kTextOrInteger}},
+            [&](records::Row&& row) {
+              ++of_file.used;
+              add(*row.fields[0], {.split = std::move(row.fields[1]), .cluster = std::move(row.fields[2])},
+                  path + ":" + std::to_string(row.line));
+            },
+            of_file, read);
+      });
+  hooks.tell(report.table());
+}
+
+// Reads clusters as MMseqs2's createtsv and easy-cluster write them: representative, tab, member.
+void SplitList::read_members(const std::string& path) {
+  records::Input input(path, nullptr);
+  records::CsvReader rows(input, {.separator = '\t', .quotes_are_text = true}, uint64_t{1} << 20);
+  while (rows.next()) {
+    const std::string where = path + ":" + std::to_string(rows.line());
+    if (rows.field_count() != 2)
+      throw files::DataError(where + ": has " + std::to_string(rows.field_count()) +
+                             " fields, must have a cluster's representative and a member, or a header that "
+                             "names the columns: see task.data.id_column and cluster_column");
+    add(rows.fields()[1], {.split = {}, .cluster = rows.fields()[0]}, where);
+  }
+}
+
+void SplitList::add(std::string_view name, const Samples::Words& words, const std::string& where) {
+  const auto [entry, is_new] = by_name_.try_emplace(hash_of(name), Entry{hash_of(name), words});
+  if (!is_new && (entry->second.words.split != words.split || entry->second.words.cluster != words.cluster))
+    throw files::DataError(where + ": \"" + std::string(name) +
+                           "\" was there before, and in another split or cluster: leave one of them out");
+}
+
+Samples::Words SplitList::words(const Samples& samples, uint64_t i) const {
+  if (!is_there_) return samples.words(i);
+  const std::string name = samples.name(i);
+  for (const std::string_view one : {std::string_view(name), accession_of(name)}) {
+    const auto found = by_name_.find(hash_of(one));
+    if (found == by_name_.end()) continue;
+    found->second.is_used = true;
+    return found->second.words;
+  }
+  return {};
+}
+
+uint64_t SplitList::unused() const {
+  return static_cast<uint64_t>(
+      std::ranges::count_if(by_name_, [](const auto& entry) { return !entry.second.is_used; }));
+}
+
+std::string SplitList::key(const ProteinData& options, const std::string& cache_folder,
+                           const files::Hooks& hooks) {
+  const SplitConfig& split = options.split;
+  // Whatever `by` is, test data of their own are compared with these for their intervals.
+  std::string key = concat(split.by, " ", split.folds, " ", split.fold, " ", split.exact_up_to, " ");
+  key.append(files::bytes_of(split.identity)).append(files::bytes_of(split.coverage));  // with all digits
+  if (!split.list.empty())
+    key += " " + sources::find_and_hash(split.list.string(), cache_folder, hooks).hash.hex();
+  for (const std::string& column :
+       {options.data.id_column, options.data.split_column, options.data.cluster_column})
+    key += "\n" + column;
+  return key;
 }
 
 }  // namespace pipeline::proteins

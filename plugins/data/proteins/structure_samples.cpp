@@ -1,15 +1,15 @@
-#include "plugins/data/proteins/structure_samples.hpp"
+#include "plugins/data/proteins/samples.hpp"
 
-#include <pipeline/text.hpp>
+#include <pipeline/error.hpp>
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
 
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/proteins/comparison.hpp"
 #include "plugins/data/proteins/learnt.hpp"
 #include "plugins/data/residues/residue.hpp"
-#include "plugins/data/structures/names.hpp"
+#include "plugins/data/structures/structure_library.hpp"
 
 namespace pipeline::proteins {
 namespace {
@@ -33,8 +33,7 @@ structures::StructureLibrary open_library(const std::filesystem::path& root, con
   if (counts.unusable > 0)
     text += concat("; ", counts.unusable, " of ", counts.files, " files cannot be used:");
   context.info(text);
-  std::istringstream lines(library.report());
-  for (std::string line; std::getline(lines, line);) context.warn(line);
+  files::for_each_line(library.report(), [&](const std::string& line) { context.warn(line); });
   return library;
 }
 
@@ -43,7 +42,44 @@ std::string join(std::string_view structure, const char* by, std::string_view ch
   return concat(structure, chain.empty() ? "" : by, chain);
 }
 
-}  // namespace
+// Chains, or whole structures.
+class StructureSamples : public Samples {
+ public:
+  StructureSamples(const std::filesystem::path& root, const ProteinData& options, const Context& context);
+
+  uint64_t size() const override { return entries_.size(); }
+  const char* noun() const override { return by_chain_ ? "chain" : "structure"; }
+  std::string fingerprint() const override { return library_.fingerprint().hex(); }
+  Size size_of(uint64_t i) const override { return entries_[i].size; }
+  Sample sample(uint64_t i) const override;
+  std::string name(uint64_t i) const override { return entries_[i].name; }
+  std::string file(uint64_t i) const override { return entries_[i].file; }
+  std::vector<std::string> chain_names(uint64_t i) const override;
+  std::vector<uint64_t> keys(uint64_t i) const override { return entries_[i].keys; }
+  void each_chain(uint64_t i, const std::function<void(std::string_view)>& visit) const override;
+  Words words(uint64_t /*i*/) const override { return {}; }
+  std::optional<std::string> label(uint64_t /*i*/) const override { return std::nullopt; }
+
+ private:
+  struct Entry {
+    std::string name, file;
+    size_t structure;
+    std::vector<size_t> chains;
+    std::vector<uint64_t> keys;
+    Size size;
+  };
+  void list();
+  // Visits the chains of entry i.
+  template <class Visit>
+  void with_chains(uint64_t i, const Visit& visit) const {
+    const structures::StructureView structure = library_.structure(entries_[i].structure);
+    for (const size_t chain : entries_[i].chains) visit(structure.chains[chain]);
+  }
+
+  const bool by_chain_;
+  structures::StructureLibrary library_;
+  std::vector<Entry> entries_;
+};
 
 StructureSamples::StructureSamples(const std::filesystem::path& root, const ProteinData& options,
                                    const Context& context)
@@ -83,15 +119,9 @@ void StructureSamples::list() {
       for (const size_t chain : chains) add({chain});
     }
   }
-  names = structures::tell_apart(names, others);
-  const std::vector<std::string> files = structures::file_names(names);
+  names = files::tell_apart(names, others);
+  const std::vector<std::string> files = files::file_names(names);
   for (size_t i = 0; i < names.size(); ++i) entries_[i].name = names[i], entries_[i].file = files[i];
-}
-
-template <class Visit>
-void StructureSamples::with_chains(uint64_t i, const Visit& visit) const {
-  const structures::StructureView structure = library_.structure(entries_[i].structure);
-  for (const size_t chain : entries_[i].chains) visit(structure.chains[chain]);
 }
 
 Sample StructureSamples::sample(uint64_t i) const {
@@ -114,6 +144,13 @@ void StructureSamples::each_chain(uint64_t i, const std::function<void(std::stri
       letters += residues::letter_of(residue.amino_acid);
     visit(letters);
   });
+}
+
+}  // namespace
+
+std::unique_ptr<const Samples> open_structures(const std::filesystem::path& root, const ProteinData& options,
+                                               const Context& context) {
+  return std::make_unique<StructureSamples>(root, options, context);
 }
 
 }  // namespace pipeline::proteins

@@ -1,5 +1,7 @@
 #include "plugins/data/records/csv_reader.hpp"
 
+#include <algorithm>
+
 namespace pipeline::records {
 namespace {
 
@@ -76,6 +78,14 @@ bool CsvReader::next() {
   while (read_field()) {
   }
   return true;
+}
+
+std::string header_line(const std::string& path, const Input::OnBlock& on_block) {
+  Input input(path, on_block);
+  skip_line_ends(input);
+  std::string_view line = input.ahead();
+  if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
+  return std::string(line.substr(0, line.find_first_of("\r\n")));
 }
 
 std::vector<std::string> header_names(std::string_view line, char separator) {

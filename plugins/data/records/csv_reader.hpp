@@ -52,6 +52,10 @@ class CsvReader {
   bool too_long_ = false, bad_quotes_ = false, unfinished_ = false, after_return_ = false;
 };
 
+// The header row of a table, as far as it lies in the file's first block: behind empty lines, and behind
+// Excel's "sep=;".
+std::string header_line(const std::string& path, const Input::OnBlock& on_block = nullptr);
+
 // The names in a header row whose fields are separated so. They may be quoted.
 std::vector<std::string> header_names(std::string_view line, char separator);
 

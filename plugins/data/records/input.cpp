@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "plugins/data/files/text_file.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::records {
 namespace {

@@ -48,10 +48,6 @@ class Collector {
   uint64_t words_for_none() const { return words_for_none_; }
 
  private:
-  struct FirstHalf {
-    size_t operator()(const Hash128& hash) const { return hash.low; }
-  };
-
   bool is_missing(const std::string& name, std::string_view text) {
     if (!is_blank(text)) return false;
     report_.add_drop(DropReason::kEmptyField, {},
@@ -63,7 +59,7 @@ class Collector {
   const std::function<void(Pair&&)>& sink_;
   RecordReport& report_;
   uint64_t words_for_none_ = 0;
-  std::unordered_set<Hash128, FirstHalf> ids_;
+  std::unordered_set<Hash128> ids_;
 };
 
 }  // namespace

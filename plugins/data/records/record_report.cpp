@@ -100,15 +100,9 @@ std::string RecordReport::nothing_usable(const std::string& path) const {
          first.remedy();
 }
 
-uint64_t SourceReport::records() const {
+uint64_t SourceReport::sum(uint64_t RecordReport::*what) const {
   uint64_t count = 0;
-  for (const File& file : files) count += file.report.records;
-  return count;
-}
-
-uint64_t SourceReport::used() const {
-  uint64_t count = 0;
-  for (const File& file : files) count += file.report.used;
+  for (const File& file : files) count += file.report.*what;
   return count;
 }
 

@@ -69,8 +69,9 @@ struct SourceReport {
   };
   std::vector<File> files;
 
-  uint64_t records() const;
-  uint64_t used() const;
+  uint64_t sum(uint64_t RecordReport::*what) const;
+  uint64_t records() const { return sum(&RecordReport::records); }
+  uint64_t used() const { return sum(&RecordReport::used); }
   uint64_t dropped() const { return records() - used(); }
   std::string table() const;               // of the files that dropped records, the first few
   std::vector<std::string> notes() const;  // lines, each with its file's path

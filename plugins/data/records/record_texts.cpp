@@ -9,7 +9,7 @@
 #include "plugins/data/records/csv_reader.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/json_records.hpp"
-#include "plugins/data/sources/partition.hpp"
+#include "plugins/data/sources/names.hpp"
 
 namespace pipeline::records {
 namespace {
@@ -117,11 +117,7 @@ std::vector<std::string> column_names(const std::string& path, sources::Format f
     });
     return names;
   }
-  Input input(path, on_block);
-  skip_line_ends(input);
-  std::string_view line = input.ahead();
-  if (line.starts_with("sep=")) line.remove_prefix(std::min(line.find('\n') + 1, line.size()));
-  line = line.substr(0, line.find_first_of("\r\n"));
+  const std::string line = header_line(path, on_block);
   for (const char separator : {format == sources::Format::kTsv ? '\t' : ',', ';', '\t', ','}) {
     names = header_names(line, separator);
     if (std::ranges::any_of(

@@ -11,7 +11,7 @@
 #include "plugins/data/records/json_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_texts.hpp"
-#include "plugins/data/sources/partition.hpp"
+#include "plugins/data/sources/names.hpp"
 
 namespace pipeline::records {
 namespace {
@@ -38,20 +38,12 @@ std::string alike(const std::vector<std::string>& names, const std::string& want
   return "";
 }
 
-std::string kind_of(const JsonField& field) {
-  switch (field.state) {
-    case JsonField::kNull:
-      return "null";
-    case JsonField::kBool:
-      return "true or false";
-    case JsonField::kValues:
-    case JsonField::kList:
-      return "a list";
-    case JsonField::kObject:
-      return "an object";
-    default:
-      return "a number";
-  }
+std::string kind_of(JsonField::State state) {
+  return state == JsonField::kNull                                  ? "null"
+         : state == JsonField::kBool                                ? "true or false"
+         : state == JsonField::kValues || state == JsonField::kList ? "a list"
+         : state == JsonField::kObject                              ? "an object"
+                                                                    : "a number";
 }
 
 std::string detail_of(const JsonField& field) {
@@ -119,7 +111,7 @@ void take_object(const RecordText& record, const Rows& rows) {
       return rows.drop(DropReason::kBytes, {}, "\"" + column.name + "\" is bytes that are not UTF-8");
     if (field.state != JsonField::kAbsent)
       return rows.drop(DropReason::kWrongType, detail_of(field),
-                       "\"" + column.name + "\" is " + kind_of(field));
+                       "\"" + column.name + "\" is " + kind_of(field.state));
     std::string detail = "there is " + list_names(parsed.keys) + alike(parsed.keys, column.name);
     if (!parsed.lists.empty())
       detail += "; " + list_names(parsed.lists) + " is a list: if it has the records, write it alone";

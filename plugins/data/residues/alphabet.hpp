@@ -1,6 +1,7 @@
 // Amino acids as numbers, the tokens that models see, and letters.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -24,5 +25,24 @@ constexpr char letter_of(uint8_t amino_acid) {
          : amino_acid >= kFirstRare && amino_acid < kCodeCount ? kRareLetters[amino_acid - kFirstRare]
                                                                : 'X';
 }
+
+// task.objective: what a model is to learn of residues. Masked residues are no label.
+inline constexpr const char *kMasked = "masked", *kRegression = "regression",
+                            *kClassification = "classification", *kContacts = "contacts";
+
+// What a pair of residues is; kNoPair: nothing is known, or it is too near along the chain to count.
+constexpr uint8_t kNoContact = 0, kContact = 1, kNoPair = 2;
+
+// The number of an amino acid's letter, capital or small; kUnknown of others.
+constexpr std::array<uint8_t, 256> kNumbers = [] {
+  std::array<uint8_t, 256> numbers{};
+  for (uint8_t& number : numbers) number = kUnknown;
+  for (size_t i = 0; i < kAminoAcids.size(); ++i) {
+    const auto capital = static_cast<unsigned char>(kAminoAcids[i]);
+    numbers[capital] = numbers[capital - 'A' + 'a'] = static_cast<uint8_t>(i);
+  }
+  return numbers;
+}();
+constexpr uint8_t number_of(char letter) { return kNumbers[static_cast<unsigned char>(letter)]; }
 
 }  // namespace pipeline::residues

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "core/json/strict_json.hpp"
+#include "plugins/data/files/names.hpp"
 #include "plugins/data/records/input.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/records/record_texts.hpp"
 #include "plugins/data/residues/residue_letters.hpp"
-#include "plugins/data/structures/names.hpp"
 
 namespace pipeline::sequences {
 namespace {
@@ -54,7 +54,7 @@ class Taker {
     may_be_nucleic_ = may_be_nucleic_ && letters_.may_be_nucleic();
     const std::string numbered = name.empty() ? "sequence" + std::to_string(report_.records) : "";
     unnamed_ += name.empty() ? 1 : 0;
-    const std::string valid = structures::utf8_name(name.empty() ? numbered : name);
+    const std::string valid = files::utf8_name(name.empty() ? numbered : name);
     sink_({.name = valid, .codes = letters_.codes(), .others = others});
   }
 

@@ -2,24 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <regex>
 #include <utility>
 
-#include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
 
 namespace pipeline::sequences {
 namespace {
 
 using files::bytes_of;
-
-const std::regex& cache_names() {
-  static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.(sequences|split)(\.part|\.lock)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
-  return names;
-}
 
 void write(std::string& sample, const Sequence& sequence) {
   sample.clear();
@@ -60,7 +50,7 @@ std::string fill(stores::SampleWriter& writer, const sources::SourceFiles& sourc
 
 files::Hash128 key_of(const sources::SourceFiles& source, const StoreOptions& options) {
   files::Hasher128 hasher;
-  const auto add = [&](const std::string& text) { hasher.update(std::to_string(text.size()) + ":" + text); };
+  const auto add = [&](const std::string& text) { hasher.update_text(text); };
   add(std::to_string(kSequences.version));
   add(source.hash.hex());
   add(options.columns.sequence);
@@ -114,18 +104,13 @@ StoredSequence SequenceStore::operator[](uint64_t i) const {
 
 SequenceStore SequenceStore::open(const sources::SourceFiles& source, const StoreOptions& options,
                                   const files::Hooks& hooks) {
-  const files::Hash128 key = key_of(source, options);
-  const std::string path =
-      (std::filesystem::path(options.cache_folder) / (source.stem() + "-" + key.hex() + ".sequences"))
-          .string();
-  bool is_new = false;
-  stores::SampleStore store = stores::open_or_fill(path, kSequences, key, "reading " + source.named, hooks,
-                                                   [&](stores::SampleWriter& writer) {
-                                                     is_new = true;
-                                                     return fill(writer, source, options, hooks);
-                                                   });
-  if (is_new) hooks.tell(files::remove_unused(options.cache_folder, cache_names()));
-  return SequenceStore(std::move(store));
+  const stores::SampleSource file{.folder = options.cache_folder,
+                                  .name = source.stem(),
+                                  .key = key_of(source, options),
+                                  .what = "reading " + source.named};
+  return SequenceStore(stores::open_or_fill(file, kSequences, hooks, [&](stores::SampleWriter& writer) {
+    return fill(writer, source, options, hooks);
+  }));
 }
 
 }  // namespace pipeline::sequences

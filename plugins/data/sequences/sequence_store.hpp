@@ -12,8 +12,12 @@
 namespace pipeline::sequences {
 
 // A file of samples: each a Head, the bytes of each other column's value (kAbsent: it has none), the codes,
-// the name, the values, one after another. A change of any of this raises the version.
-constexpr stores::SampleKind kSequences{.name = "PLSEQNCE", .version = 2};
+// the name, the values, one after another. A change of any of this raises the version. Divisions into splits
+// lie beside such files.
+constexpr stores::SampleKind kSequences{.name = "PLSEQNCE",
+                                        .version = 2,
+                                        .ending = "sequences",
+                                        .others = R"(.+-[0-9a-f]{32}\.split(\.part|\.lock)?|)"};
 
 struct StoredHead {
   uint32_t residues, known, name_bytes, others;

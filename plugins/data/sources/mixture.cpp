@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "core/base/permutation.hpp"
+#include "core/base/hash.hpp"
 
 namespace pipeline::sources {
 

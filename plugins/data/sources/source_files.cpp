@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -18,10 +17,7 @@
 #include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/files/text_file.hpp"
-#include "plugins/data/sources/braces.hpp"
-#include "plugins/data/sources/partition.hpp"
-#include "plugins/data/sources/picture_folder.hpp"
+#include "plugins/data/sources/names.hpp"
 #include "plugins/data/stores/record_store.hpp"
 
 namespace pipeline::sources {
@@ -29,30 +25,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Ending {
-  std::string_view name;
+struct KnownFormat {
   Format format;
   bool of_records, of_sequences;
+  std::array<std::string_view, 9> endings;
 };
-constexpr std::array<Ending, 19> kEndings = {{{".jsonl", Format::kJson, true, true},
-                                              {".ndjson", Format::kJson, true, true},
-                                              {".json", Format::kJson, true, true},
-                                              {".csv", Format::kCsv, true, true},
-                                              {".tsv", Format::kTsv, true, true},
-                                              {".parquet", Format::kParquet, true, true},
-                                              {".tar", Format::kTar, true, false},
-                                              {".fasta", Format::kFasta, false, true},
-                                              {".fa", Format::kFasta, false, true},
-                                              {".faa", Format::kFasta, false, true},
-                                              {".fas", Format::kFasta, false, true},
-                                              {".fsa", Format::kFasta, false, true},
-                                              {".pep", Format::kFasta, false, true},
-                                              {".afa", Format::kFasta, false, true},
-                                              {".a2m", Format::kFasta, false, true},
-                                              {".a3m", Format::kFasta, false, true},
-                                              {".sto", Format::kStockholm, false, true},
-                                              {".stk", Format::kStockholm, false, true},
-                                              {".stockholm", Format::kStockholm, false, true}}};
+constexpr KnownFormat kFormats[] = {
+    {Format::kJson, true, true, {".jsonl", ".ndjson", ".json"}},
+    {Format::kCsv, true, true, {".csv"}},
+    {Format::kTsv, true, true, {".tsv"}},
+    {Format::kParquet, true, true, {".parquet"}},
+    {Format::kTar, true, false, {".tar"}},
+    {Format::kFasta, false, true, {".fasta", ".fa", ".faa", ".fas", ".fsa", ".pep", ".afa", ".a2m", ".a3m"}},
+    {Format::kStockholm, false, true, {".sto", ".stk", ".stockholm"}}};
 
 // Words in the names of a data set's files, and the parts that it is published in.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWords = {
@@ -67,7 +52,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kSplitWor
 constexpr stores::Kind kKnown{.name = "PLSOURCE", .version = 1, .remedy = "the files are read again"};
 
 std::string_view split_in(std::string_view name) {
-  const std::string small = in_small_letters(name);
+  const std::string small = files::in_small_letters(name);
   for (size_t begin = 0; begin < small.size();) {
     const size_t end = std::min(small.find_first_of("-_. /=", begin), small.size());
     for (const auto& [word, split] : kSplitWords)
@@ -253,14 +238,12 @@ void add_content(const std::string& path, files::Hasher128& hasher,
   if (!file) throw files::system_error(path, "check the path and its permissions");
   uint64_t bytes = 0;
   for (std::vector<char> block(size_t{1} << 18);;) {
-    const ssize_t got = ::read(file.fd(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      throw files::system_error(path, "the file cannot be read; check that it is on a healthy disk");
+    const uint64_t got = files::read_at(file.fd(), bytes, block.data(), block.size(), path,
+                                        "the file cannot be read; check that it is on a healthy disk");
     if (got == 0) break;
-    hasher.update({block.data(), static_cast<size_t>(got)});
-    bytes += static_cast<uint64_t>(got);
-    on_bytes(static_cast<uint64_t>(got));
+    hasher.update({block.data(), got});
+    bytes += got;
+    on_bytes(got);
   }
   hasher.update(files::bytes_of(bytes));
 }
@@ -317,11 +300,11 @@ Hash128 known_content(const SourceFiles& source, const std::string& cache_folder
 }  // namespace
 
 std::optional<Format> format_named(std::string_view name, Content content) {
-  const std::string small = in_small_letters(files::without_packing(name));
-  for (const Ending& ending : kEndings)
-    if (small.ends_with(ending.name) &&
-        (content == Content::kSequences ? ending.of_sequences : ending.of_records))
-      return ending.format;
+  const std::string small = files::in_small_letters(files::without_packing(name));
+  for (const KnownFormat& known : kFormats)
+    if (content == Content::kSequences ? known.of_sequences : known.of_records)
+      for (const std::string_view ending : known.endings)
+        if (!ending.empty() && small.ends_with(ending)) return known.format;
   return std::nullopt;
 }
 

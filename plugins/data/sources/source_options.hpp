@@ -73,7 +73,7 @@ struct SplitOptions {
   struct Sources {
     std::vector<std::string> named, names;
     Shares shares;  // of those for training
-    files::Part part;
+    files::SplitPart part;
     const char* key;  // of the option that names them
   };
   // What validation data is held out of, for people.

@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
-
-#include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/stores/record_writer.hpp"
 
 namespace pipeline::stores {
 namespace {
@@ -43,16 +39,8 @@ class HeaderReader {
   void fill(uint64_t begin, uint64_t size) {
     begin_ = begin;
     block_.resize(size);
-    size_t filled = 0;
-    while (filled < size) {
-      const auto at = static_cast<off_t>(begin + filled);
-      const ssize_t got = ::pread(fd_, block_.data() + filled, size - filled, at);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw files::system_error(path_, "check the disk, or remove it: it is built again");
-      if (got == 0) break;
-      filled += static_cast<size_t>(got);
-    }
-    block_.resize(filled);
+    block_.resize(files::read_at(fd_, begin, block_.data(), size, path_,
+                                 "check the disk, or remove it: it is built again"));
   }
 
   int fd_;
@@ -60,6 +48,8 @@ class HeaderReader {
   uint64_t bytes_, begin_ = 0;
   std::string block_;
 };
+
+constexpr uint64_t kLeastUnused = uint64_t{1} << 20;  // bytes: less is not worth a new file
 
 }  // namespace
 
@@ -135,11 +125,8 @@ void RecordStore::find_records(uint64_t file_bytes) {
 
 void RecordStore::add(const Record& record) {
   const auto [known, is_new] = by_key_.try_emplace(record.key, records_.size());
-  if (is_new) {
-    records_.push_back(record);
-  } else {
-    records_[known->second] = record;
-  }
+  if (is_new) records_.emplace_back();
+  records_[known->second] = record;
 }
 
 std::string RecordStore::damage_text(uint64_t places) const {
@@ -167,14 +154,7 @@ bool RecordStore::is_whole(const Record& record) const {
 
 void RecordStore::check(const Record& record) const {
   was_read(record);
-  if (!is_whole(record)) fail_changed();
-}
-
-void RecordStore::check_length() const {
-  if (!file_.is_all_there()) fail_changed();
-}
-
-void RecordStore::fail_changed() const {
+  if (is_whole(record)) return;
   const std::string what = file_.is_all_there() ? "a record of it is not the one that was written"
                                                 : "it has " + std::to_string(file_.length()) +
                                                       " bytes, and had at least " + std::to_string(end_);
@@ -196,6 +176,36 @@ void save(const std::string& path, const Kind& kind, const Hash128& key, std::st
   RecordWriter writer(path, kind);
   writer.append(make_record(key, payload));
   writer.replace();
+}
+
+RecordWriter::RecordWriter(const std::string& path, const Kind& kind) : file_(std::in_place, path) {
+  append(files::bytes_of(FileHeader(kind)));
+}
+
+RecordWriter::RecordWriter(const RecordStore& store, const Kind& kind) {
+  if (store.is_ours()) {
+    file_.emplace(store.path(), store.end());
+    return;
+  }
+  file_.emplace(store.path());
+  append(files::bytes_of(FileHeader(kind)));
+  replace();
+}
+
+bool is_mostly_other_than(const RecordStore& store, const Keys& keys) {
+  uint64_t used = 0;
+  for (const Record& record : store.records())
+    used += keys.contains(record.key) ? store.bytes_of(record).size() : 0;
+  const uint64_t unused = store.end() - used;
+  return unused > kLeastUnused && unused > used;
+}
+
+void keep_only(RecordStore& store, const Kind& kind, const Keys& keys) {
+  RecordWriter writer(store.path(), kind);
+  for (const Record& record : store.records())
+    if (keys.contains(record.key) && store.is_whole(record)) writer.append(store.bytes_of(record));
+  writer.replace();
+  store = RecordStore(std::string(store.path()), kind);
 }
 
 }  // namespace pipeline::stores

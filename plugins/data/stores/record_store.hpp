@@ -17,13 +17,18 @@
 #include <unordered_set>
 #include <vector>
 
+#include "files/appended_file.hpp"
 #include "files/hash128.hpp"
-#include "files/mapped_file.hpp"
-#include "stores/alignment.hpp"
+#include "files/regular_file.hpp"
 
 namespace pipeline::stores {
 
 using files::Hash128;
+
+// Everything in a file begins at multiples of this.
+constexpr size_t kAlignment = 8;
+
+constexpr uint64_t padded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // What a file of records is for. A file of another name or version is never misread: it is made again.
 struct Kind {
@@ -60,10 +65,7 @@ std::string make_record(const Hash128& key, std::string_view payload);
 static_assert(sizeof(FileHeader) == 32 && sizeof(RecordHeader) == 56);
 static_assert(std::endian::native == std::endian::little);
 
-struct KeyHash {
-  size_t operator()(const Hash128& key) const { return key.low; }
-};
-using Keys = std::unordered_set<Hash128, KeyHash>;
+using Keys = std::unordered_set<Hash128>;
 
 // A record, and where its payload lies in the file.
 struct Record {
@@ -91,8 +93,6 @@ class RecordStore {
   void check(const Record& record) const;
   // To be told of each reading: not all of a large file stays in the process's memory. check() tells it.
   void was_read(const Record& record) const { file_.count_read(record.bytes); }
-  // Checks that the file has not got shorter: touching what is no longer there would end the process.
-  void check_length() const;
   // The payload, at a multiple of 8 bytes. Valid as long as the store.
   std::string_view payload(const Record& record) const {
     return file_.bytes().substr(record.begin, record.bytes);
@@ -112,13 +112,12 @@ class RecordStore {
  private:
   void find_records(uint64_t file_bytes);
   void add(const Record& record);
-  [[noreturn]] void fail_changed() const;
 
   std::string path_, problem_;
   Kind kind_{};
   files::MappedFile file_;  // its first end_ bytes
   std::vector<Record> records_;
-  std::unordered_map<Hash128, size_t, KeyHash> by_key_;
+  std::unordered_map<Hash128, size_t> by_key_;
   uint64_t end_ = 0;
 };
 
@@ -130,5 +129,30 @@ std::optional<std::string> load(const std::string& path, const Kind& kind, const
 
 // Replaces the file at once. Throws DataError.
 void save(const std::string& path, const Kind& kind, const Hash128& key, std::string_view payload);
+
+// Writes records to a file. One process at a time: the caller holds a lock. Others may be reading the file,
+// or have it mapped up to the last record that was there when they opened it; that part never changes. A new
+// file is written as <path>.part, so that whoever has the old one open keeps it; what a killed process left
+// of that name is overwritten. All throws DataError.
+class RecordWriter {
+ public:
+  // A file that takes the place of whatever has the name when replace() is called, and goes if it never is.
+  RecordWriter(const std::string& path, const Kind& kind);
+  // Appends to the file as `store` found it, without a tail that is not whole; a new file if it is not ours.
+  RecordWriter(const RecordStore& store, const Kind& kind);
+
+  void append(std::string_view record) { file_->append(record); }  // what make_record() gave
+  void sync() { file_->sync(); }
+  void replace() { file_->replace(); }  // syncs, and gives the file its name
+
+ private:
+  std::optional<files::AppendedFile> file_;
+};
+
+// Whether so much of a file is of other keys that it should be written anew: more than 1 MiB, and than half.
+bool is_mostly_other_than(const RecordStore& store, const Keys& keys);
+
+// Writes the file anew with those records that are whole and of these keys, and opens it again.
+void keep_only(RecordStore& store, const Kind& kind, const Keys& keys);
 
 }  // namespace pipeline::stores

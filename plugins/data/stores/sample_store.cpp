@@ -3,19 +3,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <regex>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "core/base/descriptor.hpp"
-#include "plugins/data/files/error.hpp"
+#include "plugins/data/files/cache_folder.hpp"
 #include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::stores {
+namespace {
 
-Header::Header(const SampleKind& kind) : version(kind.version) {
-  std::copy_n(kind.name.begin(), std::min(kind.name.size(), sizeof name), name);
-}
+constexpr size_t kBufferBytes = size_t{1} << 20;
 
 Hash128 hash_of_parts(std::string_view parts, const Footer& footer) {
   return files::Hasher128()
@@ -26,6 +27,12 @@ Hash128 hash_of_parts(std::string_view parts, const Footer& footer) {
 
 uint64_t hash_of_sample(uint64_t number, std::string_view payload) {
   return files::Hasher128().update(files::bytes_of(number)).update(payload).finish().low;
+}
+
+}  // namespace
+
+Header::Header(const SampleKind& kind) : version(kind.version) {
+  std::copy_n(kind.name.begin(), std::min(kind.name.size(), sizeof name), name);
 }
 
 SampleStore::SampleStore(const std::string& path, const SampleKind& kind, const Hash128& key)
@@ -45,14 +52,8 @@ SampleStore::SampleStore(const std::string& path, const SampleKind& kind, const 
 
 // False where the file is too short.
 bool SampleStore::read(uint64_t begin, char* into, uint64_t bytes) const {
-  for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pread(file_->fd(), into + done, bytes - done, static_cast<off_t>(begin + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw files::system_error(path_, "check the disk, or remove it: it is made again");
-    if (got == 0) return false;
-    done += static_cast<uint64_t>(got);
-  }
-  return true;
+  return files::read_at(file_->fd(), begin, into, bytes, path_,
+                        "check the disk, or remove it: it is made again") == bytes;
 }
 
 // Why the parts of the file cannot be found; empty: they are.
@@ -115,6 +116,97 @@ void SampleStore::fail_changed() const {
       ": is damaged, or was changed while it is in use (a sample of it is not the one that "
       "was written): stop what uses or changes it, remove it, and run again: it is made "
       "again");
+}
+
+SampleWriter::SampleWriter(const std::string& path, const SampleKind& kind) : file_(path) {
+  put(files::bytes_of(Header(kind)));
+}
+
+void SampleWriter::put(std::string_view bytes) {
+  buffer_ += bytes;
+  buffer_.append(padded(bytes.size()) - bytes.size(), '\0');
+  if (buffer_.size() >= kBufferBytes) flush();
+}
+
+void SampleWriter::flush() {
+  file_.append(buffer_);
+  buffer_.clear();
+}
+
+void SampleWriter::append(std::string_view payload) {
+  const uint64_t hash = hash_of_sample(samples_++, payload);
+  content_.update(files::bytes_of(hash));
+  put(files::bytes_of(hash));
+  index_.push_back({end(), payload.size()});
+  put(payload);
+  if (index_.size() == kSamplesAnIndex) put_index();
+}
+
+void SampleWriter::put_index() {
+  directory_.push_back(end());
+  put(files::bytes_of(index_));
+  index_.clear();
+}
+
+void SampleWriter::finish(const Hash128& key, std::string_view summary) {
+  if (!index_.empty()) put_index();
+  Footer footer{.key = key,
+                .content = content_.finish(),
+                .samples = samples_,
+                .directory_begin = end(),
+                .summary_begin = end() + directory_.size() * sizeof(uint64_t),
+                .summary_bytes = summary.size(),
+                .hash = {}};
+  std::string parts(files::bytes_of(directory_));
+  parts += summary;
+  parts.append(padded(parts.size()) - parts.size(), '\0');
+  footer.hash = hash_of_parts(parts, footer);
+  put(parts);
+  put(files::bytes_of(footer));
+  flush();
+  file_.replace();
+}
+
+SampleStore open_or_fill(const std::string& path, const SampleKind& kind, const Hash128& key,
+                         const std::string& what, const files::Hooks& hooks,
+                         const std::function<std::string(SampleWriter& writer)>& fill) {
+  SampleStore store(path, kind, key);
+  if (store.is_whole()) {
+    files::mark_used(path);
+    return store;
+  }
+  hooks.tell(store.problem());
+  const files::FileLock lock(
+      path + ".lock", [&] { hooks.tell("waiting for another process that is " + what); }, hooks.cancelled);
+  store = SampleStore(path, kind, key);
+  if (store.is_whole()) return store;  // whoever held the lock has made it
+  {
+    SampleWriter writer(path, kind);
+    const std::string summary = fill(writer);
+    writer.finish(key, summary);
+  }
+  store = SampleStore(path, kind, key);
+  if (!store.is_whole()) throw files::DataError(path + ": was written and cannot be read: check the disk");
+  return store;
+}
+
+std::string SampleSource::path(const SampleKind& kind) const {
+  return (std::filesystem::path(folder) / (name + "-" + key.hex() + "." + std::string(kind.ending))).string();
+}
+
+SampleStore open_or_fill(const SampleSource& source, const SampleKind& kind, const files::Hooks& hooks,
+                         const std::function<std::string(SampleWriter& writer)>& fill) {
+  bool is_new = false;
+  SampleStore store =
+      open_or_fill(source.path(kind), kind, source.key, source.what, hooks, [&](SampleWriter& writer) {
+        is_new = true;
+        return fill(writer);
+      });
+  if (!is_new) return store;
+  const std::string names = R"(.+-[0-9a-f]{32}\.)" + std::string(kind.ending) + R"((\.part|\.lock)?|)" +
+                            std::string(kind.others) + R"(source-[0-9a-f]{32}\.hash(\.lock)?)";
+  hooks.tell(files::remove_unused(source.folder, std::regex(names)));
+  return store;
 }
 
 }  // namespace pipeline::stores

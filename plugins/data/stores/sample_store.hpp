@@ -12,13 +12,16 @@
 
 #include <bit>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "files/appended_file.hpp"
+#include "files/error.hpp"
 #include "files/hash128.hpp"
-#include "stores/alignment.hpp"
+#include "stores/record_store.hpp"
 
 namespace pipeline {
 class Descriptor;
@@ -26,14 +29,15 @@ class Descriptor;
 
 namespace pipeline::stores {
 
-using files::Hash128;
-
 constexpr uint64_t kSamplesAnIndex = 4096;
 
 // What a file of samples is for. A file of another name or version is never misread: it is made again.
 struct SampleKind {
   std::string_view name;  // in the file; 8 characters
   uint32_t version;       // raised whenever the same key would give other bytes
+  // Of those in a cache folder: what ends their names; and a regular expression, with "|" behind it, for the
+  // names of other entries that belong to who makes them.
+  std::string_view ending = {}, others = {};
 };
 
 struct Header {
@@ -56,9 +60,6 @@ struct Footer {
 
 static_assert(sizeof(Header) == 24 && sizeof(Place) == 16 && sizeof(Footer) == 80);
 static_assert(std::endian::native == std::endian::little);
-
-Hash128 hash_of_parts(std::string_view directory_and_summary, const Footer& footer);
-uint64_t hash_of_sample(uint64_t number, std::string_view payload);
 
 // A sample as it was read, verified.
 class Sample {
@@ -110,5 +111,51 @@ class SampleStore {
   std::vector<uint64_t> directory_;
   bool is_whole_ = false;
 };
+
+// Writes a file of samples, which takes the place of what has its name when finish() is called, and goes if
+// it never is. One process at a time: the caller holds a lock. Throws DataError.
+class SampleWriter {
+ public:
+  SampleWriter(const std::string& path, const SampleKind& kind);
+
+  uint64_t size() const { return samples_; }  // so far
+  void append(std::string_view payload);
+  // Returns when all is on the disk. Nothing can follow.
+  void finish(const Hash128& key, std::string_view summary);
+
+ private:
+  uint64_t end() const { return file_.end() + buffer_.size(); }
+  void put(std::string_view bytes);
+  void put_index();
+  void flush();
+
+  files::AppendedFile file_;
+  std::string buffer_;
+  std::vector<Place> index_;
+  std::vector<uint64_t> directory_;
+  uint64_t samples_ = 0;
+  files::Hasher128 content_;
+};
+
+// Opens a file of samples. Where it is not there, not whole or of another key, `fill` makes it, and returns
+// its summary: of several processes that ask at once one does so, and the others wait. `what`, for people:
+// "tokenizing train.jsonl". Throws DataError, or Cancelled.
+SampleStore open_or_fill(const std::string& path, const SampleKind& kind, const Hash128& key,
+                         const std::string& what, const files::Hooks& hooks,
+                         const std::function<std::string(SampleWriter& writer)>& fill);
+
+// Names a file of samples in a cache folder: <folder>/<name>-<key>.<ending>.
+struct SampleSource {
+  std::string folder, name;
+  Hash128 key;       // of all that decides what is in it
+  std::string what;  // for people: "tokenizing train.jsonl"
+
+  std::string path(const SampleKind& kind) const;
+};
+
+// The same for it. Once a file was made, what nothing has used for long is removed: such files, `others`,
+// what processes that were killed left of these, and what is known of sources.
+SampleStore open_or_fill(const SampleSource& source, const SampleKind& kind, const files::Hooks& hooks,
+                         const std::function<std::string(SampleWriter& writer)>& fill);
 
 }  // namespace pipeline::stores

@@ -1,13 +1,8 @@
 #include "plugins/data/stores/token_store.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
-#include <regex>
 #include <utility>
-
-#include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
 
 namespace pipeline::stores {
 namespace {
@@ -24,14 +19,6 @@ struct Totals {
   uint64_t targets, tokens, records, used, drop_bytes;
 };
 static_assert(sizeof(Head) == 8 && sizeof(Totals) == 40);
-
-// Names in the cache folder that belong to who tokenizes: token stores, tokenizers that were trained, what
-// processes that were killed left of these, and what is known of sources.
-const std::regex& cache_names() {
-  static const std::regex names(
-      R"(.+-[0-9a-f]{32}\.tokens(\.part|\.lock)?|tokenizer-[0-9a-f]{32}(\.tmp)?|source-[0-9a-f]{32}\.hash(\.lock)?)");
-  return names;
-}
 
 void check_below(const std::vector<int32_t>& tokens, uint32_t vocabulary_size) {
   const auto outside = std::ranges::find_if(
@@ -100,32 +87,23 @@ TokenSample TokenStore::operator[](uint64_t i) const {
   return *std::move(sample);
 }
 
-std::string TokenSource::path() const {
-  return (std::filesystem::path(folder) / (name + "-" + key.hex() + ".tokens")).string();
-}
-
-TokenStore open_or_fill_tokens(const TokenSource& source, const files::Hooks& hooks,
+TokenStore open_or_fill_tokens(const SampleSource& source, const files::Hooks& hooks,
                                const std::function<TokenReport(const TokenSink& add)>& read) {
-  bool is_new = false;
-  SampleStore store =
-      open_or_fill(source.path(), kTokens, source.key, source.what, hooks, [&](SampleWriter& writer) {
-        is_new = true;
-        Totals totals{};
-        const TokenReport report = read([&](std::string&& sample) {
-          const std::optional<TokenSample> tokens = unpack_tokens(sample);
-          totals.targets += tokens && tokens->has_target() ? 1 : 0;
-          if (tokens)
-            for (const TokenView& part : tokens->parts) totals.tokens += part.size();
-          writer.append(sample);
-        });
-        totals.records = report.records;
-        totals.used = report.used;
-        totals.drop_bytes = report.drops.size();
-        std::string summary(bytes_of(totals));
-        return summary += report.drops + report.notes;
-      });
-  if (is_new) hooks.tell(files::remove_unused(source.folder, cache_names()));
-  return TokenStore(std::move(store));
+  return TokenStore(open_or_fill(source, kTokens, hooks, [&](SampleWriter& writer) {
+    Totals totals{};
+    const TokenReport report = read([&](std::string&& sample) {
+      const std::optional<TokenSample> tokens = unpack_tokens(sample);
+      totals.targets += tokens && tokens->has_target() ? 1 : 0;
+      if (tokens)
+        for (const TokenView& part : tokens->parts) totals.tokens += part.size();
+      writer.append(sample);
+    });
+    totals.records = report.records;
+    totals.used = report.used;
+    totals.drop_bytes = report.drops.size();
+    std::string summary(bytes_of(totals));
+    return summary += report.drops + report.notes;
+  }));
 }
 
 }  // namespace pipeline::stores

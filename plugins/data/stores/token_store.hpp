@@ -90,17 +90,9 @@ class TokenStore {
   TokenReport report_;
 };
 
-// A change of what is in a sample raises the version.
-constexpr SampleKind kTokens{.name = "PLTOKENS", .version = 8};
-
-// Names a store: its file is <folder>/<name>-<key>.tokens.
-struct TokenSource {
-  std::string folder, name;
-  files::Hash128 key;  // of all that decides what is in it
-  std::string what;    // for people: "tokenizing train.jsonl"
-
-  std::string path() const;
-};
+// A change of what is in a sample raises the version. Tokenizers that were trained lie beside such files.
+constexpr SampleKind kTokens{
+    .name = "PLTOKENS", .version = 8, .ending = "tokens", .others = R"(tokenizer-[0-9a-f]{32}(\.tmp)?|)"};
 
 // Is called with each sample, packed, in order and on one thread.
 using TokenSink = std::function<void(std::string&& sample)>;
@@ -108,7 +100,7 @@ using TokenSink = std::function<void(std::string&& sample)>;
 // Opens the store; fills it first by `read` if it is missing or not whole. Of several processes that ask at
 // once one fills it and the others wait. It appears under its name only when it is complete and on the disk;
 // then those that nothing has used for long are removed. Throws DataError, or Cancelled.
-TokenStore open_or_fill_tokens(const TokenSource& source, const files::Hooks& hooks,
+TokenStore open_or_fill_tokens(const SampleSource& source, const files::Hooks& hooks,
                                const std::function<TokenReport(const TokenSink& add)>& read);
 
 }  // namespace pipeline::stores

@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <limits>
 
-#include "plugins/data/files/text_file.hpp"
+#include "core/base/descriptor.hpp"
+#include "plugins/data/files/regular_file.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -25,15 +26,10 @@ ReadError failed() {
   return ReadError("cannot be read: " + std::generic_category().message(code), ReadError::kSystem, code);
 }
 
-struct Descriptor {
-  int fd;
-  // A pipe must not hold us up.
-  explicit Descriptor(const std::string& path)
-      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
+// A pipe must not hold us up.
+Descriptor opened(const std::string& path) {
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
 
 struct Inflater {
   z_stream stream{};
@@ -94,16 +90,13 @@ uint64_t gzip_size(std::string_view bytes) {
   return size;
 }
 
-int opening_error(const std::string& path) {
-  const Descriptor file(path);
-  return file.fd >= 0 ? 0 : errno;
-}
+int opening_error(const std::string& path) { return opened(path) ? 0 : errno; }
 
 FileContent read_content(const std::string& path, const ReadLimits& limits) {
-  const Descriptor file(path);
-  if (file.fd < 0) throw failed();
+  const Descriptor file = opened(path);
+  if (!file) throw failed();
   struct stat status {};
-  if (::fstat(file.fd, &status) != 0) throw failed();
+  if (::fstat(file.fd(), &status) != 0) throw failed();
   if (!S_ISREG(status.st_mode)) throw ReadError("not a regular file", ReadError::kKind);
   FileContent content;
   content.state = FileState(status);
@@ -111,13 +104,13 @@ FileContent read_content(const std::string& path, const ReadLimits& limits) {
   content.bytes.resize(content.state.bytes);
   size_t filled = 0;
   while (filled < content.bytes.size()) {
-    const ssize_t got = ::read(file.fd, content.bytes.data() + filled, content.bytes.size() - filled);
+    const ssize_t got = ::read(file.fd(), content.bytes.data() + filled, content.bytes.size() - filled);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw failed();
     if (got == 0) break;
     filled += static_cast<size_t>(got);
   }
-  if (::fstat(file.fd, &status) != 0) throw failed();
+  if (::fstat(file.fd(), &status) != 0) throw failed();
   if (filled < content.bytes.size() || FileState(status) != content.state)
     throw ReadError("changed while it was being read", ReadError::kPassing);
   return content;

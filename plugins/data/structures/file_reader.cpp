@@ -4,7 +4,7 @@
 #include <chrono>
 #include <new>
 
-#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::structures {
 namespace {

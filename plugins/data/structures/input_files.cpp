@@ -3,16 +3,11 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <cctype>
 #include <filesystem>
-#include <string_view>
 #include <utility>
 
-#include "plugins/data/files/error.hpp"
-#include "plugins/data/files/folder_search.hpp"
-#include "plugins/data/files/hash128.hpp"
 #include "plugins/data/stores/record_store.hpp"
-#include "plugins/data/structures/cache_upkeep.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -22,14 +17,9 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 4> kEndings = {".pdb", ".ent", ".cif", ".mmcif"};
 constexpr const char* kLookedFor = ".pdb, .ent, .cif, .mmcif, and these with .gz";
 
-std::string lower(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 // Bytes of the ending that makes it an input; 0: none does.
 size_t ending_bytes(const std::string& name) {
-  std::string small = lower(name);
+  std::string small = files::in_small_letters(name);
   const size_t packing = small.ends_with(".gz") ? 3 : 0;
   small.resize(small.size() - packing);
   for (const auto ending : kEndings)
@@ -39,21 +29,9 @@ size_t ending_bytes(const std::string& name) {
 
 constexpr stores::Kind kFiles{.name = "PROTFILE", .version = 1, .remedy = "every file is read again"};
 
-using files::take;
+using files::take, files::take_text;
 using Numbers = FileIndex::Entry::Numbers;
 static_assert(sizeof(Numbers) == sizeof(FileState) + sizeof(files::Hash128) + 16);  // no padding
-
-bool take_text(std::string_view& in, std::string& text) {
-  uint64_t size = 0;
-  if (!take(in, size) || size > in.size()) return false;
-  text = in.substr(0, size);
-  in.remove_prefix(size);
-  return true;
-}
-
-void put_text(std::string& out, std::string_view text) {
-  out.append(files::bytes_of(uint64_t{text.size()})).append(text);
-}
 
 // The path of the file has the hash of the root, so that one key serves all.
 constexpr files::Hash128 kKey{1, 0};
@@ -94,7 +72,8 @@ InputFiles find_inputs(const std::string& root, const std::function<void()>& che
 bool is_structure(const std::string& name) { return ending_bytes(name) > 0; }
 
 std::string without_ending(const std::string& relative) {
-  const bool is_packed = lower(relative).ends_with(".gz");  // also where a file was given, whatever its name
+  const bool is_packed =
+      files::in_small_letters(relative).ends_with(".gz");  // also where a file was given, whatever its name
   const size_t bytes = ending_bytes(relative);
   return relative.substr(0, relative.size() - (bytes > 0 ? bytes : is_packed ? 3 : 0));
 }
@@ -130,9 +109,9 @@ const FileIndex::Entry* FileIndex::find(const std::string& relative, const FileS
 void FileIndex::save(const std::string& path) const {
   std::string held;
   for (const auto& [relative, entry] : entries_) {
-    put_text(held, relative);
+    files::put_text(held, relative);
     held += files::bytes_of(entry.is);
-    put_text(held, entry.reason);
+    files::put_text(held, entry.reason);
   }
   stores::save(path, kFiles, kKey, held);
 }

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/stores/record_writer.hpp"
-#include "plugins/data/structures/cache_upkeep.hpp"
-#include "plugins/data/structures/ordered_workers.hpp"
+#include "plugins/data/files/ordered_work.hpp"
+#include "plugins/data/stores/record_store.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -141,8 +141,8 @@ class Builder {
       return read_file(inputs_.files[pending_[i]], options_.limits, built_.cache, budget);
     };
     try {
-      run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take,
-                               [&] { hooks_.throw_if_cancelled(); });
+      files::run_in_order<ReadResult>(pending_.size(), hooks_.threads, work, take,
+                                      [&] { hooks_.throw_if_cancelled(); });
     } catch (const files::Cancelled&) {
       writer.sync();
       index.save(index_path_);  // so that the next call goes on where this one ended

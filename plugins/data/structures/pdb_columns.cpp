@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
-#include <string_view>
 
 #include "plugins/data/structures/structure.hpp"
 

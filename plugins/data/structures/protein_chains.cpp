@@ -6,11 +6,8 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace pipeline::structures {
 namespace {

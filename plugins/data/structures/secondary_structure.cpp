@@ -1,11 +1,8 @@
 #include "plugins/data/structures/secondary_structure.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
-
-#include "plugins/data/residues/residue.hpp"
 
 namespace pipeline::structures {
 namespace {

@@ -11,6 +11,8 @@
 
 namespace pipeline::structures {
 
+struct ReadLimits;  // file_content.hpp
+
 struct Chain {
   std::string name;
   std::vector<residues::Residue> residues;
@@ -47,5 +49,20 @@ std::string_view three_letters_of(uint8_t amino_acid);
 constexpr char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
 bool is_water_name(std::string_view name);
+
+// To be raised whenever the same file gives other residues: what was parsed before is then parsed again.
+constexpr uint32_t kParserVersion = 2;
+
+// The protein chains (protein_chains.hpp) of the first model in the content of a PDB or mmCIF file, plain or
+// packed with gzip: what it is decides, not its name. Throws DataError with a reason of one line that does
+// not name the file. [any-thread]
+Structure parse_structure(std::string_view content, const ReadLimits& limits);
+
+// parse_structure() for what unpack() gave, and about how many bytes of memory it takes besides the text.
+Structure parse_text(std::string_view text);
+uint64_t memory_to_parse(std::string_view text);
+
+// parse_structure() for a file; the error starts with its path.
+Structure read_structure(const std::string& path, const ReadLimits& limits);
 
 }  // namespace pipeline::structures

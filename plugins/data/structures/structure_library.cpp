@@ -13,9 +13,8 @@
 #include <unistd.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/structures/input_files.hpp"
-#include "plugins/data/structures/names.hpp"
-#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/files/names.hpp"
+#include "plugins/data/structures/structure.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -51,9 +50,9 @@ std::vector<std::string> names_of(const std::vector<InputFile>& inputs) {
     names.push_back(without_ending(input.relative));
     paths.push_back(input.relative);
   }
-  names = tell_apart(names, paths);
-  for (std::string& name : names) name = utf8_name(name);
-  return tell_apart(names, names);
+  names = files::tell_apart(names, paths);
+  for (std::string& name : names) name = files::utf8_name(name);
+  return files::tell_apart(names, names);
 }
 
 // What is odd about the chains of a structure; empty if nothing is.
@@ -88,7 +87,7 @@ std::string library_report(const std::vector<FileNote>& unusable, const std::vec
 }
 
 std::string printable_path(const std::string& path) {
-  std::string text = utf8_name(path);
+  std::string text = files::utf8_name(path);
   for (char& c : text) c = c >= 0 && c < ' ' ? '?' : c;
   return text;
 }
@@ -131,7 +130,7 @@ StructureLibrary StructureLibrary::open(const LibraryOptions& options, const fil
   counts.parsed = built.parsed;
   const auto names = names_of(inputs.files);
   // The first file with these chains, by their hash.
-  std::unordered_map<files::Hash128, size_t, stores::KeyHash> seen;
+  std::unordered_map<files::Hash128, size_t> seen;
   for (size_t i = 0; i < inputs.files.size(); ++i) {
     const FileIndex::Entry& outcome = built.outcomes[i];
     const stores::Record* record = outcome.is_read() ? library.cache_.find(outcome.is.hash) : nullptr;

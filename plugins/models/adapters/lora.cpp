@@ -144,8 +144,7 @@ void check_modules(const ParameterRegistry& parameters, const LoraConfig& config
   }
   for (const LoraTarget& target : targets)
     if (is_saved(target.module))
-      fail(
-          concat(target.module, ", to which lora.targets makes an addition: leave it out of one of the two"));
+      fail(concat(target.module, ", which lora.targets trains, too: leave it out of one of the two"));
 }
 
 }  // namespace
@@ -162,7 +161,7 @@ void add_targets(std::vector<LoraTarget>& all, const std::string& prefix, int64_
   for (const LayerMatrix& matrix : matrices)
     all.push_back({.module = prefix + matrix.name,
                    .layer = static_cast<size_t>(number),
-                   .additions = matrix.additions,
+                   .lora = matrix.lora,
                    .first = matrix.first,
                    .in = matrix.in,
                    .out = matrix.out,
@@ -207,7 +206,7 @@ ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& al
     if (std::ranges::find(kWholeModules, name) != std::end(kWholeModules)) {
       result.problem =
           concat("has \"", pattern,
-                 "\": additions are made to matrices of layers alone, not to "
+                 "\": LoRA is for matrices of layers alone, not for "
                  "an embedding or an output head: train it as a whole, lora.modules_to_save = [\"",
                  pattern, "\"]");
       break;
@@ -244,7 +243,7 @@ void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std
     };
     const int64_t rank = config.rank_of(target.module);
     at::Tensor down = matrix(".down", target.in, rank, uniform);
-    (layers.at(target.layer).*target.additions)
+    (layers.at(target.layer).*target.lora)
         .push_back({.down = std::move(down),
                     .up = matrix(".up", rank, target.out, constant(0)),
                     .first = target.first,
@@ -256,13 +255,13 @@ at::Tensor merged(const ParameterRegistry::Declared& parameter,
                   const std::vector<transformer::Layer>& layers) {
   const at::Tensor value = parameter.tensor.detach();
   for (const transformer::Layer& layer : layers)
-    for (const auto& [matrix, additions] : {std::pair(&layer.qkv, &layer.qkv_additions),
-                                            {&layer.projection, &layer.projection_additions},
-                                            {&layer.up, &layer.up_additions},
-                                            {&layer.down, &layer.down_additions}}) {
-      if (additions->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
+    for (const auto& [matrix, lora] : {std::pair(&layer.qkv, &layer.qkv_lora),
+                                       {&layer.projection, &layer.projection_lora},
+                                       {&layer.up, &layer.up_lora},
+                                       {&layer.down, &layer.down_lora}}) {
+      if (lora->empty() || !matrix->weight.is_same(parameter.tensor)) continue;
       const at::Tensor sum = value.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-      for (const transformer::LowRank& low : *additions)
+      for (const transformer::Lora& low : *lora)
         sum.narrow(1, low.first, low.up.size(1))
             .addmm_(low.down.detach().to(at::kFloat), low.up.detach().to(at::kFloat), 1, low.scale);
       return sum;

@@ -1,4 +1,4 @@
-// Low-rank additions to the matrices of a model that otherwise stays as it is: LoRA (Hu et al.,
+// LoRA: low-rank updates of the matrices of a model that otherwise stays as it is (Hu et al.,
 // arXiv:2106.09685).
 #pragma once
 
@@ -16,13 +16,13 @@
 namespace pipeline::adapters {
 
 struct LoraConfig {
-  int64_t rank = 0;  // 0: no additions
+  int64_t rank = 0;  // 0: no LoRA
   double alpha = 16;
   // Other values for some matrices, as in PEFT: "PATTERN = VALUE", a regular expression of paths or of what
   // follows a dot in them. The first that a path fits counts.
   std::vector<std::string> rank_pattern = {}, alpha_pattern = {};
   bool use_rslora = false;  // scaled by alpha / sqrt(rank) (Kalajdzievski, arXiv:2312.03732)
-  double dropout = 0;       // of what the additions read
+  double dropout = 0;       // of the input of LoRA matrices
   // Patterns, see is_one_of(): the matrices, empty for the model's usual ones; and what is trained as a whole
   // beside them.
   std::vector<std::string> targets = {}, modules_to_save = {};
@@ -45,14 +45,14 @@ std::pair<std::string, double> pattern_of(const char* key, const std::string& te
 double value_of(const char* key, const std::vector<std::string>& texts, const std::string& module,
                 double otherwise);
 
-// Whether a parameter is trained in a run with these additions.
+// Whether a parameter is trained in a run with this LoRA.
 bool is_trained(const Parameter& parameter, const LoraConfig& config);
 
-// A matrix of a layer that may get an addition: columns `first` on of one of the layer's.
+// A matrix of a layer that may have LoRA: columns `first` on of one of the layer's.
 struct LoraTarget {
   std::string module;  // as PEFT calls it
   size_t layer;
-  std::vector<transformer::LowRank> transformer::Layer::*additions;
+  std::vector<transformer::Lora> transformer::Layer::*lora;
   int64_t first, in, out;
   uint32_t unit;
   bool is_usual;  // where LoraConfig::targets is empty
@@ -61,7 +61,7 @@ struct LoraTarget {
 // For add_targets(), which adds one layer after another; `prefix` begins the paths of layer `number`.
 struct LayerMatrix {
   std::string name;
-  std::vector<transformer::LowRank> transformer::Layer::*additions;
+  std::vector<transformer::Lora> transformer::Layer::*lora;
   int64_t first, in, out;
   bool is_usual = false;
 };
@@ -83,7 +83,7 @@ ChosenTargets chosen(const LoraConfig& config, const std::vector<LoraTarget>& al
 void add_lora(ParameterRegistry& parameters, const LoraConfig& config, const std::vector<LoraTarget>& all,
               std::vector<transformer::Layer>& layers);
 
-// The parameter's value and what its additions give: fp32 where it has any.
+// The parameter's value with its LoRA merged: fp32 where it has any.
 at::Tensor merged(const ParameterRegistry::Declared& parameter,
                   const std::vector<transformer::Layer>& layers);
 

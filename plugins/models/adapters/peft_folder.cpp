@@ -36,7 +36,7 @@ const hugging_face::Fields<LoraConfig>& fields() {
       {"use_rslora", &LoraConfig::use_rslora},
       {"bias", only({"none"})},
       {"modules_to_save", kReadElsewhere},
-      // Other ways change the model itself before additions are made to it.
+      // Other ways change the model itself before LoRA is added to it.
       {"init_lora_weights", only({true, false, "gaussian", "orthogonal", "eva"})},
       {"use_dora", only({false})},
       {"use_qalora", only({false})},
@@ -213,9 +213,9 @@ void take_saved(const hugging_face::ConfigFile& file, const safetensors::Folder&
     if (name.find(".lora_") != std::string::npos && !name.ends_with(kDown) && !name.ends_with(kUp))
       fail_with(PL_ERROR_CONFIG, files.path(), "/", kWeights, ": ", hugging_face::shown(name),
                 name.find(".lora_embedding") != std::string::npos
-                    ? ": additions to an embedding are not computed here: train it as a whole, by "
+                    ? ": LoRA of an embedding is not computed here: train it as a whole, by "
                       "modules_to_save"
-                    : ": is no part of an addition that is computed here");
+                    : ": is no part of a LoRA that is computed here");
     else if (name.starts_with(kPrefix) && !name.ends_with(kDown) && !name.ends_with(kUp))
       saved.insert(name.substr(kPrefix.size(), name.rfind('.') - kPrefix.size()));
   const auto is_below = [](const std::string& module, const std::string& name) {
@@ -272,14 +272,14 @@ LoraConfig read_adapter(const std::string& folder, const AdaptedModel& model) {
     const std::string module = concat(theirs.empty() ? "" : model.ours, path);
     if (!known.contains(module))
       fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": ", hugging_face::shown(name),
-                ": no additions are made here to ", hugging_face::shown(module),
+                ": there is no LoRA here for ", hugging_face::shown(module),
                 ", but to matrices of layers alone, such as ", model.targets.front().module,
-                ": is the adapter for another model, or has it additions to an embedding or a head?");
+                ": is the adapter for another model, or has it LoRA of an embedding or a head?");
     modules.insert(module);
     paths.insert(concat(theirs, path));
   }
   if (modules.empty())
-    fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no additions (", kPrefix, "...", kDown, ")");
+    fail_with(PL_ERROR_CONFIG, folder, "/", kWeights, ": has no LoRA matrices (", kPrefix, "...", kDown, ")");
   config.targets = names_of(modules, model);
   take_saved(file, files, model, config);
   for (const auto& [key, texts] :

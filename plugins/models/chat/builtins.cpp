@@ -1,4 +1,4 @@
-#include "plugins/models/chat/builtins.hpp"
+#include "plugins/models/chat/compiler.hpp"
 
 #include <array>
 

@@ -4,9 +4,6 @@
 #include <initializer_list>
 #include <memory>
 
-#include "plugins/models/chat/builtins.hpp"
-#include "plugins/models/chat/lexer.hpp"
-
 namespace pipeline::chat {
 
 struct Macro {

@@ -1,4 +1,4 @@
-#include "plugins/models/chat/lexer.hpp"
+#include "plugins/models/chat/compiler.hpp"
 
 #include "core/base/utf8.hpp"
 #include "plugins/models/chat/value.hpp"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/utf8.hpp"
+
 namespace pipeline::chat {
 namespace {
 
@@ -26,6 +28,17 @@ size_t kept(const ChatTokens& chat, size_t most, bool learns_all) {
   if (const size_t end = end_of_answer(chat, most); end > 0) return end;
   const bool is_in_answer = most <= size && chat.answer_of[most - 1] >= 0;
   return learns_all || is_in_answer ? most : std::min<size_t>(size, 1);
+}
+
+// Bytes of the text without a character at its end that is not complete yet.
+size_t whole_characters(std::string_view text) {
+  size_t begin = text.size();
+  while (begin > 0 && text.size() - begin < 4 && (static_cast<unsigned char>(text[begin - 1]) & 0xc0) == 0x80)
+    --begin;
+  if (begin == 0) return text.size();
+  const auto first = static_cast<unsigned char>(text[begin - 1]);
+  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+  return text.size() - begin + 1 < bytes ? begin - 1 : text.size();
 }
 
 }  // namespace
@@ -67,6 +80,14 @@ size_t fewest(size_t from, size_t end, const std::function<bool(size_t count)>& 
       from = middle + 1;
   }
   return from;
+}
+
+void AnswerStream::send(bool is_all) {
+  const std::string bytes = format_.answer_bytes(tokens_);
+  if (format_.may_be_start(bytes) && !is_all) return;
+  const std::string text = replace_invalid_utf8(is_all ? bytes : bytes.substr(0, whole_characters(bytes)));
+  if (text.size() > said_.size()) send_(std::string_view(text).substr(said_.size()));
+  said_ = text;
 }
 
 }  // namespace pipeline::chat

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "adapters/lora.hpp"
-#include "hugging_face/model_fields.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
 #include "plugins/models/protein/label_head.hpp"
-#include "tokenizer/folder_files.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "transformer/layer.hpp"
 
 namespace pipeline::encoder {

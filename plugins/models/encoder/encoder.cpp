@@ -8,12 +8,6 @@
 
 namespace pipeline::encoder {
 
-using transformer::Gelu;
-
-Gelu gelu_named(const std::string& name) {
-  return name == "quick_gelu" ? Gelu::kQuick : name == "gelu" ? Gelu::kExact : Gelu::kTanh;
-}
-
 Encoder::Encoder(const Architecture& row, const Config& config, ParameterRegistry& parameters,
                  std::string prefix, uint32_t first_unit)
     : row_(row),
@@ -98,7 +92,7 @@ transformer::LayerPass Encoder::layer_pass(const transformer::Ragged& rows) cons
       .queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = row_.is_causal};
   layers.dropout = {.attention = config_.attention_dropout, .residual = config_.hidden_dropout};
   layers.first_unit = first_unit_ + 1;
-  layers.gelu = gelu_named(config_.hidden_act);
+  layers.gelu = transformer::gelu_named(config_.hidden_act);
   return layers;
 }
 

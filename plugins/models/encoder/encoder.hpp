@@ -64,7 +64,4 @@ class Encoder {
   std::vector<transformer::Layer> layers_;
 };
 
-// The activation by the name that config.json has for it.
-transformer::Gelu gelu_named(const std::string& name);
-
 }  // namespace pipeline::encoder

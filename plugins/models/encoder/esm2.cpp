@@ -10,7 +10,7 @@
 #include "core/json/strict_json.hpp"
 #include "plugins/models/encoder/protein_folder.hpp"
 #include "plugins/models/encoder/sequences.hpp"
-#include "tokenizer/text_file.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::encoder {
 namespace {

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 #include "transformer/cross_entropy_head.hpp"
 #include "transformer/dropout.hpp"
 #include "transformer/layer_norm.hpp"
@@ -70,7 +70,7 @@ void ProteinEncoder::start_from_adapter() {
 transformer::LayerPass ProteinEncoder::layer_pass(const Sequences& sequences) const {
   transformer::LayerPass layers = encoder_->layer_pass(sequences.rows);
   layers.rotation = transformer::rotation(sequences.positions, frequencies_);
-  layers.dropout.additions = lora_.dropout;
+  layers.dropout.lora = lora_.dropout;
   return layers;
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
 
 #include "adapters/lora_options.hpp"
 #include "plugins/models/encoder/encoder.hpp"
@@ -17,12 +21,12 @@ namespace pipeline::encoder {
 
 // An ESM-2 or ESM C for one device: an encoder of the amino acids alone, without structure, with rotary
 // positions. Unit 0 is what both ends use: the word embeddings, the last norm and the output head. Units 1 to
-// num_hidden_layers are the layers. With low-rank additions, they alone are trained, and what the options
+// num_hidden_layers are the layers. With LoRA, its matrices alone are trained, and what the options
 // name beside them. With a head for labels (Config::label) it takes the place of the output head.
 class ProteinEncoder : public protein::ProteinModel {
  public:
   // Throws an Error for a configuration that cannot be.
-  // rule: of parameters, beside those of the additions; see ParameterRegistry.
+  // rule: of parameters, beside those of LoRA; see ParameterRegistry.
   ProteinEncoder(const Architecture& row, const Config& config, const adapters::LoraOptions& lora = {},
                  const ParameterRegistry::Rule& rule = nullptr);
   ProteinEncoder(const ProteinEncoder&) = delete;
@@ -73,6 +77,34 @@ class ProteinEncoder : public protein::ProteinModel {
   std::optional<protein::LabelHead> label_head_;  // in place of this head: for labels
   at::Tensor frequencies_;                        // of the rotary positions
   Extras extras_;
+};
+
+// The options of a protein encoder in a task, [task.esm2] and [task.esmc], and what of them follows from a
+// folder.
+struct EncoderOptions {
+  const Architecture* row;
+  Config model = row->defaults;
+  adapters::LoraOptions lora = {};
+
+  void describe(Options& o) {
+    o.group("lora", lora);
+    hugging_face::describe_fields(o, row->fields, model);
+  }
+  void validate(const ConfigErrors& errors) const {
+    if (model.hidden_size % (2 * model.num_attention_heads) != 0)
+      errors("num_heads", concat("must divide task.", row->name, ".hidden_dim (", model.hidden_size,
+                                 ") into heads of an even width"));
+    if (const auto problem = adapters::chosen(lora, row->lora_targets(model)).problem; !problem.empty())
+      errors("lora.targets", problem);
+  }
+
+  // Says of these options what `theirs` has, of the folder `base`.
+  void tell(const ModelOptions& say, const Config& theirs, const std::filesystem::path& base) const {
+    const std::string table = concat(row->name, ".");
+    const hugging_face::FolderOptions folder(say, table, base / "config.json");
+    hugging_face::tell_fields(folder, row->fields, theirs, model);
+    adapters::tell_adapter(say, table + "lora.", adapted_model(*row, theirs), lora, base.string());
+  }
 };
 
 }  // namespace pipeline::encoder

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json/strict_json.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 #include "transformer/rotary.hpp"
 
 namespace pipeline::encoder {

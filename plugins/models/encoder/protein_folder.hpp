@@ -15,7 +15,7 @@
 
 #include "adapters/peft_folder.hpp"
 #include "plugins/models/encoder/architecture.hpp"
-#include "tokenizer/folder_files.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace pipeline::encoder {
 

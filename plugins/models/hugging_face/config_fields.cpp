@@ -1,6 +1,7 @@
 #include "hugging_face/config_fields.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace pipeline::hugging_face {
@@ -71,6 +72,44 @@ void check_shared_field(const ConfigFile& file, const std::string& key, const st
     file.fail(key, concat("is no field of a ", type,
                           " that is known here, so it may change what the model computes: if it does not, "
                           "take it out of the file"));
+}
+
+void Limits::limit(OptionSpec& option) const {
+  if (!unit.empty()) option.unit(unit);
+  if (!choices.empty()) option.choices(choices);
+  if (least_set) option.min(static_cast<double>(*least_set));
+  if (most_set) option.max(static_cast<double>(*most_set));
+  if (kind == Kind::kPositive) option.above(0);
+  if (kind == Kind::kNotNegative || kind == Kind::kShare) option.min(0);
+  if (kind == Kind::kShare) option.below(1);
+}
+
+void Limits::check(const std::string& key, int64_t value) const {
+  if (kind == Kind::kRange) check_range(key.c_str(), value, least, most);
+}
+
+void Limits::check(const std::string& key, double value) const {
+  if (kind == Kind::kPositive) check_positive(key.c_str(), value);
+  if (kind == Kind::kShare) check_share(key.c_str(), value);
+  if (kind == Kind::kNotNegative && (!(value >= 0) || std::isinf(value)))
+    fail_with(PL_ERROR_CONFIG, key, " = ", value, ": must be a number from 0 on");
+}
+
+void Limits::check(const std::string& key, const std::string& value) const {
+  if (choices.empty() || std::ranges::find(choices, value) != choices.end()) return;
+  std::string all;
+  for (size_t i = 0; i < choices.size(); ++i)
+    all += concat(i == 0 ? "" : i + 1 < choices.size() ? ", " : " or ", "\"", choices[i], "\"");
+  fail_with(PL_ERROR_CONFIG, key, " = \"", value, "\": must be ", all);
+}
+
+void check_old_form(const ConfigFile& file, const std::string& part) {
+  if (file.find(part + "_dict") == nullptr) return;
+  const ConfigFile old = file.part((part + "_dict").c_str()), now = file.part(part.c_str());
+  for (const std::string& key : old.keys())
+    if (const auto* there = now.find(key), *here = old.find(key);
+        here != nullptr && (there == nullptr || *here != *there))
+      old.fail(key, concat("differs from what ", part, " says: take ", part, "_dict out of the file"));
 }
 
 }  // namespace pipeline::hugging_face

@@ -114,7 +114,7 @@ Kept parse_kept(std::string_view text) {
   try {
     json tensors = strict_json::parse(text.substr(0, end), kWeightsText);
     if (tensors.is_object() && end != text.npos) return {std::move(tensors), text.substr(end + 1)};
-  } catch (const strict_json::Error&) {  // is no better than another kind of value
+  } catch (const strict_json::JsonError&) {  // is no better than another kind of value
   }
   fail_as_damaged();
 }

@@ -14,9 +14,6 @@
 
 namespace pipeline::hugging_face {
 
-// The name of kept_weights() among the texts that go from a folder through checkpoints to an export.
-inline constexpr const char* kWeightsText = "weights.kept";
-
 // The names and types of the folder's tensors, and those that are no parameters as they are, up to 256 MiB of
 // them. `own_name`: what a tensor is called where a part of the model has a folder of its own; empty: it is
 // another part's.

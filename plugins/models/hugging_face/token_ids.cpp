@@ -31,7 +31,7 @@ ordered_json read(const FolderTexts& texts, const char* file, const std::string&
     if (object.is_object()) return object;
     fail_with(PL_ERROR_CONFIG, path, ": is ", strict_json::excerpt(nlohmann::json(object)),
               ": must be a JSON object");
-  } catch (const strict_json::Error& error) {
+  } catch (const strict_json::JsonError& error) {
     fail_with(PL_ERROR_CONFIG, error.what());
   }
 }

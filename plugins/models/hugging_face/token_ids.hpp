@@ -11,6 +11,9 @@ namespace pipeline::hugging_face {
 
 // Texts of the folder by the names of their files; others than those two do not matter.
 using FolderTexts = std::map<std::string, std::string>;
+// The name of kept_weights() (export_form.hpp) among the texts that go from a folder through checkpoints to
+// an export.
+inline constexpr const char* kWeightsText = "weights.kept";
 
 // What the tokenizer in use says: what begins and ends a text there, and which of a folder's numbers are
 // tokens of its own. Other numbers, as where the folder had another tokenizer, are left out of everything.

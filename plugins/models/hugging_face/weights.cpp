@@ -117,10 +117,10 @@ std::vector<int64_t> Piece::shape(const std::vector<int64_t>& parameter) const {
 }
 
 std::vector<Piece> side_by_side(const std::string& parameter, std::string_view whole,
-                                const std::vector<Part>& parts, bool transposed) {
+                                const std::vector<MatrixPart>& parts, bool transposed) {
   std::vector<Piece> pieces;
   int64_t first = 0;
-  for (const Part& part : parts) {
+  for (const MatrixPart& part : parts) {
     std::string name = parameter;
     name.replace(name.find(whole), whole.size(), part.name);
     pieces.push_back({.name = name, .first = first, .columns = part.columns, .transposed = transposed});

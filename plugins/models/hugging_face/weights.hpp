@@ -19,6 +19,11 @@ struct TensorView;
 
 namespace pipeline::hugging_face {
 
+// `name` behind a prefix that it has.
+inline std::string after(const std::string& name, std::string_view prefix) {
+  return name.substr(prefix.size());
+}
+
 // A tensor of a folder: a parameter of ours, or some of its columns.
 struct Piece {
   std::string name;
@@ -37,12 +42,12 @@ struct Piece {
 
 // A parameter that is several matrices of the folder side by side: each is called as the parameter is, with
 // its own name in place of `whole`.
-struct Part {
+struct MatrixPart {
   const char* name;
   int64_t columns;
 };
 std::vector<Piece> side_by_side(const std::string& parameter, std::string_view whole,
-                                const std::vector<Part>& parts, bool transposed);
+                                const std::vector<MatrixPart>& parts, bool transposed);
 
 // How the tensors of a folder and the parameters of a model belong together.
 struct NameMap {

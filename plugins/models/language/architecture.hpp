@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "hugging_face/config_fields.hpp"
-#include "hugging_face/model_fields.hpp"
 #include "language/config.hpp"
 
 namespace pipeline::language {
@@ -95,5 +94,11 @@ struct Architecture {
 std::span<const Architecture* const> architectures();
 // Throws Error (PL_ERROR_CONFIG) with those that there are.
 const Architecture& architecture(const std::string& name);
+
+// Fields that the classes of Llama, Mistral, Qwen and Gemma have alike; `more`: the others of one;
+// `activation`: what its gate may be.
+hugging_face::Fields<Config> llama_fields(hugging_face::Fields<Config> more,
+                                          hugging_face::Only activation = hugging_face::only({"silu",
+                                                                                              "swish"}));
 
 }  // namespace pipeline::language

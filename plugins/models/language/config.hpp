@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "hugging_face/config_file.hpp"
 #include "language/rope_scaling.hpp"
 
 namespace pipeline::language {
@@ -33,8 +34,8 @@ struct Config {
   // Every so many layers the last one sees all, with positions as rope_theta and rope_scaling say; the others
   // have the window, and rope_local_theta's positions. 0: they all have the window.
   int64_t full_attention_every = 0;
-  // The layers' types, in any order, in place of the two members above: kSlidingAttention or kFullAttention
-  // of layer_types.hpp; empty: as those say.
+  // The layers' types, in any order, in place of the two members above: kSlidingAttention or kFullAttention;
+  // empty: as those say.
   std::vector<std::string> layer_types = {};
   // For each layer, 1 where positions turn queries and keys, 0 where they do not; empty: they do in all.
   std::vector<int64_t> no_rope_layers = {};
@@ -71,5 +72,16 @@ struct Config {
 
 // intermediate_size as options have it: where it is 0, the architecture's usual one.
 int64_t usual_inner(const Config& config);
+
+// What a config.json calls layers without and with a window, in its list of layer_types.
+inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttention = "sliding_attention";
+
+// The types of the layers as Config::is_local() has them.
+std::vector<std::string> layer_types(const Config& config);
+// The types in the file, one for each layer; empty: it has no list.
+std::vector<std::string> read_layer_types(const hugging_face::ConfigFile& file, const Config& config);
+// Makes these types the configuration's, where its other members do not say the same. Throws an Error that
+// names the first layer of a type that we do not compute.
+void take_layer_types(const hugging_face::ConfigFile& file, std::vector<std::string> types, Config& config);
 
 }  // namespace pipeline::language

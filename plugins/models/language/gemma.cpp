@@ -3,8 +3,8 @@
 // in the former, norms of the heads of queries and keys in the latter.
 #include <algorithm>
 
-#include "language/layer_types.hpp"
-#include "language/llama.hpp"
+#include "language/architecture.hpp"
+#include "language/config.hpp"
 
 namespace pipeline::language {
 namespace {

@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "language/adapter.hpp"
 #include "language/architecture.hpp"
+#include "language/folder.hpp"
 #include "transformer/dropout.hpp"
 
 namespace pipeline::language {
@@ -35,7 +35,7 @@ LanguageModel::LanguageModel(const Config& config, ParameterPlace place, const a
     : config_(config),
       architecture_(language::architecture(config.architecture)),
       place_(std::move(place)),
-      additions_dropout_(lora.dropout) {
+      lora_dropout_(lora.dropout) {
   config_.check();
   const Names& names = architecture_.names;
   const auto table = [&](const char* plain, int64_t rows) {
@@ -159,7 +159,7 @@ at::Tensor LanguageModel::body(const PackedBatch& batch, const Inserted& inserte
                                 .rotation = all.rotation,
                                 .dropout = {.attention = config_.attention_dropout,
                                             .residual = config_.residual_dropout,
-                                            .additions = additions_dropout_},
+                                            .lora = lora_dropout_},
                                 .first_site = positions_.defined() ? 1u : 0u,  // 0 is the embedding's
                                 .first_unit = unit(1)};
   if (config_.sliding_window > 0) layers.local = kind(true);

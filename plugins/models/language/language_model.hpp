@@ -116,7 +116,7 @@ class LanguageModel : public generation::DecoderModel {
   Config config_;
   const Architecture& architecture_;
   ParameterPlace place_;
-  double additions_dropout_;
+  double lora_dropout_;
   at::Tensor embedding_, positions_;  // (V, C); a table of positions (P, C) or undefined
   at::Tensor head_;                   // (V, C); undefined: the embedding
   std::vector<transformer::Layer> layers_;

@@ -4,10 +4,10 @@
 #include <string_view>
 #include <tuple>
 
-#include "hugging_face/folder_teller.hpp"
-#include "language/adapter.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "language/architecture.hpp"
-#include "language/layer_types.hpp"
+#include "language/config.hpp"
+#include "language/folder.hpp"
 
 namespace pipeline::language {
 namespace {
@@ -79,7 +79,7 @@ Config LanguageOptions::model(const VocabularyOf& tokenizer) const {
 
 namespace {
 
-void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs) {
+void tell_rope(const hugging_face::FolderOptions& tell, const RopeScaling& theirs) {
   tell("rope_scaling.type", theirs.type);
   visit_rope_values(theirs, [&](const char* key, const auto& value, bool) {
     tell(concat("rope_scaling.", key).c_str(), value);
@@ -90,7 +90,7 @@ void tell_rope(const hugging_face::FolderTeller& tell, const RopeScaling& theirs
 
 void tell_options(const ModelOptions& say, const std::string& table, const std::filesystem::path& from,
                   const Config& theirs, const LanguageOptions& run) {
-  const hugging_face::FolderTeller tell(say, table, from);
+  const hugging_face::FolderOptions tell(say, table, from);
   const Architecture& row = architecture(theirs.architecture);
   tell("architecture", theirs.architecture);
   for (const auto& field : model_fields())

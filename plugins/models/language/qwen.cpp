@@ -2,8 +2,8 @@
 // without them, with norms of the heads of queries and keys.
 #include <algorithm>
 
-#include "language/layer_types.hpp"
-#include "language/llama.hpp"
+#include "language/architecture.hpp"
+#include "language/config.hpp"
 
 namespace pipeline::language {
 namespace {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hugging_face/model_fields.hpp"
+#include "hugging_face/config_fields.hpp"
 
 namespace pipeline::language {
 

@@ -6,10 +6,7 @@
 
 #include <vector>
 
-#include "language/adapter.hpp"
 #include "language/folder.hpp"
-#include "plugins/models/llava/model_type.hpp"
-#include "plugins/models/llava/tensor_names.hpp"
 #include "vision/folder.hpp"
 
 namespace pipeline::llava {

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "adapters/peft_folder.hpp"
 #include "hugging_face/export_form.hpp"
+#include "hugging_face/weights.hpp"
+#include "language/architecture.hpp"
 #include "plugins/models/llava/vlm.hpp"
 
 namespace pipeline::llava {
@@ -60,11 +63,45 @@ std::vector<std::string> export_llava(const std::string& folder, const Vlm& mode
                                       std::optional<int64_t> image_token = {}, bool is_smol = false,
                                       const hugging_face::FolderTexts& came = {});
 
-// What PEFT's adapters of LLaVA have: additions to the language model, and what else is trained.
+// What PEFT's adapters of LLaVA have: LoRA of the language model, and what else is trained.
 adapters::AdaptedModel adapted_llava(const language::Config& language, const vision::Config& vision);
 
 // The language model alone; see language::export_model().
 std::vector<std::string> export_language(const std::string& folder, const Vlm& model,
                                          const hugging_face::FolderTexts& came = {});
+
+inline constexpr const char *kLlava = "llava", *kNext = "llava_next", *kIdefics = "idefics3",
+                            *kSmol = "smolvlm";
+
+// SmolVLM is an Idefics3 by another name.
+inline bool is_idefics(std::string_view type) { return type == kIdefics || type == kSmol; }
+
+// transformers gives pictures to models whose positions are rotary alone; and scales embeddings of tokens
+// alone, where we scale all.
+inline bool takes_pictures(const language::Config& config) {
+  const language::Architecture& row = language::architecture(config.architecture);
+  return row.is_rotary && !row.is_embedding_scaled;
+}
+
+inline constexpr std::string_view kVision = "vision.", kProjector = "projector.", kLanguage = "language.";
+
+using hugging_face::after;
+
+// What the names of a vision encoder's tensors begin with in LLaVA's old names.
+std::string tower_prefix(const vision::Config& vision);
+
+// The name that a tensor of LLaVA's had before transformers 4.52, since which all but the head begin with
+// "model."; takes today's names, and Idefics3's.
+std::string old_name(const std::string& name);
+// The names for old ones: LLaVA's of today, and Idefics3's.
+std::string new_name(const std::string& name);
+std::string idefics_name(const std::string& name);
+
+// A parameter's tensors by LLaVA's old names. more_tokens: see language::pieces().
+std::vector<hugging_face::Piece> llava_pieces(const Parameter& parameter, const language::Config& language,
+                                              const vision::Config& vision, int64_t more_tokens);
+
+// The whole model's tensors; to be written, an Idefics3's by its own names.
+hugging_face::NameMap llava_map(const Vlm& model, int64_t more_tokens, bool by_own_names = false);
 
 }  // namespace pipeline::llava

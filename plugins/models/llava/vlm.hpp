@@ -1,21 +1,49 @@
 // Vision encoder, projector and language model as one, in LLaVA's shape.
 #pragma once
 
-#include <pipeline/torch/forward.hpp>
-#include <pipeline/torch/parameter_registry.hpp>
-
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/where.h>
+#include <pipeline/torch/forward.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
 
 #include "language/language_model.hpp"
+#include "plugins/data/files/hash128.hpp"
 #include "plugins/data/images/tiles.hpp"
-#include "plugins/models/llava/picture_features.hpp"
 #include "plugins/models/vision/vision_tower.hpp"
+#include "transformer/packed_batch.hpp"
 
 namespace pipeline::llava {
+
+// A picture of one square or several as the encoder sees it.
+struct PictureFeatures {
+  at::Tensor squares;             // (squares, patches, hidden_size)
+  int64_t width = 0, height = 0;  // of the picture itself
+};
+
+// Features of pictures, kept by whoever uses the model. The methods are called from the main thread; find()
+// from any.
+class FeatureStore {
+ public:
+  virtual ~FeatureStore() = default;
+
+  // Whether open() was called, with a hash of the encoder's weights: from then on features are found and
+  // kept.
+  virtual bool is_open() const = 0;
+  virtual void open(const files::Hash128& weights) = 0;
+
+  // The features, on the CPU; with squares undefined if they are not there.
+  virtual PictureFeatures find(const files::Hash128& picture) const = 0;
+  // Takes features that are on a device, once that has computed them.
+  virtual void put(const files::Hash128& picture, const PictureFeatures& features) = 0;
+  // Counts features for the log.
+  virtual void count(uint64_t found, uint64_t made) = 0;
+};
 
 struct VlmConfig {
   vision::Config vision;
@@ -120,6 +148,43 @@ class Vlm {
   at::Tensor newline_;                  // (C); undefined: pictures have no grids
   std::optional<language::LanguageModel> language_;
   std::shared_ptr<FeatureStore> cache_;
+};
+
+// In the prompts, tokens below 0 are rows of features of pictures. `features`: (R, C), all those of the
+// prompts in order, which are embedded once, all together; undefined: none.
+class SeeingDecoder : public generation::DecoderModel {
+ public:
+  SeeingDecoder(const language::LanguageModel& model, at::Tensor features)
+      : model_(model), features_(std::move(features)) {}
+
+  int64_t max_tokens() const override { return model_.max_tokens(); }
+  int64_t positions_change_after() const override { return model_.positions_change_after(); }
+  int64_t layer_count() const override { return model_.layer_count(); }
+  int64_t width() const override { return model_.width(); }
+  int64_t heads() const override { return model_.heads(); }
+  int64_t key_heads() const override { return model_.key_heads(); }
+  transformer::AttentionLayout attention(int64_t layer) const override { return model_.attention(layer); }
+  int64_t head_width() const override { return model_.head_width(); }
+  at::Device device() const override { return model_.device(); }
+  at::Tensor embed(const at::Tensor& tokens, const at::Tensor& positions) const override {
+    if (!features_.defined()) return model_.embed(tokens, positions);
+    const at::Tensor rows = tokens.lt(0).nonzero().squeeze(1);
+    if (rows.numel() == 0) return model_.embed(tokens, positions);
+    TORCH_CHECK(rows.numel() == features_.size(0), "prompts with ", rows.numel(),
+                " rows for pictures, which have ", features_.size(0));
+    return model_.embed_with(tokens.clamp_min(0), positions, {rows, features_});
+  }
+  at::Tensor layer(int64_t index, const at::Tensor& x, const at::Tensor& positions, at::ScalarType compute,
+                   const Attention& attend) const override {
+    return model_.layer(index, x, positions, compute, attend);
+  }
+  at::Tensor logits_of(const at::Tensor& x, at::ScalarType compute) const override {
+    return model_.logits_of(x, compute);
+  }
+
+ private:
+  const language::LanguageModel& model_;
+  at::Tensor features_;
 };
 
 }  // namespace pipeline::llava

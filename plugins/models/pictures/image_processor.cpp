@@ -1,4 +1,4 @@
-#include "plugins/models/pictures/image_processor.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 
 #include <cmath>
 

@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/models/pictures/image_processor.hpp"
-
 namespace pipeline::pictures {
 namespace {
 
@@ -66,7 +64,7 @@ images::TileOptions PictureOptions::tiles() const {
   return options;
 }
 
-void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
+void tell_encoder(const hugging_face::FolderOptions& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out) {
   for (const auto& field : vision::model_fields())
     if (field.name == std::string_view("num_hidden_layers"))
@@ -82,50 +80,38 @@ json image_processor(const PictureOptions& pictures, bool is_smol) {
   const json square = {{"height", options.size}, {"width", options.size}};
   const bool squashes = options.mode == images::ResizeMode::kSquash,
              pads = options.mode == images::ResizeMode::kPad;
-  if (vision.has_last_norm())
-    return {{"image_processor_type", is_smol ? "SmolVLMImageProcessor" : "Idefics3ImageProcessor"},
-            {"do_convert_rgb", true},
-            {"do_resize", true},
-            {"size", {{"longest_edge", tiles.longest_edge > 0 ? tiles.longest_edge : options.size}}},
-            {"max_image_size", {{"longest_edge", options.size}}},
-            {"do_image_splitting", tiles.longest_edge > 0 && tiles.splits},
-            {"resample", number_of(options.filter)},
-            {"do_rescale", true},
-            {"rescale_factor", 1.0 / 255},
-            {"do_normalize", true},
-            {"image_mean", options.mean},
-            {"image_std", options.deviation},
-            {"do_pad", true}};
-  if (vision.is_flexible())
-    return {{"image_processor_type", "Siglip2ImageProcessor"},
-            {"do_convert_rgb", true},
-            {"do_resize", true},
-            {"patch_size", vision.patch_size},
-            {"max_num_patches", pictures.max_patches},
-            {"resample", number_of(options.filter)},
-            {"do_rescale", true},
-            {"rescale_factor", 1.0 / 255},
-            {"do_normalize", true},
-            {"image_mean", options.mean},
-            {"image_std", options.deviation}};
-  const bool has_grids = !tiles.grids.empty();
-  const int64_t edge = options.shortest_edge > 0 ? options.shortest_edge : options.size;
-  json values = {{"image_processor_type", has_grids          ? "LlavaNextImageProcessor"
-                                          : pads             ? "LlavaImageProcessor"
-                                          : vision.is_clip() ? "CLIPImageProcessor"
-                                          : vision.is_dino() ? "BitImageProcessor"
-                                                             : "SiglipImageProcessor"},
-                 {"do_convert_rgb", true},
+  json values = {{"do_convert_rgb", true},
                  {"do_resize", true},
-                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", edge}}},
                  {"resample", number_of(options.filter)},
-                 {"do_center_crop", !squashes || has_grids},
-                 {"crop_size", square},
                  {"do_rescale", true},
                  {"rescale_factor", 1.0 / 255},
                  {"do_normalize", true},
                  {"image_mean", options.mean},
                  {"image_std", options.deviation}};
+  if (vision.has_last_norm()) {
+    values.update({{"image_processor_type", is_smol ? "SmolVLMImageProcessor" : "Idefics3ImageProcessor"},
+                   {"size", {{"longest_edge", tiles.longest_edge > 0 ? tiles.longest_edge : options.size}}},
+                   {"max_image_size", {{"longest_edge", options.size}}},
+                   {"do_image_splitting", tiles.longest_edge > 0 && tiles.splits},
+                   {"do_pad", true}});
+    return values;
+  }
+  if (vision.is_flexible()) {
+    values.update({{"image_processor_type", "Siglip2ImageProcessor"},
+                   {"patch_size", vision.patch_size},
+                   {"max_num_patches", pictures.max_patches}});
+    return values;
+  }
+  const bool has_grids = !tiles.grids.empty();
+  const int64_t edge = options.shortest_edge > 0 ? options.shortest_edge : options.size;
+  values.update({{"image_processor_type", has_grids          ? "LlavaNextImageProcessor"
+                                          : pads             ? "LlavaImageProcessor"
+                                          : vision.is_clip() ? "CLIPImageProcessor"
+                                          : vision.is_dino() ? "BitImageProcessor"
+                                                             : "SiglipImageProcessor"},
+                 {"size", squashes && !has_grids ? square : json{{"shortest_edge", edge}}},
+                 {"do_center_crop", !squashes || has_grids},
+                 {"crop_size", square}});
   if (pads || has_grids) values["do_pad"] = true;
   for (const images::Grid& grid : tiles.grids)
     values["image_grid_pinpoints"].push_back({grid.rows * options.size, grid.columns * options.size});

@@ -1,15 +1,17 @@
 // For tasks: a vision encoder, and how pictures are prepared for it, as options.
 #pragma once
 
-#include <pipeline/options.hpp>
-
 #include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
+#include <pipeline/options.hpp>
 
-#include "hugging_face/folder_teller.hpp"
+#include "hugging_face/config_fields.hpp"
+#include "hugging_face/config_file.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "plugins/data/images/tiles.hpp"
 #include "vision/vision_tower.hpp"
@@ -36,7 +38,7 @@ struct PictureOptions {
 
 // The options that describe_encoder() has follow a folder's. `used`: layers that are set; as many of the
 // folder's are as good, if it `may_leave_out` the last ones.
-void tell_encoder(const hugging_face::FolderTeller& tell, const vision::Config& theirs, int64_t used,
+void tell_encoder(const hugging_face::FolderOptions& tell, const vision::Config& theirs, int64_t used,
                   bool may_leave_out);
 
 // The values for preprocessor_config.json by which transformers makes the same pixels. `is_smol`: an
@@ -50,5 +52,27 @@ nlohmann::json object_in(const hugging_face::FolderTexts& files, const char* nam
 // as they are, where they make the same pixels; else with the values of `pictures`.
 hugging_face::FolderTexts image_processor_files(const hugging_face::FolderTexts& came,
                                                 const PictureOptions& pictures, bool is_smol = false);
+
+// How a model's folder says that its pictures are prepared.
+struct ImageProcessor {
+  std::filesystem::path file;
+  std::string resize, resample;  // as in task.vision, and so are all that follow
+  int64_t longest_edge = 0;
+  bool split = true;
+  int64_t shortest_edge = 0, crop_size = 0, max_patches = 0;
+
+  bool operator==(const ImageProcessor&) const = default;
+};
+
+// What preprocessor_config.json says, or the part of processor_config.json where transformers 5 writes it and
+// reads it first. Nothing where neither is there. Throws an Error (PL_ERROR_CONFIG) that names the first
+// field by which the model would see other numbers than `ours`, whose grids, if there are any, must be the
+// folder's. `kind`: of the vision encoder, whose class it is where none is named; only DINOv2's may cut
+// another square than `ours`.
+std::optional<ImageProcessor> read_image_processor(const std::filesystem::path& folder,
+                                                   const images::TileOptions& ours, const std::string& kind);
+// What such a file or part says; `file` is left empty.
+ImageProcessor read_image_processor(const hugging_face::ConfigFile& file, const images::TileOptions& ours,
+                                    const std::string& kind);
 
 }  // namespace pipeline::pictures

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/base/utf8.hpp"
-#include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
 namespace pipeline::tokenizer {

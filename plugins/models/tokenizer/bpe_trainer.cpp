@@ -176,10 +176,10 @@ void BpeTrainer::count(std::string_view piece) {
 
 ByteLevelBpe BpeTrainer::train(const TrainerOptions& options) const {
   if (options.vocab_size < 257) {
-    throw Error("vocab_size = " + std::to_string(options.vocab_size) +
-                ": must be at least 257: 256 bytes and " + kEndOfText);
+    throw TokenizerError("vocab_size = " + std::to_string(options.vocab_size) +
+                         ": must be at least 257: 256 bytes and " + kEndOfText);
   }
-  if (piece_counts_.empty()) throw Error("a tokenizer cannot be trained without text");
+  if (piece_counts_.empty()) throw TokenizerError("a tokenizer cannot be trained without text");
   size_t piece_bytes = 0;
   for (const auto& entry : piece_counts_) piece_bytes += entry.first.size();
 

@@ -33,7 +33,7 @@ class BpeTrainer {
   // Counts the pieces of a text. Memory grows with the number of different pieces.
   void add(std::string_view text);
 
-  // Throws Error for a vocabulary that is too small, or when no text was added.
+  // Throws TokenizerError for a vocabulary that is too small, or when no text was added.
   ByteLevelBpe train(const TrainerOptions& options) const;
 
  private:

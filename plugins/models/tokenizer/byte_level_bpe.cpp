@@ -7,11 +7,8 @@
 #include "core/base/utf8.hpp"
 #include "tokenizer/added_tokens.hpp"
 #include "tokenizer/bpe_model.hpp"
-#include "tokenizer/fingerprint.hpp"
-#include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/tokenizer_files.hpp"
-#include "tokenizer/word_cache.hpp"
 
 namespace pipeline::tokenizer {
 namespace {
@@ -54,12 +51,7 @@ uint32_t next_owner() {
 }  // namespace
 
 struct ByteLevelBpe::State {
-  explicit State(Vocabulary v)
-      : vocabulary(std::move(v)),
-        model(vocabulary),
-        eot(end_of_text(vocabulary)),
-        fingerprint(fingerprint_of(vocabulary)),
-        cache_owner(next_owner()) {
+  explicit State(Vocabulary v) : vocabulary(std::move(v)), model(vocabulary), cache_owner(next_owner()) {
     std::vector<AddedTokens::Token> tokens;
     for (const Added& token : vocabulary.added) {
       std::string_view text = token.text;
@@ -74,13 +66,21 @@ struct ByteLevelBpe::State {
   std::deque<std::string> composed_texts;  // of added tokens
   BpeModel model;
   AddedTokens added;
-  int32_t eot;  // -1: none
-  uint64_t fingerprint;
   uint32_t cache_owner;
 };
 
 ByteLevelBpe::ByteLevelBpe(Vocabulary vocabulary, Files files)
-    : Tokenizer(std::move(files)), state_(std::make_shared<const State>(std::move(vocabulary))) {}
+    : Tokenizer(std::move(files)), state_(std::make_shared<const State>(std::move(vocabulary))) {
+  const Vocabulary& all = state_->vocabulary;
+  facts_ = {
+      .vocab_size = static_cast<int32_t>(all.tokens.size()),
+      .eot = end_of_text(all),  // eos_token of tokenizer_config.json, else one of those two
+      .bos = all.begin_of_text,
+      .adds_bos = all.adds_begin_of_text,
+      .fingerprint = fingerprint_of(all),
+      .no_eot = std::string("the tokenizer has no end of text: tokenizer_config.json names no eos_token, ") +
+                "and there is no special token " + kEndOfText + " or " + kLlama3EndOfText};
+}
 
 ByteLevelBpe ByteLevelBpe::load(const std::string& path) {
   const NamedFiles files = read_byte_level_files(path);
@@ -103,7 +103,7 @@ std::string ByteLevelBpe::state() const {
 ByteLevelBpe ByteLevelBpe::from_state(std::string_view state, const std::string& name) {
   if (!is_packed(state)) return ByteLevelBpe(parse_tokenizer_state({name, std::string(state)}));
   Files files = unpack(state, name);
-  if (!has_tokens(files)) throw Error(name + ": is not the state of a tokenizer: it is damaged");
+  if (!has_tokens(files)) throw TokenizerError(name + ": is not the state of a tokenizer: it is damaged");
   Vocabulary vocabulary = parse_vocabulary(named(files, name + ": "));
   return ByteLevelBpe(std::move(vocabulary), std::move(files));
 }
@@ -144,10 +144,7 @@ void ByteLevelBpe::encode_plain(std::string_view text, std::vector<int32_t>& ids
 std::string ByteLevelBpe::decode_bytes(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab_size()) {
-      throw Error("token id = " + std::to_string(id) + ": must be from 0 to " +
-                  std::to_string(vocab_size() - 1));
-    }
+    check_id(id);
     bytes += state_->vocabulary.tokens[static_cast<size_t>(id)];
   }
   return bytes;
@@ -161,8 +158,6 @@ std::string ByteLevelBpe::decode(std::span<const int32_t> ids) const {
 
 const Vocabulary& ByteLevelBpe::vocabulary() const { return state_->vocabulary; }
 
-int32_t ByteLevelBpe::vocab_size() const { return static_cast<int32_t>(state_->vocabulary.tokens.size()); }
-
 std::optional<int32_t> ByteLevelBpe::special_token(std::string_view text) const {
   const int32_t id = tokenizer::special_token(state_->vocabulary, text);
   return id >= 0 ? std::optional(id) : std::nullopt;
@@ -175,25 +170,5 @@ bool ByteLevelBpe::is_special(int64_t id) const {
 Tokenizer::Special ByteLevelBpe::first_special(std::string_view text) const {
   return state_->added.first_special(text);
 }
-
-bool ByteLevelBpe::has_eot() const { return state_->eot >= 0; }
-
-int32_t ByteLevelBpe::eot() const {
-  if (!has_eot()) {
-    throw Error(
-        std::string("the tokenizer has no end of text: tokenizer_config.json names no eos_token, and ") +
-        "there is no special token " + kEndOfText + " or " + kLlama3EndOfText);
-  }
-  return state_->eot;
-}
-
-std::optional<int32_t> ByteLevelBpe::bos() const {
-  const int32_t id = state_->vocabulary.begin_of_text;
-  return id >= 0 ? std::optional(id) : std::nullopt;
-}
-
-bool ByteLevelBpe::adds_bos() const { return state_->vocabulary.adds_begin_of_text; }
-
-uint64_t ByteLevelBpe::fingerprint() const { return state_->fingerprint; }
 
 }  // namespace pipeline::tokenizer

@@ -21,7 +21,7 @@ class ByteLevelBpe final : public Tokenizer {
  public:
   // Reads a folder or one of its files: tokenizer.json, else vocab.json with merges.txt, else OpenAI's names
   // for these, encoder.json with vocab.bpe; and what tokenizer_config.json beside them says of the tokens
-  // that begin and end a text. Throws Error with the file and the line or entry that is wrong.
+  // that begin and end a text. Throws TokenizerError with the file and the line or entry that is wrong.
   static ByteLevelBpe load(const std::string& path);
 
   // `files`: what the vocabulary was read from.
@@ -34,20 +34,9 @@ class ByteLevelBpe final : public Tokenizer {
   std::string decode_bytes(std::span<const int32_t> ids) const override;
 
   const Vocabulary& vocabulary() const;
-  int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
   bool is_special(int64_t id) const override;
   Special first_special(std::string_view text) const override;
-
-  // eos_token of tokenizer_config.json, else "<|endoftext|>", else "<|end_of_text|>".
-  int32_t eot() const override;
-  bool has_eot() const override;
-  std::optional<int32_t> bos() const override;
-  bool adds_bos() const override;
-  TextPlace after_special() const override { return TextPlace::kWithin; }
-
-  // A hash of vocabulary, merges and added tokens.
-  uint64_t fingerprint() const override;
 
   TokenizerPtr with(const Files& more) const override;
 
@@ -55,8 +44,8 @@ class ByteLevelBpe final : public Tokenizer {
   // vocab.json with merges.txt where these alone say the same.
   void save(const std::string& folder) const override;
 
-  // The tokenizer's files; for one that was trained, a text in JSON. Throws Error for any other text, which
-  // is called `name` then.
+  // The tokenizer's files; for one that was trained, a text in JSON. Throws TokenizerError for any other
+  // text, which is called `name` then.
   std::string state() const override;
   static ByteLevelBpe from_state(std::string_view state, const std::string& name);
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "tokenizer/vocabulary.hpp"
@@ -52,5 +53,12 @@ class PieceScanner {
   PieceEnd piece_end_;
   std::string_view piece_;
 };
+
+// Unicode's normal form C, in which a letter and its accent are one character where there is one. Text that
+// is no UTF-8 stays as it is. `kept`: memory for the result, which may be `text` itself.
+std::string_view composed(std::string_view text, std::string& kept);
+
+// The text in lower case, each character by itself; bytes that are no UTF-8 stay as they are.
+std::string lowered(std::string_view text);
 
 }  // namespace pipeline::tokenizer

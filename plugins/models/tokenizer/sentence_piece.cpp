@@ -7,12 +7,10 @@
 
 #include "core/base/utf8.hpp"
 #include "core/json/strict_json.hpp"
-#include "tokenizer/character_bpe.hpp"
-#include "tokenizer/fingerprint.hpp"
-#include "tokenizer/normal_form.hpp"
-#include "tokenizer/sentence_piece_json.hpp"
+#include "tokenizer/added_tokens.hpp"
+#include "tokenizer/pre_tokenizer.hpp"
 #include "tokenizer/sentence_piece_model.hpp"
-#include "tokenizer/text_file.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 #include "tokenizer/tokenizer_json_parts.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
 
@@ -41,23 +39,25 @@ std::map<int64_t, AddedToken> read_added(const json& added, const std::string& a
   std::map<int64_t, AddedToken> tokens;
   for (const auto& [text, id] : added.items()) {
     if (!id.is_number_unsigned())
-      throw Error(added_place + " " + excerpt(text) + " = " + excerpt(id) +
-                  ": must be a non-negative integer");
+      throw TokenizerError(added_place + " " + excerpt(text) + " = " + excerpt(id) +
+                           ": must be a non-negative integer");
     tokens[id_of(id)] = {text, added_place + " " + excerpt(text)};
   }
   const json& decoder = config.get("added_tokens_decoder");
   if (decoder.is_null()) return tokens;
   if (!decoder.is_object())
-    throw Error(config.place("added_tokens_decoder") + " = " + excerpt(decoder) + ": must be an object");
+    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(decoder) +
+                         ": must be an object");
   for (const auto& [id, value] : decoder.items()) {
     const Section token(value, config.place("added_tokens_decoder." + id), kLimit);
     Matching how = read_matching(token);
     how.is_normalized = false;  // the library's normalizer is for its pieces alone
     const json& content = token.get("content");
     if (!content.is_string() || content.get_ref<const std::string&>().empty())
-      throw Error(token.place("content") + " = " + excerpt(content) + ": must be a token");
+      throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a token");
     if (id.empty() || id.size() > 9 || id.find_first_not_of("0123456789") != id.npos)
-      throw Error(config.place("added_tokens_decoder") + ": key " + excerpt(id) + ": must be a token's id");
+      throw TokenizerError(config.place("added_tokens_decoder") + ": key " + excerpt(id) +
+                           ": must be a token's id");
     tokens[std::stoll(id)] = {content, token.place("content"), how};
   }
   return tokens;
@@ -97,7 +97,7 @@ bool has_siglip_model(const fs::path& folder) {
 }
 
 std::unique_ptr<const Pieces> read_pieces(const NamedText& file, bool is_json) {
-  if (is_json) return std::make_unique<const CharacterBpe>(file);
+  if (is_json) return character_bpe(file);
   return std::make_unique<const SentencePieceModel>(file);
 }
 
@@ -159,15 +159,16 @@ struct SentencePiece::State {
     for (const auto& [id, token] : list) {
       const auto at = static_cast<size_t>(id);
       if (at > tokens.size())
-        throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
-                    ": the token before it is missing: " + std::to_string(tokens.size()) + " are there");
+        throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
+                             ": the token before it is missing: " + std::to_string(tokens.size()) +
+                             " are there");
       if (at == tokens.size()) {
         tokens.push_back(token.text);
         is_special.push_back(true);
       } else if (tokens[at] != token.text && tokens[at] != with_spaces(token.text)) {
-        throw Error(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
-                    ", which is " + excerpt(tokens[at]) + " in " + file +
-                    ": the files do not belong together");
+        throw TokenizerError(token.place + ": " + excerpt(token.text) + " has id " + std::to_string(id) +
+                             ", which is " + excerpt(tokens[at]) + " in " + file +
+                             ": the files do not belong together");
       }
       tokens[at] = token.text;
       is_special[at] = true;
@@ -193,8 +194,8 @@ struct SentencePiece::State {
     if (text.empty()) return otherwise;
     if (const auto id = find(text)) return *id;
     if (may_lack) return otherwise;
-    throw Error(config.place(key) + " = " + excerpt(text) +
-                ": is not a token of the tokenizer: add it there, or name another");
+    throw TokenizerError(config.place(key) + " = " + excerpt(text) +
+                         ": is not a token of the tokenizer: add it there, or name another");
   }
 
   std::optional<int32_t> find(std::string_view text) const {
@@ -230,7 +231,7 @@ fs::path SentencePiece::find_model(const fs::path& path) {
   if (is_folder && is_there(model) && (!is_there(json_form) || read_file(model).text.starts_with(kPiece)))
     return model;
   const bool has_json = json_form.extension() == ".json" && is_there(json_form);
-  return has_json && CharacterBpe::is_kind_of(read_file(json_form)) ? json_form : fs::path();
+  return has_json && is_character_bpe(read_file(json_form)) ? json_form : fs::path();
 }
 
 SentencePiece SentencePiece::load(const fs::path& model) {
@@ -249,7 +250,16 @@ SentencePiece SentencePiece::load(const fs::path& model) {
 }
 
 SentencePiece::SentencePiece(const NamedFiles& files)
-    : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {}
+    : Tokenizer(texts_of(files)), state_(std::make_shared<const State>(files)) {
+  facts_ = {.vocab_size = static_cast<int32_t>(state_->tokens.size()),
+            .eot = state_->eot,
+            .bos = state_->bos,
+            .adds_bos = state_->adds_bos,
+            .after_special = state_->after_special,
+            .fingerprint = state_->fingerprint,
+            .no_eot = "the tokenizer has no end of text: neither " + std::string(state_->file) +
+                      " nor tokenizer_config.json (eos_token) names one"};
+}
 
 void SentencePiece::encode_append(std::string_view text, std::vector<int32_t>& ids, SpecialTokens special,
                                   TextPlace place) const {
@@ -287,9 +297,7 @@ void SentencePiece::encode_plain(std::string_view text, TextPlace place, std::ve
 std::string SentencePiece::decode_bytes(std::span<const int32_t> ids) const {
   std::string bytes;
   for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab_size())
-      throw Error("token id = " + std::to_string(id) + ": must be from 0 to " +
-                  std::to_string(vocab_size() - 1));
+    check_id(id);
     const std::string& token = state_->tokens[static_cast<size_t>(id)];
     bytes += state_->is_special[static_cast<size_t>(id)] ? with_spaces(token) : token;  // Gemma adds "▁▁"
   }
@@ -302,8 +310,6 @@ std::string SentencePiece::decode(std::span<const int32_t> ids) const {
   return text;
 }
 
-int32_t SentencePiece::vocab_size() const { return static_cast<int32_t>(state_->tokens.size()); }
-
 std::optional<int32_t> SentencePiece::special_token(std::string_view text) const {
   return state_->find(text);
 }
@@ -315,25 +321,6 @@ bool SentencePiece::is_special(int64_t id) const {
 Tokenizer::Special SentencePiece::first_special(std::string_view text) const {
   return state_->added.first_special(text);
 }
-
-bool SentencePiece::has_eot() const { return state_->eot >= 0; }
-
-int32_t SentencePiece::eot() const {
-  if (!has_eot())
-    throw Error("the tokenizer has no end of text: neither " + std::string(state_->file) +
-                " nor tokenizer_config.json (eos_token) names one");
-  return state_->eot;
-}
-
-std::optional<int32_t> SentencePiece::bos() const {
-  return state_->bos >= 0 ? std::optional(state_->bos) : std::nullopt;
-}
-
-bool SentencePiece::adds_bos() const { return state_->adds_bos; }
-
-TextPlace SentencePiece::after_special() const { return state_->after_special; }
-
-uint64_t SentencePiece::fingerprint() const { return state_->fingerprint; }
 
 void SentencePiece::save(const std::string& folder) const {
   Files all = files();
@@ -366,7 +353,7 @@ std::string SentencePiece::state() const { return pack(files()); }
 bool SentencePiece::is_kind_of(const NamedFiles& files) {
   const auto form = files.find(kJsonForm);
   return files.contains(kModel) || files.contains(kSiglipModel) ||
-         (form != files.end() && CharacterBpe::is_kind_of(form->second));
+         (form != files.end() && is_character_bpe(form->second));
 }
 
 }  // namespace pipeline::tokenizer

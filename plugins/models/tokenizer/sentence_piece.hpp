@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/text_file.hpp"
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_files.hpp"
 
 namespace pipeline::tokenizer {
 
@@ -25,7 +25,7 @@ class SentencePiece final : public Tokenizer {
   static std::filesystem::path find_model(const std::filesystem::path& path);
   static bool has_model(const std::filesystem::path& folder);  // a tokenizer.model, of whatever kind
 
-  // Throws Error with the file and what is wrong with it.
+  // Throws TokenizerError with the file and what is wrong with it.
   static SentencePiece load(const std::filesystem::path& model);
 
   void encode_append(std::string_view text, std::vector<int32_t>& ids,
@@ -35,16 +35,9 @@ class SentencePiece final : public Tokenizer {
   std::string decode(std::span<const int32_t> ids) const override;
   std::string decode_bytes(std::span<const int32_t> ids) const override;
 
-  int32_t vocab_size() const override;
   std::optional<int32_t> special_token(std::string_view text) const override;
   bool is_special(int64_t id) const override;
   Special first_special(std::string_view text) const override;
-  bool has_eot() const override;
-  int32_t eot() const override;
-  std::optional<int32_t> bos() const override;
-  bool adds_bos() const override;
-  TextPlace after_special() const override;
-  uint64_t fingerprint() const override;
 
   // The files as they were read, and those beside them; with a tokenizer_config.json where there was none;
   // and, for a tokenizer.model of Llama's kind, a tokenizer.json that says the same.

@@ -3,16 +3,24 @@
 #include <dlfcn.h>
 #include <sentencepiece_processor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_json_parts.hpp"
 
 namespace pipeline::tokenizer {
 namespace {
+
+using nlohmann::json;
+using sentencepiece::SentencePieceProcessor;
 
 // The fields of a message of Protocol Buffers; see sentencepiece_model.proto. The library hides what a
 // model's options are, and takes a file that ends early for a smaller model.
@@ -98,15 +106,14 @@ Options read_options(const NamedText& file) {
     }
   }
   if (!fields.at_end() || !options.has_trainer || !options.has_normalizer)
-    throw Error(file.path + ": is not a SentencePiece model, or not the whole of one: " +
-                std::to_string(file.text.size()) + " bytes: copy it again");
+    throw TokenizerError(file.path + ": is not a SentencePiece model, or not the whole of one: " +
+                         std::to_string(file.text.size()) + " bytes: copy it again");
   if (options.space_is_suffix)
-    throw Error(file.path + ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
-                "with spaces before words, as Llama's, are read here");
+    throw TokenizerError(file.path +
+                         ": has spaces at the ends of words (treat_whitespace_as_suffix): only models " +
+                         "with spaces before words, as Llama's, are read here");
   return options;
 }
-
-using sentencepiece::SentencePieceProcessor;
 
 // libsentencepiece, loaded by itself. It has a variable of 32 bytes, FLAGS_minloglevel, and so has LibTorch's
 // libc10, of 4: in a plugin that is linked with both, the two are one, and c10's flags behind it are
@@ -114,7 +121,7 @@ using sentencepiece::SentencePieceProcessor;
 // whose body is in the header, where it needs another of the library's.
 class Library {
  public:
-  // Throws Error where the library is not installed.
+  // Throws TokenizerError where the library is not installed.
   static const Library& get() {
     static const Library library;
     return library;
@@ -128,7 +135,7 @@ class Library {
     if (status.rep == nullptr) return processor;
     const std::string message = message_(&status);
     destroy_(&status);
-    throw Error(file.path + ": is not a SentencePiece model: " + message);
+    throw TokenizerError(file.path + ": is not a SentencePiece model: " + message);
   }
 
   std::vector<int> encode(const SentencePieceProcessor& processor, std::string_view text) const {
@@ -151,7 +158,8 @@ class Library {
 #endif
     library_ = ::dlopen(kName, RTLD_NOW | RTLD_LOCAL | kOwnSymbolsFirst);
     if (library_ == nullptr)
-      throw Error(std::string(::dlerror()) + ": install it (libsentencepiece0), or use a tokenizer.json");
+      throw TokenizerError(std::string(::dlerror()) +
+                           ": install it (libsentencepiece0), or use a tokenizer.json");
     find(construct_, "_ZN13sentencepiece22SentencePieceProcessorC1Ev");
     find(
         load_,
@@ -167,7 +175,7 @@ class Library {
   template <class Function>
   void find(Function*& function, const char* name) {
     function = reinterpret_cast<Function*>(::dlsym(library_, name));
-    if (function == nullptr) throw Error(std::string(kName) + ": " + ::dlerror());
+    if (function == nullptr) throw TokenizerError(std::string(kName) + ": " + ::dlerror());
   }
 
   static constexpr const char* kName = "libsentencepiece.so.0";
@@ -186,6 +194,48 @@ std::string bytes_of(const SentencePieceProcessor& model, int id) {
   if (model.IsByte(id))  // "<0x0A>"
     return std::string(1, static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16)));
   return with_spaces(piece);
+}
+
+// "left right" for all pairs of pieces that make a piece, the best piece first. The library has no list of
+// them: it merges the neighbours that give the best piece, and of equals the leftmost.
+json merges_of(const SentencePieceProcessor& model) {
+  std::vector<std::string> pieces;
+  std::vector<int> order;
+  std::unordered_set<std::string> known;
+  std::vector<bool> has_length;  // a known one: most places to cut a long piece at need no look at its text
+  for (int id = 0; id < model.GetPieceSize(); ++id) {
+    pieces.push_back(model.IdToPiece(id));
+    if (model.IsControl(id) || model.IsUnknown(id) || model.IsByte(id) || model.IsUnused(id)) continue;
+    order.push_back(id);
+    known.insert(pieces.back());
+    has_length.resize(std::max(has_length.size(), pieces.back().size() + 1));
+    has_length[pieces.back().size()] = true;
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return model.GetScore(a) > model.GetScore(b); });
+  json merges = json::array();
+  for (const int id : order) {
+    const std::string& piece = pieces[static_cast<size_t>(id)];
+    for (size_t cut = 1; cut < piece.size(); ++cut) {
+      if (!has_length[cut] || !has_length[piece.size() - cut]) continue;
+      if ((piece[cut] & 0xc0) == 0x80) continue;  // within a character
+      std::string left = piece.substr(0, cut), right = piece.substr(cut);
+      if (known.contains(left) && known.contains(right))
+        merges.push_back({std::move(left), std::move(right)});
+    }
+  }
+  return merges;
+}
+
+json added_tokens(std::span<const AddedTokens::Token> special) {
+  json tokens = json::array();
+  for (const auto& [text, id, how] : special) tokens.push_back(format_added(id, text, how));
+  return tokens;
+}
+
+// The signs, and the one before a text, but not after a special token.
+json space_before_the_first() {
+  return {{"type", "Metaspace"}, {"replacement", kSpaceSign}, {"prepend_scheme", "first"}, {"split", false}};
 }
 
 }  // namespace
@@ -210,6 +260,54 @@ SentencePieceModel::SentencePieceModel(const NamedText& file) {
   unknown = start->unk_id();
   begin = start->bos_id();
   end = start->eos_id();
+}
+
+json sentence_piece_normalizer(bool adds_space) {
+  json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceSign}};
+  if (!adds_space) return replace;
+  const json prepend = {{"type", "Prepend"}, {"prepend", kSpaceSign}};
+  return {{"type", "Sequence"}, {"normalizers", json::array({prepend, std::move(replace)})}};
+}
+
+json sentence_piece_decoder(bool adds_space) {
+  json parts = {{{"type", "Replace"}, {"pattern", {{"String", kSpaceSign}}}, {"content", " "}},
+                {{"type", "ByteFallback"}},
+                {{"type", "Fuse"}}};
+  if (adds_space) parts.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", std::move(parts)}};
+}
+
+std::string format_tokenizer_json(const SentencePieceModel& model,
+                                  std::span<const AddedTokens::Token> special, int32_t begin,
+                                  TextPlace after_special) {
+  const SentencePieceProcessor& pieces = *model.start;
+  const bool goes_on = model.adds_space && after_special == TextPlace::kWithin;
+  json vocabulary = json::object();
+  bool has_bytes = false;
+  for (int id = 0; id < pieces.GetPieceSize(); ++id) {
+    vocabulary[pieces.IdToPiece(id)] = id;
+    has_bytes = has_bytes || pieces.IsByte(id);
+  }
+  const json file = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added_tokens(special)},
+                     {"normalizer", goes_on ? json() : sentence_piece_normalizer(model.adds_space)},
+                     {"pre_tokenizer", goes_on ? space_before_the_first() : json()},
+                     {"post_processor", begin < 0 ? json() : begin_with(pieces.IdToPiece(begin), begin)},
+                     {"decoder", sentence_piece_decoder(model.adds_space)},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", pieces.IdToPiece(pieces.unk_id())},
+                       {"continuing_subword_prefix", nullptr},
+                       {"end_of_word_suffix", nullptr},
+                       {"fuse_unk", true},
+                       {"byte_fallback", has_bytes},
+                       {"ignore_merges", false},
+                       {"vocab", std::move(vocabulary)},
+                       {"merges", merges_of(pieces)}}}};
+  return file.dump();
 }
 
 }  // namespace pipeline::tokenizer

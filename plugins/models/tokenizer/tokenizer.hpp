@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,13 +12,45 @@
 #include <vector>
 
 #include "files/error.hpp"
-#include "tokenizer/folder_files.hpp"
 
 namespace pipeline::tokenizer {
 
+// Texts of a Hugging Face folder by the names of their files: what a tokenizer is read from, and what lies
+// beside it and beside a model's weights. They go from the folder that a run starts from, through its
+// checkpoints, to the one that it exports, as they are.
+using Files = std::map<std::string, std::string>;
+
+// The files that save_pretrained() writes beside a tokenizer's tokens: tokenizer_config.json, chat templates,
+// ...; and beside a model's weights.
+Files files_beside_tokenizer(const std::filesystem::path& folder);
+inline constexpr std::initializer_list<const char*> kLanguageModelFiles{"config.json",
+                                                                        "generation_config.json"};
+inline constexpr std::initializer_list<const char*> kVisionModelFiles{"preprocessor_config.json",
+                                                                      "processor_config.json"};
+inline constexpr std::initializer_list<const char*> kModelFiles{
+    "config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"};
+// Those of these names that are there. Throws TokenizerError where one cannot be read, is no UTF-8, is no
+// JSON although its name says so, or has more than 4 MiB.
+Files files_of(const std::filesystem::path& folder, std::initializer_list<const char*> names);
+
+// Whether a tokenizer with these files is the folder's, which may have none of its own.
+bool is_of_folder(const Files& tokenizer, const std::filesystem::path& folder);
+
+// Whether a folder's file of this name can be among these.
+bool is_folder_file(const std::string& name);
+
+// Files as one text for checkpoints, and back. unpack() throws TokenizerError for any other text, and for
+// names that is_folder_file() refuses; `name` stands for the text then.
+std::string pack(const Files& files);
+bool is_packed(std::string_view text);
+Files unpack(std::string_view text, const std::string& name);
+
+// Writes a tokenizer's files; a model's are written by who exports it. Waits until they are on the disk.
+void write_tokenizer_files(const Files& files, const std::filesystem::path& folder);
+
 // What is wrong with a tokenizer's files, or with ids given to it: the file, the line or entry, what was
 // expected.
-class Error : public files::DataError {
+class TokenizerError : public files::DataError {
  public:
   using DataError::DataError;
 };
@@ -46,14 +81,14 @@ class Tokenizer {
                              SpecialTokens special = SpecialTokens::kAsText,
                              TextPlace place = TextPlace::kStart) const = 0;
 
-  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws Error for an id that
-  // is not in the vocabulary.
+  // The text of ids, as one that starts: valid UTF-8, what is not becomes U+FFFD. Throws TokenizerError for
+  // an id that is not in the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
   // The bytes of ids as they stand within a text, so that parts that come one after the other can be put
   // together: a part may end inside of a character.
   virtual std::string decode_bytes(std::span<const int32_t> ids) const = 0;
 
-  virtual int32_t vocab_size() const = 0;
+  int32_t vocab_size() const { return facts_.vocab_size; }
 
   // The special or added token that reads so, such as "<image>"; and whether a token is one.
   virtual std::optional<int32_t> special_token(std::string_view text) const = 0;
@@ -66,21 +101,21 @@ class Tokenizer {
   };
   virtual Special first_special(std::string_view text) const = 0;
 
-  // The special token that ends a text. eot() throws Error where there is none.
-  virtual bool has_eot() const = 0;
-  virtual int32_t eot() const = 0;
+  // The special token that ends a text. eot() throws TokenizerError where there is none.
+  bool has_eot() const { return facts_.eot >= 0; }
+  int32_t eot() const;
 
   // The special token that may begin a text, if the files name one; and whether Hugging Face's encode() puts
   // it before every text.
-  virtual std::optional<int32_t> bos() const = 0;
-  virtual bool adds_bos() const = 0;
+  std::optional<int32_t> bos() const { return facts_.bos >= 0 ? std::optional(facts_.bos) : std::nullopt; }
+  bool adds_bos() const { return facts_.adds_bos; }
 
   // Where a text stands that follows a special token, or a picture in its place, as Hugging Face's tokenizer
   // of the same files takes it.
-  virtual TextPlace after_special() const = 0;
+  TextPlace after_special() const { return facts_.after_special; }
 
   // Equal for tokenizers that give the same ids, on any machine: for keys of caches.
-  virtual uint64_t fingerprint() const = 0;
+  uint64_t fingerprint() const { return facts_.fingerprint; }
 
   // The files that it was read from, and what lay beside them.
   const Files& files() const { return files_; }
@@ -95,6 +130,15 @@ class Tokenizer {
   virtual std::string state() const = 0;
 
  protected:
+  // What those functions say, which a constructor fills in; ids: -1: none.
+  struct Facts {
+    int32_t vocab_size = 0, eot = -1, bos = -1;
+    bool adds_bos = false;
+    TextPlace after_special = TextPlace::kWithin;
+    uint64_t fingerprint = 0;
+    std::string no_eot = {};  // what eot() throws without one
+  };
+
   explicit Tokenizer(Files files = {}) : files_(std::move(files)) {}
   Tokenizer(const Tokenizer&) = default;
   Tokenizer& operator=(const Tokenizer&) = default;
@@ -108,18 +152,23 @@ class Tokenizer {
     return copy;
   }
 
+  // Throws TokenizerError for what is no token.
+  void check_id(int32_t id) const;
+
+  Facts facts_;
+
  private:
   Files files_;
 };
 
 // Reads a folder or one of its files: a SentencePiece tokenizer.model, else byte-level BPE as
-// ByteLevelBpe::load() reads it. Throws Error with the file and the line or entry that is wrong.
+// ByteLevelBpe::load() reads it. Throws TokenizerError with the file and the line or entry that is wrong.
 TokenizerPtr load_tokenizer(const std::string& path);
 
 // Whether a folder has a file that load_tokenizer() reads tokens from.
 bool has_tokenizer(const std::filesystem::path& folder);
 
-// The tokenizer of a state(). Throws Error for any other text; `name` stands for it then.
+// The tokenizer of a state(). Throws TokenizerError for any other text; `name` stands for it then.
 TokenizerPtr tokenizer_of_state(std::string_view state, const std::string& name);
 
 }  // namespace pipeline::tokenizer

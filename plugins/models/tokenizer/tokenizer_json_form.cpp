@@ -44,8 +44,8 @@ int32_t read_boundary(const Section& config, const char* key, Vocabulary& vocabu
   const std::string word = read_named_token(config, key);
   if (const int32_t id = special_token(vocabulary, word); id >= 0) return id;
   if (const int32_t id = add_word(word, vocabulary); id >= 0 || may_lack) return id;
-  throw Error(config.place(key) + " = " + excerpt(word) +
-              ": is not a token of the tokenizer: add it there, or name another");
+  throw TokenizerError(config.place(key) + " = " + excerpt(word) +
+                       ": is not a token of the tokenizer: add it there, or name another");
 }
 
 void read_boundaries(const Section& config, Vocabulary& vocabulary, bool may_lack = false) {
@@ -73,16 +73,17 @@ json format_boundaries(const Vocabulary& vocabulary) {
 void add_added_tokens(const Section& file, VocabularyBuilder& builder) {
   const json& list = file.get("added_tokens");
   if (list.is_null()) return;
-  if (!list.is_array()) throw Error(file.place("added_tokens") + " = " + excerpt(list) + ": must be a list");
+  if (!list.is_array())
+    throw TokenizerError(file.place("added_tokens") + " = " + excerpt(list) + ": must be a list");
   for (size_t i = 0; i < list.size(); ++i) {
     const Section token(list[i], file.place("added_tokens[" + std::to_string(i) + "]"));
     const Matching how = read_matching(token);
     const json& content = token.get("content");
     const json& id = token.get("id");
     if (!content.is_string())
-      throw Error(token.place("content") + " = " + excerpt(content) + ": must be a string");
+      throw TokenizerError(token.place("content") + " = " + excerpt(content) + ": must be a string");
     if (!id.is_number_unsigned()) {
-      throw Error(token.place("id") + " = " + excerpt(id) + ": must be a non-negative integer");
+      throw TokenizerError(token.place("id") + " = " + excerpt(id) + ": must be a non-negative integer");
     }
     builder.add_added(content.get<std::string>(), id_of(id), how, token.place("content"));
   }
@@ -90,7 +91,7 @@ void add_added_tokens(const Section& file, VocabularyBuilder& builder) {
 
 void add_merges(const Section& model, VocabularyBuilder& builder) {
   const json& merges = model.get("merges");
-  if (!merges.is_array()) throw Error(model.place("merges") + ": must be a list");
+  if (!merges.is_array()) throw TokenizerError(model.place("merges") + ": must be a list");
   for (size_t i = 0; i < merges.size(); ++i) {
     const auto place = [&] { return model.place("merges[" + std::to_string(i) + "]"); };
     const json& merge = merges[i];
@@ -100,7 +101,7 @@ void add_merges(const Section& model, VocabularyBuilder& builder) {
       builder.add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(),
                         place);
     } else {
-      throw Error(place() + " = " + excerpt(merge) + ": must be two tokens");
+      throw TokenizerError(place() + " = " + excerpt(merge) + ": must be two tokens");
     }
   }
 }
@@ -134,8 +135,8 @@ Vocabulary parse_object(const Section& file) {
   const auto added = [&](const std::string& token) {
     const int32_t id = special_token(vocabulary, token);
     if (id < 0)
-      throw Error(file.place("post_processor") + ": adds " + excerpt(token) +
-                  ", which is not among the added_tokens");
+      throw TokenizerError(file.place("post_processor") + ": adds " + excerpt(token) +
+                           ", which is not among the added_tokens");
     return id;
   };
   if (!end.empty()) vocabulary.end_of_text = added(end);
@@ -191,7 +192,8 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
   config.require("add_prefix_space", {false});
   const json& added = config.get("added_tokens_decoder");
   if (!added.is_null() && !added.is_object())
-    throw Error(config.place("added_tokens_decoder") + " = " + excerpt(added) + ": must be an object");
+    throw TokenizerError(config.place("added_tokens_decoder") + " = " + excerpt(added) +
+                         ": must be an object");
   std::unordered_map<std::string_view, std::string> ids;
   for (const Added& token : vocabulary.added) ids.emplace(token.text, std::to_string(token.id));
   for (const auto& [id, token] :
@@ -200,8 +202,9 @@ void read_tokenizer_config(const NamedText& file, Vocabulary& vocabulary) {
     const json& content = Section(token, place).get("content");
     const auto known = content.is_string() ? ids.find(content.get_ref<const std::string&>()) : ids.end();
     if (known == ids.end() || known->second != id)
-      throw Error(place + ".content = " + excerpt(content) +
-                  ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
+      throw TokenizerError(
+          place + ".content = " + excerpt(content) +
+          ": is not among the added tokens of tokenizer.json with this id: save the tokenizer again");
   }
   read_boundaries(config, vocabulary);
 }

@@ -33,7 +33,7 @@ TextEnds read_template(const Section& part) {
   if (is_known && text != single.begin()) is_known = !(ends.begin = token_at(single.begin())).empty();
   if (is_known && single.end() - text == 2) is_known = !(ends.end = token_at(text + 1)).empty();
   if (is_known) return ends;
-  throw Error(
+  throw TokenizerError(
       part.place("single") + " = " + excerpt(single) +
       ": must be the text, with one special token before it, behind it, or both: no other template is "
       "read here");
@@ -49,7 +49,8 @@ json clip_pre_tokenizer() {
 Section part_of(const Section& whole, const char* key, size_t index, size_t count) {
   const json& parts = whole.get(key);
   if (!parts.is_array() || parts.size() != count)
-    throw Error(whole.place(key) + " = " + excerpt(parts) + ": must be a list of " + std::to_string(count));
+    throw TokenizerError(whole.place(key) + " = " + excerpt(parts) + ": must be a list of " +
+                         std::to_string(count));
   return {parts[index], whole.place(std::string(key) + "[" + std::to_string(index) + "]")};
 }
 
@@ -81,7 +82,7 @@ TextEnds read_clip_post_processor(const Section& file) {
   const auto token = [&](const char* key) {
     const json& value = part.get(key);
     if (!value.is_array() || value.size() != 2 || !value[0].is_string())
-      throw Error(part.place(key) + " = " + excerpt(value) + ": must be a token and its id");
+      throw TokenizerError(part.place(key) + " = " + excerpt(value) + ": must be a token and its id");
     return value[0].get<std::string>();
   };
   return {token("cls"), token("sep")};
@@ -91,7 +92,7 @@ std::string read_named_token(const Section& file, const char* key) {
   const json& value = file.get(key);
   if (value.is_null()) return {};
   const json& text = value.is_object() ? Section(value, file.place(key)).get("content") : value;
-  if (!text.is_string()) throw Error(file.place(key) + " = " + excerpt(value) + ": must be a token");
+  if (!text.is_string()) throw TokenizerError(file.place(key) + " = " + excerpt(value) + ": must be a token");
   return text.get<std::string>();
 }
 
@@ -129,7 +130,7 @@ PreTokenizer read_pre_tokenizer(const Section& file) {
   }
   const json& parts = all.get("pretokenizers");
   if (!parts.is_array() || parts.size() != 2)
-    throw Error(all.place("pretokenizers") + " = " + excerpt(parts) + ": must be a list of two");
+    throw TokenizerError(all.place("pretokenizers") + " = " + excerpt(parts) + ": must be a list of two");
   const Section first(parts[0], all.place("pretokenizers[0]"));
   const Section second(parts[1], all.place("pretokenizers[1]"));
   first.require_given("type", {"Digits", "Split"});
@@ -179,13 +180,14 @@ TextEnds read_post_processor(const Section& file) {
   };
   if (all.get("type") != "Sequence") return read(all);
   const json& parts = all.get("processors");
-  if (!parts.is_array()) throw Error(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
+  if (!parts.is_array())
+    throw TokenizerError(all.place("processors") + " = " + excerpt(parts) + ": must be a list");
   TextEnds ends;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Section part(parts[i], all.place("processors[" + std::to_string(i) + "]"));
     const TextEnds found = read(part);
     if (found.is_none()) continue;
-    if (!ends.is_none()) throw Error(part.place("type") + ": is the second template");
+    if (!ends.is_none()) throw TokenizerError(part.place("type") + ": is the second template");
     ends = found;
   }
   return ends;
@@ -206,24 +208,20 @@ json format_post_processor(const Vocabulary& vocabulary) {
       {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}, {"use_regex", true}};
   if (!vocabulary.adds_begin_of_text) return offsets;
   const int32_t id = vocabulary.begin_of_text;
-  const std::string& token = vocabulary.tokens[static_cast<size_t>(id)];
-  const auto piece = [](const char* kind, const std::string& name, int type) {
+  const json begin = begin_with(vocabulary.tokens[static_cast<size_t>(id)], id);
+  return {{"type", "Sequence"}, {"processors", json::array({offsets, begin})}};
+}
+
+json begin_with(const std::string& token, int32_t id) {
+  const auto part = [](const char* kind, const std::string& name, int type) {
     return json{{kind, {{"id", name}, {"type_id", type}}}};
   };
-  const json begin = piece("SpecialToken", token, 0);
-  const json single = json::array({begin, piece("Sequence", "A", 0)});
-  const json pair = json::array(
-      {begin, piece("Sequence", "A", 0), piece("SpecialToken", token, 1), piece("Sequence", "B", 1)});
-  return {
-      {"type", "Sequence"},
-      {"processors",
-       json::array(
-           {offsets,
-            {{"type", "TemplateProcessing"},
-             {"single", single},
-             {"pair", pair},
-             {"special_tokens",
-              {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}}})}};
+  const json start = part("SpecialToken", token, 0), first = part("Sequence", "A", 0);
+  return {{"type", "TemplateProcessing"},
+          {"single", {start, first}},
+          {"pair", {start, first, part("SpecialToken", token, 1), part("Sequence", "B", 1)}},
+          {"special_tokens",
+           {{token, {{"id", token}, {"ids", json::array({id})}, {"tokens", json::array({token})}}}}}};
 }
 
 }  // namespace pipeline::tokenizer

@@ -20,7 +20,7 @@ class Section {
           const char* limit = "only the byte-level BPE of GPT-2, SmolLM, Llama 3, Qwen and CLIP is read here")
       : value_(value), place_(std::move(place)), limit_(limit) {
     if (!value_.is_object())
-      throw Error(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");
+      throw TokenizerError(place_ + " = " + strict_json::excerpt(value_) + ": must be an object");
   }
 
   // null where the key is missing.
@@ -50,8 +50,8 @@ class Section {
       if (value == option) return;
       list += (list.empty() ? "" : " or ") + strict_json::excerpt(option);
     }
-    throw Error(place(key) + " = " + strict_json::excerpt(value) + ": must be " +
-                (list.empty() ? "null" : list) + ": " + limit_);
+    throw TokenizerError(place(key) + " = " + strict_json::excerpt(value) + ": must be " +
+                         (list.empty() ? "null" : list) + ": " + limit_);
   }
 
  private:
@@ -67,8 +67,8 @@ std::string read_named_token(const Section& file, const char* key);
 Matching read_matching(const Section& token);
 nlohmann::json format_added(int32_t id, std::string_view text, const Matching& how);
 
-// CLIP's own parts, around a model with the suffix of a word's end: throws Error unless all are as they are
-// there.
+// CLIP's own parts, around a model with the suffix of a word's end: throws TokenizerError unless all are as
+// they are there.
 void require_clip_parts(const Section& file);
 nlohmann::json clip_normalizer();
 
@@ -85,5 +85,7 @@ struct TextEnds {
 TextEnds read_post_processor(const Section& file);
 TextEnds read_clip_post_processor(const Section& file);
 nlohmann::json format_post_processor(const Vocabulary& vocabulary);
+// Puts `token` before every text.
+nlohmann::json begin_with(const std::string& token, int32_t id);
 
 }  // namespace pipeline::tokenizer

@@ -35,7 +35,7 @@ std::optional<ByteLevelBpe> load_trained(const fs::path& folder, const Context& 
     ByteLevelBpe tokenizer(parse_vocabulary(read_byte_level_files(folder.string())));
     files::mark_used(folder.string());
     return tokenizer;
-  } catch (const Error& error) {
+  } catch (const TokenizerError& error) {
     context.warn(error.what(), ": training the tokenizer again");
     return std::nullopt;
   }
@@ -126,7 +126,7 @@ TokenizerPtr tokenizer_of_checkpoint(std::string_view state, const fs::path& pat
     refuse(
         "is not the tokenizer that the weights were trained with, so they would read other words: use that "
         "one, or leave the key out to use the checkpoint's");
-  } catch (const Error& error) {
+  } catch (const TokenizerError& error) {
     refuse(error.what());
   }
   return kept;

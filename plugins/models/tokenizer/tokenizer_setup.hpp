@@ -1,19 +1,34 @@
 // Where a task's tokenizer comes from: files, a checkpoint, or training on the task's own texts.
 #pragma once
 
-#include <pipeline/context.hpp>
-#include <pipeline/model_options.hpp>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include <pipeline/context.hpp>
+#include <pipeline/model_options.hpp>
+#include <pipeline/options.hpp>
+
 #include "tokenizer/tokenizer.hpp"
-#include "tokenizer/tokenizer_options.hpp"
 
 namespace pipeline::tokenizer {
+
+// The options of a task's tokenizer, [task.tokenizer].
+struct TokenizerOptions {
+  std::filesystem::path path;
+  int64_t vocab_size = 8192;
+
+  void describe(Options& o) {
+    o("path", path,
+      "tokenizer.json, tokenizer.model, or a folder with one of them or with vocab.json and merges.txt; "
+      "empty: train on the data")
+        .follows();
+    o("vocab_size", vocab_size, "size of a trained tokenizer").unit("tokens").min(257).max(1 << 20);
+  }
+  void validate(const ConfigErrors& errors) const;
+};
 
 // Texts to train on.
 struct TrainingTexts {
@@ -27,8 +42,8 @@ struct TrainingTexts {
 };
 
 // A byte-level BPE of `size` tokens trained on the texts; kept in the run's cache folder, as "tokenizer-KEY",
-// for who asks again. Throws Error of this folder, std::filesystem's, or pipeline::Error when the run is
-// cancelled. [main]
+// for who asks again. Throws TokenizerError of this folder, std::filesystem's, or pipeline::Error when the
+// run is cancelled. [main]
 TokenizerPtr trained_tokenizer(const TrainingTexts& texts, int64_t size, const Context& context);
 
 // A task's tokenizer: `kept`, which came with the weights, else the one that the options name, else one

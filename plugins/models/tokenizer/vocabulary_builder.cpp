@@ -91,16 +91,16 @@ const std::array<uint8_t, 256>& alphabet_order() { return kAlphabet.order; }
 void VocabularyBuilder::insert(const std::string& text, std::string bytes, int64_t id,
                                const std::string& place) {
   if (id < 0 || id > std::numeric_limits<int32_t>::max()) {
-    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
-                ": must be from 0 to 2147483647");
+    throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
+                         ": must be from 0 to 2147483647");
   }
   tokens_.emplace(text, Token{std::move(bytes), static_cast<int32_t>(id)});
 }
 
 void VocabularyBuilder::add_added(const std::string& content, int64_t id, const Matching& how,
                                   const std::string& place) {
-  if (content.empty()) throw Error(place + ": is empty");
-  if (tokens_.contains(content)) throw Error(place + ": " + excerpt(content) + " was added before");
+  if (content.empty()) throw TokenizerError(place + ": is empty");
+  if (tokens_.contains(content)) throw TokenizerError(place + ": " + excerpt(content) + " was added before");
   insert(content, content, id, place);
   vocabulary_.added.push_back({static_cast<int32_t>(id), content, how});
 }
@@ -112,11 +112,11 @@ void VocabularyBuilder::add_token(const std::string& text, int64_t id, const std
     // "é" is found as it is written, and stands for the byte that the alphabet writes so.
     if (known->second.id == id && bytes && !bytes->empty()) known->second.bytes = *std::move(bytes);
     if (known->second.id == id) return;
-    throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the added token has " +
-                std::to_string(known->second.id));
+    throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) +
+                         ": the added token has " + std::to_string(known->second.id));
   }
   if (!bytes || bytes->empty()) {
-    throw Error(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
+    throw TokenizerError(place + ": token " + excerpt(text) + ": is not written in GPT-2's byte alphabet");
   }
   insert(text, std::move(*bytes), id, place);
 }
@@ -135,13 +135,13 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
   for (const auto& [text, token] : tokens_) {
     const auto id = static_cast<size_t>(token.id);
     if (id >= text_of.size()) {
-      throw Error(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the ids of " +
-                  std::to_string(text_of.size()) + " tokens must be 0 to " +
-                  std::to_string(text_of.size() - 1));
+      throw TokenizerError(place + ": id of " + excerpt(text) + " = " + std::to_string(id) + ": the ids of " +
+                           std::to_string(text_of.size()) + " tokens must be 0 to " +
+                           std::to_string(text_of.size() - 1));
     }
     if (text_of[id] != nullptr) {
-      throw Error(place + ": " + excerpt(std::min(text, *text_of[id])) + " and " +
-                  excerpt(std::max(text, *text_of[id])) + " both have id " + std::to_string(id));
+      throw TokenizerError(place + ": " + excerpt(std::min(text, *text_of[id])) + " and " +
+                           excerpt(std::max(text, *text_of[id])) + " both have id " + std::to_string(id));
     }
     text_of[id] = &text;
   }
@@ -156,21 +156,23 @@ void VocabularyBuilder::check_tokens(const std::string& place) {
   for (const uint8_t byte : alphabet_order()) {
     const std::string bytes(1, static_cast<char>(byte));
     if (vocabulary_.ends_words() && !all.contains(bytes + " "))
-      throw Error(place + ": byte " + std::to_string(byte) + ", written " +
-                  excerpt(to_alphabet(bytes) + kWordEnd) +
-                  " where it ends a word, has no token: not the vocabulary of CLIP's tokenizer?");
+      throw TokenizerError(place + ": byte " + std::to_string(byte) + ", written " +
+                           excerpt(to_alphabet(bytes) + kWordEnd) +
+                           " where it ends a word, has no token: not the vocabulary of CLIP's tokenizer?");
     if (all.contains(bytes)) continue;
     has_all_bytes_ = false;  // SmolLM's own lacks bytes that no text has, or few
     if (vocabulary_.pre_tokenizer != PreTokenizer::kSmolLm || (byte >= ' ' && byte <= '~')) {
-      throw Error(place + ": byte " + std::to_string(byte) + ", written " + excerpt(to_alphabet(bytes)) +
-                  ", has no token: not the vocabulary of a byte-level tokenizer?");
+      throw TokenizerError(place + ": byte " + std::to_string(byte) + ", written " +
+                           excerpt(to_alphabet(bytes)) +
+                           ", has no token: not the vocabulary of a byte-level tokenizer?");
     }
   }
 }
 
 int32_t VocabularyBuilder::id_of(const std::string& text, const std::function<std::string()>& place) const {
   const auto found = tokens_.find(text);
-  if (found == tokens_.end()) throw Error(place() + ": " + excerpt(text) + " is not in the vocabulary");
+  if (found == tokens_.end())
+    throw TokenizerError(place() + ": " + excerpt(text) + " is not in the vocabulary");
   return found->second.id;
 }
 
@@ -183,8 +185,8 @@ void VocabularyBuilder::add_merge(std::string_view left, std::string_view right,
   const uint64_t pair = uint64_t{static_cast<uint32_t>(left_id)} << 32 | static_cast<uint32_t>(right_id);
   const auto [known, is_new] = merge_ranks_.emplace(pair, vocabulary_.merges.size());
   if (!is_new) {
-    throw Error(place() + ": " + excerpt(std::string(left)) + " and " + excerpt(std::string(right)) +
-                " are also merge number " + std::to_string(known->second + 1));
+    throw TokenizerError(place() + ": " + excerpt(std::string(left)) + " and " + excerpt(std::string(right)) +
+                         " are also merge number " + std::to_string(known->second + 1));
   }
   vocabulary_.merges.push_back({left_id, right_id, result_id});
 }

@@ -27,7 +27,7 @@ std::optional<std::string> from_alphabet(std::string_view text);
 const std::array<uint8_t, 256>& alphabet_order();
 
 // Puts a Vocabulary together from the entries of files and checks it: added tokens first, then tokens, then
-// merges. Every member throws Error with the place given to it.
+// merges. Every member throws TokenizerError with the place given to it.
 class VocabularyBuilder {
  public:
   explicit VocabularyBuilder(PreTokenizer pre_tokenizer = PreTokenizer::kGpt2) {

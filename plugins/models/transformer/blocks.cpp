@@ -6,10 +6,10 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include "gelu.hpp"
 #include "gemm.hpp"
 #include "kept.hpp"
 #include "layer_norm.hpp"
-#include "swiglu.hpp"
 
 namespace pipeline::transformer {
 namespace {
@@ -33,6 +33,30 @@ at::Tensor normed_again(const at::Tensor& kept, const at::Tensor& x, const Norm&
   return layer_norm_again(x, norm.weight, norm.bias, mean, rstd).to(type);
 }
 
+// The gradients of x, of the norm and of W in norm(x) W, from `dy`, which is let go. The Function's first
+// inputs are these: x, the norm's weight and bias, W. `residual`: see layer_norm_backward().
+struct NormedProduct {
+  const at::Tensor &x, &norm_weight, &norm_bias, &weight, &mean, &rstd, &kept_input;
+
+  std::pair<LayerNormGradients, at::Tensor> backward(AutogradContext* ctx, at::Tensor& dy,
+                                                     const at::Tensor& residual) const {
+    std::pair<LayerNormGradients, at::Tensor> d;
+    if (ctx->needs_input_grad(3)) {
+      const at::Tensor normed =
+          normed_again(kept_input, x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
+      d.second = weight_gradient(normed, dy, true);
+    }
+    const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
+    if (ctx->needs_input_grad(0) || need_norm) {
+      const at::Tensor dnormed = input_gradient(dy, weight);
+      dy.reset();
+      d.first = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, residual,
+                                    ctx->needs_input_grad(0), need_norm);
+    }
+    return d;
+  }
+};
+
 class NormLinear : public torch::autograd::Function<NormLinear> {
  public:
   static Variable forward(AutogradContext* ctx, const Variable& x, const Variable& norm_weight,
@@ -50,21 +74,10 @@ class NormLinear : public torch::autograd::Function<NormLinear> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &weight = t[3], &mean = t[4],
-                     &rstd = t[5];
-    const at::Tensor dy = grads[0].contiguous();
-    at::Tensor dweight;
-    if (ctx->needs_input_grad(3)) {
-      const at::Tensor normed = normed_again(t[6], x, {norm_weight, norm_bias}, mean, rstd, dy.scalar_type());
-      dweight = weight_gradient(normed, dy, true);
-    }
+    at::Tensor dy = grads[0].contiguous();
     const at::Tensor dbias = bias_gradient(dy, ctx->needs_input_grad(4));
-    const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
-    LayerNormGradients d;
-    if (ctx->needs_input_grad(0) || need_norm) {
-      d = layer_norm_backward(input_gradient(dy, weight), x, norm_weight, norm_bias, mean, rstd, {},
-                              ctx->needs_input_grad(0), need_norm);
-    }
+    const auto [d, dweight] =
+        NormedProduct{t[0], t[1], t[2], t[3], t[4], t[5], t[6]}.backward(ctx, dy, /*residual=*/{});
     return {d.x, d.weight, d.bias, dweight, dbias, Variable(), Variable()};
   }
 };
@@ -136,8 +149,7 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3],
-                     &down_weight = t[4], &mean = t[5], &rstd = t[6], &pre = t[7];
+    const at::Tensor &down_weight = t[4], &pre = t[7];
     const auto& [dropout, form] = kept<std::pair<Dropout, Gelu>>(ctx);
     const at::Tensor dresidual = grads[0].contiguous();
     const at::Tensor dy =
@@ -148,23 +160,11 @@ class NormMlpResidual : public torch::autograd::Function<NormMlpResidual> {
     const at::Tensor ddown_bias = bias_gradient(dy, ctx->needs_input_grad(6));
     h.reset();
 
-    at::Tensor dup_weight;
-    if (ctx->needs_input_grad(3)) {
-      const at::Tensor normed =
-          normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dpre.scalar_type());
-      dup_weight = weight_gradient(normed, dpre, true);
-    }
     const bool need_up_bias = ctx->needs_input_grad(4);
     const at::Tensor dup_bias =
         need_up_bias && dpre_sum.defined() ? dpre_sum : bias_gradient(dpre, need_up_bias);
-    const bool need_norm = ctx->needs_input_grad(1) || ctx->needs_input_grad(2);
-    LayerNormGradients d;
-    if (ctx->needs_input_grad(0) || need_norm) {
-      const at::Tensor dnormed = input_gradient(dpre, up_weight);
-      dpre.reset();
-      d = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, dresidual,
-                              ctx->needs_input_grad(0), need_norm);
-    }
+    const auto [d, dup_weight] =
+        NormedProduct{t[0], t[1], t[2], t[3], t[5], t[6], t[8]}.backward(ctx, dpre, dresidual);
     return {d.x,        d.weight,   d.bias,     dup_weight, dup_bias,  ddown_weight,
             ddown_bias, Variable(), Variable(), Variable(), Variable()};
   }
@@ -198,26 +198,14 @@ class NormSwigluResidual : public torch::autograd::Function<NormSwigluResidual> 
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
-    const at::Tensor &x = t[0], &norm_weight = t[1], &norm_bias = t[2], &up_weight = t[3],
-                     &down_weight = t[4], &mean = t[5], &rstd = t[6], &gated = t[7];
+    const at::Tensor &down_weight = t[4], &gated = t[7];
     const at::Tensor dresidual = grads[0].contiguous(), dy = dresidual.to(gated.scalar_type());
     const bool need_down = ctx->needs_input_grad(4);
     auto [h, dgated] = swiglu_again_and_backward(gated, input_gradient(dy, down_weight), need_down);
     const at::Tensor ddown = weight_gradient(h, dy, need_down);
     h.reset();
-    at::Tensor dup;
-    if (ctx->needs_input_grad(3)) {
-      const at::Tensor normed =
-          normed_again(t[8], x, {norm_weight, norm_bias}, mean, rstd, dgated.scalar_type());
-      dup = weight_gradient(normed, dgated, true);
-    }
-    LayerNormGradients d;
-    if (ctx->needs_input_grad(0) || ctx->needs_input_grad(1)) {
-      const at::Tensor dnormed = input_gradient(dgated, up_weight);
-      dgated.reset();
-      d = layer_norm_backward(dnormed, x, norm_weight, norm_bias, mean, rstd, dresidual,
-                              ctx->needs_input_grad(0), ctx->needs_input_grad(1));
-    }
+    const auto [d, dup] =
+        NormedProduct{t[0], t[1], t[2], t[3], t[5], t[6], t[8]}.backward(ctx, dgated, dresidual);
     return {d.x, d.weight, d.bias, dup, ddown, Variable(), Variable()};
   }
 };

@@ -8,7 +8,7 @@
 
 #include "blocks.hpp"
 #include "embedding.hpp"
-#include "kernels/loss_terms.hpp"
+#include "kernels/forms.hpp"
 
 namespace pipeline::transformer {
 

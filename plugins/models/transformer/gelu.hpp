@@ -2,9 +2,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/gelu_form.hpp"
+#include <string_view>
+
+#include "kernels/forms.hpp"
 
 namespace pipeline::transformer {
+
+// The form that transformers calls so.
+constexpr Gelu gelu_named(std::string_view name) {
+  return name == "quick_gelu" ? Gelu::kQuick : name == "gelu" ? Gelu::kExact : Gelu::kTanh;
+}
 
 // Differentiable; x: (N, C).
 at::Tensor gelu(const at::Tensor& x, Gelu form);
@@ -22,5 +29,17 @@ constexpr const char* torch_name(Gelu form) { return form == Gelu::kTanh ? "tanh
 
 // y = gelu(x) by LibTorch's operations: any device and dtype.
 void gelu_by_torch(at::Tensor& y, const at::Tensor& x, Gelu form);
+
+// The gated unit of Shazeer (arXiv:2002.05202): h = silu(g) u with silu(g) = g sigmoid(g). `gated`: (N, 2
+// inner), columns of g first -> (N, inner). Not recorded by autograd: the blocks use it inside their own
+// Functions.
+at::Tensor swiglu(const at::Tensor& gated);
+
+// h, and the gradient of `gated` from that of h. On the fast path h takes the memory of dh; elsewhere it is
+// computed only where wanted.
+struct SwigluAgain {
+  at::Tensor h, dgated;
+};
+SwigluAgain swiglu_again_and_backward(const at::Tensor& gated, const at::Tensor& dh, bool need_h);
 
 }  // namespace pipeline::transformer

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "gemm.hpp"
-#include "head_norm.hpp"
+#include "layer_norm.hpp"
 #include "packed_batch.hpp"
 
 namespace pipeline::transformer {
@@ -69,14 +69,14 @@ Dropout dropout_at(const LayerPass& shared, const ForwardPass& pass, double p, u
   return {p, dropout_key(pass.dropout_seed, number)};
 }
 
-// Dropout for all of a layer's additions, each of which has a number of its own: of_addition().
-Dropout dropout_of_additions(const LayerPass& shared, const ForwardPass& pass, uint64_t layer) {
+// Dropout for all of a layer's LoRA, each of which has a number of its own: dropout_of().
+Dropout lora_dropout_of(const LayerPass& shared, const ForwardPass& pass, uint64_t layer) {
   constexpr uint64_t kFirst = uint64_t{1} << 32;
-  if (!pass.training || shared.dropout.additions == 0) return {};
-  return {shared.dropout.additions, dropout_key(pass.dropout_seed, kFirst + layer)};
+  if (!pass.training || shared.dropout.lora == 0) return {};
+  return {shared.dropout.lora, dropout_key(pass.dropout_seed, kFirst + layer)};
 }
-enum class Addition : uint64_t { kQkv = 0, kProjection = 8, kUp = 16, kDown = 24 };
-Dropout of_addition(const Dropout& all, Addition first, size_t i) {
+enum class LoraSite : uint64_t { kQkv = 0, kProjection = 8, kUp = 16, kDown = 24 };
+Dropout dropout_of(const Dropout& all, LoraSite first, size_t i) {
   return {all.p, dropout_key(all.key, static_cast<uint64_t>(first) + i)};
 }
 
@@ -84,7 +84,7 @@ at::Tensor rotated(const at::Tensor& x, int64_t width, const Rotation& by) {
   return by.cos.defined() ? rotate_(x, width, by) : x;
 }
 
-// norm(x) in `compute`; only where an addition reads a part of it, or there is no norm.
+// norm(x) in `compute`; only where LoRA reads a part of it, or there is no norm.
 at::Tensor normed_input(const at::Tensor& x, const Norm& norm, at::ScalarType compute) {
   if (!norm.weight.defined()) return x.to(compute);
   if (norm.bias.defined() || norm.has_mean)
@@ -99,21 +99,21 @@ at::Tensor norm_linear_if_any(const at::Tensor& x, const Norm& norm, const Linea
   return norm.weight.defined() ? norm_linear(x, norm, to, compute) : linear(x.to(compute), to);
 }
 
-// norm(x) W for columns first .. first + count - 1, additions included. These are made of the norm's output
+// norm(x) W for columns first .. first + count - 1, LoRA included. These are made of the norm's output
 // again, which is cheaper than to keep it.
 at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear& to,
-                             const std::vector<LowRank>& additions, Addition numbers, const Dropout& dropout,
+                             const std::vector<Lora>& lora, LoraSite numbers, const Dropout& dropout,
                              int64_t first, int64_t count, at::ScalarType compute) {
   const bool whole = count == to.weight.size(1);
   at::Tensor y = norm_linear_if_any(x, norm, whole ? to : columns(to, first, count), compute);
-  struct Part {  // of an addition: the columns that are wanted
+  struct Part {  // of a LoRA: the columns that are wanted
     size_t number;
     int64_t begin, end;
   };
   std::vector<Part> wanted;
-  std::vector<at::Tensor> downs, small, parts;  // small: what each addition's `up` takes
-  for (size_t i = 0; i < additions.size(); ++i) {
-    const LowRank& low = additions[i];
+  std::vector<at::Tensor> downs, small, parts;  // small: what each LoRA's `up` takes
+  for (size_t i = 0; i < lora.size(); ++i) {
+    const Lora& low = lora[i];
     const int64_t begin = std::max(low.first, first),
                   end = std::min(low.first + low.up.size(1), first + count);
     if (begin >= end) continue;
@@ -124,8 +124,8 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
   if (dropout.active()) {
     const at::Tensor input = normed_input(x, norm, compute);
     for (const Part& part : wanted)
-      small.push_back(linear(dropped(input, of_addition(dropout, numbers, part.number)),
-                             {additions[part.number].down, {}}));
+      small.push_back(
+          linear(dropped(input, dropout_of(dropout, numbers, part.number)), {lora[part.number].down, {}}));
   } else {
     std::vector<int64_t> ranks;
     for (const at::Tensor& down : downs) ranks.push_back(down.size(1));
@@ -138,7 +138,7 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
   };
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& [number, begin, end] = wanted[i];
-    const LowRank& low = additions[number];
+    const Lora& low = lora[number];
     zeros(begin);
     parts.push_back(linear(small[i], {low.up.narrow(1, begin - low.first, end - begin) * low.scale, {}}));
     next = end;
@@ -147,12 +147,12 @@ at::Tensor norm_linear_added(const at::Tensor& x, const Norm& norm, const Linear
   return y + at::cat(parts, 1);
 }
 
-// y with the additions to what made it of h.
-at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<LowRank>& additions, Addition numbers,
+// y with the LoRA of the matrix that made it of h.
+at::Tensor added(at::Tensor y, const at::Tensor& h, const std::vector<Lora>& lora, LoraSite numbers,
                  const Dropout& dropout) {
-  for (size_t i = 0; i < additions.size(); ++i) {
-    const LowRank& low = additions[i];
-    const at::Tensor input = dropout.active() ? dropped(h, of_addition(dropout, numbers, i)) : h;
+  for (size_t i = 0; i < lora.size(); ++i) {
+    const Lora& low = lora[i];
+    const at::Tensor input = dropout.active() ? dropped(h, dropout_of(dropout, numbers, i)) : h;
     y = y + linear(linear(input, {low.down, {}}), {low.up * low.scale, {}}).to(y.scalar_type());
   }
   return y;
@@ -164,17 +164,16 @@ at::Tensor normed(const at::Tensor& x, const Norm& norm) { return norm_heads(x, 
 // What a half of the layer adds to the residual stream.
 struct End {
   Linear matrix;
-  const std::vector<LowRank>& additions;
-  Addition numbers;
+  const std::vector<Lora>& lora;
+  LoraSite numbers;
   const Norm& norm;  // undefined: none
 };
-// residual + dropout(norm(h W)), W with its additions.
+// residual + dropout(norm(h W)), W with its LoRA.
 at::Tensor to_residual(const at::Tensor& h, const End& end, const at::Tensor& residual,
-                       const Dropout& dropout, const Dropout& of_additions) {
-  if (!end.norm.weight.defined() && (end.additions.empty() || !dropout.active()))
-    return added(linear_residual(h, end.matrix, residual, dropout), h, end.additions, end.numbers,
-                 of_additions);
-  at::Tensor y = added(linear(h, end.matrix), h, end.additions, end.numbers, of_additions);
+                       const Dropout& dropout, const Dropout& lora_dropout) {
+  if (!end.norm.weight.defined() && (end.lora.empty() || !dropout.active()))
+    return added(linear_residual(h, end.matrix, residual, dropout), h, end.lora, end.numbers, lora_dropout);
+  at::Tensor y = added(linear(h, end.matrix), h, end.lora, end.numbers, lora_dropout);
   if (end.norm.weight.defined()) y = normed(y, end.norm);
   y = y.to(residual.scalar_type());
   return residual + (dropout.active() ? dropped(y, dropout) : y);
@@ -192,29 +191,29 @@ at::Tensor gate(const Layer& layer, const at::Tensor& gated) {
   return at::gelu(gated.narrow(1, 0, inner), "tanh") * gated.narrow(1, inner, inner);
 }
 
-// The fused forms have no additions.
-at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& of_additions,
+// The fused forms have no LoRA.
+at::Tensor mlp(const Layer& layer, const at::Tensor& x, const Dropout& dropout, const Dropout& lora_dropout,
                Gelu form, at::ScalarType compute) {
-  const bool is_plain = layer.up_additions.empty() && layer.down_additions.empty();
+  const bool is_plain = layer.up_lora.empty() && layer.down_lora.empty();
   const Linear down = scaled(layer.down, layer.mlp_scale);
   if (is_plain && !layer.is_gated)
     return norm_mlp_residual(x, layer.mlp_norm, layer.up, down, dropout, compute, form);
   if (is_plain && !layer.up.bias.defined() && !layer.down.bias.defined() && !layer.is_gelu_gate &&
       !layer.mlp_end_norm.weight.defined())
     return norm_swiglu_residual(x, layer.mlp_norm, layer.up, down, compute);
-  const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_additions, Addition::kUp,
-                                            of_additions, 0, layer.up.weight.size(1), compute);
+  const at::Tensor wide = norm_linear_added(x, layer.mlp_norm, layer.up, layer.up_lora, LoraSite::kUp,
+                                            lora_dropout, 0, layer.up.weight.size(1), compute);
   const at::Tensor h = layer.is_gated ? gate(layer, wide) : gelu(wide, form);
-  return to_residual(h, {down, layer.down_additions, Addition::kDown, layer.mlp_end_norm}, x, dropout,
-                     of_additions);
+  return to_residual(h, {down, layer.down_lora, LoraSite::kDown, layer.mlp_end_norm}, x, dropout,
+                     lora_dropout);
 }
 
 }  // namespace
 
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute, const Dropout& additions) {
-  at::Tensor y = norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_additions, Addition::kQkv,
-                                   additions, first, count, compute);
+                           at::ScalarType compute, const Dropout& lora_dropout) {
+  at::Tensor y = norm_linear_added(x, layer.attention_norm, layer.qkv, layer.qkv_lora, LoraSite::kQkv,
+                                   lora_dropout, first, count, compute);
   if (!layer.query_norm.weight.defined()) return y;
   const int64_t queries = layer.projection.weight.size(0), keys = (layer.qkv.weight.size(1) - queries) / 2;
   const int64_t queries_here = first == 0 ? queries : 0;
@@ -292,9 +291,9 @@ at::Tensor run_layer(const Layer& layer, uint64_t number, const at::Tensor& x, c
                                               : shared.rotation;
   const int64_t width = layer.projection.weight.size(0), keys = layout.key_width(width);
   const Dropout dropout = dropout_at(shared, pass, shared.dropout.attention, number, Site::kAttention);
-  const Dropout of_additions = dropout_of_additions(shared, pass, number);
+  const Dropout lora_dropout = lora_dropout_of(shared, pass, number);
   const auto input = [&](const at::Tensor& of, int64_t first, int64_t count) {
-    return attention_input(layer, of, first, count, pass.compute, of_additions);
+    return attention_input(layer, of, first, count, pass.compute, lora_dropout);
   };
   if (!rows.index.defined()) {
     const at::Tensor qkv = rotated(input(x, 0, width + 2 * keys), width + keys, rotation);
@@ -315,13 +314,13 @@ at::Tensor after_attention(const Layer& layer, uint64_t number, const at::Tensor
   const auto dropout = [&](Site site) {
     return dropout_at(shared, pass, shared.dropout.residual, number, site);
   };
-  const Dropout of_additions = dropout_of_additions(shared, pass, number);
+  const Dropout lora_dropout = lora_dropout_of(shared, pass, number);
   const at::Tensor middle =
       to_residual(h,
-                  {scaled(layer.projection, layer.attention_scale), layer.projection_additions,
-                   Addition::kProjection, layer.attention_end_norm},
-                  residual, dropout(Site::kProjection), of_additions);
-  return mlp(layer, middle, dropout(Site::kMlp), of_additions, shared.gelu, pass.compute);
+                  {scaled(layer.projection, layer.attention_scale), layer.projection_lora,
+                   LoraSite::kProjection, layer.attention_end_norm},
+                  residual, dropout(Site::kProjection), lora_dropout);
+  return mlp(layer, middle, dropout(Site::kMlp), lora_dropout, shared.gelu, pass.compute);
 }
 
 at::Tensor run_layers(const std::vector<Layer>& layers, at::Tensor x, const LayerPass& shared,

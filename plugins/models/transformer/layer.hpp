@@ -23,9 +23,9 @@ at::Tensor add_matrix(ParameterRegistry& parameters, const std::string& name, in
 Norm add_norm(ParameterRegistry& parameters, const std::string& name, int64_t width, uint32_t unit,
               double epsilon);
 
-// An addition to a matrix W (in, out), of columns `first` on: W + scale * down up, with down (in, rank) and
+// LoRA of a matrix W (in, out), for columns `first` on: W + scale * down up, with down (in, rank) and
 // up (rank, columns). LoRA (Hu et al., arXiv:2106.09685).
-struct LowRank {
+struct Lora {
   at::Tensor down, up;
   int64_t first = 0;
   double scale = 1;
@@ -43,19 +43,19 @@ struct Layer {
   // RMS norms of what attention and the MLP give, before it is added; undefined: none.
   Norm attention_end_norm = {}, mlp_end_norm = {};
   // (C), times what attention and the MLP give, before it is added: LayerScale (Touvron et al.,
-  // arXiv:2103.17239), of layers without additions; undefined: none.
+  // arXiv:2103.17239), of layers without LoRA; undefined: none.
   at::Tensor attention_scale = {}, mlp_scale = {};
   bool is_local = false;     // LayerPass::local is its layout and rotation
   bool is_unturned = false;  // positions do not turn its queries and keys
-  std::vector<LowRank> qkv_additions = {}, projection_additions = {};
-  std::vector<LowRank> up_additions = {}, down_additions = {};
+  std::vector<Lora> qkv_lora = {}, projection_lora = {};
+  std::vector<Lora> up_lora = {}, down_lora = {};
 };
 
-// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, additions and
+// norm(x) W for columns first .. first + count - 1 of the layer's queries, keys and values, LoRA and
 // norms of their heads included: (N, count) in `compute`. The columns are all, the queries', or the others.
-// `additions`: see DropoutRates.
+// `lora_dropout`: see DropoutRates.
 at::Tensor attention_input(const Layer& layer, const at::Tensor& x, int64_t first, int64_t count,
-                           at::ScalarType compute, const Dropout& additions = {});
+                           at::ScalarType compute, const Dropout& lora_dropout = {});
 
 struct LayerShape {
   int64_t width, inner;             // of the MLP
@@ -70,10 +70,10 @@ struct LayerNames {
 Layer add_layer(ParameterRegistry& parameters, const std::string& name, uint32_t unit,
                 const LayerShape& shape, const LayerNames& names);
 
-// Shares of what is dropped, of attention's weights, before each residual addition, and of what low-rank
-// additions read, of each another share.
+// Shares of what is dropped, of attention's weights, before each residual addition, and of the
+// input of each LoRA.
 struct DropoutRates {
-  double attention = 0, residual = 0, additions = 0;
+  double attention = 0, residual = 0, lora = 0;
 };
 
 // How the layers of one kind attend.

@@ -12,13 +12,12 @@
 namespace pipeline::two_towers {
 namespace {
 
+using hugging_face::after;
 using hugging_face::ConfigFile;
 using hugging_face::Piece;
 using nlohmann::json;
 
 constexpr const char *kVision = "vision_model.", *kText = "text_model.";
-
-std::string after(const std::string& name, std::string_view prefix) { return name.substr(prefix.size()); }
 
 // The fields of CLIPConfig and SiglipConfig.
 const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
@@ -34,16 +33,6 @@ const hugging_face::Fields<TwoTowersConfig>& whole_fields() {
       {"tie_word_embeddings", kWithoutEffect},
   };
   return kFields;
-}
-
-// Refuses an old form of text_config, which transformers reads first; vision::read_config() checks the other.
-void check_old_form(const ConfigFile& file, const ConfigFile& text) {
-  if (file.find("text_config_dict") == nullptr) return;
-  const ConfigFile old = file.part("text_config_dict");
-  for (const std::string& key : old.keys())
-    if (const json* there = text.find(key), *here = old.find(key);
-        here != nullptr && (there == nullptr || *here != *there))
-      old.fail(key, "differs from what text_config says: take text_config_dict out of the file");
 }
 
 std::vector<Piece> pieces(const Parameter& parameter, const TwoTowersConfig& config, int64_t more_tokens) {
@@ -143,7 +132,7 @@ TwoTowersConfig read_config(const std::string& folder) {
 TwoTowersConfig read_config(const ConfigFile& file) {
   const bool is_clip = file.type({"clip", "siglip"}) == "clip";
   const ConfigFile text = file.part("text_config"), vision = file.part("vision_config");
-  check_old_form(file, text);
+  hugging_face::check_old_form(file, "text_config");  // vision::read_config() checks the other
   TwoTowersConfig config;
   config.vision = vision::read_config(file);
   const encoder::Architecture& row = encoder::text_tower(is_clip);

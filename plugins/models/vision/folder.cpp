@@ -1,6 +1,8 @@
 #include "vision/folder.hpp"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -134,6 +136,46 @@ Config read_tower(const ConfigFile& file) {
   return file.checked(config);
 }
 
+using hugging_face::Piece;
+
+bool replace(std::string& name, std::string_view from, std::string_view to) {
+  const size_t at = name.find(from);
+  if (at != std::string::npos) name.replace(at, from.size(), to);
+  return at != std::string::npos;
+}
+
+// The names of Dinov2Model for those of CLIP's vision model.
+std::string dino_name(std::string name) {
+  static constexpr std::array<std::array<const char*, 2>, 10> kNames{
+      {{"class_embedding", "cls_token"},
+       {"patch_embedding.", "patch_embeddings.projection."},
+       {"position_embedding.weight", "position_embeddings"},
+       {"encoder.layers.", "encoder.layer."},
+       {"layer_norm1", "norm1"},
+       {"layer_norm2", "norm2"},
+       {"self_attn.q_proj", "attention.attention.query"},
+       {"self_attn.k_proj", "attention.attention.key"},
+       {"self_attn.v_proj", "attention.attention.value"},
+       {"self_attn.out_proj", "attention.output.dense"}}};
+  for (const auto& [ours, theirs] : kNames) replace(name, ours, theirs);
+  return name;
+}
+
+std::vector<Piece> clip_pieces(const std::string& name, const Parameter& parameter, const Config& config) {
+  const int64_t width = config.hidden_size, patch = config.patch_size;
+  if (name.find("self_attn.qkv") != std::string::npos) {
+    return hugging_face::side_by_side(name, "qkv", {{"q_proj", width}, {"k_proj", width}, {"v_proj", width}},
+                                      parameter.shape.size() == 2);
+  }
+  if (name.ends_with("patch_embedding.weight")) {
+    if (config.is_flexible()) return {{.name = name, .transposed = true}};
+    return {{.name = name, .transposed = true, .folded = {width, 3, patch, patch}}};
+  }
+  const bool is_product =
+      name.ends_with("out_proj.weight") || name.ends_with("fc1.weight") || name.ends_with("fc2.weight");
+  return {{.name = name, .transposed = is_product}};
+}
+
 }  // namespace
 
 Config read_config(const ConfigFile& file) {
@@ -149,14 +191,7 @@ Config read_config(const ConfigFile& file) {
                             : type == "siglip" ? "SiglipConfig"
                                                : "Siglip2Config",
                             Config());
-  // An old form of vision_config, which goes first in transformers.
-  if (file.find("vision_config_dict") != nullptr) {
-    const ConfigFile old = file.part("vision_config_dict");
-    for (const std::string& key : old.keys())
-      if (const json* there = part.find(key), *here = old.find(key);
-          here != nullptr && (there == nullptr || *here != *there))
-        old.fail(key, "differs from what vision_config says: take vision_config_dict out of the file");
-  }
+  hugging_face::check_old_form(file, "vision_config");
   return read_tower(part);
 }
 
@@ -194,6 +229,40 @@ void compare(const Config& ours, const Config& theirs, int64_t used, hugging_fac
   const int64_t layers = used > 0 ? used : theirs.num_hidden_layers;
   if (used > 0 || ours.num_hidden_layers > layers)
     differences.compare(table + "num_hidden_layers", ours.num_hidden_layers, layers);
+}
+
+std::vector<Piece> pieces(const std::string& plain, const Parameter& parameter, const Config& config,
+                          const std::string& prefix) {
+  std::vector<Piece> parts = clip_pieces(prefix + plain, parameter, config);
+  if (!config.is_dino()) return parts;
+  for (Piece& part : parts) part.name = dino_name(part.name);
+  const bool is_list = plain.ends_with("position_embedding.weight") || plain.ends_with("register_tokens");
+  if (is_list || plain.ends_with("class_embedding"))
+    parts[0].folded = {1, is_list ? parameter.shape[0] : 1, config.hidden_size};
+  return parts;
+}
+
+bool is_unused(const std::string& name, const Config& config) {
+  const int64_t layers = config.num_hidden_layers;
+  if (name.starts_with("post_layernorm.")) return !config.has_last_norm();
+  for (const char* part : {"head.", "embeddings.position_ids"})
+    if (name.starts_with(part)) return true;
+  if (config.is_dino() && (name.starts_with("layernorm.") || name == "embeddings.mask_token")) return true;
+  const std::string_view before = config.is_dino() ? "encoder.layer." : "encoder.layers.";
+  if (!name.starts_with(before)) return false;
+  int64_t layer = 0;
+  const auto [end, error] = std::from_chars(&name[before.size()], name.data() + name.size(), layer);
+  return error == std::errc() && *end == '.' && layer >= layers;
+}
+
+std::optional<std::string> plain_name(const std::string& name, bool whole) {
+  for (const std::string_view prefix :
+       {"vision_tower.vision_model.", "vision_tower.", "model.vision_model.", "vision_model."})
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  if (whole || name.starts_with("text_model.") || name.starts_with("logit_") ||
+      name.ends_with("_projection.weight"))
+    return std::nullopt;
+  return name;
 }
 
 }  // namespace pipeline::vision

@@ -1,11 +1,13 @@
 #include "plugins/models/vision/vision_tower.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
-
-#include <algorithm>
 
 #include "hugging_face/config_file.hpp"
 #include "transformer/packed_batch.hpp"
@@ -13,13 +15,7 @@
 namespace pipeline::vision {
 namespace {
 
-using transformer::Gelu;
-
 constexpr int64_t kMostPixels = 1 << 14, kMostWidth = 1 << 20, kMostLayers = 1 << 12;
-
-Gelu gelu_named(const std::string& name) {
-  return name == "quick_gelu" ? Gelu::kQuick : name == "gelu" ? Gelu::kExact : Gelu::kTanh;
-}
 
 // (B, 3, S, S) -> (B * patches, 3 p p): rows of a picture's patches from the top left; within one, channel by
 // channel, row by row, or in NaFlex pixel by pixel.
@@ -57,6 +53,46 @@ std::vector<int64_t> places_of(int64_t patches) {
   for (size_t i = 0; i < places.size(); ++i)
     if (places[i] != static_cast<int64_t>(i)) return places;
   return {};
+}
+
+// The cubic convolution of Keys (1981), at a distance. `sharpness`: torch's, -0.75, and with antialias
+// Pillow's, -0.5.
+double cubic(double x, double sharpness) {
+  x = std::abs(x);
+  if (x < 1) return ((sharpness + 2) * x - (sharpness + 3)) * x * x + 1;
+  return x < 2 ? ((sharpness * x - 5 * sharpness) * x + 8 * sharpness) * x - 4 * sharpness : 0;
+}
+
+double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
+
+// (to, from): what each of `to` places along a side takes of the `from` that there are.
+at::Tensor weights(int64_t from, int64_t to, Interpolation how) {
+  at::Tensor matrix = at::zeros({to, from}, at::kFloat);
+  auto values = matrix.accessor<float, 2>();
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  for (int64_t i = 0; i < to; ++i) {
+    const double centre = scale * (static_cast<double>(i) + 0.5);
+    if (how == Interpolation::kBicubic) {
+      const double at = centre - 0.5;
+      const auto first = static_cast<int64_t>(std::floor(at)) - 1;
+      for (int64_t j = first; j < first + 4; ++j)  // beyond the edge its last one stands for all
+        values[i][std::clamp<int64_t>(j, 0, from - 1)] +=
+            static_cast<float>(cubic(at - static_cast<double>(j), -0.75));
+      continue;
+    }
+    const bool is_cubic = how == Interpolation::kSmoothBicubic;
+    const double stretch = std::max(scale, 1.0), reach = (is_cubic ? 2 : 1) * stretch;
+    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(centre - reach + 0.5), 0),
+                  end = std::min(static_cast<int64_t>(centre + reach + 0.5), from);
+    const auto weight = [&](int64_t j) {
+      const double distance = (static_cast<double>(j) - centre + 0.5) / stretch;
+      return is_cubic ? cubic(distance, -0.5) : triangle(distance);
+    };
+    double sum = 0;
+    for (int64_t j = begin; j < end; ++j) sum += weight(j);
+    for (int64_t j = begin; j < end; ++j) values[i][j] = static_cast<float>(weight(j) / sum);
+  }
+  return matrix;
 }
 
 }  // namespace
@@ -230,7 +266,7 @@ at::Tensor Tower::rows(const at::Tensor& pixels, const std::vector<PatchGrid>& g
   transformer::LayerPass layers;
   layers.layout = {.queries = rows, .keys = rows, .heads = config_.num_attention_heads, .causal = false};
   layers.first_unit = place_.first_unit + 1;
-  layers.gelu = gelu_named(config_.hidden_act);
+  layers.gelu = transformer::gelu_named(config_.hidden_act);
   layers.in_unit = enter;
   const at::Tensor x = pass.run_once(place_.first_unit,
                                      [&](const Tensors&) {
@@ -276,6 +312,17 @@ double Tower::flops(int64_t squares, const std::vector<PatchGrid>& grids, bool w
     sum += patch * rows + static_cast<double>(layers_.size()) * layer;
   }
   return sum * (with_backward ? 3 : 1);
+}
+
+at::Tensor fitted(const at::Tensor& positions, const PatchGrid& grid, Interpolation how) {
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(positions.size(0)))));
+  if (grid.rows == side && grid.columns == side) return positions;
+  const int64_t width = positions.size(1);
+  const auto along = [&](int64_t to) {
+    return weights(side, to, how).to(positions.device(), positions.scalar_type());
+  };
+  const at::Tensor rows = at::matmul(along(grid.rows), positions.view({side, side * width}));
+  return at::matmul(along(grid.columns), rows.view({grid.rows, side, width})).view({-1, width});
 }
 
 }  // namespace pipeline::vision

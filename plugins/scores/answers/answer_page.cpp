@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "plugins/scores/figures/svg.hpp"
+
 namespace pipeline::answers {
 namespace {
 
@@ -38,21 +40,8 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out.empty() ? "(nothing)" : out;
+std::string escaped(const std::string& text) {
+  return text.empty() ? "(nothing)" : figures::xml_escaped(text);
 }
 
 void add_line(std::string& page, const char* what, const std::string& text) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,16 @@ struct Retrieval {
 // A rank counts who is as near as if it were nearer, so that a model for which all is alike finds nothing.
 Retrieval retrieve(const at::Tensor& pictures, const at::Tensor& texts,
                    const std::vector<int64_t>& picture_of);
+
+// Finding a picture's caption among others, and a caption's picture.
+struct CaptionRecall {
+  double captions = 0;  // share of pictures whose caption scores highest
+  double pictures = 0;  // share of captions whose picture does
+};
+
+// scores: row by row of the pictures, a column for each caption; picture i belongs to caption i. Captions
+// that are likely whatever the picture are not preferred: what counts is how much more likely a picture makes
+// one than the pictures do on average. Equal scores count as wrong.
+CaptionRecall recall_of(std::span<const float> scores, size_t pictures);
 
 }  // namespace pipeline::recall

@@ -1,4 +1,4 @@
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 
 #include <cstddef>
 #include <span>

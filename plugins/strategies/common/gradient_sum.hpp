@@ -1,12 +1,14 @@
 #pragma once
 
-#include <pipeline/torch/tensor.hpp>
-
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <pipeline/communicator.hpp>
+#include <pipeline/parameter.hpp>
+#include <pipeline/state.hpp>
+#include <pipeline/torch/tensor.hpp>
 
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/sum_tree.hpp"
@@ -72,5 +74,98 @@ inline at::Tensor keep_loss(const pl_tensor* loss) {
   if (loss == nullptr) return {};
   return to_torch(*loss).reshape({}).to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
 }
+
+// Sums over all micro-batches of a step, of all ranks.
+struct StepSums {
+  GradientRuns gradients;  // one run per slot
+  at::Tensor loss;         // a scalar in double, on the device
+};
+
+// Receives the gradients of a step's micro-batches.
+class GradientReceiver {
+ public:
+  virtual ~GradientReceiver() = default;
+  // Discards what remains of an abandoned step.
+  virtual void begin(uint64_t micro_batches) = 0;
+  // `owned`: the tensor's memory may be kept and written to. [serialized]
+  virtual void add(size_t slot, const at::Tensor& gradient, bool owned) = 0;
+  // Adds `values`, (K, ...), to the rows `rows`, (K), of the gradient; borrows both. Only if takes_rows().
+  // [serialized]
+  virtual void add_rows(size_t /*slot*/, const at::Tensor& /*rows*/, const at::Tensor& /*values*/) {
+    fail("gradients in rows are not taken here");
+  }
+  virtual bool takes_rows() const { return false; }
+  // Calls add() or add_rows(), depending on the gradient from the task. [serialized]
+  void take(size_t slot, Gradient& gradient);
+  virtual void memory(const MemoryVisitor& visit) const = 0;
+};
+
+// Adds up a step's gradients and losses; every rank gets the complete sums.
+class Reduction : public GradientReceiver {
+ public:
+  virtual void end_micro_batch(at::Tensor loss) = 0;  // undefined: this rank had no micro-batch
+  virtual StepSums finish() = 0;
+};
+
+// For one process, which runs all micro-batches.
+class LocalReduction : public Reduction {
+ public:
+  LocalReduction(std::shared_ptr<const Layout> layout, at::Device device, bool fixed_tree,
+                 uint64_t micro_batches);
+  void begin(uint64_t micro_batches) override;
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
+  void end_micro_batch(at::Tensor loss) override;
+  StepSums finish() override;
+  void memory(const MemoryVisitor& visit) const override;
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+  at::Device device_;
+  uint64_t copies_;  // of the gradients, at most
+  GradientSum gradients_;
+  LossTree loss_ = make_loss_tree();
+};
+
+// Parts of gradients that arrived as rows after the rest had been sent: for an embedding that is also the
+// output head, the part from the token look-ups.
+class LateRows {
+ public:
+  // The sum for one slot: rows (U) int64, ascending and unique; values (U, width) float32; on the CPU.
+  struct Sum {
+    size_t slot;
+    at::Tensor rows;
+    at::Tensor values;
+
+    // Adds the matching values to `elements`, the slot's flattened elements from `begin` on, which may
+    // begin and end within rows.
+    void add_to(const at::Tensor& elements, int64_t begin) const;
+  };
+
+  explicit LateRows(std::shared_ptr<const Layout> layout) : layout_(std::move(layout)) {}
+
+  // Copies `values`, (K, ...) of any float dtype, to add to the rows `rows`, (K) int64; rows may repeat.
+  void add(size_t slot, const at::Tensor& rows, const at::Tensor& values);
+  bool empty() const { return parts_.empty(); }
+  void clear() { parts_.clear(); }
+
+  // Moves a slot's rows to `sum`, where they are no longer late.
+  void move_to(GradientSum& sum, size_t slot);
+
+  // Returns the sums over all ranks and empties this object. All ranks call it together, even those without
+  // rows. Only rows to which some rank adds are sent. `group`: null for one rank.
+  std::vector<Sum> finish(const Communicator* group, at::Device device);
+
+ private:
+  struct Part {
+    size_t slot;
+    at::Tensor rows;
+    at::Tensor values;  // (K, width) float32
+  };
+
+  Sum sum_of(size_t slot, int64_t width, const Communicator* group, at::Device device) const;
+
+  std::shared_ptr<const Layout> layout_;
+  std::vector<Part> parts_;
+};
 
 }  // namespace pipeline::strategies

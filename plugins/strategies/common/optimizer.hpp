@@ -12,9 +12,8 @@
 
 #include <pipeline/strategy.hpp>
 
-#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/arena.hpp"
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/common/rules/moving_average.hpp"
 #include "plugins/strategies/common/rules/update_rule.hpp"
 
 namespace pipeline::strategies {

@@ -27,13 +27,6 @@ Replica::Replica(const Context& context, const std::vector<Parameter>& parameter
   }
 }
 
-Replica::Storage Replica::storage(uint64_t index) {
-  const pl_tensor value = views_[index].get();
-  pl_tensor grad = value;
-  grad.data = nullptr;
-  return {value, grad};
-}
-
 void Replica::update(const GradientRuns& runs, double learning_rate, const GradientScale& scale) {
   optimizer_->advance(scale);
   auto run = runs.begin();

@@ -1,20 +1,25 @@
 #pragma once
 
 #include <pipeline.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
 #include <pipeline/context.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/state.hpp>
+#include <pipeline/strategy.hpp>
 #include <pipeline/tensor.hpp>
+#include <pipeline/torch/runtime.hpp>
 
-#include <memory>
-#include <vector>
-
-#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/arena.hpp"
+#include "plugins/strategies/common/extensions.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
-#include "plugins/strategies/common/reduction.hpp"
-#include "plugins/strategies/common/report_queue.hpp"
-#include "plugins/strategies/common/value_arena.hpp"
+#include "plugins/strategies/common/step.hpp"
 
 namespace pipeline::strategies {
 
@@ -28,13 +33,8 @@ class Replica {
 
   const std::shared_ptr<const Layout>& layout() const { return layout_; }
   at::Device device() const { return device_; }
-  // What the task is bound to, borrowed from this object. Gradients must be handed over: the first one is
-  // then kept without a copy.
-  struct Storage {
-    pl_tensor value;
-    pl_tensor grad;
-  };
-  Storage storage(uint64_t index);
+  // What the task is bound to, borrowed from this object.
+  pl_tensor value(uint64_t index) { return views_[index].get(); }
 
   // Updates once with the gradient sums, one run per slot. A slot without a run has a zero gradient.
   void update(const GradientRuns& runs, double learning_rate, const GradientScale& scale);
@@ -72,5 +72,94 @@ class Replica {
 // report's ticket. fixed_order: computes the norm in a fixed order, not in the device's fastest.
 uint64_t finish_step(Replica& replica, const StepSums& sums, const pl_step_args& args, bool fixed_order,
                      ReportQueue& reports);
+
+// The common part of strategies that keep the whole model on every rank: a Replica of it, and a Reduction
+// that adds up gradients. The derived class chooses the reduction in its constructor.
+template <class Config>
+class Replicated : public Strategy<Config> {
+ public:
+  using typename Strategy<Config>::Setup;
+  using typename Strategy<Config>::Storage;
+
+  static const void* query(std::string_view extension) { return extension_named(extension); }
+
+  pl_strategy_info info() override {
+    auto info = sized<pl_strategy_info>();
+    info.micro_batch_order = PL_ORDER_BLOCK;
+    if (reduction_->takes_rows()) info.flags |= PL_STRATEGY_TAKES_ROWS;
+    info.gradient_dtype = info.reduction_dtype = info.master_dtype = kFloat32;
+    info.optimizer_dtype = replica_.optimizer_dtype();
+    return info;
+  }
+
+  Storage storage(uint64_t index) override {
+    const pl_tensor value = replica_.value(index);
+    pl_tensor grad = value;
+    grad.data = nullptr;  // handed over: the first one is then kept without a copy
+    return {value, grad};
+  }
+
+  void begin_step(uint64_t micro_batches) override {
+    progress_.begin(micro_batches);
+    const at::NoGradGuard no_grad;
+    reduction_->begin(micro_batches);
+  }
+
+  void gradient_ready(Gradient gradient) override {
+    const auto slot = slot_of(gradient, this->parameters(), *replica_.layout(), this->run().device);
+    progress_.require_micro_batch(this->parameters()[gradient.index()].name);
+    if (!slot) return;
+    const at::NoGradGuard no_grad;
+    const RunStreamScope stream(this->run(), gradient.stream());
+    reduction_->take(*slot, gradient);
+  }
+
+  void end_micro_batch(const pl_tensor* loss) override {
+    progress_.end_micro_batch();
+    const at::NoGradGuard no_grad;
+    reduction_->end_micro_batch(keep_loss(loss));
+  }
+
+  uint64_t step(const pl_step_args& args) override {
+    progress_.finish();
+    const at::NoGradGuard no_grad;
+    return finish_step(replica_, reduction_->finish(), args, this->context().reproducible(), reports_);
+  }
+
+  pl_step_report collect(uint64_t ticket) override { return reports_.collect(ticket); }
+
+  void swap_average() override {
+    const at::NoGradGuard no_grad;
+    replica_.swap_average();
+  }
+
+  void load_state(const StateReader& reader) override {
+    const at::NoGradGuard no_grad;
+    replica_.load(reader);
+  }
+
+  std::unique_ptr<Snapshot> snapshot(uint32_t mode) override {
+    const at::NoGradGuard no_grad;
+    return replica_.snapshot(mode);
+  }
+
+  void memory(const MemoryVisitor& visit) override {
+    replica_.visit_parameters(visit);
+    reduction_->memory(visit);
+    replica_.visit_optimizer(visit);
+  }
+
+ protected:
+  explicit Replicated(Setup setup)
+      : Strategy<Config>(std::move(setup)),
+        replica_(this->context(), this->parameters(), this->optimizers()) {}
+
+  Replica replica_;
+  std::unique_ptr<Reduction> reduction_;
+
+ private:
+  ReportQueue reports_;
+  StepProgress progress_;
+};
 
 }  // namespace pipeline::strategies

@@ -79,6 +79,13 @@ class SumTree {
   std::vector<Entry> stack_;  // in the order of their leaves
 };
 
+// The nodes that a rank has which adds up `count` leaves from `first` on, without their contents.
+inline std::vector<SumTree<char>::Entry> nodes_of(uint64_t first, uint64_t count) {
+  SumTree<char> tree([](char&, char&&) {}, first);
+  for (uint64_t i = 0; i < count; ++i) tree.push(0);
+  return tree.take_nodes();
+}
+
 // The most nodes that a tree over `leaves` leaves holds at once, including the leaf being computed.
 constexpr uint64_t tree_copies(uint64_t leaves) {
   uint64_t copies = leaves == 0 ? 0 : 1;

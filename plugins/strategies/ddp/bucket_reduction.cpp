@@ -1,7 +1,6 @@
-#include "plugins/strategies/ddp/bucket_reduction.hpp"
-
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <pipeline/torch/runtime.hpp>
@@ -11,6 +10,8 @@
 #include <ATen/ops/zeros.h>
 
 #include "plugins/strategies/common/collective.hpp"
+#include "plugins/strategies/common/gradient_sum.hpp"
+#include "plugins/strategies/ddp/reductions.hpp"
 
 namespace pipeline::strategies {
 namespace {
@@ -87,140 +88,182 @@ void add_late_gradients(const Communicator& group, const std::vector<uint8_t>& i
   for (Flight& flight : flights) receive(flight, sums[flight.slot]);
 }
 
+// The fast way: micro-batches are added up on each rank; in the last one every gradient that is complete goes
+// into its bucket, and full buckets travel while the backward pass goes on. What was not used goes as zeros
+// at its end, what comes after its bucket has left travels by itself.
+class BucketReduction : public Reduction {
+ public:
+  BucketReduction(const Context& context, const Communicator& group, std::shared_ptr<const Layout> layout,
+                  at::Device device, const BucketSizes& sizes, at::ScalarType wire, bool overlap)
+      : context_(context),
+        group_(group),
+        layout_(std::move(layout)),
+        device_(device),
+        sizes_(sizes),
+        overlap_(overlap),
+        gradients_(layout_, /*fixed_tree=*/false),
+        buckets_(group, layout_, make_buckets(*layout_, sizes, expected_order(*layout_)), device, wire),
+        arrivals_(layout_->trainable_slots()),
+        late_rows_(layout_) {}
+
+  // A step that was given up on all ranks may have stopped at another bucket on each: all send the rest, so
+  // that the order stays the same.
+  void begin(uint64_t micro_batches) override {
+    gradients_.clear();
+    late_rows_.clear();
+    if (unfinished_) {
+      send_rest();
+      receive();
+    }
+    order_.clear();
+    loss_.clear();
+    arrivals_.forget_micro_batch();
+    left_ = micro_batches;
+    unfinished_ = true;
+    if (sends_now()) send_unused();
+  }
+
+  void add(size_t slot, const at::Tensor& gradient, bool owned) override {
+    gradients_.add(slot, gradient, owned);
+    if (overlap_ && !knows_order_ && left_ == 1) order_.push_back(slot);
+    if (arrivals_.arrived(slot) && sends_now()) send(slot);
+  }
+
+  void add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) override {
+    if (buckets_.has(slot)) {
+      late_rows_.add(slot, rows, values);
+    } else {
+      gradients_.add_rows(slot, rows, values);
+    }
+  }
+
+  // On CUDA the host would have to wait for which rows there are.
+  bool takes_rows() const override { return overlap_ && device_.is_cpu(); }
+
+  void end_micro_batch(at::Tensor loss) override {
+    if (loss.defined()) {
+      arrivals_.end_micro_batch();
+    } else {
+      arrivals_.forget_micro_batch();
+    }
+    loss_.push(std::move(loss));
+    if (--left_ == 0) send_rest();
+    if (sends_now()) send_unused();
+  }
+
+  StepSums finish() override {
+    StepSums sums = receive();
+    if (!knows_order_ && overlap_) learn_order();
+    return sums;
+  }
+
+  void memory(const MemoryVisitor& visit) const override {
+    visit("gradients", static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float));
+    if (const uint64_t bytes = buckets_.copied_bytes(); bytes > 0) visit("gradient buckets", bytes);
+  }
+
+ private:
+  struct Loss {
+    at::Tensor sum;
+    Communicator::Work work;
+  };
+
+  // Whether gradients travel as soon as they are there.
+  bool sends_now() const { return overlap_ && left_ == 1; }
+
+  void send(size_t slot) {
+    if (!buckets_.has(slot)) buckets_.put(slot, gradients_.take(slot));
+  }
+
+  // Sends the slots that no gradient is expected for, so that they hold up no bucket behind theirs.
+  void send_unused() {
+    for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
+      if (arrivals_.none_expected(slot)) send(slot);
+    }
+  }
+
+  void send_rest() {
+    if (loss_sum_) return;
+    for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) send(slot);
+    at::Tensor loss = loss_.finish();
+    loss =
+        loss.defined() ? loss.clone() : at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
+    loss_sum_.emplace(Loss{loss, group_.all_reduce(to_buffer(loss, "loss"))});
+  }
+
+  StepSums receive() {
+    unfinished_ = false;
+    std::vector<uint8_t> late = late_on_any_rank();
+    const bool late_rows = late.back() != 0;
+    late.pop_back();
+    std::vector<at::Tensor> sums = buckets_.finish();
+    loss_sum_->work.wait();
+    const at::Tensor loss = std::exchange(loss_sum_, std::nullopt)->sum;
+    if (std::ranges::count(late, 1) > 0) {
+      std::vector<at::Tensor> gradients;
+      for (size_t slot = 0; slot < sums.size(); ++slot) gradients.push_back(gradients_.take(slot));
+      add_late_gradients(group_, late, gradients, sums);
+    }
+    if (late_rows) {
+      for (const LateRows::Sum& rows : late_rows_.finish(&group_, device_))
+        rows.add_to(sums[rows.slot].narrow(0, 0, layout_->slots()[rows.slot].count), 0);
+    }
+    GradientRuns runs;
+    for (size_t slot = 0; slot < sums.size(); ++slot) {
+      if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});
+    }
+    return {std::move(runs), loss};
+  }
+
+  // What came after its bucket had left, on any rank: 1 for each slot, and behind them for rows.
+
+  std::vector<uint8_t> late_on_any_rank() const {
+    std::vector<uint8_t> late(layout_->trainable_slots() + 1);
+    for (size_t slot = 0; slot + 1 < late.size(); ++slot) late[slot] = gradients_.has(slot) ? 1 : 0;
+    late.back() = late_rows_.empty() ? 0 : 1;
+    maximum_over_hosts(context_, "late gradients", late);
+    return late;
+  }
+
+  // Learns rank 0's order for all ranks, after the first step. A gradient that came several times counts from
+  // its last, one that did not come goes behind the others.
+  void learn_order() {
+    std::vector<int64_t> places(layout_->trainable_slots());
+    if (group_.rank() == 0) {
+      std::ranges::fill(places, std::numeric_limits<int64_t>::max());
+      for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
+    }
+    maximum_over_hosts(context_, "order", places);
+    std::vector<size_t> order = expected_order(*layout_);
+    std::ranges::stable_sort(order, {}, [&](size_t slot) { return places[slot]; });
+    buckets_.replan(make_buckets(*layout_, sizes_, order));
+    knows_order_ = true;
+  }
+
+  const Context context_;
+  const Communicator& group_;
+  std::shared_ptr<const Layout> layout_;
+  at::Device device_;
+  BucketSizes sizes_;
+  bool overlap_;
+  GradientSum gradients_;
+  Buckets buckets_;
+  Arrivals arrivals_;
+  LateRows late_rows_;         // of gradients that have been sent
+  std::vector<size_t> order_;  // in which gradients came in the first step's last micro-batch
+  bool knows_order_ = false;
+  LossTree loss_ = make_loss_tree();
+  std::optional<Loss> loss_sum_;  // under way
+  bool unfinished_ = false;       // between begin() and finish()
+  uint64_t left_ = 0;             // micro-batches of this step
+};
+
 }  // namespace
 
-BucketReduction::BucketReduction(const Context& context, const Communicator& group,
-                                 std::shared_ptr<const Layout> layout, at::Device device,
-                                 const BucketSizes& sizes, at::ScalarType wire, bool overlap)
-    : context_(context),
-      group_(group),
-      layout_(std::move(layout)),
-      device_(device),
-      sizes_(sizes),
-      overlap_(overlap),
-      gradients_(layout_, /*fixed_tree=*/false),
-      buckets_(group, layout_, make_buckets(*layout_, sizes, expected_order(*layout_)), device, wire),
-      arrivals_(layout_->trainable_slots()),
-      late_rows_(layout_) {}
-
-// A step that was given up on all ranks may have stopped at another bucket on each: all send the rest, so
-// that the order stays the same.
-void BucketReduction::begin(uint64_t micro_batches) {
-  gradients_.clear();
-  late_rows_.clear();
-  if (unfinished_) {
-    send_rest();
-    receive();
-  }
-  order_.clear();
-  loss_.clear();
-  arrivals_.forget_micro_batch();
-  left_ = micro_batches;
-  unfinished_ = true;
-  if (sends_now()) send_unused();
-}
-
-void BucketReduction::add(size_t slot, const at::Tensor& gradient, bool owned) {
-  gradients_.add(slot, gradient, owned);
-  if (overlap_ && !knows_order_ && left_ == 1) order_.push_back(slot);
-  if (arrivals_.arrived(slot) && sends_now()) send(slot);
-}
-
-void BucketReduction::add_rows(size_t slot, const at::Tensor& rows, const at::Tensor& values) {
-  if (buckets_.has(slot)) {
-    late_rows_.add(slot, rows, values);
-  } else {
-    gradients_.add_rows(slot, rows, values);
-  }
-}
-
-void BucketReduction::send(size_t slot) {
-  if (!buckets_.has(slot)) buckets_.put(slot, gradients_.take(slot));
-}
-
-void BucketReduction::end_micro_batch(at::Tensor loss) {
-  if (loss.defined()) {
-    arrivals_.end_micro_batch();
-  } else {
-    arrivals_.forget_micro_batch();
-  }
-  loss_.push(std::move(loss));
-  if (--left_ == 0) send_rest();
-  if (sends_now()) send_unused();
-}
-
-// Sends the slots that no gradient is expected for, so that they hold up no bucket behind theirs.
-void BucketReduction::send_unused() {
-  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) {
-    if (arrivals_.none_expected(slot)) send(slot);
-  }
-}
-
-void BucketReduction::send_rest() {
-  if (loss_sum_) return;
-  for (size_t slot = 0; slot < layout_->trainable_slots(); ++slot) send(slot);
-  at::Tensor loss = loss_.finish();
-  loss =
-      loss.defined() ? loss.clone() : at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device_));
-  loss_sum_.emplace(Loss{loss, group_.all_reduce(to_buffer(loss, "loss"))});
-}
-
-StepSums BucketReduction::finish() {
-  StepSums sums = receive();
-  if (!knows_order_ && overlap_) learn_order();
-  return sums;
-}
-
-StepSums BucketReduction::receive() {
-  unfinished_ = false;
-  std::vector<uint8_t> late = late_on_any_rank();
-  const bool late_rows = late.back() != 0;
-  late.pop_back();
-  std::vector<at::Tensor> sums = buckets_.finish();
-  loss_sum_->work.wait();
-  const at::Tensor loss = std::exchange(loss_sum_, std::nullopt)->sum;
-  if (std::ranges::count(late, 1) > 0) {
-    std::vector<at::Tensor> gradients;
-    for (size_t slot = 0; slot < sums.size(); ++slot) gradients.push_back(gradients_.take(slot));
-    add_late_gradients(group_, late, gradients, sums);
-  }
-  if (late_rows) {
-    for (const LateRows::Sum& rows : late_rows_.finish(&group_, device_))
-      rows.add_to(sums[rows.slot].narrow(0, 0, layout_->slots()[rows.slot].count), 0);
-  }
-  GradientRuns runs;
-  for (size_t slot = 0; slot < sums.size(); ++slot) {
-    if (sums[slot].defined()) runs.push_back({layout_->slots()[slot].offset, std::move(sums[slot])});
-  }
-  return {std::move(runs), loss};
-}
-
-std::vector<uint8_t> BucketReduction::late_on_any_rank() const {
-  std::vector<uint8_t> late(layout_->trainable_slots() + 1);
-  for (size_t slot = 0; slot + 1 < late.size(); ++slot) late[slot] = gradients_.has(slot) ? 1 : 0;
-  late.back() = late_rows_.empty() ? 0 : 1;
-  maximum_over_hosts(context_, "late gradients", late);
-  return late;
-}
-
-// Learns rank 0's order for all ranks, after the first step. A gradient that came several times counts from
-// its last, one that did not come goes behind the others.
-void BucketReduction::learn_order() {
-  std::vector<int64_t> places(layout_->trainable_slots());
-  if (group_.rank() == 0) {
-    std::ranges::fill(places, std::numeric_limits<int64_t>::max());
-    for (size_t i = 0; i < order_.size(); ++i) places[order_[i]] = static_cast<int64_t>(i);
-  }
-  maximum_over_hosts(context_, "order", places);
-  std::vector<size_t> order = expected_order(*layout_);
-  std::ranges::stable_sort(order, {}, [&](size_t slot) { return places[slot]; });
-  buckets_.replan(make_buckets(*layout_, sizes_, order));
-  knows_order_ = true;
-}
-
-void BucketReduction::memory(const MemoryVisitor& visit) const {
-  visit("gradients", static_cast<uint64_t>(layout_->trainable_length()) * sizeof(float));
-  if (const uint64_t bytes = buckets_.copied_bytes(); bytes > 0) visit("gradient buckets", bytes);
+std::unique_ptr<Reduction> bucket_reduction(const Context& context, const Communicator& group,
+                                            std::shared_ptr<const Layout> layout, at::Device device,
+                                            const BucketSizes& sizes, at::ScalarType wire, bool overlap) {
+  return std::make_unique<BucketReduction>(context, group, std::move(layout), device, sizes, wire, overlap);
 }
 
 }  // namespace pipeline::strategies

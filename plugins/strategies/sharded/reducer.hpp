@@ -9,12 +9,10 @@
 
 #include "plugins/strategies/common/gradient_sum.hpp"
 #include "plugins/strategies/common/layout.hpp"
-#include "plugins/strategies/common/reduction.hpp"
 #include "plugins/strategies/sharded/exchange.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
-#include "plugins/strategies/sharded/shard_groups.hpp"
 
 namespace pipeline::strategies {
 
@@ -23,13 +21,13 @@ struct ReducerArgs {
   std::shared_ptr<const Layout> layout;
   const Partition& partition;
   const ShardGroups& groups;
-  const Peers& peers;  // groups.within()
+  const RankGroup& ranks;  // groups.within()
   Shard& shard;
   bool every_micro_batch;  // sent in each; otherwise added up here and sent in the last
 };
 
 // How the gradients of a step's micro-batches, of all ranks, become sums in the ranks' shards.
-class Reducer : public GradientSink {
+class Reducer : public GradientReceiver {
  public:
   // The backward pass is through with a unit. [serialized]
   virtual void end_unit(uint32_t /*unit*/) {}
@@ -39,34 +37,17 @@ class Reducer : public GradientSink {
   virtual void finish() = 0;
 };
 
-// For reproducible mode: sums along the tree over micro-batches, at the end of a micro-batch, when nothing
-// can come any more. Holds one micro-batch's gradients whole, and nodes of the tree.
-class OrderedReducer : public Reducer {
- public:
-  OrderedReducer(const ReducerArgs& args, uint64_t micro_batches);
-  void begin(uint64_t micro_batches) override;
-  void add(size_t slot, const at::Tensor& gradient, bool owned) override;
-  void end_micro_batch(bool empty) override;
-  void finish() override;
-  void memory(const MemoryVisitor& visit) const override;
+// For reproducible mode: sums along the tree over micro-batches.
+std::unique_ptr<Reducer> ordered_reducer(const ReducerArgs& args, uint64_t micro_batches);
 
- private:
-  using Nodes = std::vector<SumTree<at::Tensor>::Entry>;
-
-  uint64_t first_leaf(int64_t rank) const;
-  void start_round();
-  void reduce_round();
-  Nodes nodes_of_groups(size_t bucket, Nodes mine);
-
-  ReducerArgs args_;
-  uint64_t total_micro_batches_;
-  GradientSum sum_;  // of a round: a block of the tree's leaves on each rank
-  Exchange exchange_;
-  std::vector<std::vector<at::Tensor>> received_;  // by node of the round, then by rank
-  std::vector<SumTree<at::Tensor>> trees_;         // by bucket, of this rank's part
-  uint64_t block_ = 1;                             // micro-batches of a round on each rank
-  uint64_t round_ = 0;
-  uint64_t seen_ = 0;  // micro-batches of the round
+// Sends each bucket as soon as it can, while the backward pass goes on, and lets its gradients go.
+enum class SendWhen {
+  kComplete,      // a bucket goes when its gradients are there and it is next
+  kUnitEnd,       // when the backward pass is through with its unit: between gathers, a place that all ranks
+                  // know
+  kMicroBatchEnd  // no overlap
 };
+std::unique_ptr<Reducer> eager_reducer(const ReducerArgs& args, const std::vector<Parameter>& parameters,
+                                       SendWhen when, at::ScalarType wire);
 
 }  // namespace pipeline::strategies

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <pipeline/error.hpp>
 
 #include "plugins/strategies/common/gradient_norm.hpp"
 
@@ -179,6 +181,31 @@ uint64_t Shard::optimizer_bytes() const {
   for (const Part& part : parts_)
     if (part.optimizer) bytes += part.optimizer->state_bytes();
   return bytes;
+}
+
+Values::Values(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
+               at::ScalarType dtype)
+    : layout_(std::move(layout)),
+      partition_(partition),
+      ranks_(ranks),
+      arena_(layout_, dtype, ranks.device()),
+      pending_(partition.buckets().size()) {}
+
+void Values::gather(size_t bucket, const Shard& shard) {
+  ranks_.wait(pending_[bucket]);
+  const Range range = partition_.buckets()[bucket];
+  const at::Tensor memory = arena_.part(range.begin, range.length());
+  shard.place(bucket, memory);
+  ranks_.all_gather(memory, pending_[bucket], concat("weights ", bucket));
+}
+
+void Values::gather_all(const Shard& shard) {
+  for (size_t bucket = 0; bucket < pending_.size(); ++bucket) gather(bucket, shard);
+}
+
+void Values::wait(int64_t begin, int64_t end) {
+  const auto [first, last] = partition_.buckets_of(begin, end);
+  for (size_t bucket = first; bucket < last; ++bucket) ranks_.wait(pending_[bucket]);
 }
 
 }  // namespace pipeline::strategies

@@ -1,19 +1,21 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <pipeline.h>
 
 #include <memory>
 #include <vector>
 
-#include <pipeline.h>
+#include <ATen/core/Tensor.h>
+#include <pipeline/parameter.hpp>
 #include <pipeline/state.hpp>
+#include <pipeline/tensor.hpp>
 
-#include "plugins/strategies/common/arena_state.hpp"
+#include "plugins/strategies/common/arena.hpp"
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/common/optimizer.hpp"
-#include "plugins/strategies/common/value_arena.hpp"
+#include "plugins/strategies/sharded/exchange.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
-#include "plugins/strategies/sharded/tensor_exchange.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {
 
@@ -86,6 +88,30 @@ class Shard {
   bool is_offloaded_;        // something is on the host that the device writes to
   std::vector<Part> parts_;  // by bucket
   ArenaState state_;
+};
+
+// All weights, whole, in one arena that the task can be bound to, put together from the ranks' shards.
+class Values {
+ public:
+  Values(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
+         at::ScalarType dtype);
+
+  const ValueArena& arena() const { return arena_; }
+  void* address(size_t index) const { return arena_.address(index); }
+
+  // Starts to put a bucket together. Nobody may read it until it has been waited for.
+  void gather(size_t bucket, const Shard& shard);
+  void gather_all(const Shard& shard);
+  // Waits for the buckets that have a part of [begin, end).
+  void wait(int64_t begin, int64_t end);
+  void wait_all() { wait(0, layout_->length()); }
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+  const Partition& partition_;
+  const RankGroup& ranks_;
+  ValueArena arena_;
+  std::vector<RankGroup::Pending> pending_;  // by bucket; goes before the arena
 };
 
 }  // namespace pipeline::strategies

@@ -14,14 +14,14 @@ namespace pipeline::strategies {
 
 void StepFigures::add(at::Tensor loss) {
   if (!loss.defined())
-    loss = at::full({}, -0.0, at::TensorOptions().dtype(at::kDouble).device(peers_.device()));
+    loss = at::full({}, -0.0, at::TensorOptions().dtype(at::kDouble).device(ranks_.device()));
   losses_.push_back(std::move(loss));
 }
 
 StepFigures::Totals StepFigures::gather(const at::Tensor& squares) const {
   const at::Tensor own = fixed_order_ ? squares : in_order_sum(squares).view({1});
   // By rank: the losses of its micro-batches, then its sums of squares.
-  const at::Tensor rows = peers_.gather_rows(at::cat({at::stack(losses_), own}));
+  const at::Tensor rows = ranks_.gather_rows(at::cat({at::stack(losses_), own}));
   const auto losses = static_cast<int64_t>(losses_.size());
   const at::Tensor others = rows.narrow(0, 0, partition_.world_size()).narrow(1, losses, own.numel());
   return {loss_of(rows.narrow(1, 0, losses)),

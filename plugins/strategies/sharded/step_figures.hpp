@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "plugins/strategies/sharded/partition.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 
 namespace pipeline::strategies {
 
@@ -14,9 +14,9 @@ class StepFigures {
  public:
   // interleaved: micro-batch m is rank (m mod W)'s; otherwise each has a block. fixed_order: the sum of
   // squares must have the bits of one rank alone.
-  // `peers`: all ranks of the run, of which the first group's have all sums of squares.
-  StepFigures(const Partition& partition, const Peers& peers, bool interleaved, bool fixed_order)
-      : partition_(partition), peers_(peers), interleaved_(interleaved), fixed_order_(fixed_order) {}
+  // `ranks`: all ranks of the run, of which the first group's have all sums of squares.
+  StepFigures(const Partition& partition, const RankGroup& ranks, bool interleaved, bool fixed_order)
+      : partition_(partition), ranks_(ranks), interleaved_(interleaved), fixed_order_(fixed_order) {}
 
   void begin() { losses_.clear(); }
   // `loss`: a scalar in double; undefined: this rank had no micro-batch.
@@ -34,7 +34,7 @@ class StepFigures {
   at::Tensor in_order_of_arena(const at::Tensor& rows) const;
 
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   bool interleaved_;
   bool fixed_order_;
   std::vector<at::Tensor> losses_;  // of this rank's micro-batches

@@ -10,11 +10,11 @@
 
 namespace pipeline::strategies {
 
-UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
                      const Shard& shard, at::ScalarType dtype, size_t slots)
     : layout_(std::move(layout)),
       partition_(partition),
-      peers_(peers),
+      ranks_(ranks),
       shard_(shard),
       offsets_(layout_->slots().size()),
       slots_(slots + 1) {
@@ -26,7 +26,7 @@ UnitSlots::UnitSlots(std::shared_ptr<const Layout> layout, const Partition& part
     for (size_t kind = 0; kind < 2; ++kind)
       lengths[unit.slot][kind] = std::max(lengths[unit.slot][kind], unit.lengths[kind]);
   }
-  const at::TensorOptions options(peers_.device());
+  const at::TensorOptions options(ranks_.device());
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     // Nobody may read what no unit has put there.
     for (size_t kind = 0; kind < 2; ++kind)
@@ -108,12 +108,12 @@ void UnitSlots::gather(const Unit& unit) {
     const Range& range = partition_.buckets()[bucket];
     const at::Tensor memory = slot.memory[is_narrow(range.begin)].narrow(0, offset, range.length());
     shard_.place(bucket, memory);
-    peers_.all_gather(memory, slot.pending.emplace_back(), concat("weights of unit ", unit.number));
+    ranks_.all_gather(memory, slot.pending.emplace_back(), concat("weights of unit ", unit.number));
   }
 }
 
 void UnitSlots::wait(Slot& slot) {
-  for (Peers::Pending& pending : slot.pending) peers_.wait(pending);
+  for (RankGroup::Pending& pending : slot.pending) ranks_.wait(pending);
   slot.pending.clear();
 }
 

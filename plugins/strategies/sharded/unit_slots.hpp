@@ -1,17 +1,21 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <pipeline.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "plugins/strategies/common/layout.hpp"
 #include "plugins/strategies/sharded/partition.hpp"
-#include "plugins/strategies/sharded/peers.hpp"
+#include "plugins/strategies/sharded/rank_group.hpp"
 #include "plugins/strategies/sharded/shard.hpp"
 
 namespace pipeline::strategies {
@@ -22,7 +26,7 @@ namespace pipeline::strategies {
 // shards before it is used, unless it is still there from the last time. [collective]
 class UnitSlots {
  public:
-  UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const Peers& peers,
+  UnitSlots(std::shared_ptr<const Layout> layout, const Partition& partition, const RankGroup& ranks,
             const Shard& shard, at::ScalarType dtype, size_t slots);
 
   // Where parameter `index` is while its unit is in use; borrowed from this object.
@@ -51,7 +55,7 @@ class UnitSlots {
     std::array<at::Tensor, 2> memory;  // for wide values, and for those in bfloat16
     const Unit* unit = nullptr;        // that is in place or on its way
     uint32_t users = 0;
-    std::vector<Peers::Pending> pending;  // goes before the memory
+    std::vector<RankGroup::Pending> pending;  // goes before the memory
   };
 
   size_t is_narrow(int64_t offset) const { return offset >= layout_->narrow_begin() ? 1 : 0; }
@@ -62,11 +66,81 @@ class UnitSlots {
 
   std::shared_ptr<const Layout> layout_;
   const Partition& partition_;
-  const Peers& peers_;
+  const RankGroup& ranks_;
   const Shard& shard_;
   std::map<uint32_t, Unit> units_;
   std::vector<int64_t> offsets_;  // in its slot, by place in the layout
   std::vector<Slot> slots_;
+};
+
+// The units that a micro-batch goes through, forward and back. Every micro-batch goes the same way, on all
+// ranks; so the last one says what comes next in this one, and what a rank without a micro-batch must do to
+// keep step.
+class UnitOrder {
+ public:
+  struct Event {
+    uint32_t unit;
+    uint32_t pass;
+    bool enter;
+    bool operator==(const Event&) const = default;
+  };
+
+  void add(const Event& event) {
+    follows_ = follows_ && events_.size() < last_.size() && last_[events_.size()] == event;
+    events_.push_back(event);
+    if (event.enter && event.pass == PL_PASS_FORWARD) ++open_[event.unit];
+    if (!event.enter && event.pass == PL_PASS_BACKWARD) --open_[event.unit];
+  }
+
+  // Whether the backward pass has been through the unit as often as the forward pass.
+  bool is_through(uint32_t unit) const {
+    const auto found = open_.find(unit);
+    return found != open_.end() && found->second <= 0;
+  }
+
+  // The unit that is entered next, as far as is known.
+  std::optional<uint32_t> next() const {
+    if (!follows_) return std::nullopt;
+    for (size_t i = events_.size(); i < last_.size(); ++i) {
+      if (last_[i].enter) return last_[i].unit;
+    }
+    return std::nullopt;
+  }
+
+  // The unit that is entered after `unit` in a forward pass, as far as is known: units that a forward pass
+  // enters twice are taken for their first time.
+  std::optional<uint32_t> after_forward(uint32_t unit) const {
+    bool is_after = false;
+    for (const Event& event : last_) {
+      if (!event.enter || event.pass != PL_PASS_FORWARD) continue;
+      if (is_after) return event.unit;
+      is_after = event.unit == unit;
+    }
+    return std::nullopt;
+  }
+
+  // Whether this micro-batch has been through any unit.
+  bool has_begun() const { return !events_.empty(); }
+
+  // What the last micro-batch went through.
+  const std::vector<Event>& last() const { return last_; }
+
+  void end() {
+    if (!events_.empty()) last_ = std::move(events_);
+    abandon();
+  }
+  // Begins a micro-batch anew.
+  void abandon() {
+    events_.clear();
+    open_.clear();
+    follows_ = true;
+  }
+
+ private:
+  std::vector<Event> last_;
+  std::vector<Event> events_;
+  std::map<uint32_t, int64_t> open_;
+  bool follows_ = true;
 };
 
 }  // namespace pipeline::strategies

@@ -1,7 +1,7 @@
 #include <memory>
 #include <utility>
 
-#include "plugins/strategies/common/replicated.hpp"
+#include "plugins/strategies/common/replica.hpp"
 
 namespace pipeline::strategies {
 

@@ -8,13 +8,12 @@
 #include <filesystem>
 #include <string>
 
-#include "generation/decoding_options.hpp"
-#include "language/loss_options.hpp"
+#include "generation/generate.hpp"
 #include "language/options.hpp"
 #include "plugins/data/messages/message_records.hpp"
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_options.hpp"
-#include "tokenizer/tokenizer_options.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::chat {
 

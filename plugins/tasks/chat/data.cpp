@@ -71,8 +71,7 @@ std::string ChatOptions::problem_of(const std::string& name) {
 }
 
 std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Context& context,
-                                              common::TaskTokenizer& tokenizer,
-                                              const text::Corpus::Refuse& refuse) {
+                                              common::TaskTokenizer& tokenizer, const ConfigErrors& errors) {
   tokenizer.require_end_of_text("which an answer ends with");
   auto [source, file] = pipeline::chat::template_of(tokenizer->files());
   const std::string& named = config.chat.chat_template;
@@ -94,7 +93,7 @@ std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Co
             "task.chat.template = \"simple\" does");
     } else {
       if (const std::string problem = ChatOptions::problem_of(wanted); !problem.empty())
-        refuse("chat.template", problem);
+        errors("chat.template", problem);
       std::ifstream stream(wanted, std::ios::binary);
       source.assign(std::istreambuf_iterator<char>(stream), {});
       file = wanted;
@@ -175,7 +174,7 @@ std::string Recipe::asked_sample(const Conversation& conversation) const {
   return packed(sequence, conversation);
 }
 
-text::Reading Recipe::reading(const sources::SourceFiles& files, const files::Part& part,
+text::Reading Recipe::reading(const sources::SourceFiles& files, const files::SplitPart& part,
                               bool answer_required) const {
   const auto read = [recipe = *this, files, part, answer_required](const stores::TokenSink& add,
                                                                    const files::Hooks& hooks) {

@@ -4,7 +4,6 @@
 #include <pipeline/context.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,8 +19,7 @@ namespace pipeline::tasks::chat {
 // The template that the options name, or the tokenizer's own. The tokenizer carries it from then on. The log
 // has what it makes of answers. [main]
 std::unique_ptr<const ChatFormat> open_format(const ChatConfig& config, const Context& context,
-                                              common::TaskTokenizer& tokenizer,
-                                              const text::Corpus::Refuse& refuse);
+                                              common::TaskTokenizer& tokenizer, const ConfigErrors& errors);
 
 // What decides which conversations of a source can be used, and what of them is learnt.
 struct Recipe {
@@ -32,7 +30,7 @@ struct Recipe {
   Learn learn;
 
   // `answer_required`: for learning and evaluating. What this refers to must outlive the result.
-  text::Reading reading(const sources::SourceFiles& files, const files::Part& part,
+  text::Reading reading(const sources::SourceFiles& files, const files::SplitPart& part,
                         bool answer_required) const;
   // A conversation that may want its answer as a sample: its tokens, or those of its prompt where the
   // template writes none without an answer. Throws an Error where it cannot be used.

@@ -1,10 +1,7 @@
 // Answers: to the last question of each conversation, written, scored and shown; and to somebody who waits.
 #include <nlohmann/json.hpp>
-#include <pipeline/numbers.hpp>
 
 #include "core/base/utf8.hpp"
-#include "generation/generate.hpp"
-#include "plugins/models/chat/answer_stream.hpp"
 #include "plugins/scores/answers/answer_page.hpp"
 #include "plugins/scores/answers/answer_score.hpp"
 #include "plugins/tasks/chat/task.hpp"
@@ -29,9 +26,9 @@ text::Question Chat::question(const TokenSample& sample) const {
                           .truth = turn < turns.size() && turns[turn].is_assistant() ? turns[turn].text : "",
                           .prompt = make_prompt(conversation, turn, *format_, config().chat.max_tokens,
                                                 config().generate.max_tokens)};
-  question.shown = text::one_line(question.text, longest_line());
+  question.shown = common::one_line(question.text, longest_line());
   if (question.prompt.empty())
-    fail_with(PL_ERROR_CONFIG, "conversation ", text::one_line(conversation.id, longest_line()),
+    fail_with(PL_ERROR_CONFIG, "conversation ", common::one_line(conversation.id, longest_line()),
               ": its last question does not fit beside an answer of ", config().generate.max_tokens,
               " tokens: raise task.chat.max_tokens (", config().chat.max_tokens, ") or shorten it");
   return question;
@@ -56,7 +53,7 @@ void Chat::report(const Report& report, const ReportSink& sink) {
 }
 
 std::vector<Metric> Chat::metrics() {
-  std::vector<Metric> result = text::loss_metrics();
+  std::vector<Metric> result = common::loss_metrics();
   result.push_back({.name = "exact",
                     .help = "share of the last answers that are right, as SQuAD compares them",
                     .better = PL_BETTER_HIGHER});
@@ -101,18 +98,7 @@ void Chat::reply(std::string_view messages, const ReplySink& sink) {
     fail_with(PL_ERROR_CONFIG,
               "the question is too long for task.chat.max_tokens = ", config().chat.max_tokens,
               " and an answer of ", wanted.max_tokens);
-  auto options =
-      wanted.decoding(tokenizer().ends(), context().seed("reply", conversation.turns.size()), pass().compute);
-  options.beams = 1;
-  pipeline::chat::AnswerStream stream(*format_, [&](std::string_view text) { sink.text(text); });
-  options.on_token = [&](int64_t token) {
-    stream.add(token);
-    return !context().cancelled();
-  };
-  static_cast<void>(generation::generate(model(), {prompt}, options));
-  stream.finish();
-  if (stream.tokens() == wanted.max_tokens)
-    context().info("\n(the answer is cut at task.generate.max_tokens = ", wanted.max_tokens, ")");
+  writing().reply(model(), std::move(prompt), conversation.turns.size(), *format_, sink);
 }
 
 }  // namespace pipeline::tasks::chat

@@ -10,7 +10,7 @@
 #include "plugins/data/stores/token_store.hpp"
 #include "plugins/models/chat/chat_format.hpp"
 #include "plugins/models/chat/sequence.hpp"
-#include "plugins/tasks/text/sequence.hpp"
+#include "plugins/tasks/text/data.hpp"
 
 namespace pipeline::tasks::chat {
 

@@ -5,7 +5,7 @@
 namespace pipeline::tasks::chat {
 
 tokenizer::TrainingTexts Chat::training_texts() const {
-  const files::Part part = config().data.of(Split::kTrain).part;
+  const files::SplitPart part = config().data.of(Split::kTrain).part;
   auto stores = std::make_shared<std::vector<messages::ConversationStore>>();
   for (const sources::SourceFiles& files : corpus().sources_of(Split::kTrain))
     stores->emplace_back(std::string(view(run().cache_dir)), plain_source(files, config().data),
@@ -22,10 +22,7 @@ tokenizer::TrainingTexts Chat::training_texts() const {
   return texts;
 }
 
-void Chat::open_tokenizer() {
-  format_ = open_format(config(), context(), tokenizer(),
-                        [this](const char* key, const std::string& problem) { config_error(key, problem); });
-}
+void Chat::open_tokenizer() { format_ = open_format(config(), context(), tokenizer(), errors()); }
 
 std::string Chat::asked_sample() const {
   Conversation asked{.id = "prompt", .images = {}, .turns = {{.role = "user", .text = config().ask.prompt}}};

@@ -33,7 +33,7 @@ class Chat : public text::TextTask<ChatConfig> {
  protected:
   tokenizer::TrainingTexts training_texts() const override;
   text::Reading reading(const sources::SourceFiles& files, Split split,
-                        const files::Part& part) const override {
+                        const files::SplitPart& part) const override {
     return recipe().reading(files, part, split != Split::kTest || run().purpose == PL_PURPOSE_EVALUATE);
   }
   std::string asked_sample() const override;

@@ -1,5 +1,7 @@
 #include "plugins/tasks/common/language_task.hpp"
 
+#include <pipeline/torch/tensor.hpp>
+
 #include "files/data_errors.hpp"
 #include "files/hash128.hpp"
 #include "hugging_face/weights.hpp"
@@ -11,12 +13,13 @@ namespace pipeline::tasks::common {
 namespace fs = std::filesystem;
 
 void TaskTokenizer::set_state(std::string_view state, bool is_path_set) {
-  kept_ =
-      tokenizer::tokenizer_of_checkpoint(state, is_path_set ? options_.path : fs::path(), context_, refuse_);
+  kept_ = tokenizer::tokenizer_of_checkpoint(state, is_path_set ? options_.path : fs::path(), context_,
+                                             [this](const std::string& problem) { refuse(problem); });
 }
 
 void TaskTokenizer::open(const std::function<tokenizer::TrainingTexts()>& texts) {
-  tokenizer_ = tokenizer::tokenizer_of_task(kept_, options_, texts, context_, refuse_);
+  tokenizer_ = tokenizer::tokenizer_of_task(kept_, options_, texts, context_,
+                                            [this](const std::string& problem) { refuse(problem); });
 }
 
 void TaskTokenizer::require_end_of_text(const char* use) const {
@@ -40,8 +43,8 @@ hugging_face::OwnTokens TaskTokenizer::own_tokens() const {
 
 void TaskTokenizer::require_path(const fs::path& folder) const {
   if (!is_given())
-    refuse_(concat("must be given with weights of ", folder.string(),
-                   ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
+    refuse(concat("must be given with weights of ", folder.string(),
+                  ", which know no tokens of a tokenizer that is trained here: name the folder's own"));
 }
 
 void TaskTokenizer::carry(const fs::path& folder, const tokenizer::Files& files) {
@@ -95,7 +98,7 @@ void import_language_model(const fs::path& folder, const Context& context, const
     context.warn(warning);
   tokenizer::Files files =
       files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kLanguageModelFiles); });
-  files[tokenizer::kWeightsText] = language::kept_weights(folder.string(), model);
+  files[hugging_face::kWeightsText] = language::kept_weights(folder.string(), model);
   tokenizer.carry(folder, files);
 }
 
@@ -104,6 +107,36 @@ void export_language_model(const fs::path& folder, const Context& context, const
   language::export_model(folder, model, lora, tokenizer->files(), tokenizer.own_tokens(),
                          [&](const std::string& note) { context.info(note); });
   tokenizer->save(folder.string());
+}
+
+void add_loss_metrics(const Context& context, const language::PackedBatch& batch,
+                      const language::LossDetails& details, const std::vector<size_t>& sources,
+                      const std::vector<std::string>& names) {
+  const at::Tensor& losses = details.row_losses;
+  if (details.terms.any())
+    context.metric("cross_entropy", to_pl(losses.sum(at::kDouble)), static_cast<double>(losses.size(0)));
+  if (sources.empty()) return;
+  std::vector<double> samples(names.size());
+  std::vector<std::vector<int64_t>> rows(names.size());  // of the losses
+  size_t row = 0;
+  for (size_t s = 0; s < sources.size(); ++s) {
+    samples[sources[s]] += 1;
+    for (const int64_t end = batch.sequences.starts[s + 1];
+         row < batch.target_rows.size() && batch.target_rows[row] < end; ++row)
+      rows[sources[s]].push_back(static_cast<int64_t>(row));
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (samples[i] > 0) context.metric("samples/" + names[i], samples[i], 0);
+    if (rows[i].empty()) continue;
+    const at::Tensor sum =
+        losses.index_select(0, transformer::to_device(rows[i], losses.device())).sum(at::kDouble);
+    context.metric("loss/" + names[i], to_pl(sum), static_cast<double>(rows[i].size()));
+  }
+}
+
+BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples) {
+  const auto rows = static_cast<uint64_t>(batch.sequences.rows());
+  return {.weight = weight, .samples = samples, .tokens = rows, .positions = rows};
 }
 
 }  // namespace pipeline::tasks::common

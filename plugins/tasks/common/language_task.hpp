@@ -5,6 +5,8 @@
 #include <pipeline/model_options.hpp>
 #include <pipeline/torch/task.hpp>
 
+#include <ATen/ops/empty.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,14 +14,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "hugging_face/token_ids.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "language/language_model.hpp"
 #include "language/options.hpp"
-#include "plugins/tasks/common/loss_metrics.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::messages {
@@ -33,12 +35,10 @@ namespace pipeline::tasks::common {
 // itself.
 class TaskTokenizer {
  public:
-  // Is given what is wrong with the option tokenizer.path, and throws.
-  using Refuse = std::function<void(const std::string& problem)>;
-
-  // `options` must outlive this.
-  TaskTokenizer(const tokenizer::TokenizerOptions& options, const Context& context, Refuse refuse)
-      : options_(options), context_(context), refuse_(std::move(refuse)) {}
+  // `options` and `errors`, of the task, must outlive this.
+  TaskTokenizer(const tokenizer::TokenizerOptions& options, const Context& context,
+                const ConfigErrors& errors)
+      : options_(options), context_(context), errors_(errors) {}
 
   // Takes the tokenizer that a checkpoint carries: see Task::set_extra_state().
   void set_state(std::string_view state, bool is_path_set);
@@ -72,9 +72,11 @@ class TaskTokenizer {
   void carry(const std::filesystem::path& folder, const tokenizer::Files& files);
 
  private:
+  [[noreturn]] void refuse(const std::string& problem) const { errors_("tokenizer.path", problem); }
+
   const tokenizer::TokenizerOptions& options_;
   Context context_;
-  Refuse refuse_;
+  const ConfigErrors& errors_;
   tokenizer::TokenizerPtr kept_, tokenizer_;
   int64_t end_ = 0;
   std::vector<int64_t> ends_;
@@ -101,66 +103,101 @@ void export_language_model(const std::filesystem::path& folder, const Context& c
                            const adapters::LoraOptions& lora, const language::LanguageModel& model,
                            const TaskTokenizer& tokenizer);
 
-// The base of a task whose model is a language model. ConfigT has the groups `tokenizer`, `language` (with
-// `lora`) and `loss`; BatchT has `packed`, a language::PackedBatch, `ids` of its samples, and `sources` of
-// these, where training has several. The task opens tokenizer(), and names the token that ends what is
-// written.
-template <class ConfigT, class BatchT>
-class LanguageTask : public TorchTask<ConfigT, language::LanguageModel, BatchT> {
-  using Base = TorchTask<ConfigT, language::LanguageModel, BatchT>;
+// Metrics of a step beside its loss. With terms in `details`: "cross_entropy", the mean over all targets
+// without them. With `sources`, that of each sample: "loss/NAME", the mean cross entropy of a source's
+// targets, and "samples/NAME".
+void add_loss_metrics(const Context& context, const language::PackedBatch& batch,
+                      const language::LossDetails& details, const std::vector<size_t>& sources,
+                      const std::vector<std::string>& names);
 
+// How much a batch is, of which each row is a token.
+BatchInfo info_of(const language::PackedBatch& batch, double weight, size_t samples);
+
+// The base of a task with a tokenizer, which its checkpoints carry: TaskT, over a Config with the group
+// `tokenizer`. The task opens tokenizer(), and names the token that ends what is written.
+template <class TaskT>
+class TokenizerTask : public TaskT {
  public:
   static constexpr bool kHasUnits = true;
 
-  explicit LanguageTask(typename Base::Setup setup)
-      : Base(std::move(setup)),
-        tokenizer_(this->config().tokenizer, this->context(),
-                   [this](const std::string& problem) { this->config_error("tokenizer.path", problem); }) {}
+  explicit TokenizerTask(typename TaskT::Setup setup)
+      : TaskT(std::move(setup)), tokenizer_(this->config().tokenizer, this->context(), this->errors()) {}
 
   std::string extra_state() override { return tokenizer_->state(); }
   void set_extra_state(std::string_view state) override {
     tokenizer_.set_state(state, this->is_set("tokenizer.path"));
   }
 
-  std::shared_ptr<language::LanguageModel> build_model() override {
-    const int64_t size = tokenizer_->vocab_size(), begin = tokenizer_.own_tokens().begin,
-                  end = tokenizer_->eot();
-    return language::make_adapted(this->config().language.model({size, begin, end}),
-                                  this->config().language.lora);
-  }
-  void import_model(const std::filesystem::path& folder) override {
-    import_language_model(folder, this->context(), this->config().language.lora, this->model(), tokenizer_);
-  }
-  void export_model(const std::filesystem::path& folder) override {
-    export_language_model(folder, this->context(), this->config().language.lora, this->model(), tokenizer_);
-  }
-
-  BatchInfo batch_info(const BatchT& batch) const override {
-    const auto rows = static_cast<uint64_t>(batch.packed.sequences.rows());
-    return {.weight = static_cast<double>(batch.packed.target_rows.size()),
-            .samples = batch.ids.size(),
-            .tokens = rows,
-            .positions = rows};
-  }
-  LossSum loss(const BatchT& batch) override {
-    return loss_with_metrics(
-        this->context(), batch.packed, this->config().loss.of(this->pass()), batch.sources,
-        [&] { return source_names(); },
-        [&](const language::LossDetails& details) {
-          return this->model().loss(batch.packed, this->pass(), details);
-        });
-  }
-  double flops(const BatchT& batch) override { return this->model().flops(batch.packed); }
-
  protected:
-  // What the sources of training are called.
-  virtual std::vector<std::string> source_names() const = 0;
-
   TaskTokenizer& tokenizer() { return tokenizer_; }
   const TaskTokenizer& tokenizer() const { return tokenizer_; }
 
  private:
   TaskTokenizer tokenizer_;
+};
+
+// The base of a task whose model learns the next token of sequences. ConfigT has the group `loss`, too;
+// BatchT has `packed`, a language::PackedBatch, `ids` of its samples, and `sources` of these, where training
+// has several.
+template <class ConfigT, class ModelT, class BatchT>
+class SequenceTask : public TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>> {
+  using Base = TokenizerTask<TorchTask<ConfigT, ModelT, BatchT>>;
+
+ public:
+  using Base::Base;
+
+  BatchInfo batch_info(const BatchT& batch) const override {
+    return info_of(batch.packed, static_cast<double>(batch.packed.target_rows.size()), batch.ids.size());
+  }
+  LossSum loss(const BatchT& batch) override {
+    language::LossDetails details{.terms = this->config().loss.of(this->pass())};
+    const bool has_metrics = details.terms.any() || !batch.sources.empty();
+    if (has_metrics) {
+      const at::Tensor& targets = batch.packed.targets;
+      details.row_losses = at::empty({targets.size(0)}, targets.options().dtype(at::kFloat));
+    }
+    const LossSum sum = this->model().loss(input_of(batch), this->pass(), details);
+    if (has_metrics) add_loss_metrics(this->context(), batch.packed, details, batch.sources, source_names());
+    return sum;
+  }
+  double flops(const BatchT& batch) override { return this->model().flops(input_of(batch)); }
+
+ protected:
+  // What the sources of training are called.
+  virtual std::vector<std::string> source_names() const = 0;
+
+ private:
+  static const auto& input_of(const BatchT& batch) {
+    if constexpr (std::is_same_v<ModelT, language::LanguageModel>)
+      return batch.packed;
+    else
+      return batch;
+  }
+};
+
+// The base of a task whose model is a language model. ConfigT has the group `language`, with `lora`, too.
+template <class ConfigT, class BatchT>
+class LanguageTask : public SequenceTask<ConfigT, language::LanguageModel, BatchT> {
+  using Base = SequenceTask<ConfigT, language::LanguageModel, BatchT>;
+
+ public:
+  using Base::Base;
+
+  std::shared_ptr<language::LanguageModel> build_model() override {
+    const TaskTokenizer& tokenizer = this->tokenizer();
+    return language::make_adapted(
+        this->config().language.model(
+            {tokenizer->vocab_size(), tokenizer.own_tokens().begin, tokenizer->eot()}),
+        this->config().language.lora);
+  }
+  void import_model(const std::filesystem::path& folder) override {
+    import_language_model(folder, this->context(), this->config().language.lora, this->model(),
+                          this->tokenizer());
+  }
+  void export_model(const std::filesystem::path& folder) override {
+    export_language_model(folder, this->context(), this->config().language.lora, this->model(),
+                          this->tokenizer());
+  }
 };
 
 }  // namespace pipeline::tasks::common

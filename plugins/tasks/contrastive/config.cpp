@@ -1,8 +1,8 @@
 // What options follow from the folder of a CLIP or SigLIP.
 #include "plugins/tasks/contrastive/config.hpp"
-#include "hugging_face/folder_teller.hpp"
+#include "hugging_face/config_fields.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/models/pictures/image_processor.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/models/two_towers/folder.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -15,7 +15,7 @@ void ContrastiveTaskConfig::read_model(const ContrastiveTaskConfig& config, cons
   tokenizer::check_tokenizer(say, config.tokenizer.path);
   if (init_from.empty()) return;
   const two_towers::TwoTowersConfig theirs = two_towers::read_config(init_from.string());
-  const hugging_face::FolderTeller whole(say, "", init_from / "config.json"),
+  const hugging_face::FolderOptions whole(say, "", init_from / "config.json"),
       pictures_of(say, "vision.", init_from / "config.json"), texts(say, "text.", init_from / "config.json");
   whole("kind", theirs.vision.kind);
   whole("projection_dim", theirs.projection_dim);

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/picture_texts/options.hpp"
+#include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/models/two_towers/two_towers.hpp"
-#include "tokenizer/tokenizer_options.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::contrastive {
 

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "adapters/freeze.hpp"
+#include "adapters/lora_options.hpp"
 #include "core/base/utf8.hpp"
 #include "files/data_errors.hpp"
 #include "hugging_face/weights.hpp"
@@ -37,12 +37,12 @@ void ContrastiveTask::open_files() {
   files::with_data_errors([&] {
     sources_ = picture_texts::open_splits(
         context(), config().data,
-        {.is_left_out = [&](Split) { return run().purpose == PL_PURPOSE_EXPORT && tokenizer_.is_kept(); },
-         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && tokenizer_.is_kept(),
+        {.is_left_out = [&](Split) { return run().purpose == PL_PURPOSE_EXPORT && tokenizer().is_kept(); },
+         .may_be_missing = run().purpose != PL_PURPOSE_TRAIN && tokenizer().is_kept(),
          .columns = [&](Split) { return config().data.columns(); },
          .tiles = config().pictures().tiles(),
          .config_error = [&](const char* key, const std::string& problem) { config_error(key, problem); }});
-    tokenizer_.open([&] {
+    tokenizer().open([&] {
       return common::training_texts(picture_texts::texts_of(sources_[static_cast<size_t>(Split::kTrain)]),
                                     config().tokenizer.vocab_size, "captions");
     });
@@ -52,15 +52,15 @@ void ContrastiveTask::open_files() {
 
 void ContrastiveTask::open_data() {
   if (!is_open_) open_files();  // another process has prepared
-  tokenizer_.require_end_of_text("which stands for it");
+  tokenizer().require_end_of_text("which stands for it");
   if (!config().is_clip()) {
-    rules_ = text_rules(*tokenizer_);
+    rules_ = text_rules(*tokenizer());
     if (!rules_.problem.empty()) config_error("tokenizer.path", rules_.problem);
   }
   if (run().purpose == PL_PURPOSE_EXPORT) return;
   context().info("data       ", sample_count(Split::kTrain), " training, ", sample_count(Split::kVal),
                  " validation, ", sample_count(Split::kTest), " test pairs; ",
-                 config().vision.vision.patches(), " patches a picture; ", tokenizer_.size_text());
+                 config().vision.vision.patches(), " patches a picture; ", tokenizer().size_text());
   for (const std::string& line : sources_[static_cast<size_t>(Split::kTrain)].lines()) context().info(line);
 }
 
@@ -73,20 +73,21 @@ std::shared_ptr<two_towers::TwoTowers> ContrastiveTask::build_model() {
     else if (parameter.name.starts_with("text_"))
       parameter.lr_multiplier = config().text.lr_multiplier;
   };
-  auto model = std::make_shared<two_towers::TwoTowers>(config().model(tokenizer_->vocab_size()), rule);
+  auto model = std::make_shared<two_towers::TwoTowers>(config().model(tokenizer()->vocab_size()), rule);
   if (const std::string problem = is_frozen.problem(model->parameters()); !problem.empty())
     config_error("freeze", problem);
   return model;
 }
 
 two_towers::TextEnds ContrastiveTask::text_ends() const {
-  const int64_t end = tokenizer_->eot();
+  const int64_t end = tokenizer()->eot();
   two_towers::TextEnds ends{.begin = std::nullopt,
                             .end = end,
                             .padding = config().is_clip() ? end : rules_.padding,
-                            .last = tokenizer_->vocab_size() - 1};
+                            .last = tokenizer()->vocab_size() - 1};
   // One token for both would end a text where it begins. SigLIP's has none at the begin.
-  if (const auto begin = tokenizer_->bos(); config().is_clip() && begin && *begin != end) ends.begin = *begin;
+  if (const auto begin = tokenizer()->bos(); config().is_clip() && begin && *begin != end)
+    ends.begin = *begin;
   return ends;
 }
 
@@ -95,7 +96,7 @@ std::vector<int64_t> ContrastiveTask::tokens_of(const messages::Conversation& pa
   std::vector<int64_t> tokens;
   if (ends.begin) tokens.push_back(*ends.begin);
   const std::string& caption = caption_of(pair);
-  for (const int32_t token : encode(*tokenizer_, rules_, caption)) tokens.push_back(token);
+  for (const int32_t token : encode(*tokenizer(), rules_, caption)) tokens.push_back(token);
   const auto most = static_cast<size_t>(config().text.text.max_position_embeddings);
   if (tokens.size() + 1 > most) {
     if (!told_of_cut_->exchange(true))
@@ -137,14 +138,9 @@ ContrastiveBatch ContrastiveTask::make_batch(const LoadRequest& request) const {
       targets.emplace_back(tokens.back().size(), -1);
     }
     batch.texts = transformer::pack(tokens, targets);
-    require_ids(batch.texts.tokens, tokenizer_->vocab_size(), "token");
+    require_ids(batch.texts.tokens, tokenizer()->vocab_size(), "token");
     return batch;
   });
-}
-
-BatchInfo ContrastiveTask::batch_info(const ContrastiveBatch& batch) const {
-  const auto rows = static_cast<uint64_t>(batch.texts.sequences.rows());
-  return {.weight = batch.pairs, .samples = batch.ids.size(), .tokens = rows, .positions = rows};
 }
 
 at::Tensor ContrastiveTask::outputs(const ContrastiveBatch& batch) {
@@ -152,16 +148,16 @@ at::Tensor ContrastiveTask::outputs(const ContrastiveBatch& batch) {
 }
 
 void ContrastiveTask::import_model(const fs::path& folder) {
-  tokenizer_.require_path(folder);
+  tokenizer().require_path(folder);
   const int64_t more =
-      tokenizer_->vocab_size() - two_towers::import_model(folder.string(), model()).text.vocab_size;
-  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer_->vocab_size(), more);
+      tokenizer()->vocab_size() - two_towers::import_model(folder.string(), model()).text.vocab_size;
+  if (const std::string note = language::note_of_vocabulary(folder.string(), tokenizer()->vocab_size(), more);
       !note.empty())
     context().info(note);
   tokenizer::Files files =
       files::with_data_errors([&] { return tokenizer::files_of(folder, tokenizer::kModelFiles); });
-  files[tokenizer::kWeightsText] = two_towers::kept_weights(folder.string(), model());
-  tokenizer_.replace(tokenizer_->with(files));
+  files[hugging_face::kWeightsText] = two_towers::kept_weights(folder.string(), model());
+  tokenizer().replace(tokenizer()->with(files));
   if (run().purpose != PL_PURPOSE_TRAIN) return;
   ParameterRegistry& parameters = model().parameters();
   for (const auto& [key, value] :
@@ -172,16 +168,16 @@ void ContrastiveTask::import_model(const fs::path& folder) {
 
 void ContrastiveTask::export_model(const fs::path& folder) {
   model().limit_scale();
-  const tokenizer::Files& files = tokenizer_->files();
+  const tokenizer::Files& files = tokenizer()->files();
   for (const std::string& note : two_towers::export_model(folder.string(), model(), text_ends(), files))
     context().info(note);
   for (const auto& [name, text] : pictures::image_processor_files(files, config().pictures()))
     hugging_face::write_text((folder / name).string(), text);
-  tokenizer_->save(folder.string());
+  tokenizer()->save(folder.string());
 }
 
 std::string ContrastiveTask::data_fingerprint() {
-  return std::to_string(tokenizer_->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
+  return std::to_string(tokenizer()->fingerprint()) + picture_texts::fingerprint_of(context(), sources_);
 }
 
 }  // namespace pipeline::tasks::contrastive

@@ -10,7 +10,6 @@
 
 #include "plugins/data/picture_texts/source.hpp"
 #include "plugins/models/two_towers/folder.hpp"
-#include "plugins/models/two_towers/pair_loss.hpp"
 #include "plugins/models/two_towers/two_towers.hpp"
 #include "plugins/tasks/common/language_task.hpp"
 #include "plugins/tasks/contrastive/config.hpp"
@@ -34,21 +33,11 @@ struct ContrastiveBatch : two_towers::PairBatch {
 
 using picture_texts::PictureSource;
 
-class ContrastiveTask
-    : public GlobalLossTask<ContrastiveTaskConfig, two_towers::TwoTowers, ContrastiveBatch> {
+class ContrastiveTask : public common::TokenizerTask<
+                            GlobalLossTask<ContrastiveTaskConfig, two_towers::TwoTowers, ContrastiveBatch>> {
  public:
-  explicit ContrastiveTask(Setup setup)
-      : GlobalLossTask(std::move(setup)),
-        tokenizer_(config().tokenizer, context(),
-                   [this](const std::string& problem) { config_error("tokenizer.path", problem); }),
-        loss_(config().is_clip() ? two_towers::PairLoss::Kind::kSoftmax
-                                 : two_towers::PairLoss::Kind::kSigmoid) {}
-  static constexpr bool kHasUnits = true;
+  using TokenizerTask::TokenizerTask;
 
-  std::string extra_state() override { return tokenizer_->state(); }
-  void set_extra_state(std::string_view state) override {
-    tokenizer_.set_state(state, is_set("tokenizer.path"));
-  }
   void prepare() override { open_files(); }
   void open_data() override;
   std::shared_ptr<two_towers::TwoTowers> build_model() override;
@@ -56,7 +45,9 @@ class ContrastiveTask
   uint64_t sample_count(Split split) const override { return sources_[static_cast<size_t>(split)].size(); }
   std::string data_fingerprint() override;
   ContrastiveBatch make_batch(const LoadRequest& request) const override;
-  BatchInfo batch_info(const ContrastiveBatch& batch) const override;
+  BatchInfo batch_info(const ContrastiveBatch& batch) const override {
+    return common::info_of(batch.texts, batch.pairs, batch.ids.size());
+  }
 
   void import_model(const std::filesystem::path& folder) override;
   void export_model(const std::filesystem::path& folder) override;
@@ -83,12 +74,12 @@ class ContrastiveTask
     return sources_[static_cast<size_t>(split)].with(epoch, id, std::forward<Get>(get));
   }
 
-  common::TaskTokenizer tokenizer_;
   TextRules rules_;  // of SigLIP
   picture_texts::Splits sources_;
   std::shared_ptr<std::atomic<bool>> told_of_cut_ = std::make_shared<std::atomic<bool>>(false);
   bool is_open_ = false;
-  two_towers::PairLoss loss_;
+  two_towers::PairLoss loss_{config().is_clip() ? two_towers::PairLoss::Kind::kSoftmax
+                                                : two_towers::PairLoss::Kind::kSigmoid};
 };
 
 }  // namespace pipeline::tasks::contrastive

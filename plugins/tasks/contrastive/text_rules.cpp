@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/utf8.hpp"
-#include "tokenizer/normal_form.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
 namespace pipeline::tasks::contrastive {

@@ -2,9 +2,9 @@
 #include "plugins/tasks/protein/config.hpp"
 #include "hugging_face/config_file.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/data/residues/objectives.hpp"
+#include "plugins/data/residues/alphabet.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 
 namespace pipeline::tasks::protein {
 

@@ -7,16 +7,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "plugins/data/proteins/masking.hpp"
 #include "plugins/data/proteins/options.hpp"
-#include "plugins/data/proteins/sequence_samples.hpp"
-#include "plugins/data/residues/objectives.hpp"
-#include "plugins/models/encoder/options.hpp"
+#include "plugins/data/proteins/samples.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
 
 namespace pipeline::tasks::protein {

@@ -21,7 +21,7 @@
 #include "plugins/data/files/error.hpp"
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/files/regular_file.hpp"
-#include "plugins/data/parquet/parquet_writer.hpp"
+#include "plugins/data/parquet/parquet_file.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/embedding_map.hpp"
 #include "plugins/tasks/protein/objective.hpp"

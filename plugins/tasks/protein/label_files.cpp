@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
 #include "plugins/tasks/protein/predictions.hpp"
 

@@ -9,8 +9,8 @@
 #include <pipeline/numbers.hpp>
 
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/data/residues/objectives.hpp"
-#include "plugins/scores/labels/contacts.hpp"
+#include "plugins/data/residues/alphabet.hpp"
+#include "plugins/scores/labels/labels.hpp"
 #include "plugins/tasks/protein/label_files.hpp"
 #include "plugins/tasks/protein/label_report.hpp"
 #include "plugins/tasks/protein/objective.hpp"

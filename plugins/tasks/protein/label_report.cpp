@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -13,9 +12,8 @@
 
 #include "plugins/data/files/hash128.hpp"
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 #include "plugins/scores/labels/labels.hpp"
 
 namespace pipeline::tasks::protein {
@@ -64,19 +62,19 @@ std::vector<size_t> up_to(size_t count) {
   return all;
 }
 
-// Tells figures, in a full evaluation with intervals, where 1,000 draws do not take long: a draw costs as
+// Writes figures, in a full evaluation with intervals, where 1,000 draws do not take long: a draw costs as
 // much as the figure itself.
-class Teller {
+class FigureWriter {
  public:
-  Teller(const Rows& rows, const Report& report, const ReportSink& sink)
+  FigureWriter(const Rows& rows, const Report& report, const ReportSink& sink)
       : rows_(rows), sink_(sink), is_full_(report.purpose == Purpose::kEvaluate) {}
 
   // A figure as text, "0.512 [0.431, 0.580]", and to the sink. cost: of one, in values that are sorted.
   std::string ranks(const char* name, const Figure& figure, size_t cost) const {
     const std::optional<double> value = figure(up_to(rows_.size()));
     const bool has_interval = is_full_ && cost <= kMostSorted;
-    return tell(name, PL_BETTER_HIGHER, value,
-                value && has_interval ? intervals::resampled(rows_.clusters, figure) : std::nullopt);
+    return write(name, PL_BETTER_HIGHER, value,
+                 value && has_interval ? intervals::resampled(rows_.clusters, figure) : std::nullopt);
   }
   std::string sums(const char* name, uint32_t better, const SumsByCluster& by_cluster,
                    const FigureOfSums& figure) const {
@@ -85,8 +83,8 @@ class Teller {
     for (const auto& [cluster, one] : by_cluster) all.push_back(&one), clusters.push_back(cluster);
     const bool has_interval = is_full_ && !all.empty() && all.size() * all.front()->size() <= kMostAdded;
     const auto of = [&](std::span<const size_t> which) { return std::optional(figure(added(all, which))); };
-    return tell(name, better, of(up_to(all.size())),
-                has_interval ? intervals::resampled(clusters, of) : std::nullopt);
+    return write(name, better, of(up_to(all.size())),
+                 has_interval ? intervals::resampled(clusters, of) : std::nullopt);
   }
   std::string head(const char* noun) const {
     const std::set<uint64_t> clusters(rows_.clusters.begin(), rows_.clusters.end());
@@ -98,8 +96,8 @@ class Teller {
  private:
   static constexpr size_t kMostSorted = 100'000, kMostAdded = 1'000'000;
 
-  std::string tell(const char* name, uint32_t better, const std::optional<double>& value,
-                   const std::optional<intervals::Bounds>& bounds) const {
+  std::string write(const char* name, uint32_t better, const std::optional<double>& value,
+                    const std::optional<intervals::Interval>& bounds) const {
     if (!value) return "none";
     sink_.figure(name, *value, better);
     if (!bounds) return figures::decimal(*value);
@@ -122,7 +120,7 @@ std::vector<double> column(const Rows& rows, std::span<const size_t> which, size
 
 void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Report& report,
                   const ReportSink& sink) {
-  const Teller tell(rows, report, sink);
+  const FigureWriter writer(rows, report, sink);
   enum Sum : size_t { kCount, kSquares, kAbsolute, kSquaresOfMean, kSumCount };
   SumsByCluster by_cluster;
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -145,58 +143,23 @@ void tell_numbers(const Rows& rows, const proteins::LabelScale& scale, const Rep
     };
   };
   using Values = std::vector<double>;
-  const std::string ranks = tell.ranks(
+  const std::string ranks = writer.ranks(
       "spearman", correlation([](const Values& a, const Values& b) { return labels::spearman(a, b); }),
       rows.size());
-  const std::string linear = tell.ranks(
+  const std::string linear = writer.ranks(
       "pearson", correlation([](const Values& a, const Values& b) { return labels::pearson(a, b); }),
       rows.size());
-  const std::string square = tell.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
-                    absolute = tell.sums("mae", PL_BETTER_LOWER, by_cluster,
-                                         [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
+  const std::string square = writer.sums("rmse", PL_BETTER_LOWER, by_cluster, root(kSquares)),
+                    absolute = writer.sums("mae", PL_BETTER_LOWER, by_cluster,
+                                           [](const Sums&sums) { return sums[kAbsolute] / sums[kCount]; });
   // Nobody knows what a folder's model was trained with.
   const std::string guess =
-      scale.count == 0 ? "" : tell.sums("mean_rmse", PL_BETTER_LOWER, by_cluster, root(kSquaresOfMean));
-  if (tell.is_full())
-    sink.text(tell.head("number") + "\n  Spearman " + ranks + "  Pearson " + linear +
+      scale.count == 0 ? "" : writer.sums("mean_rmse", PL_BETTER_LOWER, by_cluster, root(kSquaresOfMean));
+  if (writer.is_full())
+    sink.text(writer.head("number") + "\n  Spearman " + ranks + "  Pearson " + linear +
               "\n  root mean square error " + square +
               (guess.empty() ? "" : "  (the training data's mean: " + guess + ")") +
               "  mean absolute error " + absolute);
-}
-
-// Right classes by predicted ones, as a table and a picture.
-void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
-                    const ReportSink& sink) {
-  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
-  const bool by_number =
-      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
-  std::string csv = "right";
-  for (const std::string& name : classes) csv += "," + proteins::csv_field(name);
-  csv += "\n";
-  figures::HeatMap map{
-      .title = by_number ? "What is right, and what is predicted; classes in the order of confusion.csv"
-                         : "What is right, and what is predicted",
-      .low = 0,
-      .high = 1,
-      .low_label = "0 of the right class",
-      .high_label = "all of it",
-      .row_title = "right",
-      .column_title = "predicted"};
-  for (size_t right = 0; right < classes.size(); ++right) {
-    csv += proteins::csv_field(classes[right]);
-    double all = 0;
-    for (size_t k = 0; k < classes.size(); ++k) {
-      csv += "," + figures::decimal(confusion.of(right, k), 0);
-      all += confusion.of(right, k);
-    }
-    csv += "\n";
-    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
-    map.columns.push_back(map.rows.back());
-    for (size_t k = 0; k < classes.size(); ++k)
-      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
-  }
-  sink.file("confusion.csv", csv);
-  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
 }
 
 // The confusions of each cluster; where there are no rows, of all values together.
@@ -219,7 +182,7 @@ SumsByCluster confusions(const Rows& rows, const Report& report, size_t classes)
 
 void tell_classes(const Rows& rows, const proteins::Labels& labels, const proteins::LabelScale& scale,
                   const Report& report, const ReportSink& sink) {
-  const Teller tell(rows, report, sink);
+  const FigureWriter writer(rows, report, sink);
   const size_t classes = scale.classes.size();
   const SumsByCluster by_cluster = confusions(rows, report, classes);
   if (by_cluster.empty()) return;
@@ -242,27 +205,27 @@ void tell_classes(const Rows& rows, const proteins::Labels& labels, const protei
     }
     return there == 0 ? std::nullopt : std::optional(sum / there);
   };
-  const std::string accuracy = tell.sums("accuracy", PL_BETTER_HIGHER, by_cluster,
-                                         of([](const labels::Confusion&c) { return c.accuracy(); })),
-                    mcc = tell.sums("mcc", PL_BETTER_HIGHER, by_cluster,
-                                    of([](const labels::Confusion&c) { return c.mcc(); })),
-                    f1 = tell.sums("macro_f1", PL_BETTER_HIGHER, by_cluster,
-                                   of([](const labels::Confusion&c) { return c.macro_f1(); }));
-  const std::string roc = rows.size() == 0 ? "" : tell.ranks("auroc", area, rows.size() * classes);
+  const std::string accuracy = writer.sums("accuracy", PL_BETTER_HIGHER, by_cluster,
+                                           of([](const labels::Confusion&c) { return c.accuracy(); })),
+                    mcc = writer.sums("mcc", PL_BETTER_HIGHER, by_cluster,
+                                      of([](const labels::Confusion&c) { return c.mcc(); })),
+                    f1 = writer.sums("macro_f1", PL_BETTER_HIGHER, by_cluster,
+                                     of([](const labels::Confusion&c) { return c.macro_f1(); }));
+  const std::string roc = rows.size() == 0 ? "" : writer.ranks("auroc", area, rows.size() * classes);
   const std::optional<size_t> usual = scale.number_of(scale.usual);
   const std::string guess = !usual ? ""
-                                   : tell.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster,
-                                               of([&](const labels::Confusion& c) {
-                                                 double is = 0, all = 0;
-                                                 for (size_t k = 0; k < c.counts.size(); ++k) {
-                                                   all += c.counts[k];
-                                                   is += k / classes == *usual ? c.counts[k] : 0;
-                                                 }
-                                                 return is / all;
-                                               }));
-  if (!tell.is_full()) return;
+                                   : writer.sums("majority_accuracy", PL_BETTER_HIGHER, by_cluster,
+                                                 of([&](const labels::Confusion& c) {
+                                                   double is = 0, all = 0;
+                                                   for (size_t k = 0; k < c.counts.size(); ++k) {
+                                                     all += c.counts[k];
+                                                     is += k / classes == *usual ? c.counts[k] : 0;
+                                                   }
+                                                   return is / all;
+                                                 }));
+  if (!writer.is_full()) return;
   const std::string head =
-      rows.size() == 0 ? "of evaluations added up, without intervals:" : tell.head("label");
+      rows.size() == 0 ? "of evaluations added up, without intervals:" : writer.head("label");
   sink.text(head + "\n  " + (labels.options().is_from_backbone() ? "Q3 (accuracy) " : "accuracy ") +
             accuracy +
             (guess.empty() ? "" : "  (always the most frequent class, " + scale.usual + ": " + guess + ")") +
@@ -270,11 +233,15 @@ void tell_classes(const Rows& rows, const proteins::Labels& labels, const protei
             (roc.empty() ? "" : "  area under the ROC curve " + roc));
   std::vector<const Sums*> all;
   for (const auto& [cluster, sums] : by_cluster) all.push_back(&sums);
-  show_confusion(confusion(added(all, up_to(all.size()))), scale.classes, sink);
+  show_confusion(confusion(added(all, up_to(all.size()))), scale.classes,
+                 {.title = "What is right, and what is predicted",
+                  .low_label = "0 of the right class",
+                  .high_label = "all of it"},
+                 sink);
 }
 
 void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sink) {
-  const Teller tell(rows, report, sink);
+  const FigureWriter writer(rows, report, sink);
   const auto mean = [&](labels::ContactFigure figure) -> Figure {
     return [&rows, figure](std::span<const size_t> which) -> std::optional<double> {
       double sum = 0, count = 0;
@@ -284,7 +251,7 @@ void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sin
     };
   };
   const auto told = [&](const char* name, labels::ContactFigure figure) {
-    return tell.ranks(name, mean(figure), rows.size());
+    return writer.ranks(name, mean(figure), rows.size());
   };
   // One by one, in the order in which they are shown.
   const std::string all_l = told("precision_at_L", labels::kTopL),
@@ -295,8 +262,8 @@ void tell_contacts(const Rows& rows, const Report& report, const ReportSink& sin
                     long_l2 = told("long_precision_at_L2", labels::kLongL2),
                     long_l5 = told("long_precision_at_L5", labels::kLongL5),
                     area = told("auroc", labels::kArea);
-  if (!tell.is_full()) return;
-  sink.text(tell.head("chain") + "\n  precision of the likeliest pairs at least " +
+  if (!writer.is_full()) return;
+  sink.text(writer.head("chain") + "\n  precision of the likeliest pairs at least " +
             std::to_string(proteins::kLeastApart) + " apart: L " + all_l + "  L/2 " + all_l2 + "  L/5 " +
             all_l5 + "  (of the L nearest along the chain: " + nearest + ")\n  at least " +
             std::to_string(labels::kLongRange) + " apart: L " + long_l + "  L/2 " + long_l2 + "  L/5 " +
@@ -332,6 +299,34 @@ LabelRecord LabelRecord::unpack(std::string_view bytes) {
   take_numbers(std::min<uint64_t>(numbers, bytes.size() / sizeof(double)), record.right);
   take_numbers(bytes.size() / sizeof(float), record.values);
   return record;
+}
+
+void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
+                    figures::HeatMap map, const ReportSink& sink) {
+  constexpr size_t kMostShown = 40, kLongest = 2;  // longer names would run into each other in the picture
+  const bool by_number =
+      std::ranges::any_of(classes, [](const std::string& name) { return name.size() > kLongest; });
+  if (by_number) map.title += "; classes in the order of confusion.csv";
+  map.row_title = "right";
+  map.column_title = "predicted";
+  std::string csv = "right";
+  for (const std::string& name : classes) csv += "," + proteins::csv_field(name);
+  csv += "\n";
+  for (size_t right = 0; right < classes.size(); ++right) {
+    csv += proteins::csv_field(classes[right]);
+    double all = 0;
+    for (size_t k = 0; k < classes.size(); ++k) {
+      csv += "," + figures::decimal(confusion.of(right, k), 0);
+      all += confusion.of(right, k);
+    }
+    csv += "\n";
+    map.rows.push_back(by_number ? std::to_string(right + 1) : classes[right]);
+    map.columns.push_back(map.rows.back());
+    for (size_t k = 0; k < classes.size(); ++k)
+      map.values.push_back(all > 0 ? confusion.of(right, k) / all : std::nan(""));
+  }
+  sink.file("confusion.csv", csv);
+  if (classes.size() <= kMostShown) sink.file("confusion.svg", figures::draw(map));
 }
 
 void report_labels(const proteins::Labels& labels, const proteins::LabelScale& scale, const Report& report,

@@ -4,14 +4,12 @@
 #include <pipeline/task_types.hpp>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "plugins/data/proteins/labels.hpp"
-#include "plugins/scores/labels/contacts.hpp"
+#include "plugins/scores/figures/svg.hpp"
 #include "plugins/scores/labels/labels.hpp"
 
 namespace pipeline::tasks::protein {
@@ -37,6 +35,11 @@ void send_confusion(const EvaluationSink& sink, const labels::Confusion& confusi
 // guesses that see nothing.
 void report_labels(const proteins::Labels& labels, const proteins::LabelScale& scale, const Report& report,
                    const ReportSink& sink);
+
+// "confusion.csv", right classes by predicted ones, and "confusion.svg", its shares of the right ones: `map`
+// with these, for some 40 classes at most.
+void show_confusion(const labels::Confusion& confusion, const std::vector<std::string>& classes,
+                    figures::HeatMap map, const ReportSink& sink);
 
 std::vector<Metric> label_metrics(const proteins::Labels& labels);
 

@@ -138,8 +138,7 @@ class Prediction {
 
 // A vector for each sample, "embeddings.safetensors", or for each residue,
 // "residue-embeddings-00001-of-00003.safetensors" and so on; and as Parquet, and as a picture. They grow with
-// a prediction, in safetensors' format (its header is a JSON object of names, shapes and places, padded to 8
-// bytes, with its size in front; then the values, little-endian).
+// a prediction.
 std::unique_ptr<Prediction> embeddings(const Setting& setting, const proteins::Dataset& dataset);
 
 // The table that task.predict.mutations names, as "variants.csv" with scores, and how these rank beside what

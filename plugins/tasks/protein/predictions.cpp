@@ -9,7 +9,6 @@
 
 #include "plugins/data/proteins/report_text.hpp"
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
 
 namespace pipeline::tasks::protein {

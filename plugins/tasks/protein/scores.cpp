@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "plugins/data/residues/alphabet.hpp"
-#include "plugins/scores/figures/heat_map.hpp"
 #include "plugins/scores/figures/svg.hpp"
-#include "plugins/scores/intervals/mean.hpp"
+#include "plugins/scores/intervals/interval.hpp"
+#include "plugins/tasks/protein/label_report.hpp"
 
 namespace pipeline::tasks::protein {
 
@@ -85,8 +85,7 @@ struct Values {
   std::map<std::string, ScoreSums, std::less<>> clusters;
   std::set<int> folds;
   int fold_count = 0;
-  std::array<std::array<double, residues::kAminoAcidCount>, residues::kAminoAcidCount>
-      confusion{};  // [right][predicted]
+  labels::Confusion confusion{residues::kAminoAcidCount};
 
   explicit Values(std::span<const EvaluationValue> values) {
     for (const EvaluationValue& value : values) {
@@ -102,7 +101,8 @@ struct Values {
         cluster.of[static_cast<size_t>(sum - kSumTexts.begin())] = value.sum;
         cluster.count = value.weight;
       } else if (begins_with("confusion/")) {
-        confusion[residues::kAminoAcids.find(name[0])][residues::kAminoAcids.find(name[1])] = value.sum;
+        confusion.counts[residues::kAminoAcids.find(name[0]) * confusion.classes +
+                         residues::kAminoAcids.find(name[1])] = value.sum;
       } else if (begins_with("fold/")) {
         folds.insert(std::stoi(std::string(name)));
         fold_count = std::max(fold_count, std::stoi(std::string(name.substr(name.find('/') + 1))));
@@ -140,7 +140,7 @@ struct Estimate {
 };
 
 Estimate estimate(const ScoreFigure& figure, const Values& values) {
-  std::vector<intervals::Part> parts;
+  std::vector<intervals::ClusterSum> parts;
   double sum = 0, weight = 0;
   for (const auto& [key, cluster] : values.clusters) {
     parts.push_back({figure.of(cluster), cluster.count});
@@ -237,52 +237,21 @@ std::string by_amino_acid(const Values& values) {
     double masked = 0, predicted = 0;
     size_t mistake = right;
     for (size_t other = 0; other < residues::kAminoAcidCount; ++other) {
-      masked += values.confusion[right][other];
-      predicted += values.confusion[other][right];
+      masked += values.confusion.of(right, other);
+      predicted += values.confusion.of(other, right);
       if (other != right &&
-          (mistake == right || values.confusion[right][other] > values.confusion[right][mistake]))
+          (mistake == right || values.confusion.of(right, other) > values.confusion.of(right, mistake)))
         mistake = other;
     }
     if (masked == 0) continue;
-    const double correct = values.confusion[right][right];
+    const double correct = values.confusion.of(right, right);
     text += std::string("\n  ") + residues::kAminoAcids[right] +
             right_aligned(figures::decimal(masked, 0), 16) +
             right_aligned(figures::decimal(correct / masked), 8) +
             right_aligned(predicted > 0 ? figures::decimal(correct / predicted) : "-", 11) +
-            mistaken_for(mistake, values.confusion[right][mistake] / masked);
+            mistaken_for(mistake, values.confusion.of(right, mistake) / masked);
   }
   return text;
-}
-
-std::string confusion_table(const Values& values) {
-  std::string csv = "right";
-  for (const char letter : residues::kAminoAcids) csv += std::string(",") + letter;
-  csv += "\n";
-  for (size_t right = 0; right < residues::kAminoAcidCount; ++right) {
-    csv += residues::kAminoAcids[right];
-    for (const double count : values.confusion[right]) csv += "," + figures::decimal(count, 0);
-    csv += "\n";
-  }
-  return csv;
-}
-
-std::string confusion_picture(const Values& values) {
-  figures::HeatMap map{.title = "Masked residues: what is right, and what is predicted",
-                       .low = 0,
-                       .high = 0.5,
-                       .low_label = "0 of the residues",
-                       .high_label = "half of them or more",
-                       .row_title = "right",
-                       .column_title = "predicted"};
-  for (size_t right = 0; right < residues::kAminoAcidCount; ++right) {
-    map.rows.emplace_back(1, residues::kAminoAcids[right]);
-    map.columns.emplace_back(1, residues::kAminoAcids[right]);
-    double masked = 0;
-    for (const double count : values.confusion[right]) masked += count;
-    for (const double count : values.confusion[right])
-      map.values.push_back(masked > 0 ? count / masked : std::nan(""));
-  }
-  return figures::draw(map);
 }
 
 }  // namespace
@@ -293,8 +262,14 @@ void report_scores(std::span<const EvaluationValue> sent, const ReportSink& sink
   sink.text(figures(values, sink));
   if (const std::string missing = missing_folds(values); !missing.empty()) sink.text(missing);
   sink.text(by_amino_acid(values));
-  sink.file("confusion.csv", confusion_table(values));
-  sink.file("confusion.svg", confusion_picture(values));
+  std::vector<std::string> letters;
+  for (const char letter : residues::kAminoAcids) letters.emplace_back(1, letter);
+  show_confusion(values.confusion, letters,
+                 {.title = "Masked residues: what is right, and what is predicted",
+                  .high = 0.5,
+                  .low_label = "0 of the residues",
+                  .high_label = "half of them or more"},
+                 sink);
 }
 
 }  // namespace pipeline::tasks::protein

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "adapters/freeze.hpp"
+#include "adapters/lora_options.hpp"
 #include "hugging_face/weights.hpp"
-#include "plugins/data/proteins/sequence_samples.hpp"
+#include "plugins/data/proteins/samples.hpp"
 #include "plugins/models/encoder/protein_encoder.hpp"
 #include "plugins/models/protein/encoder_decoder.hpp"
-#include "plugins/models/protein/label_folder.hpp"
+#include "plugins/models/protein/label_head.hpp"
 
 namespace pipeline::tasks::protein {
 

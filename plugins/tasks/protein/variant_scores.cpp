@@ -18,7 +18,7 @@
 
 #include "plugins/data/files/data_errors.hpp"
 #include "plugins/data/proteins/report_text.hpp"
-#include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/proteins/splits.hpp"
 #include "plugins/data/records/table.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/scores/figures/svg.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "plugins/data/proteins/comparison.hpp"
-#include "plugins/data/proteins/split_list.hpp"
+#include "plugins/data/proteins/splits.hpp"
 #include "plugins/data/residues/alphabet.hpp"
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/structures/structure.hpp"

@@ -12,8 +12,12 @@
 #include "plugins/data/records/pairs.hpp"
 #include "plugins/data/sources/source_files.hpp"
 #include "plugins/data/stores/token_store.hpp"
+#include "plugins/tasks/text/data.hpp"
 
 namespace pipeline::tasks::summarization {
+
+using stores::TokenSample;
+using text::Sequence;
 
 // All that decides which pairs there are.
 struct PairSource {
@@ -21,7 +25,7 @@ struct PairSource {
   records::Columns columns;
   uint64_t max_record_bytes = records::ReadOptions{}.max_record_bytes;
   records::Quotes quotes = records::Quotes::kAuto;
-  files::Part part;  // of the files' records, by their documents
+  files::SplitPart part;  // of the files' records, by their documents
 
   // Equal where the same files and part give the same pairs.
   std::string options() const;
@@ -42,5 +46,32 @@ struct Encoder {
 // DataError, or Cancelled.
 stores::TokenReport read_samples(const PairSource& source, const Encoder& encoder, const files::Hooks& hooks,
                                  const stores::TokenSink& add);
+
+// A document and its summary become one sequence of tokens: start, document, separator, summary; the token
+// after the last one is the end of text. The document is cut at its end so that the summary always fits. A
+// sample without a summary has nothing to be learnt or measured: no target.
+struct SequenceRules {
+  int64_t max_tokens = 512;  // of the input
+  int64_t max_summary_tokens = 64;
+  std::vector<int64_t> start = {};  // before the document: what begins a text, where the tokenizer says so
+  std::vector<int64_t> separator;   // not empty, and with the start and 2 more within max_tokens
+  int64_t end_of_text = 0;
+  bool loss_on_all = false;
+
+  // Tokens that every sequence has: start and separator.
+  int64_t fixed() const { return static_cast<int64_t>(start.size() + separator.size()); }
+};
+
+// The sequence for learning and evaluating.
+Sequence make_sequence(const TokenSample& sample, const SequenceRules& rules);
+
+// The prompt for writing a summary: start, document and separator, with room for `new_tokens` (at most
+// longest_writing()) more in `max_tokens`.
+std::vector<int64_t> make_prompt(const TokenSample& sample, const SequenceRules& rules, int64_t new_tokens);
+
+// The most tokens that may be written so that a prompt keeps at least half of what make_sequence() keeps of a
+// long document with a long summary, and some of it in any case: a model that sees less than it learnt from
+// writes about nothing.
+int64_t longest_writing(int64_t max_tokens, int64_t max_summary_tokens, int64_t separator_tokens);
 
 }  // namespace pipeline::tasks::summarization

@@ -1,7 +1,7 @@
 // ROUGE of written summaries, beside that of the documents' first words.
 #include <algorithm>
 
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 #include "plugins/tasks/summarization/task.hpp"
 
 namespace pipeline::tasks::summarization {
@@ -49,7 +49,7 @@ text::Question Summarization::question(const TokenSample& sample) const {
   const std::string document = decoded(sample.parts.at(0));
   return {.name = name_of(sample),
           .text = document,
-          .shown = text::one_line(rouge::lead_words(document, 24)) + " ...",
+          .shown = common::one_line(rouge::lead_words(document, 24)) + " ...",
           .truth = decoded(sample.parts.at(1)),
           .prompt = make_prompt(sample, rules_, config().generate.max_tokens)};
 }
@@ -71,7 +71,7 @@ void Summarization::evaluate(const text::TextBatch& batch, EvaluationSink& sink)
 }
 
 std::vector<Metric> Summarization::metrics() {
-  std::vector<Metric> result = text::loss_metrics();
+  std::vector<Metric> result = common::loss_metrics();
   for (const std::string prefix : {"", "lead_"})
     for (const std::string suffix : {"", "_stem"})
       for (const std::string& type : rouge_types())

@@ -1,12 +1,11 @@
 #include "plugins/tasks/summarization/task.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace pipeline::tasks::summarization {
 
 PairSource Summarization::source_of(const sources::SourceFiles& files, Split split,
-                                    const files::Part& part) const {
+                                    const files::SplitPart& part) const {
   const DataConfig& data = config().data;
   return {.files = files,
           .columns = {.first = data.document_column,
@@ -43,7 +42,7 @@ tokenizer::TrainingTexts Summarization::training_texts() const {
 }
 
 text::Reading Summarization::reading(const sources::SourceFiles& files, Split split,
-                                     const files::Part& part) const {
+                                     const files::SplitPart& part) const {
   const PairSource source = source_of(files, split, part);
   return {.options = source.options(),
           .read = [this, source](const stores::TokenSink& add, const files::Hooks& hooks) {

@@ -6,7 +6,6 @@
 
 #include "plugins/tasks/summarization/config.hpp"
 #include "plugins/tasks/summarization/data.hpp"
-#include "plugins/tasks/summarization/sequence.hpp"
 #include "plugins/tasks/text/task.hpp"
 
 namespace pipeline::tasks::summarization {
@@ -25,7 +24,7 @@ class Summarization : public text::TextTask<SummarizationConfig> {
  protected:
   tokenizer::TrainingTexts training_texts() const override;
   text::Reading reading(const sources::SourceFiles& files, Split split,
-                        const files::Part& part) const override;
+                        const files::SplitPart& part) const override;
   std::string asked_sample() const override;
   int64_t open_rules() override;
   const char* noun() const override { return "pairs"; }
@@ -46,7 +45,7 @@ class Summarization : public text::TextTask<SummarizationConfig> {
   std::vector<std::string> row(const Answered& one) const override { return {one.answer}; }
 
  private:
-  PairSource source_of(const sources::SourceFiles& files, Split split, const files::Part& part) const;
+  PairSource source_of(const sources::SourceFiles& files, Split split, const files::SplitPart& part) const;
   uint32_t vocabulary_size() const { return static_cast<uint32_t>(tokenizer()->vocab_size()); }
   void warn_of_scripts() const;  // that ROUGE does not see
   std::string decoded(const stores::TokenView& tokens) const {

@@ -2,28 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "files/data_errors.hpp"
+#include "plugins/tasks/common/language_task.hpp"
 
 namespace pipeline::tasks::text {
-namespace {
-
-template <class Say>
-void for_each_line(const std::string& text, const Say& say) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) say(line);
-}
-
-}  // namespace
-
 files::Hooks Corpus::hooks(const std::string& what) const {
-  return {.threads = std::max(1u, context_.run().threads),
-          .progress = [context = context_, what](uint64_t done,
-                                                 uint64_t total) { context.progress(what, done, total); },
-          .note = [context = context_](const std::string& line) { context.info(line); },
-          .cancelled = [context = context_] { return context.cancelled(); }};
+  return files::hooks_of(context_, what, context_.run().threads);
 }
 
 std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
@@ -32,7 +18,7 @@ std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
   std::vector<sources::SourceFiles> all;
   for (const std::string& named : wanted.named) {
     if (const std::string problem = sources::problem_of(named); !problem.empty()) {
-      if (!may_be_missing) refuse_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
+      if (!may_be_missing) errors_(wanted.key, wanted.named.size() > 1 ? named + ": " + problem : problem);
       context_.warn(named, " is not there: going on without it");
       return {};
     }
@@ -43,11 +29,11 @@ std::vector<sources::SourceFiles> Corpus::sources_of(Split split) const {
 }
 
 files::Hash128 Corpus::key(const Reading& reading, const sources::SourceFiles& files,
-                           const files::Part& part) const {
+                           const files::SplitPart& part) const {
   files::Hasher128 hasher;
   for (const std::string& text : {reading.options, part.key(), std::to_string(tokenizer_->fingerprint()),
                                   std::to_string(tokenizer_->vocab_size()), files.hash.hex()})
-    hasher.update(std::to_string(text.size()) + ":" + text);
+    hasher.update_text(text);
   return hasher.finish();
 }
 
@@ -68,8 +54,8 @@ void Corpus::open(Split split) const {
          .what = "tokenizing " + files.named},
         tokenizing, [&](const stores::TokenSink& add) { return reading.read(add, tokenizing); }));
     if (is_known) continue;
-    for_each_line(stores.back().report().drops, [&](const std::string& line) { context_.warn(line); });
-    for_each_line(stores.back().report().notes, [&](const std::string& line) { context_.info(line); });
+    files::for_each_line(stores.back().report().drops, [&](const std::string& line) { context_.warn(line); });
+    files::for_each_line(stores.back().report().notes, [&](const std::string& line) { context_.info(line); });
   }
   stores_[at] = Stores(std::move(stores), wanted.names, wanted.shares, context_.seed("mixture"));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pipeline/context.hpp>
+#include <pipeline/options.hpp>
 #include <pipeline/task_types.hpp>
 
 #include <array>
@@ -10,12 +11,21 @@
 #include <string>
 #include <vector>
 
-#include "plugins/data/sources/mixed.hpp"
+#include "plugins/data/sources/mixture.hpp"
 #include "plugins/data/sources/source_options.hpp"
 #include "plugins/data/stores/token_store.hpp"
-#include "plugins/tasks/common/language_task.hpp"
+
+namespace pipeline::tasks::common {
+class TaskTokenizer;
+}
 
 namespace pipeline::tasks::text {
+
+// What is learnt of a sample.
+struct Sequence {
+  std::vector<int64_t> tokens;   // input
+  std::vector<int64_t> targets;  // the token after each input token, -1: no loss
+};
 
 // How the records of a source become samples: the task's recipe.
 struct Reading {
@@ -28,18 +38,16 @@ struct Reading {
 class Corpus {
  public:
   using ReadingOf =
-      std::function<Reading(const sources::SourceFiles& files, Split split, const files::Part& part)>;
-  // Is given what is wrong with an option, and throws.
-  using Refuse = std::function<void(const char* key, const std::string& problem)>;
+      std::function<Reading(const sources::SourceFiles& files, Split split, const files::SplitPart& part)>;
 
-  // Reads nothing. `data` and `tokenizer` must outlive this.
+  // Reads nothing. All but `context` must outlive this.
   Corpus(const sources::SplitOptions& data, const Context& context, const common::TaskTokenizer& tokenizer,
-         ReadingOf reading, Refuse refuse)
+         ReadingOf reading, const ConfigErrors& errors)
       : data_(data),
         context_(context),
         tokenizer_(tokenizer),
         reading_(std::move(reading)),
-        refuse_(std::move(refuse)) {}
+        errors_(errors) {}
 
   // A split's sources. A model can be used where its files are not: those that are missing then are named in
   // the log, and the split is empty. Throws DataError. [main]
@@ -72,13 +80,13 @@ class Corpus {
   std::string cache_folder() const { return std::string(view(context_.run().cache_dir)); }
   const Stores& store(Split split) const;
   files::Hash128 key(const Reading& reading, const sources::SourceFiles& files,
-                     const files::Part& part) const;
+                     const files::SplitPart& part) const;
 
   const sources::SplitOptions& data_;
   Context context_;
   const common::TaskTokenizer& tokenizer_;
   ReadingOf reading_;
-  Refuse refuse_;
+  const ConfigErrors& errors_;
   mutable std::array<Stores, 3> stores_;
   mutable std::array<bool, 3> is_open_{};
   std::string asked_;               // a sample, packed

@@ -2,24 +2,21 @@
 // without padding. How a record becomes tokens, and what is scored of what the model writes, is the task's.
 #pragma once
 
-#include <pipeline/numbers.hpp>
-
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "files/data_errors.hpp"
-#include "generation/decoding_options.hpp"
-#include "generation/generate.hpp"
 #include "plugins/tasks/common/language_task.hpp"
+#include "plugins/tasks/common/writing.hpp"
 #include "plugins/tasks/text/data.hpp"
-#include "plugins/tasks/text/evaluation.hpp"
-#include "plugins/tasks/text/sequence.hpp"
 
 namespace pipeline::tasks::text {
+
+using common::Answered;
+using common::Question;
 
 struct TextBatch {
   language::PackedBatch packed;
@@ -84,7 +81,7 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
         ids.push_back(batch.ids[i]);
     if (ids.empty()) return;
     for (const Answered& one : answer(batch.split, sink.purpose(), ids)) {
-      sink.sample(one.id, sample_text(one, longest_line()));
+      sink.sample(one.id, common::sample_text(one, longest_line()));
       if (scored().includes(sink.purpose(), one.id)) score(one, sink);
     }
   }
@@ -98,7 +95,8 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
  protected:
   // Data.
   virtual tokenizer::TrainingTexts training_texts() const = 0;  // for a tokenizer that is trained on them
-  virtual Reading reading(const sources::SourceFiles& files, Split split, const files::Part& part) const = 0;
+  virtual Reading reading(const sources::SourceFiles& files, Split split,
+                          const files::SplitPart& part) const = 0;
   virtual std::string asked_sample() const = 0;  // of task.ask
   // Called when there is a tokenizer, and no data yet.
   virtual void open_tokenizer() {}
@@ -129,22 +127,21 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   Corpus& corpus() { return *corpus_; }
   const Corpus& corpus() const { return *corpus_; }
 
+  common::Writing writing() {
+    return {this->context(), this->config().generate, this->tokenizer().ends(), this->pass().compute};
+  }
   // The questions of these samples with what the model writes.
   std::vector<Answered> answer(Split split, Purpose purpose, const std::vector<uint64_t>& ids) {
-    auto options = this->config().generate.decoding(
-        this->tokenizer().ends(), this->context().seed("generate", static_cast<uint64_t>(split)),
-        this->pass().compute);
-    options.on_step = [this] { this->context().throw_if_cancelled(); };
     std::vector<Answered> all;
-    options.on_nan = [&](size_t i) {  // between steps the run sees by its loss that it has diverged
-      if (purpose != Purpose::kValidate) fail_as_nan(one_line(all[i].question.name), written_noun());
-    };
     std::vector<generation::Prompt> prompts;
     for (const uint64_t id : ids) {
       all.push_back({.id = id, .question = question(corpus_->sample(split, id)), .answer = {}});
       prompts.push_back({.id = id, .tokens = all.back().question.prompt});
     }
-    const std::vector<std::vector<int64_t>> written = generation::generate(this->model(), prompts, options);
+    const std::vector<std::vector<int64_t>> written = generation::generate(
+        this->model(), prompts, writing().options(split, purpose, written_noun(), [&](size_t i) {
+          return common::one_line(all[i].question.name);
+        }));
     for (size_t i = 0; i < all.size(); ++i) all[i].answer = written_text(written[i]);
     return all;
   }
@@ -153,10 +150,10 @@ class TextTask : public common::LanguageTask<ConfigT, TextBatch> {
   void open_corpus() {
     corpus_.emplace(
         this->config().data, this->context(), this->tokenizer(),
-        [this](const sources::SourceFiles& files, Split split, const files::Part& part) {
+        [this](const sources::SourceFiles& files, Split split, const files::SplitPart& part) {
           return reading(files, split, part);
         },
-        [this](const char* key, const std::string& problem) { this->config_error(key, problem); });
+        this->errors());
     files::with_data_errors([&] {
       this->tokenizer().open([&] { return training_texts(); });
       open_tokenizer();

@@ -1,13 +1,15 @@
-// What options follow from the folders of a LLaVA or of its parts.
+// What options follow from the folders of a LLaVA or of its parts, and the files that say what a folder has
+// of pictures.
 #include <algorithm>
 
-#include "hugging_face/folder_teller.hpp"
+#include <nlohmann/json.hpp>
+#include "hugging_face/config_fields.hpp"
+
 #include "hugging_face/weights.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "plugins/models/llava/folders.hpp"
-#include "plugins/models/pictures/image_processor.hpp"
+#include "plugins/models/pictures/picture_options.hpp"
 #include "plugins/tasks/vlm/config.hpp"
-#include "plugins/tasks/vlm/picture_options.hpp"
 #include "tokenizer/tokenizer.hpp"
 #include "tokenizer/tokenizer_setup.hpp"
 
@@ -15,9 +17,10 @@ namespace pipeline::tasks::vlm {
 namespace {
 
 namespace fs = std::filesystem;
+using picture_texts::kImageMark;
 
 // `may_leave_out`: the last layers.
-void tell_vision(const hugging_face::FolderTeller& tell, const vision::Config& theirs, vision::Config& run,
+void tell_vision(const hugging_face::FolderOptions& tell, const vision::Config& theirs, vision::Config& run,
                  bool may_leave_out) {
   tell("kind", theirs.kind);
   pictures::tell_encoder(tell, theirs, run.num_hidden_layers, may_leave_out);
@@ -76,7 +79,7 @@ void check_image_token(const ModelOptions& say, const fs::path& folder, const fs
                   concat((folder / "config.json").string(), ": ", key, " = ", token,
                          ": is a token of text in this tokenizer: must be the number of ", kImageMark,
                          mark ? concat(", ", *mark) : " or one that it does not have"));
-  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::TokenizerError&) {  // check_tokenizer() says what is wrong with it
   }
 }
 
@@ -91,12 +94,35 @@ language::Config without_image_token(language::Config theirs, const fs::path& fo
     if (!tokenizer::load_tokenizer((tokenizer.empty() ? folder : tokenizer).string())
              ->special_token(kImageMark))
       --theirs.vocab_size;
-  } catch (const tokenizer::Error&) {  // check_tokenizer() says what is wrong with it
+  } catch (const tokenizer::TokenizerError&) {  // check_tokenizer() says what is wrong with it
   }
   return theirs;
 }
 
 }  // namespace
+
+void VisionOptions::check_kind(const ConfigErrors& errors) const {
+  const auto only = [&](const char* key, bool is_set, bool is_its, const char* kind) {
+    if (is_set && !is_its)
+      errors(key,
+             concat("is of task.vision.kind = \"", kind, "\" alone: must be 0 for \"", vision.kind, "\""));
+  };
+  only("vision.crop_size", vision.crop_size > 0, vision.is_dino(), "dinov2");
+  only("vision.num_register_tokens", vision.num_register_tokens > 0, vision.is_dino(), "dinov2");
+  if (vision.is_dino() && vision.intermediate_size % vision.hidden_size != 0)
+    errors("vision.intermediate_size", concat("must be a multiple of task.vision.hidden_size (",
+                                              vision.hidden_size, "), as DINOv2 has it"));
+  if (vision.is_flexible() && vision.image_size % vision.patch_size != 0)
+    errors("vision.image_size",
+           concat("must be a multiple of task.vision.patch_size (", vision.patch_size, ") for siglip2"));
+  if ((vision.is_flexible() || vision.num_register_tokens > 0) && (!grids.empty() || longest_edge > 0))
+    errors(
+        grids.empty() ? "vision.longest_edge" : "vision.grids",
+        "goes with no NaFlex, whose pictures are not cut, and no registers, which have no place in a grid: "
+        "leave it out");
+  if (shortest_edge > 0 && resize == "squash")
+    errors("vision.shortest_edge", "must be 0 with task.vision.resize = \"squash\", which scales both sides");
+}
 
 void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init_from,
                                const ModelOptions& say) {
@@ -119,7 +145,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
         say.problem(
             key, concat(init_from.string(), " has this part, too: leave one of the two out, this one with ",
                         "--set 'task.", key, "=\"\"'"));
-    tell_vision(hugging_face::FolderTeller(say, "vision.", init_from / "config.json"), theirs.vision,
+    tell_vision(hugging_face::FolderOptions(say, "vision.", init_from / "config.json"), theirs.vision,
                 pictures.vision, false);
     pictures.grids.clear();
     for (const images::Grid& grid : theirs.grids) pictures.grids.push_back(images::name_of(grid));
@@ -135,7 +161,7 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
   } else {
     if (!of_vision.empty()) {
       const vision::Config theirs = llava::read_vision_folder(of_vision.string());
-      tell_vision(hugging_face::FolderTeller(say, "vision.", of_vision / "config.json"), theirs,
+      tell_vision(hugging_face::FolderOptions(say, "vision.", of_vision / "config.json"), theirs,
                   pictures.vision, true);
       tell_pictures(say, of_vision, {}, llava::pads_pictures(of_vision.string()), pictures);
     }
@@ -164,6 +190,39 @@ void VlmTaskConfig::read_model(const VlmTaskConfig& config, const fs::path& init
     say("chat.max_tokens", tokens = std::min(tokens, positions), from);
   }
   if (rows + written >= tokens && tokens > rows + 1) say("generate.max_tokens", (tokens - rows) / 2, from);
+}
+
+bool is_smol(const tokenizer::Files& carried) {
+  return pictures::object_in(carried, "processor_config.json").value("processor_class", "") ==
+             "SmolVLMProcessor" ||
+         pictures::object_in(carried, "preprocessor_config.json").value("processor_class", "") ==
+             "SmolVLMProcessor";
+}
+
+tokenizer::Files processor_files(const VisionOptions& options, int64_t scale_factor,
+                                 const tokenizer::Files& carried, const std::string& image_token,
+                                 bool is_whole) {
+  constexpr const char *kImages = "preprocessor_config.json", *kWhole = "processor_config.json";
+  tokenizer::Files files = pictures::image_processor_files(carried, options, is_smol(carried));
+  const nlohmann::json before = pictures::object_in(files, kWhole);
+  if (before.empty() && (image_token.empty() || (is_whole && carried.contains(kImages)))) return files;
+  nlohmann::json values;
+  if (options.vision.has_last_norm()) {
+    values = {{"processor_class", is_smol(carried) ? "SmolVLMProcessor" : "Idefics3Processor"},
+              {"image_seq_len", options.vision.patches() / (scale_factor * scale_factor)}};
+  } else {
+    const bool has_class = options.vision.has_class();  // the class token is not used
+    values = {{"processor_class", options.grids.empty() ? "LlavaProcessor" : "LlavaNextProcessor"},
+              {"patch_size", options.vision.patch_size},
+              {"vision_feature_select_strategy", has_class ? "default" : "full"},
+              {"num_additional_image_tokens", options.vision.tokens() - options.vision.patches()}};
+    if (!image_token.empty()) values["image_token"] = image_token;
+  }
+  nlohmann::json whole = before;
+  for (const auto& [key, value] : values.items())
+    if (!is_whole || whole.empty() || whole.contains(key)) whole[key] = value;
+  if (whole != before) files[kWhole] = whole.dump(2) + "\n";
+  return files;
 }
 
 }  // namespace pipeline::tasks::vlm

@@ -7,18 +7,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "generation/decoding_options.hpp"
-#include "language/loss_options.hpp"
+#include "generation/generate.hpp"
 #include "language/options.hpp"
-#include "plugins/data/picture_texts/options.hpp"
-#include "plugins/models/llava/vlm.hpp"
+#include "plugins/data/picture_texts/source.hpp"
+#include "plugins/models/llava/batch.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/chat.hpp"
-#include "plugins/tasks/vlm/picture_layout.hpp"
-#include "tokenizer/tokenizer_options.hpp"
+#include "tokenizer/tokenizer.hpp"
+#include "tokenizer/tokenizer_setup.hpp"
 
 namespace pipeline::tasks::vlm {
 
@@ -113,7 +110,7 @@ struct VisionOptions : pictures::PictureOptions {
   }
 
   // `scale_factor`: of the projector.
-  PictureLayout layout(int64_t scale_factor, PictureWords words = nullptr) const {
+  llava::PictureLayout layout(int64_t scale_factor, llava::PictureWords words = nullptr) const {
     return {tiles(), vision.side() / scale_factor, std::move(words), vision.num_register_tokens};
   }
   // Whether pictures differ in their rows.
@@ -279,5 +276,16 @@ struct VlmTaskConfig {
             .projector_bias = projector.bias};
   }
 };
+
+// Whether the files of the model's folder are SmolVLM's, which is an Idefics3 by another name.
+bool is_smol(const tokenizer::Files& carried);
+
+// preprocessor_config.json and processor_config.json, with which transformers makes the same pixels, and as
+// many tokens of them: those that were `carried` from the model's folder, with the configuration's values
+// where these differ; `is_whole`: that folder is of the whole model, and has all that it needs.
+// The second needs a token that stands for a picture; empty: there is none.
+tokenizer::Files processor_files(const VisionOptions& options, int64_t scale_factor,
+                                 const tokenizer::Files& carried, const std::string& image_token,
+                                 bool is_whole);
 
 }  // namespace pipeline::tasks::vlm

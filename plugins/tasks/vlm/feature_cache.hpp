@@ -17,8 +17,8 @@
 #include <c10/core/Event.h>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/stores/record_writer.hpp"
-#include "plugins/models/llava/picture_features.hpp"
+#include "plugins/data/stores/record_store.hpp"
+#include "plugins/models/llava/vlm.hpp"
 
 namespace pipeline::tasks::vlm {
 
@@ -77,8 +77,7 @@ class FeatureCache : public llava::FeatureStore {
 
   mutable std::mutex mutex_;  // guards the others
   std::shared_ptr<const Stores> stores_ = std::make_shared<Stores>();
-  std::unordered_map<files::Hash128, llava::PictureFeatures, stores::KeyHash>
-      fresh_;  // written since reopen()
+  std::unordered_map<files::Hash128, llava::PictureFeatures> fresh_;  // written since reopen()
   uint64_t fresh_bytes_ = 0;
 };
 

@@ -17,8 +17,9 @@
 #include <string_view>
 
 #include "plugins/data/sequences/sequence_store.hpp"
+#include "plugins/data/structures/file_content.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_library.hpp"
-#include "plugins/data/structures/structure_reader.hpp"
 
 namespace {
 

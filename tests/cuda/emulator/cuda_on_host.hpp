@@ -3,7 +3,6 @@
 // warp alone, must come to the same ones.
 #pragma once
 
-#include <cmath>
 #include <cstring>
 #include <functional>
 

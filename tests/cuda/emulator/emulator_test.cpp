@@ -1,7 +1,6 @@
 // That the emulated device refuses what a real one would: see README.md.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 
@@ -10,10 +9,10 @@
 namespace pipeline::tests {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
-class Emulator : public testing::Test {
+class Emulator : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::getenv("FAKE_CUDA_GIB") == nullptr) GTEST_SKIP() << "not on the emulated device";

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
-#include <string>
 
 #include <gtest/gtest.h>
 

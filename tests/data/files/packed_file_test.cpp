@@ -1,33 +1,19 @@
 #include "plugins/data/files/packed_file.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <zlib.h>
 #include <zstd.h>
 
 #include "plugins/data/files/error.hpp"
+#include "tests/support/gzip.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::files {
 namespace {
 
 using tests::FilesFolder;
+using tests::gzip;
 using tests::message_of;
-
-std::string gzip(const std::string& text, int level = 6) {
-  z_stream stream{};
-  EXPECT_EQ(::deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-  std::string out(::deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  EXPECT_EQ(::deflate(&stream, Z_FINISH), Z_STREAM_END);
-  out.resize(stream.total_out);
-  ::deflateEnd(&stream);
-  return out;
-}
 
 std::string zstd(const std::string& text) {
   std::string out(::ZSTD_compressBound(text.size()), '\0');

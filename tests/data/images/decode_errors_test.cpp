@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <cstdio>
@@ -7,6 +6,7 @@
 #include <jpeglib.h>  // after <cstdio>, which it needs
 
 #include "tests/data/images/pictures.hpp"
+#include "tests/support/test_files.hpp"
 
 namespace {
 
@@ -18,12 +18,7 @@ using ::testing::StartsWith;
 
 // What decoding says, or nothing where it makes a picture.
 std::string error_of(const std::string& bytes, const DecodeOptions& options = {}) {
-  try {
-    decode(bytes, options);
-    return "";
-  } catch (const ImageError& error) {
-    return error.what();
-  }
+  return message_of<ImageError>([&] { decode(bytes, options); }, "");
 }
 
 std::string with(std::string bytes, size_t at, const std::string& replacement) {
@@ -52,8 +47,8 @@ std::string packed(const std::string& data) {
 TEST(DecodeErrors, UnknownFormatsShowTheirFirstBytes) {
   EXPECT_EQ(error_of(""), "no picture: empty");
   EXPECT_EQ(error_of("II*"),
-            "no picture in a known format: it starts with the bytes 49 49 2a; JPEG, PNG, WebP and "
-            "GIF are read: convert it to one of them");
+            "no picture in a known format: it starts with the bytes 49 49 2a; JPEG, PNG, WebP and GIF are "
+            "read: convert it to one of them");
   EXPECT_THAT(error_of("<svg xmlns='http://www.w3.org/2000/svg'/>"), HasSubstr("3c 73 76 67 20 78 6d 6c;"));
   EXPECT_THAT(error_of("RIFF\x10\0\0\0WAVE"), StartsWith("no picture in a known format"));
 }
@@ -187,8 +182,7 @@ TEST(DecodeErrors, TooManyPixelsAreFoundInTheHeader) {
   const DecodeOptions few{.max_pixels = 71}, narrow{.max_side = 8};
   EXPECT_EQ(error_of(picture("colour8.png"), few),
             "PNG: 9x8 are 72 pixels, and 71 are allowed: scale it down, or raise the limit if it is no "
-            "decompression "
-            "bomb");
+            "decompression bomb");
   EXPECT_EQ(error_of(picture("colour8.png"), {.max_pixels = 72}), "");
   EXPECT_EQ(error_of(picture("colour8.png"), narrow),
             "PNG: 9x8 pixels, and a side may have 8: scale it down");

@@ -1,19 +1,13 @@
 // Pictures of any bytes: each ends in pixels within the limits, or in an ImageError with a message.
-#include <cstdio>
-#include <cstdlib>
 #include <span>
 
 #include "plugins/data/images/image.hpp"
+#include "tests/support/fuzz.hpp"
 
 namespace {
 
 using namespace pipeline::images;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::abort();
-}
+using pipeline::tests::require;
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/images/resample.hpp"
 #include "tests/data/images/pictures.hpp"
 
 namespace {
@@ -67,8 +66,8 @@ TEST(Squared, AStripIsNotPaddedBeyondTheLimit) {
     FAIL();
   } catch (const ImageError& error) {
     EXPECT_STREQ(error.what(),
-                 "20000x1 pixels, padded to a square, are 400000000 pixels, and 178956970 are allowed: "
-                 "scale it down or cut it");
+                 "20000x1 pixels, padded to a square, are 400000000 pixels, and 178956970 are allowed: scale "
+                 "it down or cut it");
   }
   EXPECT_EQ(squared(strip, {.mode = ResizeMode::kCrop}).pixels.size(), 3u * 224 * 224);
 }

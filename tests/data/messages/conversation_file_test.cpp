@@ -4,9 +4,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "tests/support/test_files.hpp"
 
@@ -42,12 +39,7 @@ class Messages : public testing::Test {
     return report_.drops.empty() ? "" : report_.drops.begin()->first;
   }
   std::string problem(const std::string& name, const std::string& text) {
-    try {
-      read(name, text);
-    } catch (const DataError& error) {
-      return error.what();
-    }
-    return "";
+    return tests::message_of<DataError>([&] { read(name, text); }, "");
   }
 
   tests::FilesFolder folder_;
@@ -129,10 +121,9 @@ TEST_F(Messages, ColumnsThatAreNotUsedAreNamed) {
   };
   EXPECT_EQ(notes("a.jsonl", "{\"text\":\"t\",\"label\":1}\n{\"text\":\"t\",\"label\":0}\n"),
             "a.jsonl: its column \"label\" is not used: \"label\" is not learnt, only the text\n");
-  EXPECT_THAT(
-      notes("b.csv", "prompt,completion,label\np,c,true\n"),
-      HasSubstr("b.csv: its column \"label\" is not used: where \"label\" says which answers are wanted "
-                "(unpaired preference, as KTO takes it), all are learnt alike"));
+  EXPECT_THAT(notes("b.csv", "prompt,completion,label\np,c,true\n"),
+              HasSubstr("b.csv: its column \"label\" is not used: where \"label\" says which answers are "
+                        "wanted (unpaired preference, as KTO takes it), all are learnt alike"));
   EXPECT_THAT(notes("c.jsonl", R"({"prompt":"p","completion":"x","chosen":"c","rejected":"r","n":1})"
                                "\n"),
               AllOf(HasSubstr("its columns \"chosen\", \"rejected\", \"n\" are not used"),

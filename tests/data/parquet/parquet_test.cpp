@@ -3,14 +3,12 @@
 #include <utility>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <test_paths.hpp>
 
 #include "plugins/data/files/packed_file.hpp"
 #include "plugins/data/messages/conversation_file.hpp"
 #include "plugins/data/parquet/parquet_file.hpp"
-#include "plugins/data/parquet/parquet_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::parquet {
@@ -43,8 +41,8 @@ TEST(Parquet, ValuesAreThoseOfJson) {
             R"("document":"d two","summary":"s two","image":null,"score":null})",
             R"({"id":null,"messages":null,"document":null,"summary":"s three",)"
             R"("image":{"path":"b.png"},"score":null})",
-            "{\"id\":4,\"messages\":[],\"document\":\"d four\",\"summary\":\"\u2028x\","
-            "\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
+            "{\"id\":4,\"messages\":[],\"document\":\"d "
+            "four\",\"summary\":\"\u2028x\",\"image\":{\"bytes\":\"text\"},\"score\":-0.1}"));
 }
 
 // Columns of bytes, of declared text, coded and of fixed size: each has one value that is Latin-1.

@@ -2,7 +2,6 @@
 #include "plugins/data/picture_texts/conversation.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>

@@ -1,8 +1,7 @@
 // Tar archives as tar itself writes them, and WebDataset's samples in them.
-#include "plugins/data/picture_texts/shards.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <sys/stat.h>
 
@@ -76,9 +75,9 @@ TEST_F(Shards, FilesAreFoundInEveryFormOfTar) {
     EXPECT_EQ(text(index.read(foreign)), "cat") << options;
     EXPECT_EQ(text(index.read("holes.png")), "x" + std::string(299'999, '\0')) << options;
     EXPECT_EQ(text(index.read("hard.png")), "first") << options;
-    EXPECT_EQ(problem(index, "link.png"), folder_ /
-                                              "x.tar: link.png: is a symbolic link to a.png: pack the "
-                                              "file itself (tar --dereference)")
+    EXPECT_EQ(
+        problem(index, "link.png"),
+        folder_ / "x.tar: link.png: is a symbolic link to a.png: pack the file itself (tar --dereference)")
         << options;
     EXPECT_EQ(text(index.read("folder")), "(none)") << options;
     EXPECT_EQ(text(index.read("y.tar/a.png")), "(none)") << options;
@@ -150,10 +149,10 @@ TEST_F(Shards, TwoFilesOfOneNameInAnArchiveAreAnError) {
   pack("x.tar");
   put("a.png", "2");
   EXPECT_EQ(std::system(("cd '" + folder_ / "in" + "' && tar -rf ../x.tar a.png").c_str()), 0);
-  EXPECT_EQ(tests::message_of<DataError>([&] { TarIndex({folder_ / "x.tar"}); }),
-            folder_ /
-                "x.tar: holds a.png twice, and which one is meant is not known: unpack it, and pack it "
-                "again");
+  EXPECT_EQ(
+      tests::message_of<DataError>([&] { TarIndex({folder_ / "x.tar"}); }),
+      folder_ /
+          "x.tar: holds a.png twice, and which one is meant is not known: unpack it, and pack it again");
 }
 
 TEST_F(Shards, WhatIsNoFileIsNamed) {
@@ -208,16 +207,18 @@ TEST_F(Shards, SamplesAreFilesOfOneName) {
   EXPECT_EQ(report_.records, 11u);
   std::vector<std::string> reasons;
   for (const auto& [reason, drop] : report_.drops) reasons.push_back(reason + ": " + drop.first);
-  EXPECT_THAT(reasons,
-              ElementsAre(HasSubstr("<image> in the text, and no picture: 1.tar: 004"),
-                          HasSubstr("JSON of another form: 1.tar: 006"),
-                          HasSubstr("a text that is a link to no file of the archive: pack the "
-                                    "file (tar --dereference): 1.tar: 010"),
-                          HasSubstr("no answer to the last question: 1.tar: 003"),
-                          HasSubstr("text that is not UTF-8: 1.tar: 005"),
-                          HasSubstr("two captions in one sample: 1.tar: 008"),
-                          HasSubstr("two pictures in one sample, without numbers of their own, as in "
-                                    "0001.0.jpg: 1.tar: 007")));
+  EXPECT_THAT(
+      reasons,
+      ElementsAre(
+          HasSubstr("<image> in the text, and no picture: 1.tar: 004"),
+          HasSubstr("JSON of another form: 1.tar: 006"),
+          HasSubstr("a text that is a link to no file of the archive: pack the file (tar --dereference): "
+                    "1.tar: 010"),
+          HasSubstr("no answer to the last question: 1.tar: 003"),
+          HasSubstr("text that is not UTF-8: 1.tar: 005"),
+          HasSubstr("two captions in one sample: 1.tar: 008"),
+          HasSubstr(
+              "two pictures in one sample, without numbers of their own, as in 0001.0.jpg: 1.tar: 007")));
   EXPECT_EQ(read(folder_ / "shards/0.tar").size(), 2u) << "one shard alone";
   fs::create_directories(folder_ / "empty");
   EXPECT_THAT(tests::message_of<DataError>([&] { read(folder_ / "empty"); }),

@@ -4,10 +4,8 @@
 #include <map>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "plugins/data/proteins/masking.hpp"
 #include "tests/data/proteins/made_up_chains.hpp"

@@ -1,7 +1,6 @@
 #include "plugins/data/records/csv_reader.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/data/records/reading.hpp"
 

@@ -1,7 +1,6 @@
 #include "plugins/data/records/json_records.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/data/records/reading.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "plugins/data/stores/sample_writer.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::stores {

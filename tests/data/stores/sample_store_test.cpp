@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/error.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::stores {

@@ -8,14 +8,13 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <random>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/stores/sample_writer.hpp"
+#include "plugins/data/stores/sample_store.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/test_files.hpp"
 
@@ -40,7 +39,9 @@ TokenReport add_three(const TokenSink& add) {
 
 class TokenStores : public testing::Test {
  protected:
-  TokenSource source(uint64_t key = 1) const { return {cache_, "train", {key, 2}, "tokenizing train.jsonl"}; }
+  SampleSource source(uint64_t key = 1) const {
+    return {cache_, "train", {key, 2}, "tokenizing train.jsonl"};
+  }
   TokenStore open(const files::Hooks& hooks = {}) const {
     return open_or_fill_tokens(source(), hooks, add_three);
   }
@@ -116,7 +117,7 @@ class DamagedTokens : public TokenStores {
     });
   }
 
-  std::string path_ = source().path(), good_;
+  std::string path_ = source().path(kTokens), good_;
 };
 
 TEST_F(DamagedTokens, EveryChangedByteThatIsReadIsNoticed) {
@@ -228,7 +229,7 @@ TEST_F(TokenStores, AFullDiskIsAnErrorThatLeavesNothing) {
   });
   EXPECT_EQ(status_of(child), 0);
   EXPECT_EQ(files().size(), 0u);
-  fs::create_symlink("/dev/full", source().path() + ".part");
+  fs::create_symlink("/dev/full", source().path(kTokens) + ".part");
   try {
     open();
     FAIL();

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "plugins/data/files/cache_folder.hpp"
-#include "plugins/data/structures/cache_upkeep.hpp"
 #include "plugins/data/structures/input_files.hpp"
+#include "plugins/data/structures/structure_record.hpp"
 #include "tests/data/structures/library_folder.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 

@@ -6,10 +6,9 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include "tests/data/structures/gzip.hpp"
 #include "tests/data/structures/pdb_text.hpp"
+#include "tests/support/gzip.hpp"
 
 namespace pipeline::structures {
 namespace {
@@ -17,16 +16,16 @@ namespace {
 const std::string kPdb = peptide({"ALA", "GLY", "SER"});
 
 TEST(Content, PackedFilesAreKnownByTheirContent) {
-  EXPECT_EQ(summary_of(gzip(kPdb)), "A:AGS");
-  EXPECT_EQ(summary_of(gzip(kPdb) + std::string(100, '\0')), "A:AGS");           // padding
-  EXPECT_EQ(summary_of(gzip(kPdb) + gzip(peptide({"TRP"}, 'B'))), "A:AGS B:W");  // members
+  EXPECT_EQ(summary_of(tests::gzip(kPdb)), "A:AGS");
+  EXPECT_EQ(summary_of(tests::gzip(kPdb) + std::string(100, '\0')), "A:AGS");                  // padding
+  EXPECT_EQ(summary_of(tests::gzip(kPdb) + tests::gzip(peptide({"TRP"}, 'B'))), "A:AGS B:W");  // members
   std::string large = kPdb;
   for (int i = 0; i < 20000; ++i) large += "REMARK 999 " + std::to_string(i) + "\n";
-  EXPECT_EQ(summary_of(gzip(large + peptide({"TRP"}, 'B'))), "A:AGS B:W");
+  EXPECT_EQ(summary_of(tests::gzip(large + peptide({"TRP"}, 'B'))), "A:AGS B:W");
 }
 
 TEST(Content, PackedFilesThatAreDamagedOrCutOffAreReasons) {
-  const std::string packed = gzip(kPdb);
+  const std::string packed = tests::gzip(kPdb);
   for (size_t size = 3; size < packed.size(); ++size) {
     EXPECT_EQ(summary_of(packed.substr(0, size)), "cut off: its gzip data end early") << size;
   }
@@ -37,7 +36,7 @@ TEST(Content, PackedFilesThatAreDamagedOrCutOffAreReasons) {
     noticed += summary_of(bad) != "A:AGS";
   }
   EXPECT_GT(noticed, packed.size() - 12);  // all but the time and such in gzip's header
-  EXPECT_EQ(summary_of(gzip("")), "is empty");
+  EXPECT_EQ(summary_of(tests::gzip("")), "is empty");
 }
 
 TEST(Content, WhatIsNoStructureIsNamed) {
@@ -56,13 +55,13 @@ TEST(Content, TooMuchIsAReasonWhetherPackedOrNot) {
   const auto path = folder.write("a.pdb", std::string(10001, ' '));
   EXPECT_EQ(tests::message_of<files::DataError>([&] { read_structure(path, limits); }),
             path + ": has more than 10000 bytes: raise task.data.max_file_mb if it is to be used");
-  const std::string bomb = gzip(std::string(5'000'000, ' '));
+  const std::string bomb = tests::gzip(std::string(5'000'000, ' '));
   ASSERT_LT(bomb.size(), 10000u);
   EXPECT_EQ(tests::message_of<ReadError>([&] { parse_structure(bomb, limits); }),
             "unpacks to more than 10000 bytes: raise task.data.max_file_mb if it is to be used");
-  EXPECT_EQ(
-      tests::message_of<files::DataError>([&] { parse_structure(gzip(std::string(10000, ' ')), limits); }),
-      "has no atoms: no ATOM or HETATM records");
+  EXPECT_EQ(tests::message_of<files::DataError>(
+                [&] { parse_structure(tests::gzip(std::string(10000, ' ')), limits); }),
+            "has no atoms: no ATOM or HETATM records");
 }
 
 TEST(Content, AFileThatGrowsWhileItIsReadIsAReason) {

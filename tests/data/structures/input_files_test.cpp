@@ -1,12 +1,11 @@
-#include "plugins/data/structures/input_files.hpp"
-
 #include <sys/stat.h>
 
 #include <filesystem>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "plugins/data/files/error.hpp"
+#include "plugins/data/structures/input_files.hpp"
 #include "tests/data/structures/ordinary_user.hpp"
 #include "tests/support/test_files.hpp"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "plugins/data/residues/alphabet.hpp"
+#include "plugins/data/structures/file_content.hpp"
 #include "plugins/data/structures/structure.hpp"
-#include "plugins/data/structures/structure_reader.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::structures {

@@ -3,7 +3,6 @@
 #include <fstream>
 #include <sstream>
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <test_paths.hpp>

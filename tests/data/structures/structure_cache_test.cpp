@@ -1,8 +1,13 @@
 // The cache file damaged by hand: what is found in it is right, and the rest is parsed again.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
 #include <set>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -165,6 +170,169 @@ TEST(StoredFile, SizesThatPointOutsideAreRefused) {
     }
     EXPECT_LT(sum, 1u << 20);
   }
+}
+
+// What of the cache file is read, and what of it stays.
+
+void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2100)); }
+
+// A few hundred kB in the cache.
+std::string large(const std::string& name) {
+  std::string text;
+  for (const char chain : {'A', 'B', 'C', 'D'}) {
+    for (int i = 1; i < 2500; ++i)
+      text += residue(name, {.chain = chain, .number = i, .x = i * 0.5}, {.atoms = {"CA"}});
+  }
+  return text;
+}
+
+TEST(StructureCacheUse, OnlyWhatIsOpenedIsRead) {
+  LibraryFolder ours, other;
+  other.write("o.pdb", peptide({"TRP", "TYR"}));
+  ours.write("a.pdb", peptide({"ALA"}));
+  const auto open = [&](LibraryFolder& folder) {
+    folder.notes.clear();
+    return StructureLibrary::open({.root = folder.files.path(), .cache_dir = ours.cache.path()},
+                                  folder.hooks());
+  };
+  settle();
+  open(other);
+  open(ours);
+  std::string bytes = tests::read_all(ours.cache_file());
+  bytes[sizeof(stores::FileHeader) + sizeof(stores::RecordHeader) + 20] ^=
+      1;  // in the other's record, which is the first
+  ours.cache.write(std::filesystem::path(ours.cache_file()).filename().string(), bytes);
+  EXPECT_EQ(contents_of(open(ours)), "a:A");
+  EXPECT_TRUE(ours.notes.empty());
+  const auto library = open(other);
+  EXPECT_EQ(contents_of(library), "o:WY");
+  EXPECT_EQ(library.counts().parsed, 1u);
+  ASSERT_EQ(other.notes.size(), 1u);
+  EXPECT_NE(other.notes[0].find("damaged in 1 place"), std::string::npos);
+  EXPECT_EQ(open(other).counts().parsed, 0u);
+  EXPECT_TRUE(other.notes.empty());
+  EXPECT_EQ(open(ours).counts().parsed, 0u);  // the file without the damage has it, too
+}
+
+TEST(StructureCacheUse, WhatMostlyNobodyUsesIsWrittenAnew) {
+  LibraryFolder folder, other;
+  other.write("o.pdb", peptide({"TRP", "TYR"}));
+  settle();
+  StructureLibrary::open({.root = other.files.path(), .cache_dir = folder.cache.path()}, other.hooks());
+  folder.write("a.pdb", large("ALA"));
+  const auto first = folder.open();
+  const std::string before = contents_of(first);
+  const auto size = [&] { return std::filesystem::file_size(folder.cache_file()); };
+  const uint64_t one = size();
+  ASSERT_GT(one, 400'000u);
+  uint64_t largest = 0;
+  bool said = false;
+  for (const auto* name : {"GLY", "SER", "TRP", "TYR", "LYS", "MET",
+                           "CYS"}) {  // the file changes: what it was before is used no more
+    folder.write("a.pdb", large(name));
+    const auto library = folder.open();
+    EXPECT_EQ(library.structure(0).chains[3].residues[2000].amino_acid,
+              parse(peptide({name})).chains[0].residues[0].amino_acid);
+    largest = std::max<uint64_t>(largest, size());
+    for (const auto& note : folder.notes)
+      said = said || note.find("without what was parsed of files that are no more") != std::string::npos;
+    if (said) break;
+  }
+  EXPECT_TRUE(said);
+  EXPECT_LT(largest, 4 * one);
+  EXPECT_LT(size(), one + 1000);
+  EXPECT_EQ(contents_of(first), before);  // who has the old file open keeps it
+  EXPECT_EQ(folder.open().counts().parsed, 0u);
+  const auto foreign =
+      StructureLibrary::open({.root = other.files.path(), .cache_dir = folder.cache.path()}, other.hooks());
+  EXPECT_EQ(foreign.counts().read, 0u);  // what another folder uses stays
+  EXPECT_EQ(contents_of(foreign), "o:WY");
+  EXPECT_EQ(folder.open().counts().parsed, 0u);
+  EXPECT_TRUE(folder.notes.empty());
+}
+
+// The cache file changed in place while a library has it mapped: what is read of it is what was parsed, or
+// there is an error that says so.
+
+class StructureCacheInUse : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i)
+      folder_.write("p" + std::to_string(i) + ".pdb",
+                    peptide(std::vector<std::string>(200, "ALA"), 'A', i + 1));
+    library_.emplace(folder_.open());
+    contents_ = contents_of(*library_);
+    good_ = tests::read_all(folder_.cache_file());
+  }
+
+  void put(off_t at, const std::string& bytes) const {
+    const int fd = ::open(folder_.cache_file().c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(::pwrite(fd, bytes.data(), bytes.size(), at), static_cast<ssize_t>(bytes.size()));
+    ::close(fd);
+  }
+  std::string message(uint64_t structure) const {
+    return tests::message_of<files::DataError>([&] { library_->structure(structure); });
+  }
+  void expect_refused(const std::string& what) const {
+    for (uint64_t i = 0; i < library_->size(); ++i) {
+      EXPECT_TRUE(message(i).starts_with(folder_.cache_file() + ": was changed while it is in use ("))
+          << what << ": " << message(i);
+      EXPECT_NE(message(i).find("remove it, and run again"), std::string::npos) << what;
+    }
+  }
+
+  LibraryFolder folder_;
+  std::optional<StructureLibrary> library_;
+  std::string contents_, good_;
+};
+
+TEST_F(StructureCacheInUse, CutOffAnywhereIsRefusedAndDoesNotEndTheProcess) {
+  for (const uint64_t size : {good_.size() - 1, good_.size() / 2, size_t{4096}, size_t{1}, size_t{0}}) {
+    ASSERT_EQ(::truncate(folder_.cache_file().c_str(), static_cast<off_t>(size)), 0);
+    expect_refused(std::to_string(size));
+  }
+  EXPECT_NE(message(0).find("(it has 0 bytes, and had at least " + std::to_string(good_.size()) + ")"),
+            std::string::npos)
+      << message(0);
+
+  ASSERT_EQ(::truncate(folder_.cache_file().c_str(), static_cast<off_t>(good_.size())),
+            0);  // long enough, but of zeros
+  expect_refused("zeros");
+  std::filesystem::remove(folder_.cache_file());
+  EXPECT_EQ(contents_of(folder_.open()), contents_);
+}
+
+TEST_F(StructureCacheInUse, OverwrittenIsRefused) {
+  put(0, std::string(good_.size(), '\x5a'));
+  expect_refused("overwritten");
+  put(0, good_);
+  EXPECT_EQ(contents_of(*library_), contents_);  // the file is as it was
+}
+
+// Changed coordinates are noticed, too: nothing but the hash knows them from others.
+TEST_F(StructureCacheInUse, AnyChangedByteOfAStructureIsRefusedAndTheOthersAreRead) {
+  const stores::RecordStore cache(folder_.cache_file(), kStructures);
+  const auto& record = *cache.find(library_->structure(1).key);
+  for (size_t at = record.begin - sizeof(stores::RecordHeader); at < record.end(); at += 13) {
+    put(static_cast<off_t>(at), {static_cast<char>(good_[at] ^ 1)});
+    EXPECT_NE(message(1).find("a record of it is not the one that was written"), std::string::npos) << at;
+    put(static_cast<off_t>(at), {good_[at]});
+  }
+  put(static_cast<off_t>(record.begin + 100), "x");
+  EXPECT_EQ(message(0), "(nothing was thrown)");
+  EXPECT_EQ(message(2), "(nothing was thrown)");
+}
+
+TEST_F(StructureCacheInUse, GrownReplacedOrRemovedItIsReadOn) {
+  folder_.write("q.pdb", peptide({"TRP"}));
+  EXPECT_EQ(folder_.open().size(), 4u);
+  EXPECT_GT(std::filesystem::file_size(folder_.cache_file()), good_.size());
+  EXPECT_EQ(contents_of(*library_), contents_);
+  std::filesystem::rename(folder_.cache.write("other", "something else"), folder_.cache_file());
+  EXPECT_EQ(contents_of(*library_), contents_);
+  std::filesystem::remove(folder_.cache_file());
+  EXPECT_EQ(contents_of(*library_), contents_);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <pipeline/error.hpp>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"
@@ -108,11 +107,10 @@ TEST(ChatFormat, PartsOfAContentAreATemplatesToJoin) {
     const ChatFormat one = format(source);
     return one.answer_text(one.tokens(parts).tokens);
   };
-  EXPECT_EQ(
-      text_of("{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else %}{% "
-              "for p in m.content %}{{ ';' if not loop.first }}{{ p.text | trim }}{% endfor %}{% endif %}{{ "
-              "eos_token }}{% endfor %}"),
-      "<user>a;b<|endoftext|><assistant>c;d<|endoftext|>");
+  EXPECT_EQ(text_of("{% for m in messages %}<{{ m.role }}>{% if m.content is string %}{{ m.content }}{% else "
+                    "%}{% for p in m.content %}{{ ';' if not loop.first }}{{ p.text | trim }}{% endfor %}{% "
+                    "endif %}{{ eos_token }}{% endfor %}"),
+            "<user>a;b<|endoftext|><assistant>c;d<|endoftext|>");
   for (const char* content :
        {"m.content", "m.content | string", "m.content + ''", "m.content | tojson | replace('\"', '')"})
     EXPECT_EQ(text_of(std::string("{% for m in messages %}<{{ m.role }}>{{ ") + content +
@@ -120,18 +118,16 @@ TEST(ChatFormat, PartsOfAContentAreATemplatesToJoin) {
               "<user>ab<|endoftext|><assistant>cd<|endoftext|>")
         << content;
   // This template knows a text for answers, and a list for questions.
-  EXPECT_EQ(
-      text_of("{% for m in messages %}<{{ m.role }}>{% if m.role == 'user' and m.content is not string "
-              "%}{{ m.content | map(attribute='text') | join('+') }}{% else %}{{ m.content }}{% endif %}{{ "
-              "eos_token }}{% endfor %}"),
-      "<user>a+b<|endoftext|><assistant>cd<|endoftext|>");
+  EXPECT_EQ(text_of("{% for m in messages %}<{{ m.role }}>{% if m.role == 'user' and m.content is not string "
+                    "%}{{ m.content | map(attribute='text') | join('+') }}{% else %}{{ m.content }}{% endif "
+                    "%}{{ eos_token }}{% endfor %}"),
+            "<user>a+b<|endoftext|><assistant>cd<|endoftext|>");
 }
 
 TEST(ChatFormat, AMarkedAnswerIsWhatIsMarked) {
   const ChatFormat marked = format(
       "{% for m in messages %}{% if m.role == 'assistant' %}>{% generation %}{{ m.content | trim }}{% "
-      "endgeneration %}{{ eos_token }}"
-      "{% else %}{{ m.content }}{% endif %}{% endfor %}");
+      "endgeneration %}{{ eos_token }}{% else %}{{ m.content }}{% endif %}{% endfor %}");
   EXPECT_EQ(learnt(marked.tokens(two_answers())), "b|a");
   EXPECT_FALSE(marked.learns_end());
 }
@@ -175,8 +171,8 @@ TEST(ChatFormat, WhatPeopleWriteInCallsAndToolsIsNeverASpecialToken) {
   hostile["style"] = {{"role", end}};  // a variable of chat_template_kwargs
   const std::string kBody =
       "{{ style }}{{ tools | tojson }}{{ tools | tojson(ensure_ascii=true) }}{% for m in messages %}{{ "
-      "m.role }}"
-      "{{ m | tojson }}{{ m.tool_calls }}{{ m.content }}{{ eos_token if m.role == 'assistant' }}{% endfor %}";
+      "m.role }}{{ m | tojson }}{{ m.tool_calls }}{{ m.content }}{{ eos_token if m.role == 'assistant' }}{% "
+      "endfor %}";
   const ChatTokens chat = format(kBody).tokens(hostile);
   EXPECT_EQ(std::ranges::count(chat.tokens, tokenizer()->eot()), 1) << "the answer's end";
   const std::string answer = learnt(chat);
@@ -316,9 +312,8 @@ TEST(ChatFormat, AnEndTokenThatIsAWordEndsAnAnswer) {
 TEST(ChatFormat, CallsAreLearntWithTheirAnswer) {
   const ChatFormat calls = format(
       "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for c in m.tool_calls or [] %}[{{ "
-      "c.function.name }}]{% endfor %}{{ "
-      "eos_token if m.role == 'assistant' }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif "
-      "%}");
+      "c.function.name }}]{% endfor %}{{ eos_token if m.role == 'assistant' }}{% endfor %}{% if "
+      "add_generation_prompt %}<assistant>{% endif %}");
   ordered_json asked = conversation({{"user", "a"}, {"assistant", ""}, {"tool", "t"}, {"assistant", "c"}});
   asked["messages"][1]["tool_calls"] = {{{"function", {{"name", "f"}}}}};
   EXPECT_EQ(learnt(calls.tokens(asked)), "[f]<|endoftext|>|c<|endoftext|>");

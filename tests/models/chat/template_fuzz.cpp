@@ -1,7 +1,6 @@
 // Any bytes as a template: it is refused, or it writes text; and the spans of what the assistant wrote are in
 // it.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -10,8 +9,10 @@
 
 #include "core/base/utf8.hpp"
 #include "plugins/models/chat/template.hpp"
+#include "tests/support/fuzz.hpp"
 
 using namespace pipeline;
+using pipeline::tests::require;
 
 namespace {
 
@@ -27,10 +28,6 @@ const nlohmann::ordered_json& conversation() {
       {"role": "tool", "content": "21"},
       {"role": "assistant", "content": "<think>\n21\n</think>\n\nIt is 21."}]})");
   return kVariables;
-}
-
-void require(bool condition) {
-  if (!condition) std::abort();
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include "plugins/models/chat/template.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 
@@ -30,8 +29,8 @@ std::string problem_of(const std::string& source, const ordered_json& variables 
 
 TEST(ChatTemplate, WritesAConversationAndSaysWhatTheAssistantWrote) {
   const Template made(
-      "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}</s>"
-      "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
+      "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+      "}}</s>{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}",
       "chat.jinja");
   const Rendered rendered = made.render({{"messages",
                                           {{{"role", "user"}, {"content", "é?"}},
@@ -91,9 +90,11 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
   const std::string long_text = "{% set s = 'abcdefgh' * 100000 %}";
   EXPECT_THAT(problem_of(long_text + "{{ (s ~ 'x').replace(s ~ 'y', '') }}"), HasSubstr(too_much));
   EXPECT_THAT(problem_of(long_text + "{{ s.strip(s) }}"), HasSubstr(too_much));
-  EXPECT_THAT(problem_of(long_text + "{% for i in range(999) %}"
-                                     "{{ [{'k': s}, {'k': s}]|sort(attribute='k')|length }}{% endfor %}"),
-              HasSubstr(too_much));
+  EXPECT_THAT(
+      problem_of(
+          long_text +
+          "{% for i in range(999) %}{{ [{'k': s}, {'k': s}]|sort(attribute='k')|length }}{% endfor %}"),
+      HasSubstr(too_much));
   // A list that holds another twice, and so on, is small until it is written or compared.
   const std::string doubled =
       "{% set ns = namespace(l=[1]) %}{% for i in range(90) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}";

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -10,7 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "folder_fixture.hpp"
+#include "tests/support/model_folder.hpp"
+#include "tests/support/test_files.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::encoder::testing {
@@ -18,6 +18,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tests::FolderTest;
+using tests::Stored;
 
 class EncoderFolderTest : public FolderTest {
  protected:
@@ -29,12 +31,7 @@ class EncoderFolderTest : public FolderTest {
   Config tiny() const { return tiny_config(row_); }
   std::string error() const {
     ProteinEncoder model(row_, tiny());
-    try {
-      model.import_folder(folder_);
-    } catch (const std::exception& problem) {
-      return problem.what();
-    }
-    return "";
+    return tests::message_of<std::exception>([&] { model.import_folder(folder_); }, "");
   }
 
   void expect_same_parameters(double tolerance = 0) const {

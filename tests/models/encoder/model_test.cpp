@@ -1,10 +1,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "reference.hpp"
 #include "tests/models/protein/low_precision.hpp"
+#include "tests/support/test_files.hpp"
 #include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"
 
@@ -293,12 +293,7 @@ TEST_P(ProteinEncoders, WhatCannotBeIsNamed) {
   const auto error = [](auto&& change) -> std::string {
     Config config = tiny_config(*GetParam());
     change(config);
-    try {
-      ProteinEncoder model(*GetParam(), config);
-    } catch (const Error& problem) {
-      return problem.what();
-    }
-    return "";
+    return tests::message_of<Error>([&] { ProteinEncoder model(*GetParam(), config); }, "");
   };
   EXPECT_EQ(error([](Config&) {}), "");
   EXPECT_EQ(error([](Config& c) { c.num_attention_heads = 7; }),

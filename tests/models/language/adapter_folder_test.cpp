@@ -3,11 +3,10 @@
 #include "adapters/peft_folder.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include "core/safetensors/writer.hpp"
-#include "language/adapter.hpp"
+#include "language/folder.hpp"
 #include "tests/support/test_files.hpp"
 
 namespace pipeline::language {
@@ -30,7 +29,7 @@ Config tiny(bool tied) {
           .tie_word_embeddings = tied};
 }
 
-// A folder with additions to two matrices, `more` fields and, of zeros, more tensors.
+// A folder with LoRA of two matrices, `more` fields and, of zeros, more tensors.
 class AdapterFiles : public tests::FilesFolder {
  public:
   explicit AdapterFiles(const ordered_json& more,
@@ -103,10 +102,10 @@ TEST(AdapterFolder, WhatIsNotComputedIsRefusedByName) {
     EXPECT_EQ(AdapterFiles(ordered_json{{key, true}}).read().rank, 2) << key;
   EXPECT_THAT(
       AdapterFiles(ordered_json::object(), {{"model.embed_tokens.lora_embedding_A", {2, 19}}}).refusal(),
-      HasSubstr("additions to an embedding are not computed here: train it as a whole, by"));
+      HasSubstr("LoRA of an embedding is not computed here: train it as a whole, by"));
   EXPECT_THAT(
       AdapterFiles(ordered_json::object(), {{std::string(kQuery) + ".lora_magnitude_vector", {8}}}).refusal(),
-      HasSubstr("lora_magnitude_vector: is no part of an addition that is computed here"));
+      HasSubstr("lora_magnitude_vector: is no part of a LoRA that is computed here"));
 }
 
 TEST(AdapterFolder, PatternsAreThoseThatMeanAMatrixInTheirOrder) {

@@ -4,7 +4,6 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include "generation/decoder.hpp"
@@ -128,7 +127,7 @@ TEST_P(Architectures, AFreshModelsFolderIsThatModel) {
 
 // While `up` is zero its gradient is linear in what is dropped, so that the mean over many masks is the
 // gradient without any.
-TEST_P(Architectures, WhatAdditionsReadIsDroppedInTrainingAlone) {
+TEST_P(Architectures, InputOfLoraIsDroppedInTrainingAlone) {
   LanguageModel one(tiny(), {}, {.rank = 2, .dropout = 0.5, .targets = {"*"}});
   tests::initialize(one, 3);
   const auto batch = transformer::pack({kTokens}, {{17, 30, 5, 5, 9, 0, 22, 14, 8, 11, 2, 29, 7, 1}});
@@ -147,7 +146,7 @@ TEST_P(Architectures, WhatAdditionsReadIsDroppedInTrainingAlone) {
     EXPECT_GT((first[i] - plain[i]).norm().item<float>(), 0.2f * plain[i].norm().item<float>()) << i;
   }
   const std::string name = GetParam()->name;
-  if (name != "llama" && name != "gpt2") return;  // the others' additions are those of a Llama
+  if (name != "llama" && name != "gpt2") return;  // the others' LoRA is that of a Llama
   std::vector<at::Tensor> mean;
   for (const at::Tensor& slope : plain) mean.push_back(at::zeros_like(slope));
   constexpr int kMasks = 400;

@@ -1,7 +1,6 @@
 // An exported folder is the one that the model came from, but for what was learnt.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <fstream>
 

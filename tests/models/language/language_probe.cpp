@@ -15,7 +15,6 @@
 
 #include "core/safetensors/writer.hpp"
 #include "generation/generate.hpp"
-#include "language/adapter.hpp"
 #include "language/folder.hpp"
 #include "tests/support/declared.hpp"
 
@@ -43,15 +42,13 @@ void write_tensors(const std::string& file, const std::vector<std::pair<std::str
   writer.finish();
 }
 
-void write_adapter(const std::string& folder, const LanguageModel& model,
-                   const adapters::LoraOptions& additions) {
+void write_adapter(const std::string& folder, const LanguageModel& model, const adapters::LoraOptions& lora) {
   std::filesystem::create_directory(folder);
-  language::export_model(folder, model, additions);
+  language::export_model(folder, model, lora);
 }
 
 // Writes the folder with gradients in place of the values that are trained.
-void write_gradients(const std::string& folder, LanguageModel& model,
-                     const adapters::LoraOptions& additions) {
+void write_gradients(const std::string& folder, LanguageModel& model, const adapters::LoraOptions& lora) {
   std::vector<std::pair<at::Tensor, at::Tensor>> before;
   for (const auto& parameter : model.parameters()) {
     if (parameter.trainable != parameter.tensor.grad().defined())
@@ -61,7 +58,7 @@ void write_gradients(const std::string& folder, LanguageModel& model,
     before.emplace_back(value, value.clone());
     value.copy_(parameter.tensor.grad());
   }
-  write_adapter(folder, model, additions);
+  write_adapter(folder, model, lora);
   for (const auto& [value, was] : before) value.copy_(was);
 }
 
@@ -120,20 +117,20 @@ int main(int argc, char** argv) {
     const auto request = nlohmann::json::parse(std::cin);
     const std::string folder = argv[1], out = argv[2];
     const auto config = language::read_config(hugging_face::ConfigFile(folder + "/config.json"));
-    adapters::LoraOptions additions;
-    additions.init_from = request["adapter"].get<std::string>();
-    if (!additions.init_from.empty()) {
-      static_cast<adapters::LoraConfig&>(additions) =
-          adapters::read_adapter(additions.init_from.string(), language::adapted_model(config));
-      additions.base_model = folder;
+    adapters::LoraOptions lora;
+    lora.init_from = request["adapter"].get<std::string>();
+    if (!lora.init_from.empty()) {
+      static_cast<adapters::LoraConfig&>(lora) =
+          adapters::read_adapter(lora.init_from.string(), language::adapted_model(config));
+      lora.base_model = folder;
     }
-    const std::shared_ptr<LanguageModel> made = language::make_adapted(config, additions);
+    const std::shared_ptr<LanguageModel> made = language::make_adapted(config, lora);
     LanguageModel& model = *made;
     language::import_model(folder, model);
-    language::start_from_adapter(model, additions);
+    language::start_from_adapter(model, lora);
     tests::initialize(model);
     write(out + "/model", model);
-    if (additions.rank > 0) write_adapter(out + "/adapter", model, additions);
+    if (lora.rank > 0) write_adapter(out + "/adapter", model, lora);
 
     const std::vector<std::vector<int64_t>> tokens = request["sequences"], targets = request["targets"];
     const auto batch = transformer::pack(tokens, targets);
@@ -144,8 +141,8 @@ int main(int argc, char** argv) {
     const LossSum loss = model.loss(batch, {.scale = scale});
     answer["loss"] = loss.sum.item<double>() * scale;
     loss.scaled.backward();
-    if (additions.rank > 0)
-      write_gradients(out + "/gradients", model, additions);
+    if (lora.rank > 0)
+      write_gradients(out + "/gradients", model, lora);
     else
       write_gradients(out + "/gradients", model);
     train(model, batch, scale, request["adamw"]);

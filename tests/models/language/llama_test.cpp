@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include <cmath>
@@ -90,10 +89,9 @@ TEST(RopeScaling, WhatAFolderDoesNotSayIsWhatItsClassTakes) {
 }
 
 TEST(RopeScaling, WhatIsNotComputedIsRefused) {
-  EXPECT_EQ(
-      refused({{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),
-      "config.json: rope_scaling: rope_type = \"proportional\": only \"default\", \"linear\", \"dynamic\", "
-      "\"llama3\", \"yarn\" and \"longrope\" are computed here");
+  EXPECT_EQ(refused({{"rope_scaling", {{"rope_type", "proportional"}, {"factor", 4.0}}}}),
+            "config.json: rope_scaling: rope_type = \"proportional\": only \"default\", \"linear\", "
+            "\"dynamic\", \"llama3\", \"yarn\" and \"longrope\" are computed here");
   EXPECT_THAT(refused({{"rope_scaling",
                         {{"rope_type", "longrope"},
                          {"short_factor", {1.0}},
@@ -243,8 +241,8 @@ TEST(LlamaFolder, AMissingShardIsNamed) {
               HasSubstr("model-00002-of-00002.safetensors"));
 }
 
-// A model with additions of random values to all matrices.
-LanguageModel with_additions() {
+// A model with LoRA of random values for all matrices.
+LanguageModel with_lora() {
   LanguageModel model(tiny(), {}, {.rank = 3, .alpha = 6, .targets = {"*"}});
   tests::initialize(model, 3);
   at::manual_seed(1);
@@ -262,7 +260,7 @@ at::Tensor find(const LanguageModel& model, const std::string& wanted) {
 
 // The chain rule, from the gradients of the merged matrices.
 TEST(Lora, LossAndGradientsAreThoseOfTheMergedModel) {
-  const LanguageModel model = with_additions();
+  const LanguageModel model = with_lora();
   LanguageModel merged(tiny());
   FilesFolder folder;
   export_model(folder.path(), model);
@@ -302,10 +300,10 @@ TEST(Lora, TargetsAreChecked) {
   const auto problem = [](const std::vector<std::string>& targets) {
     return message_of<Error>([&] { LanguageModel(tiny(), {}, {.rank = 2, .targets = targets}); });
   };
-  EXPECT_EQ(problem({"q_proj", "qkv_proj"}),
-            "lora.targets has \"qkv_proj\", which is no matrix of the model: there are, for example, "
-            "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj; the first is "
-            "model.layers.0.self_attn.q_proj");
+  EXPECT_EQ(
+      problem({"q_proj", "qkv_proj"}),
+      "lora.targets has \"qkv_proj\", which is no matrix of the model: there are, for example, down_proj, "
+      "gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj; the first is model.layers.0.self_attn.q_proj");
   EXPECT_EQ(problem({"layers.7.*"}).substr(0, 32), "lora.targets has \"layers.7.*\", w");
 }
 

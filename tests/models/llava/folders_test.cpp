@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include <nlohmann/json.hpp>

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
 #include <cmath>
 #include <span>
 #include <vector>

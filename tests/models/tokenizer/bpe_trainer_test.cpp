@@ -114,9 +114,12 @@ TEST(BpeTrainer, ProgressIsToldAndTrainingCanBeStopped) {
 }
 
 TEST(BpeTrainer, MisuseIsAnError) {
-  EXPECT_EQ(message_of<Error>([] { train({"a"}, {.vocab_size = 256}); }),
+  EXPECT_EQ(message_of<TokenizerError>([] { train({"a"}, {.vocab_size = 256}); }),
             "vocab_size = 256: must be at least 257: 256 bytes and <|endoftext|>");
-  EXPECT_EQ(message_of<Error>([] { train({"", ""}, {}); }), "a tokenizer cannot be trained without text");
+  EXPECT_EQ(message_of<TokenizerError>([] {
+              train({"", ""}, {});
+            }),
+            "a tokenizer cannot be trained without text");
 }
 
 }  // namespace

@@ -6,13 +6,11 @@
 #include <thread>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "core/base/utf8.hpp"
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/bpe_model.hpp"
 #include "tokenizer/bpe_trainer.hpp"
-#include "tokenizer/word_cache.hpp"
 
 namespace pipeline::tokenizer {
 namespace {
@@ -220,11 +218,11 @@ TEST(ByteLevelBpe, OfSpecialTokensTheFirstThenTheLongestWins) {
 }
 
 TEST(ByteLevelBpe, IdsOutsideOfTheVocabularyAreErrors) {
-  EXPECT_EQ(message_of<Error>([] {
+  EXPECT_EQ(message_of<TokenizerError>([] {
               trained_tokenizer().decode(Ids{0, 512});
             }),
             "token id = 512: must be from 0 to 511");
-  EXPECT_EQ(message_of<Error>([] { trained_tokenizer().decode(Ids{-1}); }),
+  EXPECT_EQ(message_of<TokenizerError>([] { trained_tokenizer().decode(Ids{-1}); }),
             "token id = -1: must be from 0 to 511");
 }
 
@@ -255,10 +253,9 @@ TEST(ByteLevelBpe, FingerprintsTellVocabulariesApart) {
   special.added.clear();
   EXPECT_NE(ByteLevelBpe(special).fingerprint(), trained_tokenizer().fingerprint());
   EXPECT_FALSE(ByteLevelBpe(special).has_eot());
-  EXPECT_EQ(
-      message_of<Error>([&] { ByteLevelBpe(special).eot(); }),
-      "the tokenizer has no end of text: tokenizer_config.json names no eos_token, and there is no special "
-      "token <|endoftext|> or <|end_of_text|>");
+  EXPECT_EQ(message_of<TokenizerError>([&] { ByteLevelBpe(special).eot(); }),
+            "the tokenizer has no end of text: tokenizer_config.json names no eos_token, and there is no "
+            "special token <|endoftext|> or <|end_of_text|>");
 }
 
 TEST(ByteLevelBpe, TokenizersOfOneThreadDoNotMixInTheCache) {

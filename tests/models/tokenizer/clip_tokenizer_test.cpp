@@ -3,7 +3,6 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.hpp"
@@ -90,12 +89,7 @@ TEST_F(ClipTokenizer, IsTheSameAfterSavingAndInACheckpoint) {
 
 TEST_F(ClipTokenizer, IsReadStrictly) {
   const auto refusal = [&](const auto& make) -> std::string {
-    try {
-      make();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return tests::message_of<TokenizerError>([&] { make(); }, "");
   };
   nlohmann::json words = vocab();
   words["x"] = words["z</w>"];

@@ -1,22 +1,19 @@
-// Any bytes as a tokenizer's file: an Error, or a tokenizer that works and comes back from its text. The
-// first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
+// Any bytes as a tokenizer's file: a TokenizerError, or a tokenizer that works and comes back from its text.
+// The first byte says which file: j tokenizer.json or a checkpoint's text, s tokenizer.json of SentencePiece,
 // c tokenizer_config.json for SmolLM's, v vocab.json, m merges.txt for the recorded vocabulary.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "tests/models/tokenizer/fixtures.hpp"
+#include "tests/support/fuzz.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
-#include "tokenizer/character_bpe.hpp"
+#include "tokenizer/sentence_piece_model.hpp"
 #include "tokenizer/tokenizer_files.hpp"
 
 using namespace pipeline;
+using pipeline::tests::require;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 tokenizer::Vocabulary parse(char file, const std::string& content) {
   static const std::string vocab = tokenizer::format_vocab_json(tests::trained_tokenizer().vocabulary());
@@ -33,11 +30,11 @@ tokenizer::Vocabulary parse(char file, const std::string& content) {
 }
 
 void read_sentence_piece(const std::string& content) {
-  static_cast<void>(tokenizer::CharacterBpe::is_kind_of({"fuzz", content}));
-  const tokenizer::CharacterBpe pieces({"fuzz", content});
+  static_cast<void>(tokenizer::is_character_bpe({"fuzz", content}));
+  const auto pieces = tokenizer::character_bpe({"fuzz", content});
   for (const tokenizer::TextPlace place : {tokenizer::TextPlace::kStart, tokenizer::TextPlace::kWithin})
-    for (const int id : pieces.encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
-      require(id >= 0 && static_cast<size_t>(id) < pieces.bytes.size());
+    for (const int id : pieces->encode("The cat's 1,234\n\xff äöü ▁ <s>", place))
+      require(id >= 0 && static_cast<size_t>(id) < pieces->bytes.size());
 }
 
 }  // namespace
@@ -50,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (data[0] == 's') return read_sentence_piece(content), 0;
     if (data[0] == 'p') return require(tokenizer::tokenizer_of_state(content, "fuzz")->vocab_size() > 0), 0;
     vocabulary = parse(static_cast<char>(data[0]), content);
-  } catch (const tokenizer::Error&) {
+  } catch (const tokenizer::TokenizerError&) {
     return 0;
   }
   const tokenizer::ByteLevelBpe tokenizer(vocabulary);

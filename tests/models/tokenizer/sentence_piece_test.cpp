@@ -3,7 +3,6 @@
 #include "tokenizer/sentence_piece.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 
 #include <nlohmann/json.hpp>
@@ -98,7 +97,7 @@ TEST(SentencePiece, TextsComeBack) {
     const auto within = tokenizer->encode(text, SpecialTokens::kAsText, TextPlace::kWithin);
     EXPECT_EQ(tokenizer->decode_bytes(within), text);
   }
-  EXPECT_THAT(message_of<Error>([&] { tokenizer->decode(std::vector<int32_t>{330}); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { tokenizer->decode(std::vector<int32_t>{330}); }),
               "token id = 330: must be from 0 to 329");
 }
 
@@ -229,7 +228,7 @@ TEST(SentencePiece, StateAndFilesAreTheSameTokenizer) {
   for (const char* name : {"tokenizer.model", "tokenizer_config.json", "added_tokens.json"})
     EXPECT_EQ(tests::read_all(saved / name), tests::read_all(folder / name)) << name;
   const std::string state = tokenizer->state();
-  EXPECT_EQ(message_of<Error>([&] { tokenizer_of_state(state.substr(0, 99), "state"); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { tokenizer_of_state(state.substr(0, 99), "state"); }),
             "state: is not the state of a tokenizer: it is damaged");
   FilesFolder alone, again;
   load_tokenizer(with(alone, llama()).path())->save(again.path());
@@ -260,7 +259,7 @@ TEST(SentencePiece, WhatATokenizerJsonCannotSayHasNone) {
 TEST(SentencePiece, DamagedFilesAreRefused) {
   FilesFolder folder;
   const auto error = [&](const std::string& model) {
-    return message_of<Error>([&] { load_tokenizer(with(folder, model).path()); });
+    return message_of<TokenizerError>([&] { load_tokenizer(with(folder, model).path()); });
   };
   const std::string start =
       folder / "tokenizer.model: is not a SentencePiece model, or not the whole of one: ";
@@ -271,14 +270,14 @@ TEST(SentencePiece, DamagedFilesAreRefused) {
     EXPECT_THAT(error(llama().substr(0, size)), StartsWith(start)) << size;
   EXPECT_THAT(error(trained("--treat_whitespace_as_suffix=true")), HasSubstr("treat_whitespace_as_suffix"));
   EXPECT_EQ(
-      message_of<Error>([&] { load_tokenizer(folder / "none.model"); }),
+      message_of<TokenizerError>([&] { load_tokenizer(folder / "none.model"); }),
       folder / "none.model: cannot be read: No such file or directory: check the path and its permissions");
 }
 
 TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
   FilesFolder folder;
   const auto error = [&](const char* name, const json& value) {
-    return message_of<Error>([&] { load_tokenizer(with(folder, llama(), {{name, value}}).path()); });
+    return message_of<TokenizerError>([&] { load_tokenizer(with(folder, llama(), {{name, value}}).path()); });
   };
   const auto decoder = [](const char* id, const json& token) {
     return json{{"added_tokens_decoder", {{id, token}}}};
@@ -289,8 +288,8 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
                 "tokenizer.model: the files do not belong together");
   EXPECT_EQ(error("added_tokens.json", {{"<image>", 331}}),
             folder /
-                "added_tokens.json: \"<image>\": \"<image>\" has id 331: the token before it is missing: "
-                "330 are there");
+                "added_tokens.json: \"<image>\": \"<image>\" has id 331: the token before it is missing: 330 "
+                "are there");
   EXPECT_EQ(error("added_tokens.json", {{"<image>", "x"}}),
             folder / "added_tokens.json: \"<image>\" = \"x\": must be a non-negative integer");
   folder.write("added_tokens.json", "{}");
@@ -302,18 +301,19 @@ TEST(SentencePiece, FilesThatDoNotBelongTogetherAreRefused) {
             folder / "tokenizer_config.json: added_tokens_decoder: key \"x\": must be a token's id");
   EXPECT_EQ(error("tokenizer_config.json", {{"eos_token", "<end>"}}),
             folder /
-                "tokenizer_config.json: eos_token = \"<end>\": is not a token of the tokenizer: "
-                "add it there, or name another");
+                "tokenizer_config.json: eos_token = \"<end>\": is not a token of the tokenizer: add it "
+                "there, or name another");
 }
 
 TEST(SentencePiece, OfTwoTokenizersTheOneThatCanBeReadIsMeant) {
   FilesFolder folder;
   const json special{{"id", 256}, {"content", "<|end_of_text|>"}, {"special", true}};
   with(folder, "IQ== 0\nIg== 1\n");  // Llama 3's form of the file
-  EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }),
               HasSubstr("not a SentencePiece model"));
   folder.write("tokenizer.json", "{}");
-  EXPECT_THAT(message_of<Error>([&] { load_tokenizer(folder.path()); }), HasSubstr("tokenizer.json"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_tokenizer(folder.path()); }),
+              HasSubstr("tokenizer.json"));
   with(folder, llama());
   EXPECT_EQ(load_tokenizer(folder.path())->vocab_size(), 330) << "a tokenizer.json says the same again";
 }
@@ -389,10 +389,11 @@ TEST(SentencePieceJson, OfSiglip2) {
   EXPECT_NE(as_it_is->encode("THE Cat"), as_it_is->encode("the cat"));
   EXPECT_NE(small->fingerprint(), as_it_is->fingerprint());
   form["post_processor"]["single"] = {sequence, special("</s>"), special("</s>")};
-  EXPECT_THAT(message_of<Error>([&] { load_json(form); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }),
               HasSubstr("with one special token before it, behind it"));
   form["post_processor"]["single"] = {sequence, special("<end>")};
-  EXPECT_THAT(message_of<Error>([&] { load_json(form); }), HasSubstr("adds \"<end>\", which is not among"));
+  EXPECT_THAT(message_of<TokenizerError>([&] { load_json(form); }),
+              HasSubstr("adds \"<end>\", which is not among"));
 }
 
 // A field of bytes in a file of protobuf's.
@@ -450,12 +451,11 @@ TEST(SentencePieceJson, WhatWouldMakeOtherIdsIsRefused) {
   const auto error = [&](const char* pointer, const json& value) {
     json form = metaspace_form();
     form[json::json_pointer(pointer)] = value;
-    return message_of<Error>([&] { load_json(form); });
+    return message_of<TokenizerError>([&] { load_json(form); });
   };
-  EXPECT_THAT(
-      error("/pre_tokenizer/split", true),
-      HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of Llama 1 "
-                "and 2 has no other"));
+  EXPECT_THAT(error("/pre_tokenizer/split", true),
+              HasSubstr("tokenizer.json: pre_tokenizer.split = true: must be false: the tokenizer.json of "
+                        "Llama 1 and 2 has no other"));
   EXPECT_THAT(error("/pre_tokenizer", nullptr), HasSubstr("normalizer = null: must be"));
   EXPECT_THAT(error("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
   EXPECT_THAT(error("/model/ignore_merges", true), HasSubstr("model.ignore_merges = true: must be false"));

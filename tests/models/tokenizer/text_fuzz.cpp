@@ -1,22 +1,15 @@
 // Any bytes as a text: they survive, decode to valid UTF-8, and are encoded piece by piece.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "core/base/utf8.hpp"
 #include "tests/models/tokenizer/fixtures.hpp"
+#include "tests/support/fuzz.hpp"
 #include "tokenizer/byte_level_bpe.hpp"
 #include "tokenizer/pre_tokenizer.hpp"
 
 using namespace pipeline;
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using pipeline::tests::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/models/tokenizer/fixtures.hpp"
 #include "tokenizer/vocabulary_builder.hpp"
@@ -29,7 +28,7 @@ template <class Change>
 std::string json_error(Change change) {
   json file = trained_json();
   change(file);
-  return message_of<Error>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
+  return message_of<TokenizerError>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
 }
 
 // The vocabulary of 256 bytes and "ab", as vocab.json.
@@ -43,11 +42,11 @@ json small_vocab() {
 }
 
 std::string vocab_error(const json& vocab) {
-  return message_of<Error>([&] { parse_vocab_and_merges({"v.json", vocab.dump()}, {"m.txt", ""}); });
+  return message_of<TokenizerError>([&] { parse_vocab_and_merges({"v.json", vocab.dump()}, {"m.txt", ""}); });
 }
 
 std::string merges_error(const std::string& merges) {
-  return message_of<Error>([&] {
+  return message_of<TokenizerError>([&] {
     parse_vocab_and_merges({"v.json", small_vocab().dump()}, {"m.txt", merges});
   });
 }
@@ -115,30 +114,30 @@ TEST(TokenizerFiles, ATemplateThatAddsNothingIsNone) {
 
 TEST(TokenizerFiles, MissingFilesAreNamed) {
   const FilesFolder folder;
-  EXPECT_THAT(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); }),
               HasSubstr(": is an empty folder: "));
   folder.write("notes.txt", "");
-  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); }),
             folder.path() +
                 ": has no tokenizer: neither tokenizer.json, tokenizer.model nor vocab.json with merges.txt");
-  EXPECT_THAT(message_of<Error>([&] { ByteLevelBpe::load(folder / "x.json"); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder / "x.json"); }),
               StartsWith(folder / "x.json: cannot be read: No such file or directory"));
   folder.write("vocab.json", small_vocab().dump());
-  EXPECT_THAT(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); }),
               StartsWith(folder / "merges.txt: cannot be read: No such file or directory"));
   folder.write("merges.txt", "");
   folder.write("added_tokens.json", "{}");
-  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); }),
             folder /
                 "added_tokens.json: added tokens are read from tokenizer.json only: save the tokenizer in "
                 "that form");
   ASSERT_EQ(::mkfifo((folder / "pipe.json").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder / "pipe.json"); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder / "pipe.json"); }),
             folder / "pipe.json: is a pipe (FIFO), must be a regular file");
   std::filesystem::create_directory(folder / "tokenizer.json");
-  EXPECT_EQ(message_of<Error>([&] { ByteLevelBpe::load(folder.path()); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); }),
             folder / "tokenizer.json: is a folder, must be a regular file");
-  EXPECT_THAT(message_of<Error>([&] { trained_tokenizer().save(folder / "none"); }),
+  EXPECT_THAT(message_of<TokenizerError>([&] { trained_tokenizer().save(folder / "none"); }),
               StartsWith(folder / "none/merges.txt: cannot be written: "));
 }
 
@@ -148,7 +147,7 @@ TEST(TokenizerFiles, AFullDiskIsToldFromOtherErrors) {
   try {
     tests::trained_tokenizer().save(folder.path());
     FAIL();
-  } catch (const Error& error) {
+  } catch (const TokenizerError& error) {
     EXPECT_EQ(error.code(), ENOSPC) << error.what();
   }
 }
@@ -181,11 +180,11 @@ TEST(VocabJson, DefectsAreNamed) {
         v["ab"] = 220;
       }),
       "v.json: byte 32, written \"\\u0120\", has no token: not the vocabulary of a byte-level tokenizer?");
-  EXPECT_EQ(message_of<Error>([] {
+  EXPECT_EQ(message_of<TokenizerError>([] {
               parse_vocab_and_merges({"v.json", R"({"a":0,"a":1})"}, {"m.txt", ""});
             }),
             "v.json: key \"a\" stands twice in one object");
-  EXPECT_THAT(message_of<Error>([] {
+  EXPECT_THAT(message_of<TokenizerError>([] {
                 parse_vocab_and_merges({"v.json", "{"}, {"m.txt", ""});
               }),
               StartsWith("v.json: not valid JSON at byte "));
@@ -223,12 +222,12 @@ TEST(TokenizerJson, WhatIsNotGpt2sIsRefusedByName) {
             "t.json: pre_tokenizer.add_prefix_space = true: must be false" + remedy);
   EXPECT_EQ(json_error([](json& f) { f["pre_tokenizer"]["use_regex"] = false; }),
             "t.json: pre_tokenizer.use_regex = false: must be true" + remedy);
-  EXPECT_EQ(json_error([](json& f) {
-              f["post_processor"] = {{"type", "BertProcessing"}};
-            }),
-            "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or "
-            "\"TemplateProcessing\"" +
-                remedy);
+  EXPECT_EQ(
+      json_error([](json& f) {
+        f["post_processor"] = {{"type", "BertProcessing"}};
+      }),
+      "t.json: post_processor.type = \"BertProcessing\": must be \"ByteLevel\" or \"TemplateProcessing\"" +
+          remedy);
   EXPECT_EQ(json_error([](json& f) {
               f["decoder"] = {{"type", "WordPiece"}};
             }),
@@ -253,7 +252,7 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
   const auto error = [](const char* kind, auto change) {
     json file = json::parse(read_all(fixture(std::string("kinds/") + kind + "/tokenizer.json")));
     change(file);
-    return message_of<Error>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
+    return message_of<TokenizerError>([&] { parse_tokenizer_json({"t.json", file.dump()}); });
   };
   const auto first = [](json& file) -> json& { return file["pre_tokenizer"]["pretokenizers"][0]; };
   EXPECT_EQ(error("smol_lm", [&](json& f) { first(f)["individual_digits"] = false; }),
@@ -273,10 +272,9 @@ TEST(TokenizerJson, WhatIsNeitherSmolLmsNorLlama3sIsRefusedByName) {
             "t.json: pre_tokenizer.pretokenizers[0].behavior = \"Removed\": must be \"Isolated\"" + remedy);
   EXPECT_EQ(error("llama3", [](json& f) { f["pre_tokenizer"]["pretokenizers"][1].erase("use_regex"); }),
             "t.json: pre_tokenizer.pretokenizers[1].use_regex = null: must be false" + remedy);
-  EXPECT_EQ(
-      error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
-      "t.json: post_processor.processors[1].single = [1]: must be the text, with one special token before "
-      "it, behind it, or both: no other template is read here");
+  EXPECT_EQ(error("llama3", [](json& f) { f["post_processor"]["processors"][1]["single"] = {1}; }),
+            "t.json: post_processor.processors[1].single = [1]: must be the text, with one special token "
+            "before it, behind it, or both: no other template is read here");
   EXPECT_EQ(error("llama3", [](json& f) { f["added_tokens"][0]["content"] = "<|other|>"; }),
             "t.json: post_processor: adds \"<|begin_of_text|>\", which is not among the added_tokens");
 }
@@ -330,7 +328,7 @@ TEST(TokenizerConfig, DefectsAreNamed) {
   folder.write("tokenizer.json", read_all(fixture("tokenizer.json")));
   const auto error = [&](const char* config) {
     folder.write("tokenizer_config.json", config);
-    const std::string message = message_of<Error>([&] { ByteLevelBpe::load(folder.path()); });
+    const std::string message = message_of<TokenizerError>([&] { ByteLevelBpe::load(folder.path()); });
     EXPECT_THAT(message, StartsWith(folder / "tokenizer_config.json: "));
     return message.substr(std::min(message.size(), (folder / "tokenizer_config.json: ").size()));
   };
@@ -402,7 +400,7 @@ TEST(FolderFiles, ATokenizerIsThereWhereItWouldBeReadFrom) {
     const FilesFolder folder;
     folder.write(name, "{}");
     EXPECT_EQ(has_tokenizer(folder.path()), is_one) << name;
-    const std::string problem = message_of<Error>([&] { load_tokenizer(folder.path()); });
+    const std::string problem = message_of<TokenizerError>([&] { load_tokenizer(folder.path()); });
     EXPECT_EQ(problem.find("has no tokenizer") == problem.npos, is_one) << name;
   }
 }
@@ -412,7 +410,7 @@ TEST(FolderFiles, AreBoundedAndOfKnownNames) {
   folder.write("tokenizer.json", read_all(fixture("tokenizer.json")));
   const auto error = [&](const char* name, const std::string& text) {
     folder.write(name, text);
-    const std::string message = message_of<Error>([&] { load_tokenizer(folder.path()); });
+    const std::string message = message_of<TokenizerError>([&] { load_tokenizer(folder.path()); });
     std::filesystem::remove(folder / name);
     return message;
   };
@@ -423,18 +421,18 @@ TEST(FolderFiles, AreBoundedAndOfKnownNames) {
   EXPECT_THAT(error("special_tokens_map.json", "{"),
               StartsWith(folder / "special_tokens_map.json: not valid JSON"));
   const auto unpacked = [](const char* name) {
-    return message_of<Error>([&] { unpack(pack({{name, "text"}}), "state"); });
+    return message_of<TokenizerError>([&] { unpack(pack({{name, "text"}}), "state"); });
   };
   for (const char* name : {"../x", "/etc/passwd", "additional_chat_templates/../x.jinja",
                            "additional_chat_templates/a/b.jinja", "notes"})
     EXPECT_THAT(unpacked(name), HasSubstr("which is no file of a tokenizer: it is damaged")) << name;
-  EXPECT_EQ(message_of<Error>([] {
+  EXPECT_EQ(message_of<TokenizerError>([] {
               tokenizer_of_state(pack({{"config.json", "{}"}}), "state");
             }),
             "state: is not the state of a tokenizer: it is damaged");
   std::string deep;  // {"a": {"a": ...
   for (int i = 0; i < 300000; ++i) deep += "\xa1\x61\x61";
-  EXPECT_EQ(message_of<Error>([&] { unpack(deep, "state"); }),
+  EXPECT_EQ(message_of<TokenizerError>([&] { unpack(deep, "state"); }),
             "state: is not the state of a tokenizer: it is damaged");
 }
 

@@ -6,7 +6,7 @@
 
 #include "gradients.hpp"
 #include "transformer/embedding.hpp"
-#include "transformer/head_norm.hpp"
+#include "transformer/layer_norm.hpp"
 
 namespace pipeline::transformer::testing {
 namespace {

@@ -8,7 +8,7 @@
 
 namespace pipeline::transformer::testing {
 
-// Deterministic, different everywhere, about N(0, 1) in size.
+// Deterministic, different everywhere, about N(0, 1) in size; float32 on the CPU.
 inline at::Tensor values(at::IntArrayRef shape, double phase) {
   int64_t count = 1;
   for (const int64_t size : shape) count *= size;
@@ -28,8 +28,10 @@ inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, d
                          const std::string& what) {
   ASSERT_TRUE(actual.defined() && expected.defined()) << what;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-  const double difference = (actual.to(at::kDouble) - expected.to(at::kDouble)).norm().item<double>();
-  EXPECT_LE(difference, tolerance * (expected.to(at::kDouble).norm().item<double>() + 1e-12)) << what;
+  const at::Tensor wanted = expected.to(at::kDouble).cpu();
+  const double size = wanted.norm().item<double>();
+  const double difference = (actual.cpu().to(at::kDouble) - wanted).norm().item<double>();
+  EXPECT_LE(difference, tolerance * (size + 1e-12)) << what << ": of norm " << size;
 }
 
 // f on fp32 leaves (our kernels) against g on fp64 leaves (ATen): result and every gradient. `f` and `g` take

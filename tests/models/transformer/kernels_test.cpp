@@ -97,7 +97,7 @@ TEST_P(KernelsTest, CrossEntropyOfLargeAndSmallLogits) {
 }
 
 TEST_P(KernelsTest, TermsOfTheLoss) {
-  constexpr LossTerms kTerms{.z_loss = 0.01, .label_smoothing = 0.2};
+  const LossTerms terms{.z_loss = 0.01, .label_smoothing = 0.2};
   for (const int64_t columns : {1, 5, 16, 17, 1000}) {
     for (const double from : {0.0, -1000.0}) {
       at::Tensor logits = values({columns}, 1) + from;
@@ -105,9 +105,9 @@ TEST_P(KernelsTest, TermsOfTheLoss) {
       const int64_t target = columns / 2;
       const at::Tensor plain = at::cross_entropy_loss(x, at::scalar_tensor(target, at::kLong));
       const at::Tensor whole = at::cross_entropy_loss(x, at::scalar_tensor(target, at::kLong), {},
-                                                      at::Reduction::Mean, -100, kTerms.label_smoothing) +
-                               at::logsumexp(x, 0).square() * kTerms.z_loss;
-      const RowLoss loss = kernels_->cross_entropy_row(data(logits), columns, target, true, 0.5f, kTerms);
+                                                      at::Reduction::Mean, -100, terms.label_smoothing) +
+                               at::logsumexp(x, 0).square() * terms.z_loss;
+      const RowLoss loss = kernels_->cross_entropy_row(data(logits), columns, target, true, 0.5f, terms);
       EXPECT_NEAR(loss.cross_entropy, plain.item<double>(), 1e-6 * (1 - from));
       EXPECT_NEAR(loss.added, (whole - plain).item<double>(), 1e-6 * (1 + from * from));
       (whole * 0.5).backward();

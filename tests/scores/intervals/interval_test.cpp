@@ -1,4 +1,3 @@
-#include "plugins/scores/intervals/mean.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "plugins/scores/intervals/resampled.hpp"
+#include "plugins/scores/intervals/interval.hpp"
 
 namespace pipeline::intervals {
 namespace {
@@ -27,7 +26,7 @@ TEST(Interval, QuantilesAreThoseOfStudentsT) {
 
 TEST(Interval, IsThatOfARatioOverClusters) {
   // Mean 6/8; residuals -0.5, 0, 0.5; 4.3027 sqrt(0.5 * 3/2) / 8 = 0.4658 on both sides.
-  const std::vector<Part> parts{{1, 2}, {3, 4}, {2, 2}};
+  const std::vector<ClusterSum> parts{{1, 2}, {3, 4}, {2, 2}};
   const auto interval = interval_of_mean(parts);
   ASSERT_TRUE(interval);
   EXPECT_NEAR(interval->low, 0.75 - 0.4658, 1e-4);
@@ -35,7 +34,7 @@ TEST(Interval, IsThatOfARatioOverClusters) {
 }
 
 TEST(Interval, OfOneClusterThereIsNone) {
-  EXPECT_FALSE(interval_of_mean(std::vector<Part>{{1, 2}}));
+  EXPECT_FALSE(interval_of_mean(std::vector<ClusterSum>{{1, 2}}));
   EXPECT_FALSE(interval_of_mean({}));
 }
 
@@ -47,7 +46,7 @@ TEST(Interval, HoldsTheTruthAsOftenAsItSays) {
     int held = 0;
     constexpr int kTimes = 4000;
     for (int time = 0; time < kTimes; ++time) {
-      std::vector<Part> parts;
+      std::vector<ClusterSum> parts;
       for (size_t c = 0; c < clusters; ++c) {
         const double share = 0.3 + std::normal_distribution(0.0, 0.05)(random);
         const int size = std::uniform_int_distribution(50, 150)(random);

@@ -3,12 +3,10 @@
 // f; or the word's stem.
 #include <iostream>
 #include <string>
-#include <string_view>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/scores/rouge/scorer.hpp"
+#include "plugins/scores/rouge/rouge.hpp"
 
 int main() {
   using pipeline::rouge::Scorer;

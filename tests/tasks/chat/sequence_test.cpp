@@ -2,7 +2,6 @@
 #include "plugins/tasks/chat/sequence.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
@@ -22,8 +21,7 @@ const ChatFormat& letters() {
   }();
   static const ChatFormat format(
       "{% for m in messages %}{{ {'user': 'U', 'assistant': 'A', 'system': 'S'}[m.role] + m.content }}{% if "
-      "m.role == "
-      "'assistant' %}{{ eos_token }}{% endif %}{% endfor %}{{ 'A' if add_generation_prompt }}",
+      "m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}{{ 'A' if add_generation_prompt }}",
       "letters.jinja", tokenizer, 0);
   return format;
 }

@@ -15,10 +15,10 @@
 #include <nlohmann/json.hpp>
 
 #include "plugins/models/two_towers/folder.hpp"
-#include "plugins/models/two_towers/pair_loss.hpp"
+#include "plugins/models/two_towers/two_towers.hpp"
 #include "plugins/tasks/contrastive/text_rules.hpp"
 #include "tests/support/declared.hpp"
-#include "tests/support/tensor_file.hpp"
+#include "tests/support/weight_files.hpp"
 
 using namespace pipeline::two_towers;
 using namespace pipeline::tasks::contrastive;

@@ -3,7 +3,6 @@
 #include "plugins/tasks/contrastive/text_rules.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "plugins/models/tokenizer/bpe_trainer.hpp"
 #include "plugins/models/tokenizer/byte_level_bpe.hpp"

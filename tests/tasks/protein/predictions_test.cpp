@@ -2,12 +2,11 @@
 #include "plugins/data/residues/residue.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/scores/figures/heat_map.hpp"
+#include "plugins/scores/figures/svg.hpp"
 
 namespace pipeline::tasks::protein {
 namespace {

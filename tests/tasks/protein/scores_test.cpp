@@ -2,7 +2,6 @@
 #include "plugins/data/residues/alphabet.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>

@@ -82,7 +82,7 @@ TEST_F(SummarizationData, AnythingThatMattersGivesOtherOptions) {
   EXPECT_TRUE(differs([](auto& s) { s.columns.second_required = false; }));
   EXPECT_TRUE(differs([](auto& s) { s.max_record_bytes = 100; }));
   EXPECT_TRUE(differs([](auto& s) { s.quotes = records::Quotes::kText; }));
-  EXPECT_NE((files::Part{0.5, false}).key(), (files::Part{0.5, true}).key());
+  EXPECT_NE((files::SplitPart{0.5, false}).key(), (files::SplitPart{0.5, true}).key());
 }
 
 TEST_F(SummarizationData, APartHasItsRecordsOfTheFileInAnyOrder) {

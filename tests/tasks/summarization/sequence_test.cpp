@@ -1,4 +1,4 @@
-#include "plugins/tasks/summarization/sequence.hpp"
+#include "plugins/tasks/summarization/data.hpp"
 
 #include <numeric>
 

@@ -1,15 +1,14 @@
 // Samples of several pictures, of one square or more, as one batch.
-#include "plugins/tasks/vlm/batch.hpp"
+#include "plugins/models/llava/batch.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <pipeline/error.hpp>
 
 #include "tests/support/test_files.hpp"
 
-namespace pipeline::tasks::vlm {
+namespace pipeline::llava {
 namespace {
 
 using testing::ElementsAre;
@@ -51,13 +50,11 @@ TEST(PictureLayout, OneSquareIsItsPatches) {
 TEST(PictureLayout, LinesGoAcrossTheTilesAndEndWithTheNewline) {
   const PictureShape full = layout({{1, 2}}).of(8, 4);
   EXPECT_EQ(full.squares, 3);
-  EXPECT_THAT(full.arranged,
-              ElementsAre(0, 1, 2, 3, 4, 5, 8, 9, llava::kNewline, 6, 7, 10, 11, llava::kNewline));
+  EXPECT_THAT(full.arranged, ElementsAre(0, 1, 2, 3, 4, 5, 8, 9, kNewline, 6, 7, 10, 11, kNewline));
   EXPECT_EQ(full.tokens.size(), 14u);
   EXPECT_EQ(layout({{1, 2}}).most_rows(), 14);
   // A picture as high as wide has two of the four columns.
-  EXPECT_THAT(layout({{1, 2}}).of(8, 8).arranged,
-              ElementsAre(0, 1, 2, 3, 5, 8, llava::kNewline, 7, 10, llava::kNewline));
+  EXPECT_THAT(layout({{1, 2}}).of(8, 8).arranged, ElementsAre(0, 1, 2, 3, 5, 8, kNewline, 7, 10, kNewline));
   // A strip fills no whole line; what is left on both ends is equal, as transformers rounds it.
   EXPECT_THAT(layout({{1, 2}}).of(100, 1).arranged, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(layout({{1, 2}, {2, 2}}).most_rows(), 4 + 4 * 5);
@@ -103,7 +100,7 @@ TEST(BatchBuilder, PicturesOfNaFlexAreGridsOfPatches) {
   known.features = {.squares = at::full({6, 1, 5}, 3.0f), .width = 12, .height = 8};
   known.pixels.clear();
   builder.add(sequence_of(tokens), {known, picture(tall, 2, 4)}, false);
-  llava::VlmBatch batch;
+  VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_THAT(batch.pixels.sizes().vec(), ElementsAre(6, 3, 4, 4));
@@ -135,7 +132,7 @@ TEST(BatchBuilder, RowsOfFeaturesStandWhereTheirTokensDo) {
       false);
   builder.add(sequence_of({9}), {}, false);
   builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 5}), {picture(one, 3, 4)}, false);
-  llava::VlmBatch batch;
+  VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_THAT(values(batch.packed.tokens), ElementsAre(7, 0, 0, 0, 0, 8, 0, 0, 0, 0, 9, 0, 0, 0, 0, 5));
@@ -157,7 +154,7 @@ TEST(BatchBuilder, PicturesOfSeveralSquaresAndOneAreArrangedTogether) {
   std::vector<int64_t> tokens = strip.tokens;
   tokens.insert(tokens.end(), tall.tokens.begin(), tall.tokens.end());
   builder.add(sequence_of(tokens), {picture(strip, 1, 4), picture(tall, 2, 4)}, false);
-  llava::VlmBatch batch;
+  VlmBatch batch;
   PicturesOfBatch pictures;
   builder.finish(batch, pictures);
   EXPECT_EQ(batch.pixels.size(0), 6);
@@ -173,7 +170,7 @@ TEST(BatchBuilder, PicturesBehindACutAreLeftOutUnlessTheyAreAskedFor) {
     builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 5}), {picture(one, 1, 4), picture(one, 2, 4)},
                 false);
     builder.add(sequence_of({kPatch, kPatch, kPatch, kPatch, 6}), {picture(one, 3, 4)}, false);
-    llava::VlmBatch batch;
+    VlmBatch batch;
     PicturesOfBatch pictures;
     builder.finish(batch, pictures);
     EXPECT_EQ(batch.pixels.size(0), keeps_all ? 3 : 2);
@@ -194,4 +191,4 @@ TEST(BatchBuilder, ASequenceThatEndsWithinAPictureIsAnError) {
 }
 
 }  // namespace
-}  // namespace pipeline::tasks::vlm
+}  // namespace pipeline::llava

@@ -2,7 +2,6 @@
 #include "plugins/tasks/vlm/chat.hpp"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <pipeline/error.hpp>
 
 #include <algorithm>
@@ -151,10 +150,9 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
     chat("chatml");
     FAIL() << "was accepted";
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "task.chat.template = \"chatml\": needs the special token <|im_start|>, which this tokenizer does "
-        "not have: use a tokenizer that has it, or another template");
+    EXPECT_STREQ(error.what(),
+                 "task.chat.template = \"chatml\": needs the special token <|im_start|>, which this "
+                 "tokenizer does not have: use a tokenizer that has it, or another template");
   }
 }
 
@@ -162,17 +160,17 @@ TEST_F(ChatTest, AnEndThatTheTokenizerDoesNotHaveIsAnError) {
 TEST_F(ChatTest, AFoldersOwnTemplateMayWantPicturesAndTextsInAList) {
   const tests::FilesFolder folder;
   tokenizer_.save(folder.path());
-  folder.write("chat_template.jinja",
-               "{% for m in messages %}{{ m['role'] | upper }}:{% for part in m['content'] | "
-               "selectattr('type', 'equalto', 'image') %} <image>\n{% endfor %}{% for part in "
-               "m['content'] | selectattr('type', 'equalto', 'text') %}{{ ' ' + part['text'] }}{% "
-               "endfor %}{{ eos_token if m['role'] == 'assistant' else ' ' }}{% endfor %}{% if "
-               "add_generation_prompt %}ASSISTANT:{% endif %}");
+  folder.write(
+      "chat_template.jinja",
+      "{% for m in messages %}{{ m['role'] | upper }}:{% for part in m['content'] | selectattr('type', "
+      "'equalto', 'image') %} <image>\n{% endfor %}{% for part in m['content'] | selectattr('type', "
+      "'equalto', 'text') %}{{ ' ' + part['text'] }}{% endfor %}{{ eos_token if m['role'] == 'assistant' "
+      "else ' ' }}{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}");
   const Chat without("auto", tokenizer::load_tokenizer(folder.path()), 100);
   EXPECT_EQ(shown(without.prompt(two_, 1, 10, {})), "USER: Q ASSISTANT: yes$USER: R ASSISTANT:");
   EXPECT_THAT(tests::message_of<Error>([&] { sequence_of(without, two_); }),
-              testing::HasSubstr("writes 0 of a conversation's 1 pictures: it must write <image>, which the "
-                                 "tokenizer has"));
+              testing::HasSubstr(
+                  "writes 0 of a conversation's 1 pictures: it must write <image>, which the tokenizer has"));
   auto form = nlohmann::json::parse(tests::read_all(folder / "tokenizer.json"));
   form["added_tokens"].push_back({{"id", 257}, {"content", "<image>"}, {"special", true}});
   folder.write("tokenizer.json", form.dump());
@@ -300,8 +298,7 @@ TEST_F(ChatTest, ChatmlEndsEveryTurnWithANewLine) {
   };
   const std::string asked =
       "<|im_start|>user\n###\nQ<|im_end|>\n<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>user\nR<|im_end|"
-      ">"
-      "\n"
+      ">\n"
       "<|im_start|>assistant\n";
   EXPECT_EQ(text_of(sequence_of(chat, two_).tokens), asked + "no") << "and an end, which is a target alone";
   EXPECT_EQ(text_of(chat.prompt(two_, 1, 10, pictures_of(two_))), asked);

@@ -1,15 +1,16 @@
 // The usual answers.
 #include <gtest/gtest.h>
 
-#include "plugins/tasks/vlm/majority.hpp"
+#include "plugins/data/picture_texts/conversation.hpp"
+#include "plugins/scores/answers/answer_figures.hpp"
 
-namespace pipeline::tasks::vlm {
+namespace pipeline::answers {
 namespace {
 
 TEST(MajorityAnswers, AreTheMostFrequentOfTheQuestion) {
   MajorityAnswers majority;
   const auto add = [&](const std::string& question, const std::string& answer) {
-    majority.add({"", {}, {{"user", question}, {"assistant", answer}}});
+    majority.add(picture_texts::plain_question(question), answer);
   };
   add("<image>\nWhat?", "b");
   add("What?\n<image>", "c");
@@ -25,4 +26,4 @@ TEST(MajorityAnswers, AreTheMostFrequentOfTheQuestion) {
 }
 
 }  // namespace
-}  // namespace pipeline::tasks::vlm
+}  // namespace pipeline::answers

@@ -13,7 +13,7 @@
 // `tokenizer`'s folder pictures take what Idefics3 writes around them, and are cut by `longest_edge` and
 // `split`; `smol` writes SmolVLM's folder. `prompts` {tokens, pictures} are gone on with, greedily, by
 // `new_tokens`. With the folder of a PEFT adapter in the request, the vision encoder is frozen, `model` has
-// the additions merged, and there is an `adapter` instead of the gradients.
+// LoRA merged, and there is an `adapter` instead of the gradients.
 #include <ATen/ATen.h>
 
 #include <filesystem>
@@ -23,15 +23,14 @@
 #include <nlohmann/json.hpp>
 
 #include "generation/generate.hpp"
+#include "plugins/models/llava/batch.hpp"
 #include "plugins/models/llava/folders.hpp"
-#include "plugins/models/llava/seeing_decoder.hpp"
+#include "plugins/models/llava/vlm.hpp"
 #include "plugins/models/pictures/picture_options.hpp"
-#include "plugins/tasks/vlm/batch.hpp"
 #include "tests/support/declared.hpp"
-#include "tests/support/tensor_file.hpp"
+#include "tests/support/weight_files.hpp"
 
 using namespace pipeline::llava;
-using namespace pipeline::tasks::vlm;
 
 namespace {
 

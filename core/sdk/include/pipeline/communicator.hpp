@@ -68,43 +68,33 @@ class Communicator {
   int32_t world_size() const { return raw_.world_size; }
 
   Work all_reduce(const pl_buffer& in_out, uint32_t reduce = PL_REDUCE_SUM) const {
-    return start(in_out.stream,
-                 [&](pl_work** work) { return api_.all_reduce(raw_.comm, &in_out, reduce, work); });
+    return start<&pl_backend_api::all_reduce>(in_out.stream, &in_out, reduce);
   }
   // `counts`: elements per rank, world_size of them; NULL: split evenly.
   Work reduce_scatter(const pl_buffer& in, const pl_buffer& out_shard, const uint64_t* counts = nullptr,
                       uint32_t reduce = PL_REDUCE_SUM) const {
-    return start(out_shard.stream, [&](pl_work** work) {
-      return api_.reduce_scatter(raw_.comm, &in, &out_shard, counts, reduce, work);
-    });
+    return start<&pl_backend_api::reduce_scatter>(out_shard.stream, &in, &out_shard, counts, reduce);
   }
   Work all_gather(const pl_buffer& in_shard, const pl_buffer& out_full,
                   const uint64_t* counts = nullptr) const {
-    return start(out_full.stream, [&](pl_work** work) {
-      return api_.all_gather(raw_.comm, &in_shard, &out_full, counts, work);
-    });
+    return start<&pl_backend_api::all_gather>(out_full.stream, &in_shard, &out_full, counts);
   }
   Work broadcast(const pl_buffer& in_out, int32_t root) const {
-    return start(in_out.stream,
-                 [&](pl_work** work) { return api_.broadcast(raw_.comm, &in_out, root, work); });
+    return start<&pl_backend_api::broadcast>(in_out.stream, &in_out, root);
   }
   Work all_to_all(const pl_buffer& in, const pl_buffer& out, const uint64_t* send_counts = nullptr,
                   const uint64_t* receive_counts = nullptr) const {
-    return start(out.stream, [&](pl_work** work) {
-      return api_.all_to_all(raw_.comm, &in, &out, send_counts, receive_counts, work);
-    });
+    return start<&pl_backend_api::all_to_all>(out.stream, &in, &out, send_counts, receive_counts);
   }
-  Work barrier() const {
-    return start(kNoStream, [&](pl_work** work) { return api_.barrier(raw_.comm, work); });
-  }
+  Work barrier() const { return start<&pl_backend_api::barrier>(kNoStream); }
   // May run concurrently with everything.
   void abort(std::string_view reason) const { api_.abort(raw_.comm, str(reason)); }
 
  private:
-  template <class Start>
-  Work start(pl_stream stream, Start&& call) const {
+  template <auto slot>
+  Work start(pl_stream stream, const auto&... args) const {
     pl_work* work = nullptr;
-    check(call(&work));
+    check((api_.*slot)(raw_.comm, args..., &work));
     return Work(*this, work, stream);
   }
 

@@ -32,10 +32,9 @@ bool has_nan(std::span<const Number> values) {
 }
 
 [[noreturn]] inline void fail_as_nan(std::string_view sample, std::string_view column) {
-  fail_with(
-      PL_ERROR_CONFIG, "sample \"", sample, "\": ", column,
-      " is nan, must be a number: the model computes none for it. Are its weights ruined (try an earlier "
-      "--checkpoint), or is train.precision too narrow (try \"fp32\")?");
+  fail_with(PL_ERROR_CONFIG, "sample \"", sample, "\": ", column,
+            " is nan, must be a number: the model computes none for it. Are its weights ruined (try an "
+            "earlier --checkpoint), or is train.precision too narrow (try \"fp32\")?");
 }
 
 // Throws where a result for the user is NaN: the user would take "nan", or what was sorted by it, for one.

@@ -23,7 +23,6 @@
 #include <pipeline/host.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/option_spec.hpp>
-#include <pipeline/option_text.hpp>
 
 #include <concepts>
 #include <deque>

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <pipeline/host.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/receive.hpp>
 #include <pipeline/tensor.hpp>
 
 #include <string>

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <pipeline/namespace.hpp>
-#include <pipeline/object.hpp>
 #include <pipeline/parameter.hpp>
 #include <pipeline/plugin.hpp>
 #include <pipeline/task_types.hpp>

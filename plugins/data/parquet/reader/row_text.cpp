@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <arrow/api.h>
 #include <arrow/util/base64.h>
 #include <arrow/util/float16.h>
 #include <arrow/util/utf8.h>
+#include <arrow/visit_array_inline.h>
 
 #include "plugins/data/parquet/reader/parquet_reader.h"
 
@@ -18,7 +21,6 @@ namespace pipeline::parquet::reader {
 namespace {
 
 using arrow::Array;
-using arrow::Type;
 
 constexpr char kDigits[] = "0123456789abcdef";
 
@@ -28,7 +30,8 @@ void append_number(Number value, std::string& out) {
   out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
 }
 
-void append_float(double value, std::string& out) {
+template <class Number>
+void append_float(Number value, std::string& out) {
   if (std::isfinite(value))
     append_number(value, out);
   else
@@ -52,11 +55,6 @@ void append_uuid(std::string_view bytes, std::string& out) {
     (out += kDigits[byte >> 4]) += kDigits[byte & 15];
   }
   out += '"';
-}
-
-template <class ArrayType>
-const ArrayType& as(const Array& array) {
-  return static_cast<const ArrayType&>(array);
 }
 
 template <class ListArray>
@@ -99,6 +97,50 @@ void append_struct(const arrow::StructArray& array, int64_t i, std::string& out)
   out += '}';
 }
 
+// Writes a value by the type of its array.
+struct ValueWriter {
+  int64_t i;
+  std::string& out;
+
+  template <class ArrayType>
+  arrow::Status Visit(const ArrayType& array) {
+    using Kind = typename ArrayType::TypeClass;
+    if constexpr (arrow::is_boolean_type<Kind>::value) {
+      out += array.Value(i) ? "true" : "false";
+    } else if constexpr (arrow::is_integer_type<Kind>::value) {
+      append_number(array.Value(i), out);
+    } else if constexpr (arrow::is_half_float_type<Kind>::value) {
+      append_float(arrow::util::Float16::FromBits(array.Value(i)).ToDouble(), out);
+    } else if constexpr (arrow::is_floating_type<Kind>::value) {
+      append_float(array.Value(i), out);
+    } else if constexpr (arrow::is_base_binary_type<Kind>::value ||
+                         arrow::is_binary_view_like_type<Kind>::value ||
+                         std::is_same_v<Kind, arrow::FixedSizeBinaryType>) {
+      append_bytes(array.GetView(i), out);
+    } else if constexpr (arrow::is_list_type<Kind>::value || arrow::is_list_view_type<Kind>::value) {
+      append_list(array, i, out);
+    } else if constexpr (std::is_same_v<Kind, arrow::MapType>) {
+      append_map(array, i, out);
+    } else if constexpr (std::is_same_v<Kind, arrow::StructType>) {
+      append_struct(array, i, out);
+    } else if constexpr (std::is_same_v<Kind, arrow::DictionaryType>) {
+      const int64_t index = array.GetValueIndex(i);  // as the file has it
+      if (index < 0 || index >= array.dictionary()->length())
+        throw std::out_of_range("a value leads out of its column's dictionary");
+      append_value(*array.dictionary(), index, out);
+    } else if constexpr (std::is_same_v<Kind, arrow::ExtensionType>) {
+      if (array.extension_type()->extension_name() == "arrow.uuid")
+        append_uuid(static_cast<const arrow::FixedSizeBinaryArray&>(*array.storage()).GetView(i), out);
+      else
+        append_value(*array.storage(), i, out);
+    } else {  // dates, times, durations, decimals
+      const arrow::Result<std::shared_ptr<arrow::Scalar>> value = array.GetScalar(i);
+      append_text(value.ok() ? (*value)->ToString() : array.type()->ToString(), out);
+    }
+    return arrow::Status::OK();
+  }
+};
+
 }  // namespace
 
 void append_text(std::string_view text, std::string& out) {
@@ -127,82 +169,8 @@ void append_value(const Array& array, int64_t i, std::string& out) {
     out += "null";
     return;
   }
-  switch (array.type_id()) {
-    case Type::BOOL:
-      out += as<arrow::BooleanArray>(array).Value(i) ? "true" : "false";
-      return;
-    case Type::UINT8:
-      return append_number(as<arrow::UInt8Array>(array).Value(i), out);
-    case Type::INT8:
-      return append_number(as<arrow::Int8Array>(array).Value(i), out);
-    case Type::UINT16:
-      return append_number(as<arrow::UInt16Array>(array).Value(i), out);
-    case Type::INT16:
-      return append_number(as<arrow::Int16Array>(array).Value(i), out);
-    case Type::UINT32:
-      return append_number(as<arrow::UInt32Array>(array).Value(i), out);
-    case Type::INT32:
-      return append_number(as<arrow::Int32Array>(array).Value(i), out);
-    case Type::UINT64:
-      return append_number(as<arrow::UInt64Array>(array).Value(i), out);
-    case Type::INT64:
-      return append_number(as<arrow::Int64Array>(array).Value(i), out);
-    case Type::HALF_FLOAT:
-      return append_float(
-          arrow::util::Float16::FromBits(as<arrow::HalfFloatArray>(array).Value(i)).ToDouble(), out);
-    case Type::FLOAT: {
-      const float value = as<arrow::FloatArray>(array).Value(i);
-      if (!std::isfinite(value)) return append_float(value, out);
-      return append_number(value, out);
-    }
-    case Type::DOUBLE:
-      return append_float(as<arrow::DoubleArray>(array).Value(i), out);
-    case Type::STRING:
-      return append_bytes(as<arrow::StringArray>(array).GetView(i), out);
-    case Type::LARGE_STRING:
-      return append_bytes(as<arrow::LargeStringArray>(array).GetView(i), out);
-    case Type::STRING_VIEW:
-      return append_bytes(as<arrow::StringViewArray>(array).GetView(i), out);
-    case Type::BINARY:
-      return append_bytes(as<arrow::BinaryArray>(array).GetView(i), out);
-    case Type::LARGE_BINARY:
-      return append_bytes(as<arrow::LargeBinaryArray>(array).GetView(i), out);
-    case Type::BINARY_VIEW:
-      return append_bytes(as<arrow::BinaryViewArray>(array).GetView(i), out);
-    case Type::FIXED_SIZE_BINARY:
-      return append_bytes(as<arrow::FixedSizeBinaryArray>(array).GetView(i), out);
-    case Type::DICTIONARY: {
-      const auto& coded = as<arrow::DictionaryArray>(array);
-      const int64_t index = coded.GetValueIndex(i);  // as the file has it
-      if (index < 0 || index >= coded.dictionary()->length())
-        throw std::out_of_range("a value leads out of its column's dictionary");
-      return append_value(*coded.dictionary(), index, out);
-    }
-    case Type::EXTENSION: {
-      const Array& storage = *as<arrow::ExtensionArray>(array).storage();
-      if (as<arrow::ExtensionArray>(array).extension_type()->extension_name() == "arrow.uuid")
-        return append_uuid(as<arrow::FixedSizeBinaryArray>(storage).GetView(i), out);
-      return append_value(storage, i, out);
-    }
-    case Type::LIST:
-      return append_list(as<arrow::ListArray>(array), i, out);
-    case Type::LARGE_LIST:
-      return append_list(as<arrow::LargeListArray>(array), i, out);
-    case Type::FIXED_SIZE_LIST:
-      return append_list(as<arrow::FixedSizeListArray>(array), i, out);
-    case Type::LIST_VIEW:
-      return append_list(as<arrow::ListViewArray>(array), i, out);
-    case Type::LARGE_LIST_VIEW:
-      return append_list(as<arrow::LargeListViewArray>(array), i, out);
-    case Type::MAP:
-      return append_map(as<arrow::MapArray>(array), i, out);
-    case Type::STRUCT:
-      return append_struct(as<arrow::StructArray>(array), i, out);
-    default: {  // dates, times, durations, decimals
-      const arrow::Result<std::shared_ptr<arrow::Scalar>> value = array.GetScalar(i);
-      return append_text(value.ok() ? (*value)->ToString() : array.type()->ToString(), out);
-    }
-  }
+  ValueWriter writer{i, out};
+  static_cast<void>(arrow::VisitArrayInline(array, &writer));
 }
 
 int depth_of(const arrow::DataType& type) {

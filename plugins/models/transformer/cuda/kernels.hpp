@@ -2,8 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "transformer/kernels/gelu_form.hpp"
-#include "transformer/kernels/loss_terms.hpp"
+#include "transformer/kernels/forms.hpp"
 
 // Our own kernels for CUDA, each the counterpart of one in kernels/ for the CPU.
 // Tensors of a call are of one device; x and what has its shape are of one type, float32, bfloat16 or

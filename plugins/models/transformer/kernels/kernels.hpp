@@ -7,8 +7,7 @@
 
 #include <cstdint>
 
-#include "gelu_form.hpp"
-#include "loss_terms.hpp"
+#include "forms.hpp"
 
 namespace pipeline::transformer {
 

@@ -8,7 +8,7 @@ namespace pipeline::strategies {
 namespace {
 
 struct AdamWConfig {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 
   void describe(Options& o) {
     o("beta1", beta1, "decay of the gradient's moving average");

@@ -5,22 +5,16 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "core/base/utf8.hpp"
 #include "plugins/data/records/pairs.hpp"
+#include "tests/support/fuzz.hpp"
 
 namespace {
 
 using namespace pipeline::records;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::abort();
-}
+using pipeline::tests::require;
 
 // A file in memory that has a name with the wanted ending.
 class NamedFile {

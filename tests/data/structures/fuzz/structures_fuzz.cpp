@@ -2,27 +2,22 @@
 // promises and survive the cache's record, or in a DataError of one line.
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "plugins/data/structures/structure_reader.hpp"
+#include "plugins/data/structures/file_content.hpp"
+#include "plugins/data/structures/structure.hpp"
 #include "plugins/data/structures/structure_record.hpp"
+#include "tests/support/fuzz.hpp"
 
 namespace {
 
 using namespace pipeline::structures;
 using namespace pipeline::residues;
+using pipeline::tests::require;
 namespace files = pipeline::files;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
-  std::abort();
-}
 
 bool is_one_line(std::string_view text) { return text.find('\n') == std::string_view::npos; }
 

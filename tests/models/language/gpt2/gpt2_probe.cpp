@@ -7,7 +7,6 @@
 // read, saved again.
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 

@@ -2,83 +2,48 @@
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <map>
 
 #include "core/safetensors/file.hpp"
-#include "core/safetensors/writer.hpp"
 #include "hugging_face/token_ids.hpp"
 #include "hugging_face/weights.hpp"
-#include "language/adapter.hpp"
+#include "tests/support/model_folder.hpp"
+#include "tests/support/test_files.hpp"
 #include "tiny_model.hpp"
 
 namespace pipeline::language::testing {
 namespace {
 
-using safetensors::Dtype;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using tests::Stored;
 
-class HuggingFaceTest : public ::testing::Test {
+class HuggingFaceTest : public tests::FolderTest {
  protected:
-  HuggingFaceTest() : model_(tiny_config()) {
+  HuggingFaceTest() : FolderTest("gpt2-"), model_(tiny_config()) {
     fill_by_formula(model_);
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("gpt2-") + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
     export_model(folder_, model_);
   }
-  ~HuggingFaceTest() override { std::filesystem::remove_all(folder_); }
-
-  struct Stored {
-    std::string name;
-    at::Tensor value;
-  };
 
   // The model's parameters by the names of openai-community/gpt2, without prefix.
-  std::vector<Stored> bare() const {
-    std::vector<Stored> tensors;
+  Stored bare() const {
+    Stored tensors;
     for (const auto& parameter : model_.parameters())
-      tensors.push_back(
-          {parameter.name.substr(std::string("transformer.").size()), parameter.tensor.detach()});
+      tensors[parameter.name.substr(std::string("transformer.").size())] = parameter.tensor.detach();
     return tensors;
-  }
-
-  void write(const std::vector<Stored>& tensors, const std::string& file = "model.safetensors") const {
-    safetensors::Writer writer((folder_ / file).string());
-    std::map<std::string, at::Tensor> values;
-    for (const Stored& tensor : tensors) {
-      const Dtype dtype = tensor.value.scalar_type() == at::kHalf       ? Dtype::kF16
-                          : tensor.value.scalar_type() == at::kBFloat16 ? Dtype::kBF16
-                          : tensor.value.scalar_type() == at::kLong     ? Dtype::kI64
-                                                                        : Dtype::kF32;
-      writer.declare(tensor.name, dtype, tensor.value.sizes().vec());
-      values[tensor.name] = tensor.value.contiguous();
-    }
-    for (const safetensors::TensorInfo& info : writer.layout()) {
-      const at::Tensor& value = values.at(info.name);
-      writer.write(info.name, std::as_bytes(std::span(static_cast<const char*>(value.const_data_ptr()),
-                                                      value.nbytes())));
-    }
-    writer.finish();
   }
 
   void write_config(const std::string& text) const { std::ofstream(folder_ / "config.json") << text; }
 
   std::string error() const {
-    try {
+    return tests::message_of<std::exception>([&] {
       LanguageModel model(tiny_config());
       import_model(folder_, model);
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   void expect_same_parameters(double tolerance = 0) const {
@@ -93,7 +58,6 @@ class HuggingFaceTest : public ::testing::Test {
   }
 
   LanguageModel model_;
-  std::filesystem::path folder_;
 };
 
 // The rows that a padded embedding has behind its tokens'.
@@ -166,8 +130,8 @@ TEST_F(HuggingFaceTest, SavedNamesHaveThePrefixAndNoHead) {
 
 TEST_F(HuggingFaceTest, BareNamesMasksAndTiedHeadAreAccepted) {
   auto tensors = bare();
-  tensors.push_back({"h.0.attn.bias", at::ones({1, 1, 32, 32})});
-  tensors.push_back({"lm_head.weight", tensors.front().value});
+  tensors["h.0.attn.bias"] = at::ones({1, 1, 32, 32});
+  tensors["lm_head.weight"] = tensors.at("wte.weight");
   write(tensors);
   expect_same_parameters();
 }
@@ -175,7 +139,7 @@ TEST_F(HuggingFaceTest, BareNamesMasksAndTiedHeadAreAccepted) {
 TEST_F(HuggingFaceTest, HalfPrecisionIsConverted) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     auto tensors = bare();
-    for (Stored& tensor : tensors) tensor.value = tensor.value.to(type);
+    for (auto& [name, value] : tensors) value = value.to(type);
     write(tensors);
     expect_same_parameters(type == at::kHalf ? 6e-4 : 5e-3);
   }
@@ -183,23 +147,23 @@ TEST_F(HuggingFaceTest, HalfPrecisionIsConverted) {
 
 TEST_F(HuggingFaceTest, ShardsAreRead) {
   const auto tensors = bare();
-  const std::vector<Stored> first(tensors.begin(), tensors.begin() + 10),
-      second(tensors.begin() + 10, tensors.end());
+  const auto middle = std::next(tensors.begin(), 10);
+  const Stored first(tensors.begin(), middle), second(middle, tensors.end());
   std::filesystem::remove(folder_ / "model.safetensors");
   write(first, "model-00001-of-00002.safetensors");
   write(second, "model-00002-of-00002.safetensors");
   nlohmann::json map;
-  for (const Stored& tensor : first) map[tensor.name] = "model-00001-of-00002.safetensors";
-  for (const Stored& tensor : second) map[tensor.name] = "model-00002-of-00002.safetensors";
+  for (const auto& [name, value] : first) map[name] = "model-00001-of-00002.safetensors";
+  for (const auto& [name, value] : second) map[name] = "model-00002-of-00002.safetensors";
   std::ofstream(folder_ / "model.safetensors.index.json")
       << nlohmann::json{{"metadata", {{"total_size", 0}}}, {"weight_map", map}};
   expect_same_parameters();
 }
 
 TEST_F(HuggingFaceTest, AFolderMayHoldAPartOfTheParameters) {
-  auto tensors = bare();
-  std::erase_if(tensors, [](const Stored& tensor) { return tensor.name == "wpe.weight"; });
-  for (Stored& tensor : tensors) tensor.name = "decoder." + tensor.name;
+  Stored tensors;
+  for (const auto& [name, value] : bare())
+    if (name != "wpe.weight") tensors["decoder." + name] = value;
   write(tensors);
   LanguageModel read(tiny_config());
   hugging_face::import_weights(folder_, read.parameters(), {.pieces = [](const Parameter& parameter) {
@@ -219,14 +183,9 @@ TEST_F(HuggingFaceTest, AFolderMayHoldAPartOfTheParameters) {
 
 TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
   auto tensors = bare();
-  std::erase_if(tensors, [](const Stored& tensor) {
-    return tensor.name == "h.1.ln_2.bias" || tensor.name == "wpe.weight";
-  });
-  tensors.push_back({"h.3.ln_1.weight", at::ones({32})});
-  tensors.push_back({"z\n" + std::string(1000, 'z'), at::ones({32})});
-  for (Stored& tensor : tensors) {
-    if (tensor.name == "h.0.attn.c_attn.weight") tensor.value = tensor.value.t();
-  }
+  for (const char* missing : {"h.1.ln_2.bias", "wpe.weight"}) tensors.erase(missing);
+  tensors["h.3.ln_1.weight"] = tensors["z\n" + std::string(1000, 'z')] = at::ones({32});
+  tensors["h.0.attn.c_attn.weight"] = tensors["h.0.attn.c_attn.weight"].t();
   write(tensors);
   EXPECT_THAT(error(),
               AllOf(HasSubstr("missing (2): transformer.wpe.weight, transformer.h.1.ln_2.bias"),
@@ -236,14 +195,14 @@ TEST_F(HuggingFaceTest, EveryDifferenceIsInOneError) {
 
 TEST_F(HuggingFaceTest, AnUntiedHeadIsRefused) {
   auto tensors = bare();
-  tensors.push_back({"lm_head.weight", tensors.front().value + 1});
+  tensors["lm_head.weight"] = tensors.at("wte.weight") + 1;
   write(tensors);
   EXPECT_THAT(error(), HasSubstr("lm_head.weight differs from wte.weight"));
 }
 
 TEST_F(HuggingFaceTest, OtherDtypesAreRefused) {
   auto tensors = bare();
-  tensors.front().value = tensors.front().value.to(at::kLong);
+  tensors["wte.weight"] = tensors["wte.weight"].to(at::kLong);
   write(tensors);
   EXPECT_THAT(error(), HasSubstr("wte.weight has dtype I64: must be F32, F16, BF16 or F64"));
 }

@@ -2,7 +2,6 @@
 // parameters are stored.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/unit_recorder.hpp"
 #include "tiny_model.hpp"

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <string_view>
-#include <utility>
 
 PIPELINE_SDK_BEGIN
 

@@ -1,9 +1,9 @@
 // The extension pl.runtime/1: LibTorch's allocator, and Kineto as torch.profiler uses it.
 #pragma once
 
+#include <pipeline/error.hpp>
 #include <pipeline/guard.hpp>
 #include <pipeline/namespace.hpp>
-#include <pipeline/text.hpp>
 #include <pipeline/torch/errors.hpp>
 #include <pipeline/torch/tensor.hpp>
 

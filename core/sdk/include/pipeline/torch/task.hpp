@@ -2,40 +2,97 @@
 // complete example.
 #pragma once
 
+#include <pipeline/error.hpp>
 #include <pipeline/namespace.hpp>
 #include <pipeline/task.hpp>
 #include <pipeline/torch/autocast.hpp>
 #include <pipeline/torch/batch.hpp>
-#include <pipeline/torch/buffers.hpp>
 #include <pipeline/torch/forward.hpp>
-#include <pipeline/torch/model.hpp>
+#include <pipeline/torch/parameter_registry.hpp>
 #include <pipeline/torch/parameters.hpp>
 #include <pipeline/torch/profiler.hpp>
 #include <pipeline/torch/random.hpp>
 #include <pipeline/torch/runtime.hpp>
 #include <pipeline/torch/units.hpp>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/ParallelGuard.h>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <vector>
 
 PIPELINE_SDK_BEGIN
 
-// ConfigT: see options.hpp. ModelT: see model.hpp. BatchT: a struct of tensors, see batch.hpp. Besides the
-// pure virtual methods here an author writes sample_count() and batch_info(), and any of the optional
-// methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
+// A model's tensors that are not parameters: constants such as masks. Checkpoints do not contain them, so
+// training must not change them.
+class Buffers {
+ public:
+  void add(const std::string& name, at::Tensor& tensor, c10::Device device) {
+    if (!tensor.defined()) return;
+    if (tensor.device() != device) tensor.set_data(tensor.to(device));
+    buffers_.push_back({name, tensor, tensor._version()});
+  }
+
+  void check_unchanged() const {
+    for (const Buffer& buffer : buffers_) {
+      if (buffer.tensor._version() == buffer.version) continue;
+      fail("buffer ", buffer.name,
+           " was changed in training, and no checkpoint would have it: make it a parameter, or use a layer ",
+           "without running statistics, e.g. LayerNorm or GroupNorm in place of BatchNorm");
+    }
+  }
+
+ private:
+  struct Buffer {
+    std::string name;
+    at::Tensor tensor;
+    int64_t version;
+  };
+  std::vector<Buffer> buffers_;
+};
+
+template <class T>
+concept DeclaresParameters = requires(T& model) {
+  { model.parameters() } -> std::same_as<ParameterRegistry&>;
+};
+
+// named_parameters() yields torch's OrderedDict items or pairs of (name, tensor).
+template <class T>
+concept HasNamedParameters = requires(T& model) {
+  model.named_parameters();
+};
+
+template <class Items, class F>
+void for_each_named(Items&& items, F&& visit) {
+  for (auto&& item : items) {
+    if constexpr (requires { item.key(); }) {
+      visit(item.key(), item.value());
+    } else {
+      visit(item.first, item.second);
+    }
+  }
+}
+
+template <class Model>
+void set_training(Model& model, bool on) {
+  if constexpr (requires { model.train(on); }) model.train(on);
+}
+
+// ConfigT: see options.hpp. ModelT: see DeclaresParameters. BatchT: a struct of tensors, see batch.hpp.
+// Besides the pure virtual methods here an author writes sample_count() and batch_info(), and any of the
+// optional methods of Task: metrics, predict and its two companions, sample_cost, data_fingerprint, flops,
 // import_model, export_model, prepare. loss, train_batch, evaluate and predict get their batch on the run's
 // device.
 template <class ConfigT, class ModelT, class BatchT>
 class TorchTask : public Task<ConfigT, BatchT> {
   static_assert(HasNamedParameters<ModelT> || DeclaresParameters<ModelT>,
                 "a model needs named_parameters(), or a ParameterRegistry as parameters(): see "
-                "pipeline/torch/model.hpp");
+                "DeclaresParameters in pipeline/torch/task.hpp");
   static_assert(NamesTensors<BatchT>,
                 "a batch needs tensors(visit), which visits its tensors: see pipeline/torch/batch.hpp");
 

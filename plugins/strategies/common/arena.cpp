@@ -1,0 +1,213 @@
+#include "plugins/strategies/common/arena.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <pipeline/error.hpp>
+
+namespace pipeline::strategies {
+namespace {
+
+constexpr char kStep[] = "step";
+
+// Calls visit(piece, first element of it in part.values) for what `part` has of each parameter, in the
+// parameters' order.
+void for_each_piece(const Layout& layout, const std::vector<Parameter>& parameters, const ArenaPart& part,
+                    const std::function<void(const Piece&, int64_t)>& visit) {
+  const int64_t end = part.begin + part.values.numel();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Slot& slot = layout.slot_of(i);
+    const int64_t first = std::max(part.begin, slot.offset);
+    const int64_t last = std::min(end, slot.offset + slot.count);
+    const bool is_here = slot.count == 0 ? slot.offset >= part.begin && slot.offset < end : first < last;
+    if (!is_here) continue;
+    Piece piece;
+    piece.parameter = parameters[i].name;
+    piece.kind = part.kind;
+    piece.shape = parameters[i].shape;
+    piece.offset = static_cast<uint64_t>(first - slot.offset);
+    piece.count = static_cast<uint64_t>(last - first);
+    piece.dtype = part.values.scalar_type() == at::kBFloat16 ? kBFloat16 : kFloat32;
+    visit(piece, first - part.begin);
+  }
+}
+
+Piece step_piece(const int64_t* data) {
+  Piece piece;
+  piece.kind = kStep;
+  piece.count = 1;
+  piece.dtype = kInt64;
+  piece.data = data;
+  return piece;
+}
+
+c10::Stream current_stream_of(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// Copies to pinned host memory, where an optimizer's state may be, may still be under way.
+void wait_for_device(const std::vector<ArenaPart>& parts) {
+  for (const ArenaPart& part : parts)
+    if (!part.values.is_cpu()) return current_stream_of(part.values.device()).synchronize();
+}
+
+class ArenaSnapshot : public Snapshot {
+ public:
+  ArenaSnapshot(std::shared_ptr<const Layout> layout,
+                std::shared_ptr<const std::vector<Parameter>> parameters, std::vector<ArenaPart> parts,
+                std::optional<int64_t> step)
+      : layout_(std::move(layout)),
+        parameters_(std::move(parameters)),
+        parts_(std::move(parts)),
+        step_(step) {}
+
+  void visit(const Visitor& visitor) const override {
+    for (const ArenaPart& part : parts_) {
+      for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
+        piece.data = static_cast<const std::byte*>(part.values.const_data_ptr()) +
+                     static_cast<size_t>(first) * part.values.element_size();
+        visitor(piece);
+      });
+    }
+    if (step_) visitor(step_piece(&*step_));
+  }
+
+ private:
+  std::shared_ptr<const Layout> layout_;
+  std::shared_ptr<const std::vector<Parameter>> parameters_;
+  std::vector<ArenaPart> parts_;
+  std::optional<int64_t> step_;
+};
+
+class NoPieces : public Snapshot {
+  void visit(const Visitor& /*visitor*/) const override {}
+};
+
+// Zeros. In host memory they come from the system and go back there, whatever the allocator keeps of what it
+// has handed out.
+at::Tensor mapped_zeros(int64_t count, at::ScalarType dtype, at::Device device) {
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  if (!device.is_cpu() || count == 0) return at::zeros({count}, options);
+  const size_t bytes = static_cast<size_t>(count) * at::elementSize(dtype);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    fail_with(PL_ERROR_OUT_OF_MEMORY, "the weights: the system gives no ", bytes,
+              " bytes: ", std::strerror(errno));
+  }
+  return at::from_blob(
+      memory, {count}, [bytes](void* start) { ::munmap(start, bytes); }, options);
+}
+
+}  // namespace
+
+std::unique_ptr<Snapshot> no_pieces() { return std::make_unique<NoPieces>(); }
+
+at::Tensor staged_copy(const at::Tensor& values, int64_t piece) {
+  struct Stage {
+    at::Tensor memory;
+    std::optional<c10::Event> filled;
+    int64_t begin = 0, count = 0;
+  };
+  const at::Device device = values.device();
+  const int64_t most = std::min(piece, values.numel());
+  at::Tensor host = at::empty(values.sizes(), at::kFloat);
+  std::array<Stage, 2> stages;
+  for (Stage& stage : stages) {
+    stage.memory = at::empty({most}, at::TensorOptions().dtype(at::kFloat).pinned_memory(!device.is_cpu()));
+    if (!device.is_cpu()) stage.filled.emplace(device.type());
+  }
+  const auto empty = [&](Stage& stage) {
+    if (stage.filled && stage.count > 0) stage.filled->synchronize();
+    host.narrow(0, stage.begin, stage.count).copy_(stage.memory.narrow(0, 0, stage.count));
+    stage.count = 0;
+  };
+  size_t next = 0;
+  for (int64_t begin = 0; begin < values.numel(); begin += piece, next ^= 1) {
+    Stage& stage = stages[next];
+    empty(stage);
+    stage.begin = begin;
+    stage.count = std::min(piece, values.numel() - begin);
+    stage.memory.narrow(0, 0, stage.count).copy_(values.narrow(0, begin, stage.count), /*non_blocking=*/true);
+    if (stage.filled) stage.filled->record(current_stream_of(device));
+  }
+  for (Stage& stage : stages) empty(stage);
+  return host;
+}
+
+ArenaState::ArenaState(std::shared_ptr<const Layout> layout, const std::vector<Parameter>& parameters)
+    : layout_(std::move(layout)), parameters_(std::make_shared<const std::vector<Parameter>>(parameters)) {}
+
+std::unique_ptr<Snapshot> ArenaState::snapshot(std::vector<ArenaPart> parts, const at::Tensor& step_count,
+                                               bool copy) const {
+  wait_for_device(parts);
+  for (ArenaPart& part : parts) {
+    const bool frozen = part.begin >= layout_->trainable_length();
+    if (!part.values.is_cpu()) {
+      part.values = staged_copy(part.values, kStagedElements);
+    } else if (part.kind != "value") {
+      if (copy && !part.is_copy) part.values = part.values.clone();
+    } else if (part.begin < layout_->narrow_begin()) {
+      part.values =
+          part.values.to(at::TensorOptions().dtype(at::kFloat), /*non_blocking=*/false, copy && !frozen);
+    }
+  }
+  std::optional<int64_t> step;
+  if (step_count.defined()) step = static_cast<int64_t>(step_count.item<float>());
+  return std::make_unique<ArenaSnapshot>(layout_, parameters_, std::move(parts), step);
+}
+
+void ArenaState::read(const StateReader& reader, const ArenaPart& part) const {
+  const bool in_place = part.values.is_cpu() && part.values.scalar_type() == at::kFloat;
+  for_each_piece(*layout_, *parameters_, part, [&](Piece piece, int64_t first) {
+    piece.dtype = kFloat32;
+    const at::Tensor whole = part.values.narrow(0, first, static_cast<int64_t>(piece.count));
+    const int64_t most = in_place ? whole.numel() : kStagedElements;
+    int64_t begin = 0;
+    do {
+      at::Tensor target = whole.narrow(0, begin, std::min(most, whole.numel() - begin));
+      at::Tensor host = in_place ? target : at::empty(target.sizes(), at::kFloat);
+      Piece wanted = piece;
+      wanted.offset += static_cast<uint64_t>(begin);
+      wanted.count = static_cast<uint64_t>(target.numel());
+      reader.read(wanted, host.mutable_data_ptr<float>());
+      if (!in_place) target.copy_(host);
+      begin += target.numel();
+    } while (begin < whole.numel());
+  });
+}
+
+int64_t ArenaState::read_step_count(const StateReader& reader) {
+  int64_t step = 0;
+  reader.read(step_piece(nullptr), &step);
+  return step;
+}
+
+ValueArena::ValueArena(std::shared_ptr<const Layout> layout, at::ScalarType dtype, at::Device device)
+    : layout_(std::move(layout)),
+      wide_(mapped_zeros(std::max(layout_->narrow_begin(), kChunk), dtype, device)),
+      narrow_(mapped_zeros(layout_->length() - layout_->narrow_begin(), at::kBFloat16, device)) {}
+
+at::Tensor ValueArena::part(int64_t begin, int64_t length) const {
+  const int64_t narrow_begin = layout_->narrow_begin();
+  return begin < narrow_begin || length == 0 ? wide_.narrow(0, std::min(begin, narrow_begin), length)
+                                             : narrow_.narrow(0, begin - narrow_begin, length);
+}
+
+void* ValueArena::address(size_t index) const {
+  const Slot& slot = layout_->slot_of(index);
+  return part(slot.offset, slot.padded).mutable_data_ptr();
+}
+
+}  // namespace pipeline::strategies
