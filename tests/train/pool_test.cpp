@@ -42,7 +42,7 @@ std::vector<KeptEvaluation> two_parts() {
           kept("b", {{"", "loss", 2, 1}, {"y", "loss", 2, 1}})};
 }
 
-std::string problem_of(const std::vector<KeptEvaluation>& evaluations) {
+std::string pool_problem(const std::vector<KeptEvaluation>& evaluations) {
   return tests::message_of<Error>([&] { require_poolable(evaluations); });
 }
 
@@ -81,7 +81,7 @@ TEST_F(Pool, SumsOfThreePartsAddValuesThatOnlySomeHave) {
 TEST_F(Pool, AValueThatIsNoNumberMakesFiguresThatAreNoneAndIsNamed) {
   auto evaluations = two_parts();
   evaluations[1].sums.sums[0].sum = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(problem_of(evaluations), "(nothing was thrown)");
+  EXPECT_EQ(pool_problem(evaluations), "(nothing was thrown)");
   EXPECT_THAT(doubts_about(evaluations),
               ElementsAre("run/b/evaluation-test.json: 'loss' is nan with weight 1, so figures from it are "
                           "not finite: see the stage 'b'"));
@@ -89,7 +89,7 @@ TEST_F(Pool, AValueThatIsNoNumberMakesFiguresThatAreNoneAndIsNamed) {
 }
 
 TEST(Poolable, DifferentPartsAre) {
-  EXPECT_EQ(problem_of(two_parts()), "(nothing was thrown)");
+  EXPECT_EQ(pool_problem(two_parts()), "(nothing was thrown)");
   EXPECT_THAT(doubts_about(two_parts()), IsEmpty());
 }
 
@@ -97,12 +97,12 @@ TEST(Poolable, APartMayBeInOneEvaluationAlone) {
   auto evaluations = two_parts();
   evaluations.push_back(kept("c", {{"z", "loss", 1, 1}, {"x", "loss", 1, 1}, {"x", "accuracy", 1, 1}}));
   EXPECT_EQ(
-      problem_of(evaluations),
+      pool_problem(evaluations),
       "run/a/evaluation-test.json and run/c/evaluation-test.json both scored x: each part of the data may "
       "count only once: have the stages 'a' and 'c' evaluate different parts, or leave one of them out");
   evaluations[1].sums.sums =
       evaluations[2].sums.sums = {{"p", "loss", 1, 1}, {"q", "loss", 1, 1}, {"r", "loss", 1, 1}};
-  EXPECT_THAT(problem_of(evaluations),
+  EXPECT_THAT(pool_problem(evaluations),
               testing::StartsWith(
                   "run/b/evaluation-test.json and run/c/evaluation-test.json both scored p (and 2 more): "));
 }
@@ -111,7 +111,7 @@ TEST(Poolable, CutEvaluationsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.available = 9;
   EXPECT_EQ(
-      problem_of(evaluations),
+      pool_problem(evaluations),
       "run/b/evaluation-test.json: covers 7 of the split's 9 samples (evaluate.max_samples), but only whole "
       "evaluations can be pooled: set evaluate.max_samples = 0 for the stage 'b' and run it again");
 }
@@ -119,7 +119,7 @@ TEST(Poolable, CutEvaluationsAreNot) {
 TEST(Poolable, EvaluationsWithRecordsAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.records = 7;
-  EXPECT_EQ(problem_of(evaluations),
+  EXPECT_EQ(pool_problem(evaluations),
             "run/b/evaluation-test.json: its report needs 7 records of samples, which are not stored, so it "
             "cannot be pooled: leave out the stage 'b'");
 }
@@ -127,13 +127,13 @@ TEST(Poolable, EvaluationsWithRecordsAreNot) {
 TEST(Poolable, OtherSplitsAndFiguresAreNot) {
   auto evaluations = two_parts();
   evaluations[1].sums.split = PL_SPLIT_VAL;
-  EXPECT_EQ(problem_of(evaluations),
+  EXPECT_EQ(pool_problem(evaluations),
             "run/a/evaluation-test.json is of split test, run/b/evaluation-test.json of val: only "
             "evaluations of one split can be pooled");
   evaluations = two_parts();
   evaluations[1].sums.metrics[0].source = "own";
   EXPECT_EQ(
-      problem_of(evaluations),
+      pool_problem(evaluations),
       "run/a/evaluation-test.json and run/b/evaluation-test.json differ in their figures or how they are "
       "computed: give the stages 'a' and 'b' the same task and task options, except the part of the data");
 }
@@ -160,7 +160,7 @@ constexpr const char* kAgain = "[[stage]]\nname = 'again'\nkind = 'evaluate'\nin
 constexpr const char* kAll = "[[stage]]\nname = 'all'\nkind = 'pool'\n";
 
 // What is wrong with a configuration, without its folder.
-std::string problem_of(const std::string& text, const std::string& stage = "") {
+std::string pool_problem(const std::string& text, const std::string& stage = "") {
   const tests::FilesFolder folder;
   const std::string file = folder.write("x.toml", kTask + text);
   const std::string problem = tests::message_of<config::ConfigError>(
@@ -210,18 +210,18 @@ TEST(PoolStage, NamesTheOptionsThatAreOthers) {
 
 TEST(PoolStage, OfEvaluationsIsInOrderAlsoWhenItIsPickedAlone) {
   const std::string stages = std::string(kLearn) + kTest + kAgain + kAll;
-  EXPECT_EQ(problem_of(stages), "(nothing was thrown)");
-  EXPECT_EQ(problem_of(stages, "all"), "(nothing was thrown)");
-  EXPECT_EQ(problem_of(""), "(nothing was thrown)");
+  EXPECT_EQ(pool_problem(stages), "(nothing was thrown)");
+  EXPECT_EQ(pool_problem(stages, "all"), "(nothing was thrown)");
+  EXPECT_EQ(pool_problem(""), "(nothing was thrown)");
 }
 
 TEST(PoolStage, NeedsEvaluationsBeforeIt) {
   const std::string problem =
       ": stage.kind = \"pool\": no stage before this one evaluates, so there is nothing to pool";
-  EXPECT_EQ(problem_of(kAll), "x.toml:4" + problem);
-  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest), "x.toml:6" + problem);
-  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "all"), "x.toml:6" + problem);
-  EXPECT_EQ(problem_of(std::string(kLearn) + kAll + kTest, "test"), "(nothing was thrown)")
+  EXPECT_EQ(pool_problem(kAll), "x.toml:4" + problem);
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kAll + kTest), "x.toml:6" + problem);
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kAll + kTest, "all"), "x.toml:6" + problem);
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kAll + kTest, "test"), "(nothing was thrown)")
       << "that stage is not asked for";
 }
 
@@ -233,14 +233,14 @@ std::string differ(const std::string& here, const std::string& there, const std:
 
 TEST(PoolStage, NeedsEvaluationsOfOneSplit) {
   const std::string split = "evaluate.split = 'val'\n";
-  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAgain + split + kAll),
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kTest + kAgain + split + kAll),
             "x.toml:12: evaluate.split = \"val\"" + differ("again", "test", "\"test\""));
-  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + split + kAgain + kAll),
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kTest + split + kAgain + kAll),
             "x.toml:8: evaluate.split = \"val\"" + differ("test", "again", "\"test\""));
 }
 
 TEST(PoolStage, NeedsTheTaskOfItsEvaluations) {
-  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAll + "task.plugin = 'other'\n"),
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kTest + kAll + "task.plugin = 'other'\n"),
             "x.toml:11: task.plugin = \"other\"" + differ("all", "test", "\"zoo\""));
 }
 
@@ -248,15 +248,15 @@ TEST(PoolStage, NeedsWholeEvaluations) {
   const std::string problem =
       ": evaluate.max_samples = 9: may cut the stage 'test' short, but the stage 'all' pools whole "
       "evaluations: set it to 0 for 'test' (in [stage.evaluate])";
-  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll),
+  EXPECT_EQ(pool_problem("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest + kAll),
             "x.toml:2" + problem);
-  EXPECT_EQ(problem_of("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest +
-                       "evaluate.max_samples = 0\n" + kAll),
+  EXPECT_EQ(pool_problem("evaluate.max_samples = 9\n" + std::string(kLearn) + kTest +
+                         "evaluate.max_samples = 0\n" + kAll),
             "(nothing was thrown)");
 }
 
 TEST(PoolStage, TakesNoWeights) {
-  EXPECT_EQ(problem_of(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
+  EXPECT_EQ(pool_problem(std::string(kLearn) + kTest + kAll + "init_from = 'learn'\n"),
             "x.toml:11: stage.init_from = \"learn\": has no effect in a pool stage, which uses no weights: "
             "leave it out");
 }
