@@ -28,8 +28,8 @@
  *    byte beyond the fields that the receiver knows, is refused: no option is ever silently ignored. In
  *    other structs the receiver ignores such bytes; a struct whose later fields may change the meaning of
  *    earlier ones has `flags`.
- *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is PL_ERROR_UNSUPPORTED; unknown bits from
- *    16 to 31 are ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is
+ *  - Flags are bits of a uint32_t. An unknown bit from 0 to 15 is an error (PL_ERROR_UNSUPPORTED), one from
+ *    16 to 31 is ignored. Codes are uint32_t constants. The lower 16 bits are the code; an unknown one is
  *    an error. The upper 16 bits may later refine it and are ignored where unknown.
  *  - Slots are required unless marked (optional); an optional one may be NULL. The host checks at load.
  *  - Functions that can fail return `pl_error *`; NULL means success. Either side creates errors with
@@ -633,7 +633,7 @@ typedef struct pl_task_api {
    * all tensors that are missing (except NEW parameters), unexpected, or of the wrong shape. */
   pl_error* (*import_model)(pl_task* self, pl_str folder);
   /* Assigns storage to parameter `index`: `value`, of run_info.parameter_dtype or in the form that the host
-   * chose (pl_parameter.form), and `grad`, of its own dtype (float32 under the strategies of this project),
+   * chose (pl_parameter.form), and `grad`, of the dtype of `value` or in float32 (grad->dtype says which),
    * both contiguous and aligned to 64 bytes; byte_offset may be nonzero. grad->data == NULL:
    * gradients are handed over (see pl_gradient.owner), or the parameter is not trainable. The views are
    * borrowed-call; the memory stays in place until destroy, or until the parameter is bound again, between
